@@ -14,6 +14,7 @@ from mpprof.analysis.memory import blocks
 from mpprof.model.trace import Trace
 from tests.builders.allocations import Allocator, plane_of
 from tests.builders.xspace import Space
+from tests.record.processes import done
 from tests.traces.peer import answer
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
@@ -122,3 +123,29 @@ def test_those_of_public_gpu_traces_are_xprofs(name: str, tmp_path: Path) -> Non
     if not path.exists():
         pytest.skip(f"{path} is not on this machine")
     assert compare(path, tmp_path / "peer", name in ONE_CLOCK) > 0
+
+
+def test_those_of_a_fresh_training_on_a_cpu_are_xprofs(tmp_path: Path) -> None:
+    """There only oneDNN's pool writes events, of large tensors."""
+    done(tmp_path / "said", train, tmp_path / "log")
+    (path,) = (tmp_path / "log").rglob("*.xplane.pb")
+    assert [one.name for one, _ in blocks.allocators(traces.read(path))] == ["mklcpu"]
+    assert compare(path, tmp_path / "peer") > 0
+
+
+def train(log: Path) -> None:
+    """Three steps of a convolution on images of 64 x 64, profiled."""
+    import keras
+    import tensorflow as tf
+
+    layers = keras.layers
+    model = keras.Sequential([
+        keras.Input((64, 64, 3)), layers.Conv2D(16, 3), layers.BatchNormalization(), layers.ReLU(),
+        layers.Conv2D(16, 3), layers.GlobalAveragePooling2D(), layers.Dense(10),
+    ])  # fmt: skip
+    model.compile("adam", "mse")
+    x, y = np.ones((48, 64, 64, 3), np.float32), np.ones((48, 10), np.float32)
+    model.fit(x, y, batch_size=16, verbose=0)
+    tf.profiler.experimental.start(str(log))
+    model.fit(x, y, batch_size=16, verbose=0)
+    tf.profiler.experimental.stop()
