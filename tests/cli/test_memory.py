@@ -331,6 +331,8 @@ def test_kinetos_memory_events_come_through_the_same_door(mpprof: Mpprof, tmp_pa
         "held before the window"
     ] == 2 * MIB
     assert next(row["bytes"] for row in rows if row["by"] == "op" and row["name"] == "aten::addmm") == 7 * MIB
+    missing = done.out.partition("Nor does the trace show the modules' weights:\n")[2].splitlines()[:2]
+    assert ["record_shapes=True" in missing[0], "with_stack=True" in missing[1]] == [True, True]
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
