@@ -312,7 +312,7 @@ def _why_not(
     peaks: DevicePeaks | None,
 ) -> str:
     if mixed.trace_basis == "host":
-        return "a run on the CPU: what its arithmetic could reach in 16 bits is not known"
+        return "a run on the CPU: the attainable rate of its arithmetic in 16 bits is not known"
     worst = max((r for r in ratios if ratios[r].attainable is None), key=lambda key: before[key].ns)
     where = f" (most of it in {worst.layer})" if worst.layer else ""
     device = "" if peaks else "; the device's peaks are not known either"

@@ -207,7 +207,7 @@ def _across(document: doc.Report, most: int) -> list[str]:
     for each in held[:most]:
         count, op = words.plural(each["count"], "block"), words.op(words.plain(each["op"]), 60)
         lines.append(f"  {words.size(each['bytes']):>9}  {count} of {op}")
-    return ["Allocated in one step and alive after the next", *lines]
+    return ["Allocated in one step and live after the next", *lines]
 
 
 def _records(document: doc.Report) -> list[str]:
