@@ -75,11 +75,18 @@ IN_EFFECT = (
         "x = tf.cast(x, self.compute_dtype)",
     ),
     Row(
+        "MP104", KERAS, 'give {islands} the model\'s policy: drop dtype="float32" there, which only the last '
+        "activation needs", case="policy",
+    ),
+    Row(
         "MP104", TORCH, "keep the module inside torch.autocast: no .float() and no autocast(enabled=False) there",
         'with torch.autocast("cuda", dtype=torch.float16):\n    loss = loss_fn(model(x), y)',
     ),
     Row("MP104", JAX, "compute in the type of the inputs: no .astype(jnp.float32) before the products"),
     Row("MP104", TENSORFLOW | UNKNOWN, "compute in the type of the inputs instead of casting to float32"),
+    Row(
+        "MP104", WITHOUT_KERAS, "compute {islands} in 16 bits, like the rest of the model", case="policy",
+    ),
     Row(
         "MP105", KERAS, '{set_policy}("mixed_float16") before the model is built',
         '{set_policy}("mixed_float16")\nmodel = build_model()',

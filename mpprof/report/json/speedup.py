@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import GapSlice, Speedup
+from mpprof.model.account import IDLE_CLASSES, Class, GapSlice, Speedup
 from mpprof.model.finding import Finding, Remedy, WhatIf
 from mpprof.report.json.values import rounded
 
@@ -133,11 +133,24 @@ def finding_of(finding: Finding) -> doc.Finding:
         "gain_ns_per_step": rounded(finding.gain_ns_per_step),
         "recovers_ns_per_step": rounded(finding.recovers_ns_per_step),
     }
+    if parts := _parts(finding):
+        body["parts"] = parts
     if finding.spare_bytes is not None:
         body["spare_bytes"] = finding.spare_bytes
     if finding.cost_ns_in_window is not None:
         body["cost_ns_in_window"] = rounded(finding.cost_ns_in_window)
     return body
+
+
+def _parts(finding: Finding) -> list[doc.FindingPart]:
+    """The work that a finding claims, by class and layer."""
+    excess: dict[tuple[Class, str | None], float] = {}
+    for part in finding.claimed:
+        if part.category not in IDLE_CLASSES:
+            key = part.category, part.layer
+            excess[key] = excess.get(key, 0.0) + part.excess_ns
+    ordered = sorted(excess, key=lambda key: -excess[key])
+    return [{"class": category, "layer": layer} for category, layer in ordered]
 
 
 def remedy_of(remedy: Remedy) -> doc.Remedy:
