@@ -303,7 +303,7 @@ class GapSlice:
     ns_per_step: float
     baseline_ns: float
     mixed_ns: float
-    ratio: float  # r_c, what this device could reach for that role
+    ratio: float  # r_c, the attainable ratio for that class on this device
     ratio_source: str
     added_ns: float = 0.0
 
@@ -373,9 +373,9 @@ class Speedup:
     """Expected and observed. Without a measured baseline `observed` is None and `slices` is empty.
 
     `gap_ns = step - reach_ns`, and `sum(slices) == gap_ns`. The gap is `lost_ns - gained_ns`: what parts take
-    above their reach, less what others take below it. `unexplained_ns` (set by the diagnosis) is what no
-    remedy recovers of this run's step less the attainable one; of the plain difference from the baseline,
-    where nothing is known to be attainable."""
+    above their attainable time, less what others take below theirs. `unexplained_ns` (set by the diagnosis)
+    is what no remedy recovers of this run's step less the attainable one; of the plain difference from the
+    baseline, where nothing is known to be attainable."""
 
     baseline: Literal["measured", "estimated"]
     baseline_id: str | None
