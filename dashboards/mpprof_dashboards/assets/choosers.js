@@ -1,8 +1,16 @@
 /* The choosers of run and baseline write the address; another run comes with the baseline that it is paired with. */
 (function () {
   "use strict";
+  function entitle(id, value, options) {
+    /* The whole name, where the field has no room for it. */
+    var field = document.getElementById(id);
+    var option = (options || []).filter(function (each) { return each.value === value; })[0];
+    if (field) field.title = option ? option.label : "";
+  }
   function choose(run, baseline, options, shown) {
     var dash = window.dash_clientside;
+    entitle("run", run, options);
+    entitle("baseline", baseline, options);
     if (shown && run === shown[0] && baseline === shown[1]) return dash.no_update; /* set by the server */
     if (!run) return dash.no_update;
     var address = new URLSearchParams(window.location.search);
