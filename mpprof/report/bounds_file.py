@@ -36,6 +36,7 @@ NUMBERS: Final = (
 )  # fmt: skip
 MOST_BYTES = 64 << 20
 """Of a bounds file, and of the report that it names as the baseline."""
+_STORE = "Store one: mpprof report RUN --format json -o baseline.json"
 KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
 
@@ -131,11 +132,11 @@ def _stored_step(path: Path) -> tuple[float, float, float]:
             raise ValueError("no such step")
         return median, low, high
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        what = f"this baseline cannot be read: {error.strerror}"
+        raise UsageError(what, where=str(path), next=_STORE) from error
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        next_ = "Store one: mpprof report RUN --format json -o baseline.json"
         what = "is not a stored report with step times and their interval"
-        raise UsageError(what, where=str(path), next=next_) from error
+        raise UsageError(what, where=str(path), next=_STORE) from error
 
 
 def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:

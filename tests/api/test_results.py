@@ -14,7 +14,7 @@ import mpprof
 from mpprof import columnar
 from mpprof.cli import main
 from mpprof.columnar import Columnar
-from mpprof.errors import MpprofError, UnableError, UsageError
+from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
 from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Done, Mpprof
 
 
@@ -245,6 +245,12 @@ def test_an_epoch_that_goes_on_is_not_counted(run: mpprof.Run) -> None:
     assert unfinished.steps.steps_per_epoch is None
     assert unfinished.gpu_hours_per_epoch is None
     assert unfinished.examples_per_s is not None
+
+
+def test_audit_judges_for_one_card(run: mpprof.Run) -> None:
+    assert "V100" in str(mpprof.audit(run, gpu="V100"))
+    with pytest.raises(NotFoundError, match="one name"):
+        mpprof.audit(run, gpu="A100,V100")
 
 
 def test_audit_takes_a_run_its_directory_or_a_list(run: mpprof.Run) -> None:
