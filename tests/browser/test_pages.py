@@ -644,8 +644,17 @@ def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
     assert all("logits" in name for name in seen.column("ops", "short"))
     seen.open_well(f"/layers{VOCABULARY}")
     seen.page.click('#layers-run [data-layer="logits"] >> nth=0')
-    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 2")
-    assert seen.column("layers", "short") == ["logits", "logits_float"]
+    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 1")
+    assert seen.column("layers", "short") == ["logits"]  # and not logits_float beside it
+    seen.page.click('#layers-run [data-layer="block_*"] >> nth=0')
+    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found > 3")
+    shown = seen.column("layers", "short")
+    assert len(shown) % 3 == 0
+    assert {name.partition("/")[0] for name in shown} == {"block_0", "block_1", "block_2"}
+    seen.page.click('#layers-run [data-layer="block_*/up"] >> nth=0')
+    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 3")
+    seen.page.click('#layers-run [data-layer="block_*/up"] >> nth=0')  # once more: all
+    seen.page.wait_for_function("n => +document.querySelector('#layers').dataset.found > n", arg=len(shown))
     seen.assert_quiet()
 
 

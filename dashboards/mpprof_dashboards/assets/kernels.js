@@ -22,7 +22,8 @@
     var face = event.target.closest && event.target.closest("[data-layer]");
     var field = face && document.querySelector('#layers input[data-field="short"]');
     if (!field) return;
-    field.value = field.value === face.dataset.layer ? "" : face.dataset.layer;
+    var whole = face.dataset.layer && "=" + face.dataset.layer; /* with what lies below it, and no other */
+    field.value = field.value === whole ? "" : whole;
     field.dispatchEvent(new Event("input"));
   });
   new MutationObserver(look).observe(document.documentElement, { childList: true, subtree: true });
