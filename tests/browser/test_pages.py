@@ -219,8 +219,36 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     assert "baseline=none" in seen.page.url
     seen.page.go_back()
     seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('1.07x')")
-    # The page and the choosers are answered apart, in either order.
+    assert seen.page.input_value("#run").startswith("resnet-mixed")
+    seen.assert_quiet()
+
+
+def test_the_choosers_show_the_run_of_the_address_before_the_server_answers_for_them(
+    chromium: Any, fake_server: str
+) -> None:
+    seen = visit(chromium, fake_server)
+    seen.open("/?run=mixed&baseline=fp32")
     seen.page.wait_for_function("() => document.querySelector('#run').value.startsWith('resnet-mixed')")
+    asked = []
+
+    def hold(route: Any) -> None:
+        if "run.value" in (route.request.post_data_json or {}).get("output", ""):
+            asked.append(route)  # answered at the end
+        else:
+            route.continue_()
+
+    seen.page.route("**/_dash-update-component*", hold)
+    seen.choose("?run=cpu&baseline=none", FakeSource().report("cpu")["verdict"])
+    assert seen.page.input_value("#run").startswith("laptop-cpu")
+    assert seen.page.input_value("#baseline") == ""
+    seen.page.go_back()
+    seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('1.07x')")
+    assert seen.page.input_value("#run").startswith("resnet-mixed")
+    assert seen.page.input_value("#baseline").startswith("resnet-fp32")
+    assert len(asked) >= 2
+    for route in asked:
+        route.continue_()
+    assert seen.page.input_value("#run").startswith("resnet-mixed")
     seen.assert_quiet()
 
 
