@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 from mpprof.errors import MpprofError
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof_dashboards.components import cards, markup
-from mpprof_dashboards.components.graph import CONFIG
+from mpprof_dashboards.components.graph import CONFIG, Graph
 from mpprof_dashboards.pages import compare, kernels, layers, memory, steps, why
 from mpprof_dashboards.redacted import Redacted
 
@@ -129,19 +129,19 @@ def render(part: Any) -> str:
 
 
 def _other(part: Any) -> str:
-    if isinstance(part, dcc.Graph):
+    if isinstance(part, Graph):
         return _graph(part)
     if isinstance(part, dcc.Link):
         return render(part.children)
     raise TypeError(f"{part._type} is not a plain HTML element")
 
 
-def _graph(part: dcc.Graph) -> str:
+def _graph(part: Graph) -> str:
     height = part.figure.layout.height
     drawn = pio.to_html(
         part.figure.to_plotly_json(),
         validate=False,
-        config=dict(CONFIG),
+        config=CONFIG | {"responsive": True},
         full_html=False,
         include_plotlyjs=False,
         include_mathjax=False,

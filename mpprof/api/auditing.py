@@ -128,7 +128,7 @@ def _named(gpu: str) -> DeviceFacts:
     card = device_peaks.find(gpu)
     if card is None:
         raise NotFoundError(
-            f"no card called {gpu!r} is known", next='Give a name ("A100") or a capability ("8.0")'
+            f"no card called {gpu!r} is known", next='Give one name ("A100") or one capability ("8.0")'
         )
     return card
 

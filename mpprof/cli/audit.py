@@ -24,7 +24,7 @@ class Audit:
         parser.add_argument(
             "--batch-size", metavar="N", type=values.batch, help="the global batch size it will have"
         )
-        parser.add_argument("--gpu", metavar="NAME|CC", help='the card it will train on: "A100" or "8.0"')
+        parser.add_argument("--gpu", metavar="NAME|CC", help='the one card it will train on: "A100" or "8.0"')
         paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)

@@ -14,12 +14,15 @@ from typing import Any
 from mpprof.cli.bundle_writing import MANIFEST, SCHEMA
 from mpprof.errors import TooNewError, UnreadableError
 from mpprof.model import limits
+from mpprof.model.shell import quoted
 
 MAX_BYTES = 4 << 30
 """Of all files in a bundle together, unpacked; what is larger, or more than
 `limits.UNPACKED_RATIO` times the size of the bundle, is not opened."""
 _CHUNK = 1 << 20
 _UNPACK = "Unpack it and give what is in it"
+_KERAS = {"config.json", "metadata.json"}
+"""In every file that `model.save()` of Keras 3 writes."""
 
 
 @contextmanager
@@ -36,7 +39,9 @@ def unpacked(path: Path) -> Iterator[Path]:
                 _extract(archive, Path(folder), path)
         # RuntimeError: zipfile raises it for a member that is encrypted or packed in a way it does not know.
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-            raise UnreadableError(f"is a damaged zip file ({error})", where=str(path)) from error
+            raise UnreadableError(
+                f"is a damaged zip file ({error})", where=str(path), next="Copy it again"
+            ) from error
         yield Path(folder)
 
 
@@ -45,13 +50,22 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
     schema = str(manifest.get("schema", ""))
     family, _, version = SCHEMA.partition("/")
     if not schema.startswith(f"{family}/"):
-        raise UnreadableError("is a zip file, but not an mpprof bundle", where=str(path), next=_UNPACK)
+        raise _other(archive, path)
     if schema.partition("/")[2] != version:
         raise TooNewError(
             f"holds {schema}, this mpprof reads {SCHEMA}", where=str(path), next="Install a newer mpprof"
         )
     if sum(member.file_size for member in archive.infolist()) > _most_bytes(path):
         raise _too_large(path)
+
+
+def _other(archive: zipfile.ZipFile, path: Path) -> UnreadableError:
+    """What to say of a zip file that is no bundle."""
+    if set(archive.namelist()) >= _KERAS:
+        return UnreadableError(
+            "is a saved Keras model, not a run", where=str(path), next=f"See: mpprof audit {quoted(path)}"
+        )
+    return UnreadableError("is a zip file, but not an mpprof bundle", where=str(path), next=_UNPACK)
 
 
 def _most_bytes(path: Path) -> int:
@@ -73,7 +87,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     except (KeyError, ValueError):
         manifest = None
     if not isinstance(manifest, dict):
-        raise UnreadableError("is a zip file, but not an mpprof bundle", where=str(path), next=_UNPACK)
+        raise _other(archive, path)
     return manifest
 
 

@@ -74,7 +74,7 @@ def _facts(args: argparse.Namespace) -> DeviceFacts | None:
     facts = device_peaks.find(args.gpu)
     if facts is None:
         raise NotFoundError(
-            f"no card is known as {args.gpu!r}", next="Give its compute capability instead: --cc 8.0"
+            f"no card is known as {args.gpu!r}", next="Give one card, or its compute capability: --cc 8.0"
         )
     return facts
 

@@ -111,12 +111,13 @@ def width_of_names() -> int:
 
 
 def color(args: argparse.Namespace) -> bool:
-    """Only on a terminal, and only where nobody objects."""
+    """Only on a terminal that has colours, and only where nobody objects."""
     return (
         sys.stdout is not None
         and sys.stdout.isatty()
         and not args.no_color
         and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
     )
 
 

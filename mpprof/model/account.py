@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import COMPUTE_DTYPES, Family, Placement, Precision
 from mpprof.model.quantities import format_ratio
+from mpprof.model.trace import HloInstruction
 
 Class = Literal[
     "matmul", "norm", "elementwise", "reduce", "gather_scatter", "cast", "layout",
@@ -27,7 +28,7 @@ IDLE_CLASSES: tuple[Class, ...] = tuple(c for c in CLASSES if c.startswith("idle
 
 @frozen
 class Cell:
-    """The finest part of the account: one kernel name of one op, in one class.
+    """The finest part of the account: one kernel name of one op with the same shapes, in one class.
 
     `ns_per_step` is the time that belongs to this cell alone (instants shared by streams are split), so the
     cells of a device sum to its step. Idle classes have one cell for each `cause` (None: the class says all,
@@ -54,7 +55,7 @@ class Cell:
     bytes_per_step: float | None = None
     cause: str | None = None
     inputs: Precision | None = None  # of matrix work: the type of its op's inputs; None: not stated
-    hlo_dtype: str | None = None  # of the result of its op's HLO instruction ("bf16"); None: not stated
+    hlo: HloInstruction | None = None  # its op's; None: not stated
 
 
 @frozen
@@ -382,7 +383,7 @@ class Speedup:
 
     @property
     def lost_ns(self) -> float | None:
-        """What parts of the step take above their reach; None where there are no slices to tell."""
+        """What parts of the step take above their attainable time; None where there are no slices to tell."""
         return None if self.gap_ns is None else sum(max(0.0, part.ns_per_step) for part in self.slices)
 
     @property

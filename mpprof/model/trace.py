@@ -194,6 +194,7 @@ class HloInstruction:
     flops: float | None = None
     operands: tuple[str, ...] = ()  # names of the instructions it reads, seen through tuples and bitcasts
     precision: str = ""  # what a product asks for its operands: "default", "high", "highest"; "" not stated
+    program: int = -1  # the id of its module in the trace: several may have one name; -1 not stated
 
 
 @frozen

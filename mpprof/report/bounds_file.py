@@ -36,6 +36,7 @@ NUMBERS: Final = (
 )  # fmt: skip
 MOST_BYTES = 64 << 20
 """Of a bounds file, and of the report that it names as the baseline."""
+_STORE = "Store one: mpprof report RUN --format json -o baseline.json"
 KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
 
@@ -89,7 +90,7 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
     for code, reason in ignore.items():
         if not _is_text(code, limits.LONGEST_NAME):
-            raise UsageError("ignore: a cause of no or too long a name", where=str(path))
+            raise UsageError("ignore: a cause whose name is empty or too long", where=str(path))
         if not _is_text(reason, limits.LONGEST_TEXT):
             raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
     return bounds, {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}
@@ -131,11 +132,11 @@ def _stored_step(path: Path) -> tuple[float, float, float]:
             raise ValueError("no such step")
         return median, low, high
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        what = f"this baseline cannot be read: {error.strerror}"
+        raise UsageError(what, where=str(path), next=_STORE) from error
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        next_ = "Store one: mpprof report RUN --format json -o baseline.json"
         what = "is not a stored report with step times and their interval"
-        raise UsageError(what, where=str(path), next=next_) from error
+        raise UsageError(what, where=str(path), next=_STORE) from error
 
 
 def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:

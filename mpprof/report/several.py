@@ -1,87 +1,16 @@
-"""Several devices and hosts: their part of the document, and the lines made from it."""
+"""Several devices and hosts, as lines for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.analysis.breakdown.communication import straggling
-from mpprof.model.hosts import Collective, DeviceLoad, Hosts
 from mpprof.report import words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
 
+
 _MOST_LISTED = 8
-
-
-# --- the document ------------------------------------------------------------------------------------------
-
-
-def hosts(found: Hosts) -> doc.Hosts:
-    """Which hosts were read and which are missing."""
-    return {
-        "read": [
-            {
-                "host": each.host,
-                "worker": each.worker,
-                "trace": each.trace.name,
-                "step_ns": round(each.step_ns, 3),
-                "wall_ns": None if each.wall_ns is None else round(each.wall_ns, 3),
-                "window_steps": list(each.steps),
-                "clock_skew": None
-                if each.skew is None
-                else {
-                    "skew_ns": each.skew.skew_ns,
-                    "within_ns": each.skew.within_ns,
-                    "by": each.skew.by,
-                    "count": each.skew.count,
-                },
-            }
-            for each in found.read
-        ],
-        "missing": [
-            {"host": each.host, "worker": each.worker, "reason": each.reason} for each in found.missing
-        ],
-    }
-
-
-def why_no_skew(found: Hosts) -> dict[str, str]:
-    """The reasons, by the field's path."""
-    return {f"hosts.{each.host}.clock_skew": each.absent for each in found.read[1:] if each.skew is None}
-
-
-def communication(devices: Sequence[DeviceLoad], collectives: Sequence[Collective]) -> doc.Communication:
-    """What each device does in a step, and the main device's communication."""
-    slow = straggling(devices)
-    return {
-        "devices": [
-            {
-                "host": each.host,
-                "device": each.device,
-                "step_ns": round(each.step_ns, 3),
-                "own_ns": round(each.own_ns, 3),
-                "busy_ns": round(each.busy_ns, 3),
-                "exposed_ns": round(each.exposed_ns, 3),
-                "hidden_ns": round(each.hidden_ns, 3),
-            }
-            for each in devices
-        ],
-        "by": [
-            {
-                "kind": each.kind,
-                "precision": each.precision,
-                "exposed_ns": round(each.exposed_ns, 3),
-                "busy_ns": round(each.busy_ns, 3),
-                "calls": each.calls,
-            }
-            for each in collectives
-        ],
-        "stragglers": [{"host": each.host, "device": each.device} for each in slow.slow] if slow else [],
-    }
-
-
-# --- lines for people --------------------------------------------------------------------------------------
 
 
 def lines(document: doc.Report) -> list[str]:

@@ -1,89 +1,15 @@
-"""The account of a whole window, for a run whose steps cannot be told apart: its document, and its words."""
+"""The account of a whole window, for a run whose steps cannot be told apart, in words."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import IDLE_CLASSES, Account, Cell, Slice
-from mpprof.model.finding import Remedy
+from mpprof.model.account import IDLE_CLASSES
 from mpprof.model.shell import quoted
-from mpprof.model.trace import NamedRanges
 from mpprof.report import words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
-
-
-def document(
-    window: Account, how_to_mark: tuple[Remedy, ...], ranges: tuple[NamedRanges, ...] = ()
-) -> doc.Window:
-    """Return `window` of the report: an account of a whole window, whose "per step" is of the window."""
-    span_ns = _ns(window.window_ns)
-    busy_ns = _ns(window.device_ns)
-    ran = [cell for cell in window.main.cells if cell.kernel is not None and cell.category != "copy"]
-    calls = window.main.calls
-    return {
-        "basis": window.trace_basis,
-        "span_ns": span_ns,
-        "busy_ns": busy_ns,
-        "idle_ns": _ns(span_ns - busy_ns),
-        "kernel_ns": _ns(calls.ns_per_step if calls else 0.0),
-        "kernels": round(calls.per_step if calls else 0.0),
-        "device": window.main.device,
-        "slices": _slices(window.main.slices),
-        "devices": [
-            {"device": each.device, "busy_ns": _ns(each.busy_ns), "slices": _slices(each.slices)}
-            for each in window.devices
-        ],
-        "families": _families(ran),
-        "reason": (window.absent or {}).get("step_ns", "no step can be told apart"),
-        "mark": [{"text": each.text, "snippet": each.snippet or None} for each in how_to_mark],
-        "ranges": [
-            {"name": each.name, "count": each.count, "launches_ratio": each.launches_ratio} for each in ranges
-        ],
-        "notes": list(window.notes),
-    }
-
-
-def _ns(value: float) -> float:
-    return round(float(value), 3)
-
-
-def _slices(slices: tuple[Slice, ...]) -> list[doc.WindowSlice]:
-    return [
-        {
-            "class": part.category,
-            "ns": _ns(part.ns_per_step),
-            "ratio": part.ratio,
-            "hidden_ns": _ns(part.hidden_ns_per_step),
-            "by": [
-                {
-                    "placement": share.placement,
-                    "precision": share.precision,
-                    "ns": _ns(share.ns_per_step),
-                    "transforms_ns": _ns(share.transforms_ns_per_step),
-                }
-                for share in part.by
-            ],
-            "causes": [{"cause": cause, "ns": _ns(ns)} for cause, ns in part.causes],
-            "pooling_ns": _ns(part.pooling_ns_per_step),
-        }
-        for part in slices
-    ]
-
-
-def _families(ran: list[Cell]) -> list[doc.FamilyTime]:
-    ns: dict[str, float] = {}
-    calls: dict[str, float] = {}
-    for cell in ran:
-        family = cell.family or "other"
-        ns[family] = ns.get(family, 0.0) + cell.busy_ns_per_step
-        calls[family] = calls.get(family, 0.0) + cell.calls_per_step
-    longest = sorted(ns, key=lambda family: -ns[family])
-    return [{"family": f, "ns": _ns(ns[f]), "kernels": round(calls[f])} for f in longest]  # type: ignore[typeddict-item]
-
-
-# --- in words ----------------------------------------------------------------------------------------------
 
 
 def as_slices(window: doc.Window) -> list[doc.Slice]:

@@ -87,8 +87,9 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     raise UnreadableError(
         "unrecognised trace format",
         where=str(path),
-        next="It reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older ones"
-        " of TensorFlow (*.trace.json), packed with gzip or not, and exports of Nsight Systems (*.sqlite).",
+        next="mpprof reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older"
+        " ones of TensorFlow (*.trace.json), packed with gzip or not, and exports of Nsight Systems"
+        " (*.sqlite).",
     )
 
 

@@ -44,7 +44,7 @@ _TO_THE_LAST_MARK = """async ([act, of, quiet]) => {
     const there = () => (act === 'tab'
         ? document.querySelector('.mp-tab-current')?.textContent === of : location.search.startsWith(of))
         && last > began && page.querySelector('.mp-card')
-        && all('.mp-graph', graph => graph.querySelector('.main-svg') && !graph.matches('.dash-graph--pending'))
+        && all('.mp-graph', graph => !graph.checkVisibility() || graph.querySelector('.main-svg'))
         && all('.mp-rows', table => table.dataset.loaded) && all('#runs', runs => runs.querySelector('tr[data-run]'))
         && all('#timeline', one => one.dataset.drawn)
         && !page.querySelector('#runs tr[aria-busy]');

@@ -1,4 +1,4 @@
-"""A survey of 1,000 runs of 2 to 10 MB: runs a second on one process and on two, and memory.
+"""A survey of 1,000 runs of 2 to 10 MB: runs a second on one process and on two, processor time, and memory.
 
 Run by `make bench`. The runs share a few files by hard links, so that the disk holds them; each is read anew."""
 
@@ -39,13 +39,20 @@ def laid_out(root: Path) -> int:
     return sum(sizes[number % len(KERNELS)] for number in range(RUNS))
 
 
+def processor_s() -> float:
+    """Processor time of this process (a survey with one worker) and of those that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def test_a_thousand_runs(tmp_path: Path) -> None:
     size = laid_out(tmp_path / "runs")
-    rates = {}
+    rates, spent_s = {}, {}
     for workers in (1, 2):
-        began = time.perf_counter()
+        began, before_s = time.perf_counter(), processor_s()
         rows = mpprof.survey(tmp_path / "runs", workers=workers)
         rates[workers] = RUNS / (time.perf_counter() - began)
+        spent_s[workers] = (processor_s() - before_s) / RUNS
         assert len(rows) == RUNS
         assert not [row["problem"] for row in rows if row["problem"]]
     mine, theirs = (
@@ -53,5 +60,6 @@ def test_a_thousand_runs(tmp_path: Path) -> None:
     )
     print(
         f"\n{RUNS} runs, {size / RUNS / 1e6:.1f} MB of trace each: {rates[1]:.1f} a second on one process, "
-        f"{rates[2]:.1f} on two ({rates[2] / rates[1]:.2f}x); at most {theirs:.0f} MiB a worker, {mine:.0f} MiB here"
+        f"{rates[2]:.1f} on two ({rates[2] / rates[1]:.2f}x), {spent_s[1]:.3f} and {spent_s[2]:.3f} s of "
+        f"processor time a run at a load of {os.getloadavg()[0]:.1f}; at most {theirs:.0f} MiB a worker, {mine:.0f} MiB here"
     )

@@ -19,7 +19,8 @@ DOCS = ROOT / "docs" / "images"
 RUN = "v100-odd-vocabulary-mixed-float16"
 WIDTHS, SCHEMES = (1440, 390), ("light", "dark")
 _DRAWN = """() => document.querySelector('#page .mp-card')
-    && [...document.querySelectorAll('.mp-graph')].every(each => each.querySelector('.main-svg'))
+    && [...document.querySelectorAll('.mp-graph')].every(
+        each => !each.checkVisibility() || each.querySelector('.main-svg'))
     && [...document.querySelectorAll('.mp-rows')].every(each => each.dataset.loaded)
     && [...document.querySelectorAll('#timeline')].every(
         each => each.dataset.drawn && (!each.dataset.baseline || each.dataset.base))

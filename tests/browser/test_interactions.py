@@ -304,6 +304,11 @@ def test_compared_runs_are_chosen_held_against_the_first_and_struck_where_unlike
     gain = LogDirectory(SAMPLES).report(chosen[1], chosen[0])["facts"]["causes"][0]
     matrix = seen.page.locator(f".mp-matrix tr:has-text('{gain['code']}')")
     assert words.duration(gain["gain_ns_per_step"]) in matrix.inner_text()
+    assert seen.page.locator("#losses-0 .main-svg").count() == 0  # folded away: drawn once it is unfolded
+    seen.page.click("#rung-0 > summary")
+    seen.settle()
+    drawn = seen.page.locator("#losses-0 .main-svg").first.bounding_box()
+    assert drawn["width"] == seen.page.locator("#losses-0").bounding_box()["width"]
     for left in (2, 1):
         seen.page.locator(".mp-chooser .mantine-Pill-remove").last.click()
         seen.page.wait_for_function(

@@ -51,11 +51,11 @@ class Visit:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until every figure and table of the page is drawn."""
+        """Waits until every figure and table of the page is drawn; a figure that is folded away is not."""
         self.page.wait_for_selector("#page .mp-card")
         self.page.wait_for_function(
             """() => [...document.querySelectorAll('.mp-graph')].every(
-                graph => graph.querySelector('.js-plotly-plot .main-svg'))
+                graph => !graph.checkVisibility() || graph.querySelector('.js-plotly-plot .main-svg'))
               && [...document.querySelectorAll('.mp-rows')].every(table => table.dataset.loaded)"""
         )
 

@@ -219,6 +219,10 @@ def test_a_zip_without_a_manifest_and_a_damaged_one(mpprof: Mpprof, tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("x", "y")
     assert "not an mpprof bundle" in mpprof("report", tmp_path / "x.zip").err
+    with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
+        for name in ("metadata.json", "config.json", "model.weights.h5"):
+            archive.writestr(name, "{}")
+    assert f"mpprof audit {tmp_path / 'model.keras'}" in mpprof("report", tmp_path / "model.keras").err
     good = a_zip(tmp_path / "y.zip", {"run/x": "z" * 1000}).read_bytes()
     (tmp_path / "y.zip").write_bytes(good[: len(good) // 2])
     assert mpprof("report", tmp_path / "y.zip").code == 2

@@ -77,6 +77,14 @@ def test_a_step_within_the_scatter_of_both_runs_cannot_be_judged(mpprof: Mpprof,
     assert mpprof("check", MIXED, "--bounds", project, "--allow-unable").code == 0
 
 
+def test_a_baseline_that_is_not_there_is_named_with_what_writes_it(mpprof: Mpprof, project: Path) -> None:
+    (project.parent / "baseline.json").unlink()
+    done = mpprof("check", MIXED, "--bounds", project)
+    assert done.code == 2
+    assert "baseline.json" in done.err
+    assert "mpprof report RUN --format json" in done.err
+
+
 def test_what_the_run_has_no_value_for_fails_by_name(mpprof: Mpprof, project: Path) -> None:
     project.write_text("[bounds]\nmin_tensor_core_ratio = 0.5\n")
     done = mpprof("check", SAMPLES / "recorded-cpu-mixed-float16", "--bounds", project)

@@ -15,7 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from mpprof.cli import COMMANDS
+from mpprof.cli import COMMANDS, main
 from mpprof.report import json as documents
 from tests.builders.xspace import Space
 from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, SHARED, Mpprof, in_a_process, needs_shared
@@ -24,8 +24,6 @@ from tests.traces.test_nsys import export
 
 
 def test_every_command_has_help_that_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    from mpprof.cli import main
-
     names = [command.name for command in COMMANDS]
     assert len(set(names)) == len(names)
     for name in names:
@@ -213,6 +211,7 @@ def test_a_cut_table_of_several_devices_names_the_device(mpprof: Mpprof, tmp_pat
         ((), "COMMAND"),
         (("classify", "--cc", "eight", "x"), "8.0"),
         (("classify", "--gpu", "nonsense", "x"), "--cc"),
+        (("classify", "--gpu", "A100,V100", "x"), "one card"),
         (("explain", "MP000"), "MP000"),
         (("compare", MIXED), "two runs"),
         (("serve", MIXED / "origin.json"), "directory"),
@@ -224,6 +223,31 @@ def test_wrong_usage_is_one_line_and_exit_code_2(args: tuple[object, ...], says:
     done = mpprof(*args)
     assert done.code == 2
     assert says in one_line(done.err)
+
+
+def test_what_mpprof_wrote_of_a_run_is_not_the_run(mpprof: Mpprof, tmp_path: Path) -> None:
+    stored = tmp_path / "baseline.json"
+    assert mpprof("report", MIXED, "--format", "json", "-o", stored).code == 0
+    done = mpprof("report", MIXED, "--baseline", stored)
+    assert done.code == 2
+    assert "Give the log directory" in one_line(done.err)
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_a_terminal_has_colours_unless_it_or_its_user_has_none(
+    environment: dict[str, str],
+    colours: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in ({"TERM": "xterm"} | environment).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["report", str(MIXED)]) == 0
+    assert ("\x1b[" in capsys.readouterr().out) == colours
 
 
 def test_a_message_cannot_steer_the_terminal(mpprof: Mpprof, tmp_path: Path) -> None:
@@ -490,8 +514,6 @@ def test_classify_answers_each_line_as_it_comes() -> None:
 def test_classify_knows_cards_of_7_5_without_tensor_cores(
     gpu: str, placement: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mpprof.cli import main
-
     assert main(["classify", "--gpu", gpu, "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn"]) == 0
     assert json.loads(capsys.readouterr().out)["placement"] == placement
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from dash import dcc, html
+from mpprof_dashboards.components.graph import Graph
 from mpprof_dashboards.components.markup import Html, render, settled
+from mpprof_dashboards.figures.base import blank
 
 from tests.dashboards.fake_source import HOSTILE
 
@@ -42,7 +44,7 @@ def test_an_element_with_all_that_is_in_it_is_one_component() -> None:
     assert sent["markup"].startswith("<tbody><tr><td>0</td><td>0 </td></tr>")
 
 
-@pytest.mark.parametrize("other", [dcc.Graph(id="drawn"), html.Div(id="filled-by-a-script")])
+@pytest.mark.parametrize("other", [Graph("drawn", blank(99)), html.Div(id="filled-by-a-script")])
 def test_what_needs_dash_stays_a_component_and_so_does_what_it_is_in(other: Any) -> None:
     first, second = settled(html.Section([html.P("before"), html.Div([other])])).children
     assert isinstance(first, Html)

@@ -71,6 +71,10 @@ def test_the_ascii_fallback_is_ascii_and_keeps_the_columns() -> None:
     other = next(line for line in rich.splitlines() if line.startswith("  idle_input"))
     assert len(row) == len(other)
     assert "#" in row
+    compared = brief.render_comparison(documents.compare_document(hand_made.comparison()), ascii_only=True)
+    assert compared.isascii()
+    assert " -> " in compared.partition("\n")[0]
+    assert " > " not in compared
 
 
 def test_a_name_cannot_steer_the_terminal_or_the_page() -> None:

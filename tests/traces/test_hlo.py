@@ -171,3 +171,39 @@ def test_fusions_and_library_calls_of_recorded_traces() -> None:
 
 def test_a_module_that_is_not_in_the_trace_leaves_the_name(tmp_path: Path) -> None:
     assert trace_with(tagged_bytes(1, b"m"), ["fusion.1"], tmp_path / "h.xplane.pb") == [None]
+
+
+def _metadata(modules: list[tuple[int, bytes]]) -> bytes:
+    """A plane that holds these modules, all of the name "m", under their program ids."""
+    plane = tagged_bytes(2, b"/host:metadata")
+    for program, module in modules:
+        entry = tagged_varint(1, program) + tagged_bytes(2, b"m(%d)" % program)
+        entry += tagged_bytes(5, tagged_varint(1, 1) + tagged_bytes(6, tagged_bytes(1, module)))
+        plane += tagged_bytes(4, tagged_varint(1, program) + tagged_bytes(2, entry))
+    named = tagged_varint(1, 1) + tagged_bytes(2, b"hlo_proto")
+    return tagged_bytes(1, plane + tagged_bytes(5, tagged_varint(1, 1) + tagged_bytes(2, named)))
+
+
+def test_without_a_program_id_a_name_of_two_programs_is_neither(tmp_path: Path) -> None:
+    """Which of the two the file lists first says nothing."""
+    programs = [(id, _module(size)) for id, size in ((1, 4), (2, 8))]
+
+    def shapes(order: list[tuple[int, bytes]], **stats: int) -> list[tuple[int, ...] | None]:
+        space = Space()
+        line = space.plane("/device:GPU:0").line(7, "Stream #7")
+        line.event("k", 0, 5, {"hlo_op": "add", "hlo_module": "m", **stats})
+        path = tmp_path / "h.xplane.pb"
+        path.write_bytes(_metadata(order) + space.to_bytes())
+        trace = traces.read(path)
+        return [hlo.shape if (hlo := trace.ops[row].hlo) else None for row in trace.kernels.op.tolist()]
+
+    assert shapes(programs) == shapes(programs[::-1]) == [None]
+    assert shapes(programs, program_id=2) == shapes(programs[::-1], program_id=2) == [(8,)]
+    assert shapes([(1, _module(4)), (2, _module(4))]) == [(4,)]  # the same program twice
+
+
+def _module(size: int) -> bytes:
+    """A module whose instruction `add` has so many elements."""
+    shape = tagged_varint(2, 11) + tagged_varint(3, size)
+    add = tagged_bytes(1, b"add") + tagged_bytes(2, b"add") + tagged_bytes(3, shape) + tagged_varint(35, 1)
+    return tagged_bytes(1, b"m") + tagged_bytes(3, tagged_bytes(2, add) + tagged_varint(5, 1))

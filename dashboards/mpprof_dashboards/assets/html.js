@@ -2,12 +2,11 @@
    to another page without loading everything anew. */
 (function () {
   "use strict";
-  window.mpprof_dashboards = {
-    Html: function (props) {
-      var inside = { dangerouslySetInnerHTML: { __html: props.markup } };
-      return window.React.createElement(props.tag, Object.assign(inside, props.attributes));
-    },
-  };
+  function Html(props) {
+    var inside = { dangerouslySetInnerHTML: { __html: props.markup } };
+    return window.React.createElement(props.tag, Object.assign(inside, props.attributes));
+  }
+  window.mpprof_dashboards = Object.assign(window.mpprof_dashboards || {}, { Html: Html });
   document.addEventListener("click", function (event) {
     var link = event.target.closest && event.target.closest("a[data-link]");
     if (!link || event.metaKey || event.shiftKey || event.altKey || event.ctrlKey) return;

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from dash import dcc, html
+from dash import html
+from dash.development.base_component import Component
 
 from mpprof_dashboards.figures.plain import Figure
 
@@ -15,11 +16,26 @@ CONFIG: dict[str, Any] = {
     "plotlyServerURL": "",
     "displaylogo": False,
     "showTips": False,
-    "responsive": True,
     "scrollZoom": False,
     "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     "toImageButtonOptions": {"format": "svg"},
 }
+
+
+class Graph(Component):  # type: ignore[misc]
+    """A figure that `assets/graph.js` draws. `relayoutData` is what was last zoomed, as plotly says it."""
+
+    _children_props: ClassVar[list[str]] = []
+    _base_nodes: ClassVar[list[str]] = []
+    _namespace = "mpprof_dashboards"
+    _type = "Graph"
+
+    def __init__(self, id: str, figure: Figure) -> None:
+        self._prop_names = ["id", "figure", "config", "relayoutData"]
+        self._valid_wildcard_attributes: list[str] = []
+        self.available_properties = self._prop_names
+        self.available_wildcard_properties: list[str] = []
+        super().__init__(id=id, figure=figure, config=CONFIG)
 
 
 def graph(
@@ -28,7 +44,6 @@ def graph(
     """`figure` with its title and a note on how to read it, both for the eye and for screen readers.
 
     `legend`, names and colours, stands above the figure and takes none of its room."""
-    height = figure.layout.height
     caption = [html.H3(title, className="mp-figure-title")]
     if note:
         caption.append(html.P(note, className="mp-note"))
@@ -41,10 +56,7 @@ def graph(
     return html.Figure(
         [
             html.Figcaption(caption),
-            dcc.Graph(
-                id=id, figure=figure, config=CONFIG, responsive=True, style={"height": f"{height}px"},
-                className="mp-graph",
-            ),
+            Graph(id, figure),
         ],
         className="mp-card mp-figure",
-    )  # fmt: skip
+    )

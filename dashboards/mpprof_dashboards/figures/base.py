@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -13,6 +13,9 @@ from mpprof_dashboards.figures.plain import Figure
 
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 ROW_HEIGHT = 34
+MARGIN = {"l": 50, "r": 24, "t": 8, "b": 44}
+"""Room enough for most labels: where they need more, plotly lays the whole figure out a second time."""
+LEGEND_ABOVE = {"t": 44}
 
 
 def time_scale(*values_ns: float) -> tuple[str, float]:
@@ -31,7 +34,7 @@ def blank(height: int, **layout: Any) -> Figure:
         height=height,
         autosize=True,
         minreducedwidth=30,
-        margin={"l": 8, "r": 16, "t": 8, "b": 44},
+        margin=MARGIN,
         font={"family": theme.FONT, "size": 12.5, "color": theme.INK},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
@@ -39,7 +42,10 @@ def blank(height: int, **layout: Any) -> Figure:
             "bgcolor": "#1F2933", "bordercolor": "#1F2933", "align": "left",
             "font": {"family": theme.FONT, "size": 12.5, "color": "#FFFFFF"},
         },
-        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "xanchor": "left", "itemwidth": 30},
+        legend={
+            "orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "xanchor": "left", "itemwidth": 30,
+            "font": {"size": 12},
+        },
         bargap=0.3,
         xaxis=axis,
         yaxis=axis,
@@ -77,7 +83,7 @@ def _name(text: str) -> str:
     return label(text, _LONGEST_NAME)
 
 
-def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = False) -> Figure:
+def bars(items: Sequence[Bar], *, x_title: str, per: float) -> Figure:
     """`items` from top to bottom, lengths divided by `per`. `customdata` keeps (key, the raw length)."""
     rows = list(range(len(items)))
     ends = [max(bar.start, bar.start + bar.length) / per for bar in items]
@@ -103,11 +109,11 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
         hovertemplate="%{hovertext}<extra></extra>",
         showlegend=False,
     )  # fmt: skip
+    names = [_name(bar.name) for bar in items]
+    figure.update_layout(margin={"l": _width(line for name in names for line in name.split("<br>")) + 16})
     _values(figure, items)
-    if connect:
-        _connect(figure, items, per)
     figure.update_yaxes(
-        tickvals=rows, ticktext=[_name(bar.name) for bar in items],
+        tickvals=rows, ticktext=names,
         range=[len(items) - 0.4, -0.6], showgrid=False, zeroline=False, ticklabelstandoff=8,
     )  # fmt: skip
     figure.update_xaxes(
@@ -119,27 +125,17 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float, connect: bool = Fals
     return figure
 
 
+def _width(texts: Iterable[str]) -> float:
+    """Pixels that hold the longest of the texts in a figure's font."""
+    return 7.0 * max(map(len, texts), default=0)
+
+
 def _values(figure: Figure, items: Sequence[Bar]) -> None:
     """The values in a column of their own, right of the plot: legible at any width, whatever the bars do."""
-    room = 7.0 * max((len(bar.text) for bar in items), default=0) + 18
+    room = _width(bar.text for bar in items) + 18
     figure.update_layout(margin={"r": room})
     for row, bar in enumerate(items):
         figure.annotate(
             x=1, xref="paper", xanchor="right", xshift=room - 4, y=row, yref="y", yanchor="middle",
             text=escape(bar.text), showarrow=False, align="right",
         )  # fmt: skip
-
-
-def _connect(figure: Figure, items: Sequence[Bar], per: float) -> None:
-    """Thin lines from where one bar of a waterfall ends to where the next begins."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for row, bar in enumerate(items[:-1]):
-        end = (bar.start + bar.length) / per
-        x += [end, end, None]
-        y += [row - 0.35, row + 1.35, None]
-    figure.add(
-"scatter",
-        mode="lines", x=x, y=y, line={"color": theme.TOTAL, "width": 1, "dash": "dot"}, hoverinfo="skip",
-        showlegend=False, name="links",
-    )  # fmt: skip

@@ -8,7 +8,7 @@ from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.bars import Row
 from mpprof_dashboards.components.text import escape
-from mpprof_dashboards.figures.base import blank
+from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank
 from mpprof_dashboards.figures.plain import Figure
 from mpprof_dashboards.work import short_kernel, short_op
 
@@ -52,7 +52,7 @@ def losses(found: doc.Learning, names: tuple[str, str]) -> Figure | None:
     curves = found["curves"]
     if not curves["from"] or not curves["to"]:
         return None
-    figure = blank(300, margin={"l": 8, "r": 16, "t": 36, "b": 44})
+    figure = blank(300, margin=LEGEND_ABOVE)
     for points, name, dash in ((curves["from"], names[0], "dot"), (curves["to"], names[1], "solid")):
         figure.add(
             "scatter",

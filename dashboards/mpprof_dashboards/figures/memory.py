@@ -159,7 +159,7 @@ def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> F
     unit, per_ns = time_scale(found["time_ns"][-1] - start)
     size, per = next((each for each in _UNITS if memory["peak_bytes"] >= each[1]), _UNITS[-1])
     times = [(at - start) / per_ns for at in found["time_ns"]]
-    figure = blank(300, margin={"l": 8, "r": 16, "t": 12, "b": 44}, hovermode="x unified", showlegend=False)
+    figure = blank(300, margin={"t": 12}, hovermode="x unified", showlegend=False)
     for part in parts(memory, by):
         figure.add(
             "scatter",

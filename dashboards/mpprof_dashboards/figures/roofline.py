@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mpprof.report import words
 from mpprof_dashboards import theme, work
 from mpprof_dashboards.components.text import escape
-from mpprof_dashboards.figures.base import blank
+from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank
 from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> 
     dots = sorted(dots, key=lambda row: -row["ns"])[:MOST_DOTS]
     if not dots:
         return None
-    drawn = blank(380, margin={"l": 8, "r": 16, "t": 36, "b": 44}, dragmode="select")
+    drawn = blank(380, margin=LEGEND_ABOVE, dragmode="select")
     low = min(row["intensity"] for row in dots) / 2
     high = max(max(row["intensity"] for row in dots) * 2, _ridge(roofs))
     _draw_roofs(drawn, roofs, low, high)

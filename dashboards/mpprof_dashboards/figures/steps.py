@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpprof.model.steps import ABSENT, HardwareTable, StepTable
 from mpprof.report import words
 from mpprof_dashboards import theme
-from mpprof_dashboards.figures.base import blank, time_scale
+from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank, time_scale
 from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure 
     drawn |= table.profiled & (np.cumsum(table.profiled) <= 1000)
     drawn &= ~np.isnan(ns)
     unit, per = time_scale(float(median or np.nanmedian(ns)))
-    figure = blank(_HEIGHT + 40, margin={"l": 8, "r": 16, "t": 36, "b": 44})
+    figure = blank(_HEIGHT + 40, margin=LEGEND_ABOVE)
     _stack(figure, table, parts, np.flatnonzero(drawn & ~above), ns, per)
     for name, chosen, colour, symbol in reversed(kinds):
         rows = np.flatnonzero(chosen & drawn & ~above)
@@ -172,7 +172,7 @@ def loss(table: StepTable | None) -> Figure | None:
     broken = rows[~finite]
     rows = rows[thin(len(rows), table.loss[rows])] if len(rows) > MOST_POINTS else rows
     values = table.loss[rows]
-    figure = blank(_HEIGHT, margin={"l": 8, "r": 16, "t": 36, "b": 44})
+    figure = blank(_HEIGHT, margin=LEGEND_ABOVE)
     _line(figure, table.step[rows], np.where(np.isfinite(values), values, np.nan), "loss", theme.MEASURED,
           [words.quantity(float(value), "") for value in values])  # fmt: skip
     if len(broken):
@@ -194,7 +194,7 @@ def loss_scale(table: StepTable | None) -> Figure | None:
     rows = rows[thin(len(rows), table.loss_scale[rows])]
     values = table.loss_scale[rows]
     drawable = np.isfinite(values) & (values > 0)
-    figure = blank(_HEIGHT, margin={"l": 8, "r": 16, "t": 36, "b": 44})
+    figure = blank(_HEIGHT, margin=LEGEND_ABOVE)
     _line(figure, table.step[rows], np.where(drawable, values, np.nan), "loss scale", theme.MEASURED,
           [words.scale(value) for value in values], line={"shape": "hv"}, mode="lines+markers")  # fmt: skip
     skipped = rows[(table.skipped[rows] > 0) & drawable]
@@ -223,7 +223,7 @@ def memory(table: StepTable | None) -> Figure | None:
         ("peak", table.peak_bytes, theme.MEASURED, "solid"),
         ("live", table.live_bytes, theme.TOTAL, "dot"),
     )
-    figure = blank(_HEIGHT, margin={"l": 8, "r": 16, "t": 36, "b": 44})
+    figure = blank(_HEIGHT, margin=LEGEND_ABOVE)
     for name, column, colour, dash in series:
         rows = np.flatnonzero(column != ABSENT)
         rows = rows[thin(len(rows), column[rows].astype(float))] if len(rows) else rows
@@ -291,7 +291,7 @@ def together(panels: list[tuple[str, Figure]]) -> Figure:
     `panels` are (title, figure) from top to bottom; a title that ends in "rail" makes a low one."""
     heights = [RAIL if title.endswith("rail") else PANEL for title, _ in panels]
     whole = sum(heights) + GAP * (len(panels) - 1)
-    figure = blank(whole + 110, margin={"l": 8, "r": 16, "t": 40, "b": 44})
+    figure = blank(whole + 110, margin=LEGEND_ABOVE)
     top = 1.0
     for row, ((_, panel), height) in enumerate(zip(panels, heights, strict=True), start=1):
         nth = "" if row == 1 else str(row)
@@ -300,8 +300,8 @@ def together(panels: list[tuple[str, Figure]]) -> Figure:
         own = {"xaxis": "x", "yaxis": f"y{nth}", "legend": f"legend{nth}", "showlegend": shown}
         figure.data += [trace | own for trace in panel.data]
         if shown:
-            legend = {"orientation": "h", "x": 1, "xanchor": "right", "y": top, "yanchor": "bottom"}
-            figure.update_layout(**{f"legend{nth}": legend})
+            placed = {"x": 1, "xanchor": "right", "y": top}
+            figure.update_layout(**{f"legend{nth}": figure.layout.legend | placed})
         title = {**panel.layout.yaxis.title, "text": panel.layout.yaxis.title.get("text", "")}
         placed = {"domain": [bottom, top], "anchor": "x", "title": title, "fixedrange": True}
         figure.update_layout(**{f"yaxis{nth}": panel.layout.yaxis | placed})
@@ -332,7 +332,7 @@ def clocks(
     """Hardware samples over the steps, by when each was taken; samples outside the steps stand at an end.
 
     What never changes is left out, and so is what lies outside the steps `shown`. Readings while the clock
-    was held back are marked."""
+    was throttled are marked."""
     if table is None or not len(table) or hardware_ is None or not len(hardware_):
         return []
     at = np.interp(hardware_.t_ns, table.t_ns, table.step)
@@ -348,7 +348,7 @@ def clocks(
         rows = np.flatnonzero(held & known) if field == "sm_clock_hz" else np.zeros(0, np.int64)
         if len(rows):
             rows = rows[thin(len(rows), values[rows])]
-            _line(figure, at[rows], values[rows] * factor, "held back", theme.ACCENT,
+            _line(figure, at[rows], values[rows] * factor, "throttled", theme.ACCENT,
                   [", ".join(hardware_.throttle[row]) for row in rows], mode="markers",
                   marker={"symbol": "triangle-down", "size": 7})  # fmt: skip
         found.append((title, figure))

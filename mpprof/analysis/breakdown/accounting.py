@@ -153,7 +153,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         lengths_ns=window.lengths_ns,
         profiled=replace(profiled, cells=()),
     )
-    return weighed(result, trace, ownership, run)
+    return weighed(result, ownership, run)
 
 
 def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
@@ -391,7 +391,7 @@ def _cells(
     own: Float64,
     steps: int,
 ) -> list[Cell]:
-    """One cell per (role, op, kernel name) and verdict; what the profiler itself ran is one cell.
+    """One cell per (role, op, kernel name, shapes) and verdict; what the profiler itself ran is one cell.
 
     By class, and within one the longest first: the order of a file's tables of names says nothing, and rules
     list their layers and kernels in that of the cells."""
@@ -399,7 +399,8 @@ def _cells(
     ours = work.category == CLASSES.index("profiling")
     op = np.where(ours, -1, table.op[work.rows])
     name = np.where(ours, -1, table.name[work.rows])
-    group, first = groups([work.category, work.verdict, op, name], len(work.rows))
+    shapes = np.where(ours, -1, table.shapes[work.rows])
+    group, first = groups([work.category, work.verdict, op, name, shapes], len(work.rows))
     n = len(first)
     exclusive = np.bincount(group, own, n) / steps
     busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
@@ -437,7 +438,7 @@ def _cells(
                 reason_code=verdict.reason.code,
                 shapes=strings[shape] or None,
                 inputs=inputs,
-                hlo_dtype=(its.hlo.dtype or None) if its and its.hlo else None,
+                hlo=its.hlo if its else None,
                 bytes_per_step=size if category == "copy" and size > 0 else None,
             )
         )
@@ -446,8 +447,9 @@ def _cells(
 
 def _order(cell: Cell) -> tuple[object, ...]:
     """The last digits of a time are rounding: names decide between equal ones."""
-    names = (cell.op, cell.kernel, cell.placement, cell.precision, cell.reason_code, cell.hlo_dtype)
-    return CLASSES.index(cell.category), -round(cell.ns_per_step, 3), *(name or "" for name in names)
+    names = (cell.op, cell.kernel, cell.placement, cell.precision, cell.reason_code, cell.shapes)
+    its = (cell.hlo.module, cell.hlo.name, cell.hlo.dtype, cell.hlo.shape) if cell.hlo else ()
+    return CLASSES.index(cell.category), -round(cell.ns_per_step, 3), *(name or "" for name in names), its
 
 
 def _inputs(trace: Trace, op: int, shapes: str) -> Precision | None:

@@ -50,7 +50,7 @@ def kind_of(cell: Cell) -> CollectiveKind:
 
 def precision_of(cell: Cell) -> Precision:
     """The type that is sent: by the kernel's name, else by its op's shapes or HLO; "unknown": not stated."""
-    for text in (cell.kernel, cell.shapes, cell.hlo_dtype):
+    for text in (cell.kernel, cell.shapes, cell.hlo.dtype if cell.hlo else None):
         for word in re.split(r"[^a-z0-9]+", (text or "").lower()):
             if word in _TYPES:
                 return _TYPES[word]

@@ -25,7 +25,7 @@ from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import changed, frozen
 from mpprof.model.kernels import ACCELERATED, MATMUL_FAMILIES, Family, Placement, Precision
 from mpprof.model.run import LayerFacts, ModelFacts, Run
-from mpprof.model.trace import Op, Trace
+from mpprof.model.trace import Op
 
 BYTES: dict[Precision, float] = {
     "fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "fp4": 0.5,
@@ -251,13 +251,8 @@ def _dims(shape: Any) -> list[int | None] | None:
 # --- accounts ----------------------------------------------------------------------------------------------
 
 
-def weighed(account: Account, trace: Trace, ownership: Ownership, run: Run | None) -> Account:
-    """The account with operations and bytes in its cells, where shapes say them.
-
-    Several ops of one name (of two programs) that differ in size leave their cells as they were.
-    """
-    ops = {op.name: op for op in trace.ops}
-    doubtful = {op.name for op in trace.ops if op.hlo and op.hlo.flops != _flops(ops[op.name])}
+def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
+    """The account with operations and bytes in its cells, where shapes say them."""
     facts = dict(zip(ownership.layers, ownership.facts, strict=False))
     fit = run.last_fit if run else None
     replicas = (run.facts.replicas or 1) if run and run.facts else 1
@@ -266,15 +261,14 @@ def weighed(account: Account, trace: Trace, ownership: Ownership, run: Run | Non
     costs: dict[tuple[object, ...], Cost] = {}  # many ops are of one type, shape and layer
 
     def weigh(cell: Cell) -> Cell:
-        if cell.op is None or cell.op in doubtful or cell.family is None or not cell.calls_per_step:
+        if cell.op is None or cell.family is None or not cell.calls_per_step:
             return cell
         if cell.category == "copy":
             return cell  # whose bytes the collector states
-        op = ops.get(cell.op)
-        which = (cell.op if op and op.hlo else None, op.type if op else None)
-        key = (*which, cell.shapes, cell.family, cell.layer)
+        key = (id(cell.hlo) if cell.hlo else None, cell.op_type, cell.shapes, cell.family, cell.layer)
         if (found := costs.get(key)) is None:
             layer = facts.get(cell.layer) if cell.layer else None
+            op = Op(cell.op, cell.op_type or "", cell.hlo)
             found = costs[key] = cost(op, cell.shapes or "", family=cell.family, layer=layer, batch=batch)
         if not (found.flops or found.bytes):
             return cell
@@ -312,7 +306,3 @@ def _shared_bytes(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         else cell
         for cell in cells
     )
-
-
-def _flops(op: Op) -> float | None:
-    return op.hlo.flops if op.hlo else None

@@ -55,4 +55,4 @@ def account_of_window(
         absent={"step_ns": why},
         of="window",
     )
-    return weighed(found, trace, ownership, run)
+    return weighed(found, ownership, run)

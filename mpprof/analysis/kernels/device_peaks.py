@@ -164,11 +164,13 @@ _CAPABILITY = r"(?i)^(?:cc|sm|sm_|compute_)?\s*(\d{1,2})[._]?(\d)[a-z]?$"
 
 
 def find(name_or_cc: str) -> DeviceFacts | None:
-    """The facts of a product by name ("A100"), or of a capability ("8.0", "sm_90"); None: unknown.
+    """The facts of a product by name ("A100"), or of a capability ("8.0", "sm_90"); None: unknown, or several.
 
     A product's facts are those of the table, with its full name.
     """
     text = name_or_cc.strip()
+    if "," in text:
+        return None
     product = by_name(text)
     if product is not None:
         return DeviceFacts(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -199,9 +199,8 @@ def _fusion_owner(inside: Sequence[HloInstruction], match: Matcher) -> _Owner:
 
 def _spans(work: Mapping[str, float]) -> tuple[Span, ...]:
     total = sum(work.values())
-    return tuple(
-        Span(layer, amount / total) for layer, amount in sorted(work.items(), key=lambda item: -item[1])
-    )
+    order = sorted(work.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Span(layer, amount / total) for layer, amount in order)
 
 
 def _inside(hlo: HloInstruction) -> list[HloInstruction]:
@@ -247,17 +246,16 @@ def _share_merged(ops: Sequence[Op], owners: list[_Owner], match: Matcher) -> No
     users = _graph(ops)[1] if products else {}
     for at, product in products.items():
         readers = [reader for user in users[at] if (reader := ops[user].hlo)]
-        slices = {
-            inner.op_name: inner
-            for reader in readers
-            for inner in (reader, *_inside(reader))
-            if inner.opcode == "slice" and re.search(_PRODUCT, inner.op_name)
-        }
+        slices: dict[str, float] = defaultdict(float)
+        for reader in readers:
+            for inner in (reader, *_inside(reader)):
+                if inner.opcode == "slice" and re.search(_PRODUCT, inner.op_name):
+                    slices[inner.op_name] = max(slices[inner.op_name], float(math.prod(inner.shape)))
         if product.op_name not in slices:
             continue
         work: dict[str, float] = defaultdict(float)
-        for name, inner in slices.items():
-            work[_scope_owner(parse(name, inner.opcode), match).layer] += float(math.prod(inner.shape))
+        for name, size in slices.items():
+            work[_scope_owner(parse(name, "slice"), match).layer] += size
         if len(work) > 1 and "" not in work:
             owners[at] = _Owner(owners[at].layer, owners[at].phase, _spans(work))
 
@@ -266,7 +264,8 @@ def _share_merged(ops: Sequence[Op], owners: list[_Owner], match: Matcher) -> No
 
 
 def _adopt_unnamed(ops: Sequence[Op], owners: list[_Owner]) -> None:
-    """Give instructions that the compiler made the owner of those that use their result.
+    """Give instructions that the compiler made the owner of those that use their result: a layer before the
+    optimizer, which reads all, and the one with the most work of several.
 
     Matrix work goes only to a neighbour that does matrix work elsewhere, user or source: what surrounds the
     gradient of a convolution is the normalisation next to it, which is not its owner.
@@ -279,34 +278,47 @@ def _adopt_unnamed(ops: Sequence[Op], owners: list[_Owner]) -> None:
     reads, users = _graph(ops)
     matrix = {at for at in unnamed if has_matrix(ops[at])}
     matrix_layers = {owners[at].layer for at, op in enumerate(ops) if owners[at].layer and has_matrix(op)}
+
+    def known(rows: Iterable[int]) -> list[_Owner]:
+        """Owners of those of `rows` that have one, best first, whatever the order of the file's tables."""
+        found = [row for row in rows if owners[row].known]
+        return [owners[row] for row in sorted(found, key=lambda row: _rank(ops[row], owners[row]))]
+
+    waiting = unnamed
     for _ in range(_PASSES):
-        adopted = False
-        for at in unnamed:
-            if owners[at].known:
-                continue
-            near = [owners[user] for user in users[at]]
+        adopted: dict[int, _Owner] = {}  # all from the pass before, else the rows' order would decide
+        for at in waiting:
+            near = known(users[at])
             if at in matrix:
-                found = _matrix_neighbour([*near, *(owners[source] for source in reads[at])], matrix_layers)
+                found = _matrix_neighbour([*near, *known(reads[at])], matrix_layers)
             else:
-                near.sort(key=lambda owner: not owner.layer)  # a layer before the optimizer, which reads all
-                found = next((owner for owner in near if owner.known), None)
+                found = near[0] if near else None
             if found is not None:
-                owners[at] = found
-                adopted = True
+                adopted[at] = found
         if not adopted:
             break
-    _set_phases([at for at in unnamed if owners[at].known], reads, owners)
+        for at, owner in adopted.items():
+            owners[at] = owner
+        waiting = [at for at in waiting if at not in adopted]
+    _set_phases([at for at in unnamed if owners[at].known], reads, users, owners)
+
+
+def _rank(op: Op, owner: _Owner) -> tuple[object, ...]:
+    spans = tuple((span.layer, span.ratio) for span in owner.spans)
+    return not owner.layer, -_work(op.hlo) if op.hlo else 0.0, owner.layer, PHASES.index(owner.phase), spans
 
 
 def _graph(ops: Sequence[Op]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     """Rows of the ops that each op reads, and of those that use it."""
-    row = {(op.hlo.module, op.hlo.name): at for at, op in enumerate(ops) if op.hlo}
+    rows: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+    for at, op in enumerate(ops):
+        if op.hlo:
+            rows[op.hlo.program, op.hlo.module, op.hlo.name].append(at)
     reads: dict[int, list[int]] = defaultdict(list)
     users: dict[int, list[int]] = defaultdict(list)
     for at, op in enumerate(ops):
         for name in op.hlo.operands if op.hlo else ():
-            source = row.get((op.hlo.module, name)) if op.hlo else None
-            if source is not None:
+            for source in rows.get((op.hlo.program, op.hlo.module, name), ()) if op.hlo else ():
                 reads[at].append(source)
                 users[source].append(at)
     return reads, users
@@ -323,14 +335,23 @@ def _matrix_neighbour(near: Sequence[_Owner], matrix_layers: set[str]) -> _Owner
     return None
 
 
-def _set_phases(adopted: Sequence[int], reads: dict[int, list[int]], owners: list[_Owner]) -> None:
+def _set_phases(
+    adopted: Sequence[int],
+    reads: Mapping[int, Sequence[int]],
+    users: Mapping[int, Sequence[int]],
+    owners: list[_Owner],
+) -> None:
     """What reads a result of the backward pass runs in it, and does so though the optimizer uses it."""
     for at in adopted:
         if owners[at].layer and owners[at].phase not in ("forward", "backward"):
             owners[at] = _Owner(owners[at].layer, "forward")
-    for _ in range(_PASSES):
-        for at in adopted:
-            if owners[at].phase == "forward" and any(
-                owners[source].phase == "backward" for source in reads[at]
-            ):
-                owners[at] = _Owner(owners[at].layer, "backward")
+    forward = {at for at in adopted if owners[at].phase == "forward"}
+    pending = [
+        at for at in forward if any(owners[source].phase == "backward" for source in reads.get(at, ()))
+    ]
+    while pending:
+        at = pending.pop()
+        if at in forward:
+            forward.remove(at)
+            owners[at] = _Owner(owners[at].layer, "backward")
+            pending.extend(users.get(at, ()))

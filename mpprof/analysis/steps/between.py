@@ -80,7 +80,8 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
     rest_ns = pauses.length_ns - _within(known, pauses)
     if rest_ns > 0:
         entries.append(Between(_UNNAMED, rest_ns / scale, 0.0))
-    return tuple(sorted((e for e in entries if e.host_ns or e.device_ns), key=lambda e: -e.host_ns)), None
+    some = (entry for entry in entries if entry.host_ns or entry.device_ns)
+    return tuple(sorted(some, key=lambda e: (-e.host_ns, -e.device_ns, e.name))), None
 
 
 def _pauses(trace: Trace, window: Window, found: Calls) -> Intervals:
@@ -167,12 +168,14 @@ def _entry(name: str, parts: list[_Spans], pauses: Intervals, scale: float) -> B
     spans = EMPTY
     for part in parts:
         spans = join(spans, union(part.start_ns, part.end_ns))
-    events = list(
-        dict.fromkeys(part.name for part in sorted(parts, key=lambda p: -int((p.end_ns - p.start_ns).sum())))
-    )
+    events = list(dict.fromkeys(part.name for part in sorted(parts, key=_longest_first)))
     shown = ", ".join(events[:_MOST_NAMES]) + (" and others" if len(events) > _MOST_NAMES else "")
     label = name if events == [name] else f"{name} ({shown})"
     return Between(label, _within(spans, pauses) / scale, sum(part.device_ns for part in parts) / scale)
+
+
+def _longest_first(part: _Spans) -> tuple[int, int, str]:
+    return -int((part.end_ns - part.start_ns).sum()), min(part.start_ns.tolist(), default=0), part.name
 
 
 def _within(some: Intervals, others: Intervals) -> int:

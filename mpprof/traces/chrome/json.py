@@ -254,6 +254,13 @@ class _Parse:
             raise self._none(self.file.damages[0] if self.file.damages else "it holds no traceEvents")
 
     def _none(self, why: str) -> UnreadableError:
+        schema = self.file.header.get("schema")
+        if isinstance(schema, str) and schema.startswith("mpprof."):
+            return UnreadableError(
+                f"is what mpprof wrote of a run ({schema}), not the run",
+                where=str(self.file.path),
+                next="Give the log directory or the trace that it was made of",
+            )
         return UnreadableError(
             f"no Chrome trace: {why}",
             where=str(self.file.path),

@@ -46,6 +46,7 @@ _DIGIT = "[0-9]{1,3}"
 _NO_SYMBOL = r"[^A-Za-z0-9_]"
 _ALL = (1 << 64) - 1
 Field = tuple[int, int, int, int]  # number, wire, value or start, size
+Place = tuple[Bytes, int, int, int]  # buffer, start and end of a module's HloProto, and its program id
 
 _NAMES = ("hlo_proto", "Hlo Proto", "HLO Proto")
 
@@ -136,6 +137,7 @@ class _Module:
 
     buffer: Bytes
     name: str
+    program: int
     by_name: dict[str, tuple[int, int]]
     by_id: dict[int, tuple[int, int]]
     computations: dict[int, list[tuple[int, int]]]
@@ -157,12 +159,13 @@ class _Module:
 
 
 class Modules:
-    """All modules of a trace. An instruction is found by program id and name, else by the module's name."""
+    """All modules of a trace. An instruction is found by program id and name, else by the module's name,
+    where that leads to one module."""
 
     def __init__(self, planes: Sequence[RawPlane]) -> None:
         self._planes = [plane for plane in planes if plane.name.startswith("/host:metadata")]
-        self._extents: dict[tuple[str, int], tuple[Bytes, int, int]] | None = None
-        self._by_name: dict[str, tuple[Bytes, int, int]] = {}
+        self._extents: dict[tuple[str, int], Place | None] | None = None  # None: several differ
+        self._by_name: dict[str, Place | None] = {}
         self._modules: dict[int, _Module] = {}
 
     def __bool__(self) -> bool:
@@ -172,7 +175,8 @@ class Modules:
     def places(self) -> list[tuple[str, int, tuple[Bytes, int, int]]]:
         """Name, program id and the place of the HloProto of every module."""
         self._find("", -1)
-        return [(name, id, place) for (name, id), place in (self._extents or {}).items() if name]
+        found = (self._extents or {}).items()
+        return [(name, id, place[:3]) for (name, id), place in found if name and place]
 
     def instruction(self, module: str, program: int, name: str) -> HloInstruction | None:
         """The instruction, or None where the trace holds no such module or instruction."""
@@ -200,14 +204,14 @@ class Modules:
                 found.append((name, id, index.by_kernel[kernel]))
         return found[0] if len(found) == 1 else None
 
-    def _indexed(self, place: tuple[Bytes, int, int] | None) -> _Module | None:
+    def _indexed(self, place: Place | None) -> _Module | None:
         if place is None:
             return None
         if place[1] not in self._modules:
             self._modules[place[1]] = _index(*place)
         return self._modules[place[1]]
 
-    def _find(self, module: str, program: int) -> tuple[Bytes, int, int] | None:
+    def _find(self, module: str, program: int) -> Place | None:
         if self._extents is None:
             self._extents = {}
             for plane in self._planes:
@@ -242,14 +246,23 @@ class Modules:
             row = int(owner[parent])
             full, program = plane.metadata_names[row], int(plane.metadata_ids[row])
             name = full.rpartition("(")[0] or full
-            where = (plane.buffer, value, value + size)
-            self._extents[name, program] = where
-            self._extents.setdefault(("", program), where)
-            self._by_name.setdefault(name, where)
-            self._by_name.setdefault(full, where)
+            where = (plane.buffer, value, value + size, program)
+            for key in {(name, program), ("", program)}:
+                self._extents[key] = _one(self._extents[key], where) if key in self._extents else where
+            for known in {name, full}:
+                self._by_name[known] = _one(self._by_name[known], where) if known in self._by_name else where
 
 
-def _index(buffer: Bytes, start: int, end: int) -> _Module:
+def _one(known: Place | None, other: Place) -> Place | None:
+    """The place of a module that is stated twice; None where the two differ: which is meant is not known."""
+    if known is None or known is other:
+        return known
+    (buffer, start, end, _), (others, begin, stop, _) = known, other
+    same = stop - begin == end - start and np.array_equal(buffer[start:end], others[begin:stop])
+    return known if same else None
+
+
+def _index(buffer: Bytes, start: int, end: int, program: int = -1) -> _Module:
     proto = walk.scan(buffer, one(start), one(end), 1 << 1)
     module_start, module_end, _ = extents(proto, 1)
     module = walk.scan(buffer, module_start, module_end, 1 << 1 | 1 << 3)
@@ -273,7 +286,7 @@ def _index(buffer: Bytes, start: int, end: int) -> _Module:
     for a, b, parent in zip(texts.tolist(), text_ends.tolist(), named.tolist(), strict=True):
         by_name[text(buffer, a, b)] = spans[parent]
     name = text(buffer, int(names[0]), int(name_ends[0])) if len(names) else ""
-    return _Module(buffer, name, by_name, dict(zip(own.tolist(), spans, strict=True)), computations)
+    return _Module(buffer, name, program, by_name, dict(zip(own.tolist(), spans, strict=True)), computations)
 
 
 def _parse(module: _Module, start: int, end: int) -> _Instruction:
@@ -352,6 +365,7 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
         flops=flops,
         operands=_sources(module, made) if depth == 0 else (),
         precision=made.precision,
+        program=module.program,
     )
 
 

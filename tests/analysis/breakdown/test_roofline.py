@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from mpprof.analysis.breakdown.roofline import Cost, cost, roof, weighed
+from mpprof.analysis.breakdown.whole_window import account_of_window
 from mpprof.analysis.layers.attribution import attribute
 from mpprof.model.account import Cell
 from mpprof.model.trace import HloInstruction, Op
-from tests.analysis.pieces import V100, account_of, layer, model, run_of, trace_of
+from tests.analysis.pieces import (
+    ELEMENTWISE,
+    V100,
+    account_of,
+    layer,
+    model,
+    placements_of,
+    run_of,
+    trace_of,
+)
 
 
 def test_a_matrix_product_from_its_shapes() -> None:
@@ -75,9 +88,51 @@ def test_the_roof_is_the_larger_of_both() -> None:
 def test_cells_are_weighed_per_step() -> None:
     op = Op("model/dense/MatMul", "MatMul")
     cell = Cell(
-        "matmul", 10.0, 10.0, 3.0, op=op.name, layer="dense", family="gemm", shapes="(half[2,4];half[4,8])"
+        "matmul",
+        10.0,
+        10.0,
+        3.0,
+        op=op.name,
+        op_type=op.type,
+        layer="dense",
+        family="gemm",
+        shapes="(half[2,4];half[4,8])",
     )
     trace, facts = trace_of([op]), model("dense", name="model")
-    found = weighed(account_of([cell]), trace, attribute(trace, facts), run_of("r", "float16", facts))
+    found = weighed(account_of([cell]), attribute(trace, facts), run_of("r", "float16", facts))
     assert found.main.cells[0].flops_per_step == 3 * 2 * 2 * 4 * 8
     assert found.devices[0] is found.main
+
+
+def test_ops_of_one_name_have_each_their_own_bytes_whatever_their_order() -> None:
+    def op(program: int, size: int) -> Op:
+        hlo = HloInstruction("m", "add", "add", "", "f32", (size,), ("f32",), ((size,),), program=program)
+        return Op("jit(f)/add", "add", hlo)
+
+    ops = [op(1, 1_000), op(2, 50)]
+    for first in (0, 1):
+        order = [ops[first], ops[1 - first]]
+        kernels = [(0, 0, f"k{row}", order.index(ops[row]), 0, 10) for row in (0, 1)]
+        trace = trace_of(order, kernels)
+        found = account_of_window(trace, placements_of([ELEMENTWISE], kernels), attribute(trace), None, "")
+        assert found is not None
+        moved = {cell.kernel: cell.bytes_per_step for cell in found.main.cells if cell.kernel}
+        assert moved == {"k0": 8_000, "k1": 400}
+
+
+def test_calls_of_one_op_with_other_shapes_are_cells_of_their_own() -> None:
+    """PyTorch's ops have one name whatever they are given."""
+    kernels = [(0, 0, "add", 0, 0, 10) for _ in range(3)]
+    trace = trace_of([Op("aten::add", "aten::add")], kernels)
+    texts = (*trace.strings, "(float[1000])", "(float[50])")
+    trace = replace(
+        trace,
+        strings=texts,
+        kernels=replace(trace.kernels, shapes=np.array([2, 1, 2], np.int32)),
+    )
+    found = account_of_window(trace, placements_of([ELEMENTWISE], kernels), attribute(trace), None, "")
+    assert found is not None
+    moved = {
+        cell.shapes: (cell.calls_per_step, cell.bytes_per_step) for cell in found.main.cells if cell.kernel
+    }
+    assert moved == {"(float[1000])": (1, 8_000), "(float[50])": (2, 800)}

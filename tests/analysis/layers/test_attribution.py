@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from mpprof.analysis.layers.attribution import attribute
@@ -158,6 +162,52 @@ def test_unnamed_instructions_take_the_owner_of_their_user() -> None:
     ops = [hlo(one) for one in (copy, rewritten, norm, user, named)]
     found = attribute(trace_of(ops), model(layer("conv", "Conv2D"), layer("norm", "BatchNormalization")))
     assert [found.layer_of(row) for row in range(3)] == ["conv", "conv", "norm"]
+
+
+def test_the_order_of_ops_decides_no_owner() -> None:
+    """Ops stand in the order in which a file's events name them: any other says the same."""
+    facts = model(layer("a"), layer("b"), layer("c"), layer("norm", "BatchNormalization"))
+    ops = [
+        hlo(instruction("far", "copy", "", operands=("param",))),
+        hlo(instruction("near", "convert", "", operands=("far",))),
+        hlo(instruction("twice", "copy", "", operands=("near",))),
+        hlo(instruction("in.b", "add", "jit(f)/jvp(b)/add", operands=("near", "twice"))),
+        hlo(instruction("in.a", "add", "jit(f)/jvp(a)/add", operands=("near", "twice", "far"))),
+        hlo(instruction("back.a", "add", "jit(f)/transpose(jvp(a))/add", operands=("twice",))),
+        hlo(instruction("adam", "add", "jit(f)/adam/add", operands=("near", "far", "twice"))),
+        hlo(instruction("gradient", "convolution", "", operands=("in.c", "back.a"))),
+        hlo(instruction("in.c", "convolution", "jit(f)/jvp(c)/conv_general_dilated")),
+        hlo(instruction("uses", "add", "jit(f)/jvp(norm)/add", operands=("gradient",))),
+    ]
+
+    def owners_of(order: Sequence[Op]) -> dict[str, tuple[str | None, str]]:
+        found = attribute(trace_of(order), facts)
+        return {op.name: (found.layer_of(row), found.phase_of(row)) for row, op in enumerate(order)}
+
+    expected = owners_of(ops)
+    assert expected["near"] == ("a", "forward")
+    assert expected["gradient"] == ("c", "backward")
+    for seed in range(40):
+        assert owners_of(random.Random(seed).sample(ops, len(ops))) == expected
+
+
+def test_an_unnamed_instruction_belongs_to_the_user_with_the_most_work() -> None:
+    convert = instruction("convert", "convert", "", operands=("param",))
+    small = instruction("small", "add", "jit(f)/jvp(a)/add", operands=("convert",))
+    large = replace(instruction("large", "add", "jit(f)/jvp(b)/add", operands=("convert",)), shape=(64, 64))
+    found = attribute(trace_of([hlo(convert), hlo(small), hlo(large)]), model(layer("a"), layer("b")))
+    assert found.layer_of(0) == "b"
+
+
+def test_instructions_of_one_name_in_two_programs_are_two() -> None:
+    """JAX compiles a function again for other shapes: the program has the same name and instructions."""
+    ops = [
+        hlo(replace(one, program=program))
+        for program, scope in ((1, "jit(f)/jvp(a)/add"), (2, "jit(f)/jvp(b)/add"))
+        for one in (instruction("copy", "copy", ""), instruction("add", "add", scope, operands=("copy",)))
+    ]
+    found = attribute(trace_of(ops), model(layer("a"), layer("b")))
+    assert [found.layer_of(row) for row in range(4)] == ["a", "a", "b", "b"]
 
 
 def test_nothing_is_nothing() -> None:

@@ -1,0 +1,328 @@
+"""The breakdown of a step, or of a whole window, as rows and sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpprof.model.account import FEW_WORKS, Class
+from mpprof.model.frozen import frozen
+from mpprof.report import window, words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+SMALL_RATIO = 0.005
+"""Slices below this share of the step are folded into one row, where there are more than two of them."""
+SPLIT_RATIO = 0.05
+"""An idle class is split by its causes from a twentieth of the step on."""
+ADDED_RATIO = 0.01
+"""What profiling added is told from a hundredth of the step on."""
+MOST_BETWEEN = 4
+"""So many things that lie between two steps are named."""
+MOSTLY_RATIO = 0.5
+"""What is more than half of one kind goes by its name."""
+NAMED_RATIO = 0.1
+"""A tenth of a class is named beside it."""
+ROOM_FOR_NAMES = 30
+"""Columns for the names of what is folded into one row."""
+MEANT_TO_BE_HIDDEN = ("comm", "copy")
+"""Good where they run beside compute: how long is in their rows."""
+NEVER_FOLDED = ("unknown", "profiling")
+_BETWEEN: Class = "idle_between_steps"
+
+
+@frozen
+class TimeRow:
+    """One row of the breakdown of a step. `part` rows split the row above and add nothing to the sum."""
+
+    label: str
+    ns: float
+    ratio: float
+    hidden_ns: float = 0.0
+    text: str = ""
+    part: bool = False
+
+
+def time_heading(time: doc.Time) -> str:
+    """What the breakdown divides, and what its step time rests on."""
+    window = words.plural(time["window_steps"], "profiled step")
+    if "step_range" in time:
+        window += f", each a range {words.plain(time['step_range'])},"
+    where = words.plain(time["device"])
+    if time["basis"] == "host":
+        where += ", no accelerator: ops on the host's threads"
+    if "unlike" in time:
+        return (
+            f"A step takes {words.duration(time['step_ns'])} (wall, median); shares are of a profiled step "
+            f"of {words.duration(time_whole(time))} ({window} on {where})"
+        )
+    if time["wall_ns"] is not None:
+        return (
+            f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
+        )
+    said = f"A step takes {words.duration(time['step_ns'])}"
+    if "step_range" not in time and time.get("function_ns") is not None and time["basis"] != "host":
+        said += _of_the_function(time)
+    return f"{said} (in the profiler window: {window} on {where})"
+
+
+def _of_the_function(time: doc.Time) -> str:
+    """From where to where a step is counted that ends with the device's work, and when the host was done."""
+    call_ns, function_ns = time.get("call_ns"), time.get("function_ns")
+    if time.get("idle_between_steps_ns") is not None or not call_ns or not function_ns:
+        return ""
+    if call_ns >= 0.99 * function_ns:
+        return ", the call of the training function"
+    waited_ns = time.get("waited_ns", 0.0)
+    wait = f", after which the host waits {words.duration(waited_ns)} for the device"
+    return (
+        " from the call of the training function to the end of its last kernel; on the host the call takes "
+        f"{words.duration(call_ns)}{wait if waited_ns >= SPLIT_RATIO * function_ns else ''}"
+    )
+
+
+def between(time: doc.Time | None) -> list[str]:
+    """What the loop and its callbacks do between two steps, the longest first; empty: not known, or
+    nothing."""
+    listed = (time.get("between_steps") if time else None) or []
+    lines = []
+    for part in listed[:MOST_BETWEEN]:
+        device = f", {words.duration(part['device_ns'])} on the device" if part["device_ns"] else ""
+        lines.append(f"{words.plain(part['name'])}: {words.duration(part['host_ns'])} on the host{device}")
+    return lines
+
+
+def outside_the_step(time: doc.Time | None) -> str:
+    """What the work outside the steps lies between; of a single step nothing tells where the next began."""
+    one = time is not None and time["window_steps"] == 1 and time.get("idle_between_steps_ns") is None
+    return "Afterwards" if one else "Between steps"
+
+
+def time_rows(time: doc.Time) -> list[TimeRow]:
+    """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step, or
+    to the profiled step where that is unlike the others."""
+    basis = time["basis"]
+    return _rows(time_slices(time), time_whole(time), wall=basis == "wall", on_host=basis == "host")
+
+
+def time_slices(time: doc.Time) -> list[doc.Slice]:
+    """What the step is divided into, with shares that sum to 1: of the profiled step, without `profiling`,
+    where that is unlike the others."""
+    if "unlike" not in time:
+        return time["slices"]
+    parts = [part for part in time["slices"] if part["class"] != "profiling"]
+    own = sum(part["ns_per_step"] for part in parts if part["class"] != _BETWEEN)
+    profiled = {_BETWEEN: max(0.0, time["window_ns"] - own)}  # in `slices` it is that of unprofiled steps
+    lengths = [profiled.get(part["class"], part["ns_per_step"]) for part in parts]
+    whole = sum(lengths)
+    return [
+        {**part, "ns_per_step": ns, "ratio": ns / whole if whole else 0.0}
+        for part, ns in zip(parts, lengths, strict=True)
+    ]
+
+
+def time_whole(time: doc.Time) -> float:
+    """What these slices sum to, in ns."""
+    if "unlike" not in time:
+        return float(time["step_ns"])
+    return float(sum(part["ns_per_step"] for part in time_slices(time)))
+
+
+def time_per(time: doc.Time) -> str:
+    """What the numbers are of, and over how many steps they are the mean."""
+    steps = words.plural(time["window_steps"], "step")
+    return f"per profiled step, {steps}" if "unlike" in time else f"per step, {steps}"
+
+
+def time_doubt(time: doc.Time) -> str | None:
+    """That the window is not representative, and why, as a sentence; None where it is."""
+    said = time.get("unlike")
+    return f"{words.plain(said[0].upper() + said[1:])}." if said else None
+
+
+def window_rows(found: doc.Window) -> list[TimeRow]:
+    """The same of a whole window: they sum to its span."""
+    return _rows(window.as_slices(found), found["span_ns"], on_host=found["basis"] == "host")
+
+
+def _rows(
+    parts: list[doc.Slice], step_ns: float, *, wall: bool = False, on_host: bool = False
+) -> list[TimeRow]:
+    slices = sorted(parts, key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
+    small = [
+        p
+        for p in slices
+        if abs(p["ratio"]) < SMALL_RATIO
+        and p["hidden_ns_per_step"] < SPLIT_RATIO * step_ns
+        and p["class"] not in NEVER_FOLDED
+    ]
+    folded = small if len(small) > 2 else []
+    added = -sum(part["ratio"] for part in slices if part["class"] == "profiling")
+    rows: list[TimeRow] = []
+    for part in slices:
+        if part in folded:
+            continue
+        category, ratio = part["class"], part["ratio"]
+        hidden = _worth_saying(part["hidden_ns_per_step"], step_ns)
+        note = _pooling(part) or words.class_text(category, on_host=on_host)
+        if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
+            note = f"{words.percent(ratio - added)} without profiling"
+        causes = _causes(part, step_ns, on_host=on_host)
+        if category == "idle_other" and not causes:
+            note = _only_cause(part, on_host=on_host)
+        rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
+        rows += _shares(part, step_ns)
+        rows += causes
+    if folded:
+        names = _names([part["class"] for part in folded])
+        rows.append(
+            TimeRow(
+                f"{len(folded)} smaller",
+                sum(part["ns_per_step"] for part in folded),
+                sum(part["ratio"] for part in folded),
+                _worth_saying(sum(part["hidden_ns_per_step"] for part in folded), step_ns),
+                names,
+            )
+        )
+    return rows
+
+
+def _only_cause(part: doc.Slice, *, on_host: bool) -> str:
+    """What most of this idle time was for, where it is too short to be split."""
+    cause = max(part.get("causes", []), key=lambda cause: cause["ns_per_step"], default=None)
+    if cause is None or cause["ns_per_step"] < MOSTLY_RATIO * part["ns_per_step"]:
+        return f"cause {NOT_IN_THE_TRACE}"
+    return words.cause_of_idling(cause["cause"], on_host=on_host)
+
+
+def _pooling(part: doc.Slice) -> str:
+    """How much of the elementwise work pools: slow kernels of their own, and what 16 bits make least of."""
+    pooling, whole = part.get("pooling_ns_per_step", 0.0), part["ns_per_step"]
+    if whole <= 0 or pooling < NAMED_RATIO * whole:
+        return ""
+    return "pooling" if pooling >= 0.995 * whole else f"{pooling / whole:.0%} pooling".replace("%", " %")
+
+
+def _names(names: list[str]) -> str:
+    """The first of these names as far as there is room for whole ones, and how many more there are."""
+    for shown in range(len(names), 0, -1):
+        more = f" and {len(names) - shown} more" if shown < len(names) else ""
+        if len(said := ", ".join(names[:shown]) + more) <= ROOM_FOR_NAMES:
+            return said
+    return ""
+
+
+def hidden(time: doc.Time) -> list[str]:
+    """What ran for a twentieth of the step or more behind other work, by class and by its longest op."""
+    lines = []
+    for part in sorted(time_slices(time), key=lambda part: -part["hidden_ns_per_step"]):
+        behind, longest = part["hidden_ns_per_step"], part.get("longest_hidden")
+        if behind < SPLIT_RATIO * time_whole(time) or longest is None or part["class"] in MEANT_TO_BE_HIDDEN:
+            continue
+        name = words.op(words.plain(longest["name"]), 60)
+        most = "most of it" if longest["ns_per_step"] >= MOSTLY_RATIO * behind else "the longest"
+        lines.append(
+            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: {most} "
+            f"{name}, {words.duration(longest['ns_per_step'])}"
+        )
+    return lines
+
+
+def _worth_saying(hidden_ns: float, step_ns: float) -> float:
+    """Hidden time of a thousandth of the step or more; less is left to the JSON report."""
+    return hidden_ns if hidden_ns >= step_ns / 1000 else 0.0
+
+
+def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
+    shares = sorted(part["by"], key=lambda share: -share["ns_per_step"])
+    if [_placed(share) for share in shares] == ["cpu"]:
+        return []  # all of it, where the rest of the step ran, too
+    return [
+        TimeRow(
+            _placed(share),
+            share["ns_per_step"],
+            share["ns_per_step"] / step_ns if step_ns else 0.0,
+            text=_helpers(share),
+            part=True,
+        )
+        for share in shares
+        if (share["placement"], share["precision"]) != ("not_matmul", "unknown")
+        or share["ns_per_step"] >= SMALL_RATIO * step_ns
+    ]
+
+
+def _placed(share: doc.MatmulShare) -> str:
+    """Where a part of the matrix work ran, and in which precision; what multiplies nothing, by what it is."""
+    if share["placement"] != "not_matmul":
+        known = share["precision"] != "unknown" or share["placement"] == "unknown"
+        narrow = "narrow pairs" if share["precision"] == "mixed" else share["precision"]
+        return f"{share['placement']} {narrow}" if known else share["placement"]
+    most = share.get("transforms_ns_per_step", 0.0) >= MOSTLY_RATIO * share["ns_per_step"]
+    name = "transforms" if most else "helpers"
+    return name if share["precision"] == "unknown" else f"{name} {share['precision']}"
+
+
+NOT_IN_THE_TRACE = "not in the trace"
+
+
+def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
+    """What is known of a large idle class, and of `idle_other` how much is not."""
+    causes = [
+        (words.cause_of_idling(cause["cause"], on_host=on_host), cause["ns_per_step"])
+        for cause in part.get("causes", [])
+    ]
+    rest = part["ns_per_step"] - sum(ns for _, ns in causes)
+    if part["class"] == "idle_other":
+        causes.append((NOT_IN_THE_TRACE, rest))
+    shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
+    if part["ratio"] < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
+        return []
+    if len(shown) == 1 and part["class"] == "idle_launch" and shown[0][1] >= 0.995 * part["ns_per_step"]:
+        return []  # the row above has that number
+    shown.sort(key=lambda item: -item[1])
+    return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
+
+
+def has_matrix_work(document: doc.Report) -> bool:
+    """Whether any was seen in the step, or in the whole window."""
+    return any(part["class"] == "matmul" for part in slices_of(document))
+
+
+def shows_work(document: doc.Report) -> bool:
+    """Whether a window holds enough kernels for what it lacks to tell something."""
+    return "window" in document and document["window"]["kernels"] >= FEW_WORKS
+
+
+def other_idle(document: doc.Report) -> tuple[float, str | None]:
+    """Share of the step, or of the whole window, that the device idled for neither input nor launches, and
+    for what: the largest part that the trace shows, or None and what it does not show, where that is more. 0
+    without an account, and in a window with next to no work."""
+    if "window" in document and document["window"]["kernels"] < FEW_WORKS:
+        return 0.0, None
+    for part in slices_of(document):
+        if part["class"] == "idle_other" and (idle_ns := part["ns_per_step"]) > 0:
+            by_cause = {cause["cause"]: cause["ns_per_step"] for cause in part.get("causes", [])}
+            hidden_ns = max(0.0, idle_ns - sum(by_cause.values()))
+            cause = max(by_cause, key=by_cause.__getitem__, default=None)
+            if cause is not None and by_cause[cause] > hidden_ns:
+                return part["ratio"] * by_cause[cause] / idle_ns, cause
+            return part["ratio"] * hidden_ns / idle_ns, None
+    return 0.0, None
+
+
+def _helpers(share: doc.MatmulShare) -> str:
+    """What a part of the matrix work that multiplies nothing is, where it is transforms of convolutions."""
+    transforms, whole = share.get("transforms_ns_per_step", 0.0), share["ns_per_step"]
+    if transforms <= 0:
+        return ""
+    if transforms >= 0.995 * whole:
+        return "of convolutions"
+    what = "for convolutions" if transforms >= MOSTLY_RATIO * whole else "transforms of convolutions"
+    return f"{words.percent(transforms / whole)} of it {what}"
+
+
+def slices_of(document: doc.Report) -> list[doc.Slice]:
+    """The slices of the step, else of the whole window; empty where there is no account."""
+    if document["time"]:
+        return document["time"]["slices"]
+    return window.as_slices(document["window"]) if "window" in document else []

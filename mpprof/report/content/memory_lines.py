@@ -1,0 +1,156 @@
+"""What held the memory, what was saved and what ran out of it, in sentences."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mpprof.report import words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+MOST_PARTS_OF_MEMORY = 4
+ONE_LAYER_RATIO = 0.99
+"""Where all but a hundredth is in one layer, naming the rest divides nothing."""
+_SMALLER = r"\d+ smaller ones"
+BEFORE = "held before the window"
+UNOWNED = ("unknown", BEFORE)
+"""Parts of memory of which no event tells the op, layer or type."""
+
+
+def out_of_memory(document: doc.Report) -> list[str]:
+    """What ended the training, what filled the memory and what to try first; empty where nothing did."""
+    failed = document.get("out_of_memory")
+    if failed is None:
+        ended = document["run"].get("ended")
+        return [ended["error"] or ""] if ended and ended["reason"] == "out_of_memory" else []
+    where = f" of {words.size(failed['limit_bytes'])}" if failed["limit_bytes"] else ""
+    used = f", {words.size(failed['used_bytes'])}{where} in use" if failed["used_bytes"] else ""
+    by = f" for {words.shorten(words.plain(failed['op']), 60)}" if failed["op"] else ""
+    lines = [f"{words.size(failed['asked_bytes'])} did not fit{by}{used}"]
+    largest = [f"{words.shorten(words.plain(each['name']), 60)} {words.size(each['bytes'])}"
+               for each in failed["filled"][:3]]  # fmt: skip
+    listed = failed.get("listed_bytes")
+    of = f" of {words.size(listed)} in all" if listed else ""
+    lines += [f"The largest that it lists{of}: {', '.join(largest)}"] if largest else []
+    for each in failed["advice"]:
+        line = each["snippet"] if each["snippet"] and "\n" not in each["snippet"] else None
+        lines.append(": ".join(filter(None, ("To try", each["text"], line))))
+    return lines
+
+
+def memory(document: doc.Report) -> list[str]:
+    """What was live at the peak, the largest of each kind; empty where nothing is known."""
+    account = document["memory"]
+    if account is None:
+        return []
+    lines = [f"peak {words.size(account['peak_bytes'])}{_beside_the_peak(account)}"]
+    if (saved := account["saved_bytes"]) is not None:
+        said = "saved against" if saved >= 0 else "more than"
+        lines[0] += f", {words.size(abs(saved))} {said} the baseline"
+    reachable = account["reachable_bytes"]
+    if reachable is not None:
+        lines[0] += f", {words.size(reachable)} could still be saved"
+    if reachable is not None and (causes := account.get("gap")):
+        parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
+        lines.append(
+            f"in the way of these {words.size(reachable)}: {', '.join(parts)}{_unexplained(account)}"
+        )
+    if told := drivers_figure(account):
+        lines.append(told)
+    # Whether the backward pass keeps a result is not known of a window without a whole step.
+    divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
+    divided = {by: _divided([i for i in account["at_peak"] if i["by"] == by], by) for by in divisions}
+    return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def _unexplained(account: doc.Memory) -> str:
+    """What the causes leave of the gap, or by how much they overlap."""
+    rest = account.get("unexplained_bytes")
+    if not rest:
+        return ""
+    left = f"{words.size(abs(rest))}"
+    return f"; {left} unexplained" if rest > 0 else f"; together {left} more than that, because they overlap"
+
+
+def live_memory_unknown(document: doc.Report) -> str:
+    """Why nothing is known of what was live, and what to switch on; "" where it is known."""
+    memory, absent = document["memory"], document["absent"]
+    if memory is not None and memory["at_peak"]:
+        return ""
+    why = absent.get("memory" if memory is None else "memory.allocator", "no allocator events are there")
+    said = f"What was live is not known: {why}."
+    if document["run"]["backend"] == "torch":
+        return said  # the reason names the setting
+    return (
+        f"{said} TensorFlow and JAX write allocator events while they profile a GPU: open a window with "
+        'MPProfilerCallback(logdir, profile_steps="auto").'
+    )
+
+
+def drivers_figure(account: doc.Memory) -> str:
+    """Why the driver's figure hardly fell though memory was saved; "" where it fell, or is not known."""
+    driver = account.get("driver")
+    if not driver or "code" not in driver:
+        return ""
+    saved = driver["saved_bytes"]
+    fell = f"fell by only {words.size(saved)}" if saved > 0 else "did not fall"
+    now, before = words.size(driver["bytes"]), words.size(driver["baseline_bytes"])
+    return (
+        f"the driver's number {fell} ({now} in use, {before} in the baseline), though the allocator's peak "
+        f"did by {words.size(driver['peak_saved_bytes'])}: the framework reserves "
+        f"{words.size(driver['unused_bytes'])} ahead ({driver['code']})"
+    )
+
+
+def is_told(item: doc.MemoryItem) -> bool:
+    """Whether the item's type, layer or op is known: of estimated parameters and slots only the kind is."""
+    return item["name"] not in UNOWNED and (item["by"] == "kind" or not item.get("estimated"))
+
+
+def held(item: doc.MemoryItem) -> str:
+    """The name of a part of the peak, which says so where it is estimated."""
+    if item.get("estimated"):
+        return f"{item['name']} (estimated)"
+    return f"{item['name']} (assigned)" if item.get("assigned") else item["name"]
+
+
+def _divided(items: list[doc.MemoryItem], by: str) -> str:
+    """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
+    layer: that is the whole model."""
+    named = sorted((i for i in items if not re.fullmatch(_SMALLER, i["name"])), key=lambda i: -i["bytes"])
+    known = [item["bytes"] for item in named if is_told(item)]
+    if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
+        return ""
+    shown = named[:MOST_PARTS_OF_MEMORY]
+    rest = sum(item["bytes"] for item in items) - sum(item["bytes"] for item in shown)
+    parts = [f"{words.op(words.allocated_by(held(i)), 48)} {words.size(i['bytes'])}" for i in shown]
+    return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
+
+
+def _allocator(account: doc.Memory) -> doc.Allocator | None:
+    """The allocator whose memory is accounted for."""
+    return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
+
+
+def most_held(account: doc.Memory) -> int:
+    """The most that was held since the process began, as far as the trace tells: a window may have less."""
+    mine = _allocator(account)
+    return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
+
+
+def _beside_the_peak(account: doc.Memory) -> str:
+    """What the allocator held before the window, where that was more, and what it could hold."""
+    mine = _allocator(account)
+    if mine is None:
+        return ""
+    most, said = mine["peak_bytes"], " in the window"
+    if (life := mine["lifetime_peak_bytes"]) is not None and life >= most:
+        said += (
+            f", {words.size(life)} since the process began" if life > most else " and since the process began"
+        )
+        most = life
+    if capacity := mine["capacity_bytes"]:
+        said += f"; {words.percent(most / capacity)} of the {words.size(capacity)} that it may take"
+    return said

@@ -1,0 +1,220 @@
+"""The share of Tensor Cores, observed and attainable speedup, and bounds, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mpprof.diagnosis.wording import WORTH_RECORDING
+from mpprof.model.account import eligible_words
+from mpprof.report import words
+from mpprof.report.content.breakdown import MOSTLY_RATIO, SMALL_RATIO, slices_of
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+
+def matrix_units(document: doc.Report) -> str:
+    """What this device's matrix units are called: another vendor's never go by NVIDIA's name."""
+    slices = slices_of(document)
+    placements = {share["placement"] for part in slices for share in part["by"]}
+    if (share := document["tensor_core"]) and "unit" in share:
+        placements.add(share["unit"])
+    return (
+        "Matrix cores" if "matrix_core" in placements and "tensor_core" not in placements else "Tensor Cores"
+    )
+
+
+def tensor_core(document: doc.Report) -> str:
+    """The share of matrix time on matrix units with its precisions; the unknown share beside it, always."""
+    share = document["tensor_core"]
+    if share is None:
+        return _not_judged("tensor_core", document)
+    unknown = f"unknown: {words.percent(share['unknown_ratio'])} of the device's work"
+    if "verified_ratio" in share:
+        unknown += f"; verified by hardware counters: {words.percent(share['verified_ratio'])} of matrix time"
+    if share["ratio"] is None:
+        return f"no share: {share['reason']}; {unknown}"
+    of = " in the whole window" if share.get("of") == "window" else ""
+    if "window" in document and len(document["window"]["devices"]) > 1:
+        of += f" of {words.plain(document['window']['device'])}"
+    precisions = sorted(share["by_precision"].items(), key=lambda item: -item[1])
+    by = ", ".join(f"{words.type_name(name)} {words.duration(ns)}" for name, ns in precisions if ns)
+    on_units, matrix_ns = sum(share["by_precision"].values()), share["matmul_ns_per_step"]
+    products_ns = on_units / share["ratio"] if share["ratio"] else matrix_ns
+    what = f"{words.duration(matrix_ns)} matrix time"
+    if products_ns < (1 - SMALL_RATIO) * matrix_ns:
+        what = f"{words.duration(products_ns)} in matrix products"
+    return (
+        f"{words.percent(share['ratio'])} of {what}{of}"
+        f"{f' ({by})' if by else ''}{_not_in_16_bits(document['run'], share)}; "
+        f"{_off_the_units(document, share)}{unknown}"
+    )
+
+
+def _off_the_units(document: doc.Report, share: doc.TensorCore) -> str:
+    """Matrix work on ordinary arithmetic: a fallback of a 16-bit run; a float32 run fell back from nothing.
+    And what of the matrix time multiplies nothing."""
+    found = document["run"].get("computes_in")
+    if found is None or found["kind"] not in ("float32", "float64"):
+        return f"fallback {words.duration(share['fallback_ns_per_step'])}; "
+    parts = [part for each in slices_of(document) for part in each["by"]]
+    helpers = sum(part["ns_per_step"] for part in parts if part["placement"] == "not_matmul")
+    transforms = sum(part.get("transforms_ns_per_step", 0.0) for part in parts)
+    what = "transforms of convolutions" if transforms >= MOSTLY_RATIO * helpers else "helpers of products"
+    said = ""
+    if share["fallback_ns_per_step"]:
+        said += f"{words.duration(share['fallback_ns_per_step'])} in {found['kind']} on CUDA cores; "
+    if helpers >= SMALL_RATIO * share["matmul_ns_per_step"]:
+        said += f"{words.duration(helpers)} in {what}; "
+    return said
+
+
+def _not_in_16_bits(run: doc.Run, share: doc.TensorCore) -> str:
+    """What a 16-bit run multiplied as TF32: on Tensor Cores, and yet not what was asked for."""
+    found, tf32 = run.get("computes_in"), share["by_precision"].get("tf32")
+    narrow = found is not None and found["kind"] in ("16-bit", "partly 16-bit")
+    return f"; not in 16 bits {words.duration(tf32)}" if narrow and tf32 else ""
+
+
+def _not_judged(field: str, document: doc.Report) -> str:
+    """The reason, unless it is that of the missing account, which stands right above."""
+    why = document["absent"].get(field, "no reason was recorded")
+    if why == document["absent"].get("time"):
+        why = "no step can be told apart" if "window" in document else "the step has no account"
+    return f"not judged: {why}"
+
+
+def speedup(document: doc.Report) -> list[str]:
+    """Observed against expected in one or two sentences; an estimate is called one."""
+    gain = document["speedup"]
+    if gain is None:
+        return [_not_judged("speedup", document)]
+    if gain["baseline"] == "measured":
+        return [*measured(gain, document["absent"]), *_baseline(gain), *_switch(gain)]
+    lines = []
+    if gain["estimated"]:
+        low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
+        span = low if low == high else f"{low} to {high}"
+        lines.append(f"estimated, not measured: {span} over what float32 would have taken")
+        lines.append(f"assumed: {'; '.join(gain['estimated']['assumptions'])}")
+    elif could := gain.get("attainable"):
+        lines.append(f"mixed precision is off; estimated, not measured: {_range(could, document)}")
+        lines.append(f"assumed: {'; '.join(could['assumptions'])}")
+        if could["high"] >= WORTH_RECORDING:
+            lines.append(document["absent"].get("speedup.observed", "no measured baseline"))
+    if gain["ceiling"] is not None:
+        lines.append(f"ceiling {words.speedup(gain['ceiling'])}, from peak rates")
+    return lines or [f"not judged: {document['absent'].get('speedup.observed', 'no measured baseline')}"]
+
+
+def _range(could: doc.AttainableRange, document: doc.Report) -> str:
+    """What 16 bits could make of a float32 run."""
+    low, high = words.speedup(could["low"]), words.speedup(could["high"])
+    said = f"{low if low == high else f'{low} to {high}'} attainable in 16 bits"
+    if could["eligible_ratio"] is None:
+        return said
+    units = matrix_units(document)
+    return f"{said}; {eligible_words(could['eligible_ratio'], could.get('tf32_ratio'), units=units)}"
+
+
+def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[str]:
+    """Observed against attainable: of a report's `speedup`, or a comparison's rung; `absent` by its field."""
+    if gain["observed"] is None:
+        said = f"no observed speedup ({absent.get('speedup.observed', 'a step time is missing')})"
+    else:
+        each = " per example" if gain.get("per_example") else ""
+        said = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain)}"
+    could = gain.get("attainable")  # of a report alone
+    why = absent.get("speedup.expected", "no reason recorded")
+    if gain["expected"] is None and isinstance(could, dict):
+        said += f", attainable {words.speedup(could['low'])} to {words.speedup(could['high'])} ({why})"
+    elif gain["expected"] is None:
+        said += f", attainable not known ({why})"
+    elif lowered_by_host(gain):
+        said += (
+            f", attainable {words.speedup(gain['expected_with_host'])} with the host as it is "
+            f"({words.speedup(gain['expected'])} by the device alone)"
+        )
+    else:
+        said += f", attainable {words.speedup(gain['expected'])}"
+    if gain["ceiling"] is not None:
+        said += f", ceiling {words.speedup(gain['ceiling'])}"
+    yield said
+    if said := gap(gain):
+        yield said
+
+
+def _baseline(gain: doc.Speedup) -> Iterable[str]:
+    if gain["baseline_id"]:
+        base = f", {words.duration(gain['baseline_step_ns'])} a step" if gain["baseline_step_ns"] else ""
+        base += " (scaled to this run's batch)" if base and gain.get("per_example") else ""
+        yield f"baseline: measured, run {words.plain(gain['baseline_id'])}{base}"
+
+
+def _switch(gain: doc.Speedup) -> Iterable[str]:
+    """How to switch mixed precision on, where a float32 run was held against another."""
+    if how := gain.get("how_to_switch"):
+        yield f"mixed precision is off in this run; to switch it on: {how[0]['text']}"
+
+
+def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
+    """Whether the host keeps the run from what its device could reach; `gain` is a report's `speedup`."""
+    with_host, expected = gain["expected_with_host"], gain["expected"]
+    return with_host is not None and (expected is None or with_host < 0.99 * expected)
+
+
+def gap(gain: doc.Speedup | doc.Rung) -> str:
+    """The way from this run's step to the attainable one, and what of it remedies recover. Without an
+    expectation, the plain difference from the baseline; empty where there is nothing to speak of."""
+    plain, above, unexplained = gain["gap_ns"], gain.get("above_attainable_ns"), gain["unexplained_ns"]
+    if gain["expected"] is None and plain is not None:
+        word = "longer" if plain > 0 else "shorter"
+        return f"the step is {words.duration(abs(plain))} {word} than the baseline's{_scaled(gain)}"
+    if above is None or unexplained is None:
+        return ""
+    step = sum(part["mixed_ns"] for part in gain["slices"])
+    if abs(above) < SMALL_RATIO * step:
+        return "the step is as long as the attainable one"
+    if above < 0:
+        return f"the step is {words.duration(-above)} shorter than was estimated as attainable"
+    said = f"the step is {words.duration(above)} longer than the attainable one"
+    if unexplained < SMALL_RATIO * step:
+        return f"{said}, and the findings explain all of it"
+    of = f" ({words.percent(unexplained / step)} of the step)"
+    return f"{said}; no finding explains {words.duration(unexplained)} of that{of}"
+
+
+def _scaled(gain: doc.Speedup | doc.Rung) -> str:
+    return " for as many examples" if gain.get("per_example") else ""
+
+
+def _interval(gain: doc.Speedup | doc.Rung) -> str:
+    interval = gain["interval"]
+    if interval is None:  # of an earlier version's report
+        return ""
+    low, high = (words.speedup(edge) for edge in interval)
+    if interval[0] <= 1.0 <= interval[1]:
+        return f" (95 %: {low} to {high}: no measurable difference)"
+    if low == high:
+        half = (interval[1] - interval[0]) / (interval[1] + interval[0])
+        return f" (95 %: ±{words.percent(half)})"
+    return f" (95 %: {low} to {high})"
+
+
+def bounds(document: doc.Report) -> list[str]:
+    """What records alone prove, each with its own assumptions; those that all rest on come last, once."""
+    found = document["bounds"]
+    shared = (
+        [a for a in found[0]["assumptions"] if all(a in b["assumptions"] for b in found)] if found else []
+    )
+    lines = []
+    for bound in found:
+        own = [assumption for assumption in bound["assumptions"] if assumption not in shared]
+        value = words.quantity(bound["value"], bound["unit"])
+        lines.append(f"{bound['statement']}: {value}{_if(own)}")
+    return [*lines, f"all if: {'; '.join(shared)}"] if shared else lines
+
+
+def _if(assumptions: list[str]) -> str:
+    return f" (if {'; '.join(assumptions)})" if assumptions else ""

@@ -1,0 +1,141 @@
+"""Why a value of the report is not known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpprof.diagnosis.verdict import causes, changes_type
+from mpprof.model.account import NO_WORK_SEEN
+from mpprof.model.finding import Diagnosis
+from mpprof.model.memory import MemoryAccount
+from mpprof.report.json import hosts
+from mpprof.report.json.time import on_host
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+_FACT_OF = {
+    "step_ns": ("steps.median_ns", "steps", "time"),
+    "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
+    "observed": ("speedup.observed", "speedup"),
+    "observed_per_update": ("speedup.observed", "speedup"),
+    "step_ns_per_update": ("steps.skipped", "steps"),
+    "attainable": ("speedup.expected", "speedup"),
+    "attainable_step_ns": ("speedup.expected", "speedup"),
+    "unexplained_ns": ("speedup.expected", "speedup.unexplained_ns", "speedup"),
+    "after_remedies_ns": ("whatif",),
+    "limited_by": ("whatif",),
+}
+"""Where in the document the reason stands for a fact that is not known."""
+
+
+def code_of_other_type(diagnosis: Diagnosis) -> str | None:
+    """The code of the first cause, where its remedy changes the type to compute in."""
+    listed = (found for found in causes(diagnosis.findings) if found.code not in diagnosis.dismissed)
+    first = next(listed, None)
+    return first.code if first is not None and changes_type(first) else None
+
+
+def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
+    """Every reason that is known, and a true if general one for each null that came without."""
+    run = diagnosis.run
+    reasons: dict[str, str] = dict(run.facts.absent) if run.facts else {}
+    reasons |= diagnosis.absent
+    if diagnosis.account and diagnosis.account.absent:
+        reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}
+    if diagnosis.speedup and diagnosis.speedup.absent:
+        reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
+    if diagnosis.speedup and (could := diagnosis.speedup.potential) and could.eligible_ratio is None:
+        reasons["speedup.attainable.eligible_ratio"] = NO_WORK_SEEN
+    if (code := code_of_other_type(diagnosis)) is not None:
+        why = (
+            f"the remedy of {code} changes the compute type, and the gains of the others in that type "
+            "are not known"
+        )
+        reasons |= {"facts.after_remedies_ns": why, "facts.limited_by": why}
+    if diagnosis.hosts is not None:
+        reasons |= hosts.why_no_skew(diagnosis.hosts)
+    for field in _nulls(body):
+        reasons.setdefault(field, _why_null(field, diagnosis, reasons))
+    return reasons
+
+
+def _nulls(body: doc.Report) -> list[str]:
+    """Paths of the nulls at the top and one level down, in the order of the document."""
+    paths = []
+    for key, value in body.items():
+        if value is None:
+            paths.append(key)
+        elif isinstance(value, dict):
+            paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
+    return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
+
+
+_NOT_IN_THE_LOG = {
+    "examples_per_s": "the batch size or the step time is not known",
+    "steps_per_epoch": "no epoch has ended yet",
+    "gpu_hours_per_epoch": "no GPU is on record, or no epoch has ended, or the step time is not known",
+}
+
+_OF_SAVING = ("saved_bytes", "reachable_bytes", "expected_saving_bytes", "unexplained_bytes", "driver")
+"""What of `memory` rests on a baseline."""
+
+
+def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
+    """The reason for a null that nothing more exact explains."""
+    run, room = diagnosis.run, field.partition(".")[0]
+    leaf = field.rpartition(".")[2]
+    if leaf in reasons:
+        return reasons[leaf]
+    memory = diagnosis.memory
+    if room == "memory" and leaf in _OF_SAVING and memory is not None and memory.why_not_saved:
+        return memory.why_not_saved
+    if field == "memory.driver":
+        return "the driver's figure and the allocator's peak are not on record for this run and a baseline"
+    if field == "cause":
+        return "the verdict names no finding"
+    if field == "tensor_core" and on_host(diagnosis):
+        share = diagnosis.tensor_core
+        return (share.reason if share else None) or "the trace holds no accelerator"
+    if room == "facts":
+        return next((reasons[path] for path in _FACT_OF[leaf] if path in reasons), "not derivable")
+    if room == "account":
+        return reasons.get("time", "the trace could not be accounted for; see warnings")
+    if room == "run":
+        return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
+    if room == "steps":
+        return (
+            "there is no step log"
+            if run.steps is None
+            else _NOT_IN_THE_LOG.get(leaf, "the step log does not hold it")
+        )
+    if field == "tensor_core.ratio":
+        return (diagnosis.tensor_core.reason if diagnosis.tensor_core else None) or "not known"
+    if field == "time.wall_ns":
+        return "no steady step outside the profiler window was recorded"
+    if field == "speedup.attainable" and "speedup.expected" in reasons:
+        return reasons["speedup.expected"]
+    if room == "speedup" and diagnosis.speedup:
+        return (
+            "there is no measured baseline" if diagnosis.speedup.baseline == "estimated" else "not derivable"
+        )
+    if not run.traces:
+        return "there is no trace"
+    if diagnosis.account is None and room != "memory":
+        return reasons.get("time", "the trace could not be accounted for; see warnings")
+    if room == "memory":
+        why = reasons.get("memory.allocator", "the trace holds no allocator events")
+        return _why_no_memory(leaf, diagnosis.memory, why)
+    return "the evidence that was recorded does not give it"
+
+
+def _why_no_memory(leaf: str, memory: MemoryAccount | None, no_events: str) -> str:
+    if memory is None or not memory.at_peak:
+        return no_events
+    if leaf == "across_steps":
+        return "the trace does not hold two steps"
+    if leaf in ("rounding_bytes", "fragmentation_ratio"):
+        return "the trace's allocator events do not state it"
+    if memory.saved_bytes is None:
+        return "no baseline to compare it with"
+    return memory.why_no_expectation or "not derivable"

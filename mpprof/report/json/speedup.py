@@ -1,0 +1,142 @@
+"""Observed and attainable speedup, findings and their remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mpprof.model.account import GapSlice, Speedup
+from mpprof.model.finding import Finding, Remedy, WhatIf
+from mpprof.report.json.values import rounded
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+
+def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.Speedup | None:
+    if speedup is None:
+        return None
+    estimated = speedup.estimated
+    body: doc.Speedup = {
+        "baseline": speedup.baseline,
+        "baseline_id": speedup.baseline_id,
+        "observed": speedup.observed,
+        "interval": None if speedup.interval is None else list(speedup.interval),
+        "expected": speedup.expected,
+        "expected_with_host": speedup.expected_with_host,
+        "ceiling": speedup.ceiling,
+        "estimated": None
+        if estimated is None
+        else {"low": estimated.low, "high": estimated.high, "assumptions": list(estimated.assumptions)},
+        "slices": gap_slices_of(speedup.slices),
+        "unexplained_ns": rounded(speedup.unexplained_ns),
+        "baseline_step_ns": rounded(speedup.baseline_step_ns),
+        "reach_ns": rounded(speedup.attainable_ns),
+        "gap_ns": rounded(speedup.gap_ns),
+        "per_example": speedup.per_example,
+        "lost_ns": rounded(speedup.lost_ns),
+        "gained_ns": rounded(speedup.gained_ns),
+        "baseline_dtype": speedup.baseline_dtype,
+        "attainable": _attainable(speedup),
+        "limits": [
+            {
+                "class": limit.category,
+                "kind": limit.kind,
+                "ns_per_step": rounded(limit.ns_per_step),
+                "best_ns": rounded(limit.best_ns),
+                "ratio": limit.ratio,
+            }
+            for limit in (speedup.potential.limits if speedup.potential else speedup.limits)
+        ],
+        "above_attainable_ns": rounded(speedup.above_attainable_ns),
+    }
+    if how_to_switch:
+        body["how_to_switch"] = list(map(remedy_of, how_to_switch))
+    return body
+
+
+def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
+    found = speedup.potential
+    if found is not None:
+        body: doc.AttainableRange = {
+            "low": found.low,
+            "high": found.high,
+            "eligible_ratio": found.eligible_ratio,
+            "assumptions": list(found.assumptions),
+        }
+        if found.tf32_ratio is not None:
+            body["tf32_ratio"] = found.tf32_ratio
+        return body
+    if speedup.attainable is None:
+        return None
+    return {"low": speedup.attainable, "high": speedup.attainable, "eligible_ratio": None, "assumptions": []}
+
+
+def whatif_of(plan: WhatIf | None) -> doc.WhatIf | None:
+    if plan is None:
+        return None
+    return {
+        "order": [
+            {
+                "code": step.code,
+                "step_ns": rounded(step.step_ns),
+                "gain_ns": rounded(step.gain_ns),
+                "hidden_ns": rounded(step.hidden_ns),
+            }
+            for step in plan.order
+        ],
+        "best_step_ns": rounded(plan.best_step_ns),
+        "floor": {"by": plan.floor, "host_ns": rounded(plan.host_ns)},
+        "subsets_ns": [rounded(step_ns) for step_ns in plan.subsets_ns],
+    }
+
+
+def gap_slices_of(slices: tuple[GapSlice, ...]) -> list[doc.GapSlice]:
+    return [
+        {
+            "class": part.category,
+            "layer": part.layer,
+            "ns_per_step": rounded(part.ns_per_step),
+            "baseline_ns": rounded(part.baseline_ns),
+            "mixed_ns": rounded(part.mixed_ns),
+            "ratio": part.ratio,
+            "ratio_source": part.ratio_source,
+            "added_ns": rounded(part.added_ns),
+        }
+        for part in slices
+    ]
+
+
+def finding_of(finding: Finding) -> doc.Finding:
+    body: doc.Finding = {
+        "code": finding.code,
+        "slug": finding.slug,
+        "title": finding.title,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "cost_ns_per_step": rounded(finding.cost_ns_per_step),
+        "cost_bytes": finding.cost_bytes,
+        "gap_ratio": finding.gap_ratio,
+        "evidence": [
+            {"name": item.name, "value": item.value, "unit": item.unit, "limit": item.limit}
+            for item in finding.evidence
+        ],
+        "remedy": finding.remedy,
+        "remedies": [remedy_of(each) for each in finding.remedies],
+        "whatif_step_ns": rounded(finding.whatif_step_ns),
+        "summary": finding.summary,
+        "layers": list(finding.layers),
+        "lost_ratio": finding.lost_ratio,
+        "gain_ns_per_step": rounded(finding.gain_ns_per_step),
+        "recovers_ns_per_step": rounded(finding.recovers_ns_per_step),
+    }
+    if finding.spare_bytes is not None:
+        body["spare_bytes"] = finding.spare_bytes
+    if finding.cost_ns_in_window is not None:
+        body["cost_ns_in_window"] = rounded(finding.cost_ns_in_window)
+    return body
+
+
+def remedy_of(remedy: Remedy) -> doc.Remedy:
+    body: doc.Remedy = {"text": remedy.text, "snippet": remedy.snippet or None}
+    return {**body, "other_type": True} if remedy.other_type else body

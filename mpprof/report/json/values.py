@@ -1,0 +1,58 @@
+"""Strict JSON values: numbers, times, and what is shared by reports and comparisons."""
+
+from __future__ import annotations
+
+import json
+import math
+from numbers import Integral, Real
+from typing import Any, overload
+
+
+def dumps(value: Any, *, indent: int | None = 2) -> str:
+    """Strict JSON text, ASCII only, so that any name from any file survives every terminal and pipe."""
+    return json.dumps(strict(value), indent=indent, allow_nan=False)
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of "report" or "compare", as shipped."""
+    from importlib import resources  # not needed to write a report
+
+    text = resources.files("mpprof.report").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def strict(value: Any) -> Any:
+    """The same value of plain JSON types: numpy's scalars unwrapped, non-finite numbers as strings."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        if math.isfinite(number):
+            return number
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    if hasattr(value, "item"):  # numpy.bool_ is registered with none of the number classes
+        return strict(value.item())
+    return str(value)
+
+
+@overload
+def rounded(value: float) -> float: ...
+
+
+@overload
+def rounded(value: None) -> None: ...
+
+
+@overload
+def rounded(value: float | None) -> float | None: ...
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a time in ns to a thousandth; None stays None."""
+    return None if value is None else round(float(value), 3)
