@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mpprof import errors as errors
 from mpprof._version import __version__
 
 if TYPE_CHECKING:
@@ -70,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted({"errors", *(name for name in globals() if name.startswith("__")), *__all__})

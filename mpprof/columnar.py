@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
-from mpprof.errors import MpprofError
+from mpprof.errors import optional_package
 
 SHOWN_ROWS, SHOWN_COLUMNS = 10, 12
 """So much of a table is shown in a notebook."""
@@ -43,12 +42,12 @@ class Columnar(ABC):
 
 def polars_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
     """Columns as a `polars.DataFrame`. Raises MpprofError without Polars."""
-    return _library("polars").DataFrame(dict(columns), strict=False, infer_schema_length=None)
+    return optional_package("polars").DataFrame(dict(columns), strict=False, infer_schema_length=None)
 
 
 def pandas_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
     """Columns as a `pandas.DataFrame`. Raises MpprofError without pandas."""
-    pandas = _library("pandas")
+    pandas = optional_package("pandas")
     return pandas.DataFrame(
         {name: pandas.Series(values, dtype=_nullable(values)) for name, values in columns.items()}
     )
@@ -60,13 +59,6 @@ def _nullable(values: Sequence[Any]) -> str | None:
     if len(kinds) == 1 and any(value is None for value in values):
         return {int: "Int64", bool: "boolean"}.get(kinds.pop())
     return None if kinds else "object"
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MpprofError(f"{name} is not installed", next=f"pip install {name}") from error
 
 
 def html_table(columns: Mapping[str, Sequence[Any]]) -> str:

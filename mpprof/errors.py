@@ -13,6 +13,9 @@ All of them end a command with exit code 2 and one line; anything else is a bug 
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 
 class MpprofError(Exception):
     """An error that a user can act on.
@@ -51,3 +54,11 @@ class TooNewError(UnreadableError):
 
 class UnableError(MpprofError):
     """An answer was asked for that the evidence cannot give."""
+
+
+def optional_package(name: str) -> Any:
+    """Import a package that mpprof does not require. Raises MpprofError, which says how to install it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MpprofError(f"{name} is not installed", next=f"pip install {name}") from error

@@ -66,7 +66,13 @@ def test_a_report_imports_nothing_that_it_does_not_use(arguments: tuple[str, ...
 def test_every_public_name_resolves() -> None:
     for name in mpprof.__all__:
         assert getattr(mpprof, name) is not None
-    assert set(mpprof.__all__) <= set(dir(mpprof))
+    shown = {name for name in dir(mpprof) if not name.startswith("__")}
+    assert shown == {"errors", *mpprof.__all__} - {"__version__"}
+
+
+def test_errors_have_their_names_after_the_one_import() -> None:
+    code = "import mpprof; assert issubclass(mpprof.errors.NotFoundError, mpprof.errors.MpprofError)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

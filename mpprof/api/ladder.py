@@ -14,7 +14,7 @@ from mpprof.analysis.comparison import windows as side_by_side
 from mpprof.api.workflows import Analysis, analyse, judge, side, signals_of, window_of
 from mpprof.diagnosis.remedies import promises
 from mpprof.diagnosis.signals import DISTORTED_RATIO
-from mpprof.errors import MpprofError
+from mpprof.errors import UsageError
 from mpprof.model.account import Account, Speedup
 from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung, Windows
 from mpprof.model.outcome import Learning, Promises
@@ -34,9 +34,11 @@ def compare(*chosen: Given | Several, strict: bool = False, dismissed: Collectio
 
 
 def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str] = ()) -> Comparison:
-    """The comparison of what was already analysed. Raises MpprofError for fewer than two runs."""
+    """The comparison of what was already analysed. Raises UsageError for fewer than two runs."""
     if len(analyses) < 2:
-        raise MpprofError("a comparison needs two runs or more", next="mpprof compare BASELINE RUN [RUN ...]")
+        raise UsageError(
+            "a comparison needs two runs or more", next="Give the baseline first, then the others"
+        )
     ladder = len(analyses) > 2
     of = partial(judge, dismissed=dismissed)
     judged = [of(analyses[0]), *(of(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]

@@ -61,7 +61,7 @@ def compare(*runs: Given | Several, strict: bool = False) -> Comparison:
     """Compare two runs or a ladder, in the order given: each against the first and against the one before.
 
     Each argument is a loaded run, a path, which stands for all runs under it, or a list of either. Raises
-    `MpprofError` for fewer than two."""
+    `UsageError` for fewer than two."""
     return comparison_of(ladder.compare(*runs, strict=strict))
 
 

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from mpprof.analysis.steps.statistics import summarise
 from mpprof.api import workflows
 from mpprof.api.workflows import TableKind
 from mpprof.columnar import Columnar
-from mpprof.errors import MpprofError
+from mpprof.errors import MpprofError, UsageError
 from mpprof.model import finding
 from mpprof.model import run as recorded
 from mpprof.model.frozen import frozen
@@ -87,6 +87,10 @@ class Run(recorded.Run):
     ) -> Table:
         """Return its kernels, ops, layers or memory as the command of that name does; `steps` are the first
         and the last one. Raises UnableError where the run has no trace, or memory was not recorded."""
+        if kind not in get_args(TableKind):
+            raise UsageError(
+                f"no table is called {kind!r}", next=f"Give one of {', '.join(get_args(TableKind))}"
+            )
         return Table(kind, workflows.table_rows(self, kind, by_stream=by_stream, steps=steps))
 
 
@@ -129,8 +133,10 @@ class Comparison(finding.Comparison):
 
     def __repr__(self) -> str:
         document = self.document()
-        lines = [comparing.heading(document, rung) for rung in document["steps"]]
-        return "\n".join(f"Comparison of {line}" for line in lines)
+        if len(document["steps"]) == 1:
+            return f"Comparison of {comparing.heading(document, document['steps'][0])}"
+        first, last = (self.runs[at].run.name for at in (0, -1))
+        return f"Comparison of {len(self.runs)} runs: {first} to {last}"
 
     def __str__(self) -> str:
         from mpprof.report import brief

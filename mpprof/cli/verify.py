@@ -19,8 +19,8 @@ class Verify:
 
     Write the command after two dashes: mpprof verify --run LOGDIR -- python
     train.py --steps 20. Each kernel is replayed for the counters it needs, so the
-    command runs many times slower: let it train a few steps. Its own times under
-    ncu say nothing; only where the kernels ran is kept."""
+    command runs many times slower: let it train a few steps. The times that it
+    takes under ncu are not used; only where the kernels ran is kept."""
 
     name = "verify"
 

@@ -383,7 +383,7 @@ class Speedup:
 
     @property
     def lost_ns(self) -> float | None:
-        """What parts of the step take above their reach; None where there are no slices to tell."""
+        """What parts of the step take above their attainable time; None where there are no slices to tell."""
         return None if self.gap_ns is None else sum(max(0.0, part.ns_per_step) for part in self.slices)
 
     @property

@@ -80,7 +80,7 @@ class Finding:
     gap_ratio: float | None = None  # what it explains over the gap: above 1 where other parts gained time
     whatif_step_ns: float | None = None
     layers: tuple[str, ...] = ()
-    lost_ratio: float | None = None  # what it explains of the time lost against the reach: 0 to 1
+    lost_ratio: float | None = None  # what it explains, as a share of lost_ns: 0 to 1
     remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
     gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
     recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
@@ -149,7 +149,7 @@ class Diagnosis:
     whatif: WhatIf | None = None  # None: there is no account to take a remedy's gain from
     device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
     cause: str | None = None  # the code of the finding that the verdict names
-    explanation: tuple[str, ...] = ()  # up to three sentences for who must mend it
+    explanation: tuple[str, ...] = ()  # up to three sentences: where the time goes, why, what to do
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
     unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do

@@ -1,7 +1,7 @@
-"""Where else the series of a run go while it trains: a small protocol, and what a step line gives to it.
+"""Sinks take the series of a run while it trains: their protocol, and the points that step lines make.
 
 Sinks are fed from the lines that have just been written to disk, each in a thread of its own: one that hangs
-holds up neither the training nor the records nor another sink.
+delays neither the training nor the records nor another sink.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ MOST_QUEUED = 10_000
 
 
 class Sink(Protocol):
-    """Takes points of series. Both methods are called in a thread of mpprof's and may block for a while; if
-    one raises or hangs, this sink is given up, said once, and training goes on."""
+    """Takes points of series. Its methods are called in a thread of mpprof's and may block for a while. A
+    sink that raises or hangs is not called again: one warning says so, and training goes on.
+
+    A sink may also have `finish(summary, report)`, which is called with a time limit when a `fit` has ended
+    and its records are on disk. `summary` holds what is known by name (`mpprof/verdict`,
+    `mpprof/step_time_ms`); `report` is the path of one HTML file that is removed afterwards, or None."""
 
     def scalars(self, step: int, unix_s: float, values: Mapping[str, float]) -> None:
         """Values of several series (`mpprof/loss_scale`) after `step` steps."""
@@ -33,16 +37,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """No more points for now; `scalars` may be called again when another `fit` begins."""
-        ...
-
-
-class Finishing(Protocol):
-    """A sink that also takes what is known when a `fit` has ended and its records are on disk. Called in a
-    thread of mpprof's, with a time limit."""
-
-    def finish(self, summary: Mapping[str, float | str], report: Path | None) -> None:
-        """`summary` by name (`mpprof/verdict`, `mpprof/step_time_ms`): only what is known. `report`: one HTML
-        file, gone afterwards; None where none could be made."""
         ...
 
 

@@ -9,11 +9,10 @@ Both write to the run that is active where they are made, and begin one of their
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mpprof.errors import MpprofError
+from mpprof.errors import optional_package
 
 STEP = "mpprof/step"
 ARTIFACT = "mpprof-report"
@@ -27,7 +26,7 @@ class WandbSink:
     the process or by `wandb.finish()`. Raises `MpprofError` where wandb is not installed."""
 
     def __init__(self, run: Any = None, **options: Any) -> None:
-        self._wandb = _library("wandb")
+        self._wandb = optional_package("wandb")
         self._run = run or self._wandb.run or self._wandb.init(**options)
         # Steps of the user's own series go on by themselves: ours have an axis of their own.
         self._run.define_metric(STEP)
@@ -60,7 +59,7 @@ class MlflowSink:
     def __init__(
         self, run_id: str | None = None, *, experiment: str = "Default", tracking_uri: str | None = None
     ) -> None:
-        self._mlflow = _library("mlflow")
+        self._mlflow = optional_package("mlflow")
         self._client = self._mlflow.MlflowClient(tracking_uri)
         active = self._mlflow.active_run() if run_id is None else None
         self._own = run_id is None and active is None
@@ -94,10 +93,3 @@ class MlflowSink:
             self._client.log_artifact(self.run_id, str(report), "mpprof")
         if self._own:
             self._client.set_terminated(self.run_id)
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MpprofError(f"{name} is not installed", next=f"pip install {name}") from error

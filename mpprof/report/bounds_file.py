@@ -90,7 +90,7 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
     for code, reason in ignore.items():
         if not _is_text(code, limits.LONGEST_NAME):
-            raise UsageError("ignore: a cause of no or too long a name", where=str(path))
+            raise UsageError("ignore: a cause whose name is empty or too long", where=str(path))
         if not _is_text(reason, limits.LONGEST_TEXT):
             raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
     return bounds, {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}

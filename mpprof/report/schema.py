@@ -31,13 +31,13 @@ _SHARED: dict[Any, tuple[str, Schema]] = {
     float: (
         "number",
         {
-            "description": "A number; what is not finite is a string, because JSON has no word for it.",
+            "description": "A number. One that is not finite is a string, because JSON cannot hold it.",
             "anyOf": [{"type": "number"}, {"enum": list(NON_FINITE)}],
         },
     ),
     Class: (
         "class",
-        {"description": "The role of the work, or the kind of idle time.", "enum": list(get_args(Class))},
+        {"description": "What the work is, or the kind of idle time.", "enum": list(get_args(Class))},
     ),
     Precision: ("precision", {"enum": list(get_args(Precision))}),
     Placement: ("placement", {"enum": list(get_args(Placement))}),

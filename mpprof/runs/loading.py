@@ -303,7 +303,7 @@ def as_path(given: object) -> Path:
     """Return a path as one. Raises UsageError for what is none."""
     if isinstance(given, str | os.PathLike):
         return Path(given)
-    raise UsageError(f"a {type(given).__name__} is not a run", next="Give a path, or what load() returns")
+    raise UsageError(f"{type(given).__name__} is not a run", next="Give a path, or what load() returns")
 
 
 def load_at(root: Path, *, most_bytes: int | None = None) -> Run:
@@ -337,7 +337,7 @@ def _only(path: Path) -> Run:
     raise SeveralRunsError(
         f"{len(at)} runs lie here",
         where=str(path),
-        next=f"Choose one with --run NAME, or --run latest:\n{listed}",
+        next=f'Choose one with --run NAME or --run latest (in Python: load(path, run="latest")):\n{listed}',
     )
 
 

@@ -39,12 +39,14 @@ def test_compare_takes_paths_runs_or_lists_of_either(tmp_path: Path) -> None:
     assert observed
     assert [rung.speedup.observed for rung in apart.rungs if rung.speedup] == observed
     assert {each.run.name for each in folder.runs} == {FLOAT32.name, MIXED.name}
-    with pytest.raises(SeveralRunsError):
+    with pytest.raises(SeveralRunsError, match=r"load\(path, run="):
         mpprof.diagnose(tmp_path)
+    with pytest.raises(UsageError, match="two runs"):
+        mpprof.compare(FLOAT32)
 
 
 @pytest.mark.parametrize("wrong", [3, None, b"logs", {"run"}])
 def test_what_is_no_run_is_said_to_be_none(wrong: object) -> None:
     for ask in (mpprof.load, mpprof.diagnose, mpprof.compare):
-        with pytest.raises(UsageError, match=f"a {type(wrong).__name__} is not a run"):
+        with pytest.raises(UsageError, match=f"^{type(wrong).__name__} is not a run"):
             ask(wrong)

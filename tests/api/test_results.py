@@ -93,6 +93,7 @@ def test_a_notebook_shows_the_card_of_why(run: mpprof.Run) -> None:
 def test_a_ladder_is_a_table_in_a_notebook() -> None:
     compared = mpprof.compare(FLOAT32, MIXED, SAMPLES / "v100-float32-island")
     assert compared._repr_html_().startswith("<table>")
+    assert repr(compared) == f"Comparison of 3 runs: {FLOAT32.name} to v100-float32-island"
     rows = compared.table()
     assert [row["run"] for row in rows] == [FLOAT32.name, MIXED.name, "v100-float32-island"]
     assert rows[0]["speedup_over_before"] is None
@@ -131,6 +132,8 @@ def test_a_table_is_what_its_command_prints(kind: Any, run: mpprof.Run, mpprof_:
     header = mpprof_(kind, MIXED, "--format", "csv").out.partition("\n")[0].split(",")
     assert list(columns) == header
     assert repr(rows).startswith(f"Table of {kind}: {len(rows):,} rows of ")
+    with pytest.raises(UsageError, match="kernels, ops, layers, memory"):
+        run.table("kernel")  # type: ignore[arg-type]
     assert len(rows[:3]) == 3
     assert isinstance(rows[:3], mpprof.Table)
 

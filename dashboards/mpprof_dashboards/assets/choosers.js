@@ -26,5 +26,19 @@
     window.mpprof.go(window.location.pathname + search);
     return dash.no_update;
   }
-  window.dash_clientside = Object.assign({}, window.dash_clientside, { mpprof: { choose: choose } });
+  function follow(search, options) {
+    /* The choosers show what the address names as soon as it changes: the server's answer, which also knows of runs
+       that are not listed yet, may come after the page of that run. */
+    var keep = window.dash_clientside.no_update;
+    var address = new URLSearchParams(search || "");
+    function listed(id) {
+      return (options || []).some(function (each) { return each.value === id; });
+    }
+    var run = address.get("run");
+    var baseline = address.get("baseline");
+    if (!listed(run) || !(baseline === "none" || listed(baseline))) return [keep, keep, keep];
+    if (baseline === "none" || baseline === run) baseline = null;
+    return [run, baseline, [run, baseline]];
+  }
+  window.dash_clientside = Object.assign({}, window.dash_clientside, { mpprof: { choose: choose, follow: follow } });
 })();

@@ -5,11 +5,7 @@
     return target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
   }
   function causes() {
-    return Array.from(document.querySelectorAll("#causes .mp-bar-name a, #causes-by-run th[scope=row]")).filter(
-      function (each) {
-        return each.tagName === "A";
-      }
-    );
+    return Array.from(document.querySelectorAll("#causes .mp-bar-name a"));
   }
   function step(by) {
     var all = causes();

@@ -8,6 +8,7 @@
     if (status) status.textContent = text;
   }
   function copy(text, said) {
+    if (!navigator.clipboard) throw new Error("browsers copy only from https:// and from this machine");
     return navigator.clipboard.writeText(text).then(function () {
       say(said);
     });
@@ -131,7 +132,7 @@
       if (menu && menu.open && !menu.contains(event.target)) menu.open = false;
       return;
     }
-    Promise.resolve(DOES[button.dataset.share]()).catch(function (error) {
+    Promise.resolve().then(DOES[button.dataset.share]).catch(function (error) {
       say("failed: " + error.message);
     });
   });

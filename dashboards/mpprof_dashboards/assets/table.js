@@ -107,6 +107,7 @@
         })
         .catch(function (error) {
           if (error && error.name === "AbortError") return;
+          if (busy === mine) busy = null; /* scrolling asks again */
           count.textContent = "The rows could not be loaded (" + error + ").";
         });
     }

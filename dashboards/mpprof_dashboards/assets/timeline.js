@@ -360,8 +360,9 @@
       var total = data.waits.reduce(function (sum, wait) { return sum + wait.total_ns; }, 0);
       var step = data.steps[data.step];
       var here = step.start_ns === from && step.end_ns === to ? "this step of " : "this window of ";
-      waits.replaceChildren(element("span", "In " + here + duration(length) + " the device waits "));
-      waits.appendChild(element("strong", total ? duration(total) + " (" + percent(total / length) + "):" : "never."));
+      waits.replaceChildren(element("span", "In " + here + duration(length) + " the device "));
+      var sum = total ? "waits " + duration(total) + " (" + percent(total / length) + "):" : "does not wait.";
+      waits.appendChild(element("strong", sum));
       data.waits.forEach(function (wait) {
         var button = waits.appendChild(element("button", undefined, "mp-button mp-wait"));
         button.dataset.key = wait.key;

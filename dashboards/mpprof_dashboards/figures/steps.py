@@ -332,7 +332,7 @@ def clocks(
     """Hardware samples over the steps, by when each was taken; samples outside the steps stand at an end.
 
     What never changes is left out, and so is what lies outside the steps `shown`. Readings while the clock
-    was held back are marked."""
+    was throttled are marked."""
     if table is None or not len(table) or hardware_ is None or not len(hardware_):
         return []
     at = np.interp(hardware_.t_ns, table.t_ns, table.step)
@@ -348,7 +348,7 @@ def clocks(
         rows = np.flatnonzero(held & known) if field == "sm_clock_hz" else np.zeros(0, np.int64)
         if len(rows):
             rows = rows[thin(len(rows), values[rows])]
-            _line(figure, at[rows], values[rows] * factor, "held back", theme.ACCENT,
+            _line(figure, at[rows], values[rows] * factor, "throttled", theme.ACCENT,
                   [", ".join(hardware_.throttle[row]) for row in rows], mode="markers",
                   marker={"symbol": "triangle-down", "size": 7})  # fmt: skip
         found.append((title, figure))

@@ -505,7 +505,7 @@ def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
     rows = waterfall.gap(slices, end_ns, step_ns(start), attainable=known) if end_ns is not None else []
     if not rows:
         return cards.empty(
-            "No gap to split", "This needs a trace of both runs, and the rates that this device can reach."
+            "No gap to split", "This needs a trace of both runs, and the attainable rates of this device."
         )
     note = (
         "from the attainable step to the observed one; hatched: computed, not measured"

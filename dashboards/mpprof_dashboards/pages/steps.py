@@ -60,7 +60,7 @@ def content(
         parts.append(html.P(["Never changed: ", "; ".join(steady), "."], className="mp-note", id="steady"))
     throttled = sorted({name for names in (hardware.throttle if hardware else ()) for name in names})
     if throttled:
-        parts.append(html.P(f"The clock was held back by: {', '.join(throttled)}.", className="mp-note"))
+        parts.append(html.P(f"The clock was throttled by: {', '.join(throttled)}.", className="mp-note"))
     missing = _missing(document, steps)
     if missing:
         parts.append(cards.section("Not recorded", cards.remarks(missing)))

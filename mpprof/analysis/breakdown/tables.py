@@ -290,7 +290,7 @@ def _rows_of_steps(trace: Trace, first: int, last: int) -> Int64:
         raise UsageError(
             f"no work in steps {first} to {last}: the trace holds {held}",
             where=str(trace.source.path),
-            next="choose steps within the profile window, or leave --steps out",
+            next="Choose steps within the profile window, or leave them out",
         )
     return np.flatnonzero(chosen)
 

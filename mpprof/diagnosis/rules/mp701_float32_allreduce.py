@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from mpprof.analysis.breakdown import communication
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.shared import several
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -50,10 +50,8 @@ _HALF = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
-    if several.alone(signals):
-        return several.ALONE
+    if (refused := several.not_applicable(signals)) is not None:
+        return refused
     if not signals.computes.narrow:
         return signals.not_narrow
     account = need(signals.gpu_activity)

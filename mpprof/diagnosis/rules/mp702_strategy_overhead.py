@@ -28,7 +28,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, Unable
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable
 from mpprof.diagnosis.shared import several
 from mpprof.diagnosis.signals import Signals
 
@@ -41,14 +41,9 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
-    if several.alone(signals):
-        return several.ALONE
-    if signals.case.run.facts is not None and not several.mirrored(signals):
-        return NotApplicable("no strategy launches for several devices in one process")
-    if not several.mirrored(signals):
-        return Unable("the strategy was not recorded")
+    refused = several.no_strategy(signals, "no strategy launches for several devices in one process")
+    if refused is not None:
+        return refused
     found = several.waited_for(signals)
     if isinstance(found, Unable):
         return found

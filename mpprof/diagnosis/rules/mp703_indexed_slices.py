@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from mpprof.analysis.breakdown import communication
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.shared import several
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -41,14 +41,9 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
-    if several.alone(signals):
-        return several.ALONE
-    if not several.mirrored(signals):
-        if signals.case.run.facts is None:
-            return Unable("the strategy was not recorded")
-        return NotApplicable("no strategy of TensorFlow exchanges the gradients")
+    refused = several.no_strategy(signals, "no strategy of TensorFlow exchanges the gradients")
+    if refused is not None:
+        return refused
     need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "comm" and communication.kind_of(cell) == "gather")
     claims = attainable.whole(rows)

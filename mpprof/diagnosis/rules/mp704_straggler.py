@@ -31,7 +31,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, Unable
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable
 from mpprof.diagnosis.shared import several
 from mpprof.diagnosis.signals import Signals
 
@@ -45,10 +45,8 @@ _OF_THE_HOST = ("idle_input", "idle_between_steps", "idle_sync", "idle_compile")
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
-    if several.alone(signals):
-        return several.ALONE
+    if (refused := several.not_applicable(signals)) is not None:
+        return refused
     found = several.waited_for(signals)
     if isinstance(found, Unable):
         return found

@@ -6,7 +6,7 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.communication import Straggling, straggling
-from mpprof.diagnosis.outcomes import Claim, NotApplicable, Unable, need
+from mpprof.diagnosis.outcomes import NO_GPU, Claim, NotApplicable, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.wording import CLASS_WORDS
 from mpprof.model.account import Class
@@ -27,6 +27,23 @@ def alone(signals: Signals) -> bool:
         return facts.replicas == 1
     measured = signals.case.measured
     return measured is not None and len(measured.devices) < 2
+
+
+def not_applicable(signals: Signals) -> NotApplicable | None:
+    """Why no rule about several devices applies to the run; None: they do."""
+    if signals.on_cpu:
+        return NO_GPU
+    return ALONE if alone(signals) else None
+
+
+def no_strategy(signals: Signals, reason: str) -> NotApplicable | Unable | None:
+    """As `not_applicable`, and `reason` where the run has no strategy of TensorFlow; None: it has one."""
+    refused = not_applicable(signals)
+    if refused is not None or mirrored(signals):
+        return refused
+    if signals.case.run.facts is None:
+        return Unable("the strategy was not recorded")
+    return NotApplicable(reason)
 
 
 def mirrored(signals: Signals) -> bool:

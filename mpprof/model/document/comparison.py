@@ -24,7 +24,8 @@ class Comparison(TypedDict):
     batches: NotRequired[
         Annotated[
             list[Batches],
-            "Runs of one model and type at several batch sizes, smallest first: what their step times tell.",
+            "Runs of one model and type at several batch sizes, smallest first, and what their step times "
+            "show.",
         ]
     ]
 
@@ -52,10 +53,10 @@ class Rung(_RungEnds):
     lost_ns: NotRequired[
         Annotated[
             Number | None,
-            "What parts of the step take above their reach: gap_ns = lost_ns - gained_ns.",
+            "What parts of the step take above their attainable time: gap_ns = lost_ns - gained_ns.",
         ]
     ]
-    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below it."]]
+    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below their attainable time."]]
     above_attainable_ns: NotRequired[
         Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
     ]
@@ -101,8 +102,8 @@ class RemedyOutcome(TypedDict):
     slug: str
     status: Annotated[
         RemedyStatus,
-        "Applied: the records or the trace show it; gone: the cause is, and nothing shows what was done; "
-        "less: the cause remains and costs clearly less; not seen: none of these.",
+        "applied: the records or the trace show it; gone: the cause is gone, and nothing shows what was "
+        "done; less: the cause remains and costs clearly less; not seen: none of these.",
     ]
     cause_after: Annotated[CauseAfter, "Whether the later run's report finds the cause."]
     evidence: Annotated[list[str], "What shows that it was applied."]

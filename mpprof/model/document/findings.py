@@ -20,7 +20,7 @@ class Finding(TypedDict):
         Annotated[int, "Memory that is free, or taken in advance and not used. Left out where it is neither."]
     ]
     gap_ratio: Annotated[
-        Number | None, "What it explains over gap_ns; above 1 where other parts gained time."
+        Number | None, "What it explains, as a share of gap_ns; above 1 where other parts gained time."
     ]
     evidence: list[Evidence]
     remedy: str
@@ -31,9 +31,7 @@ class Finding(TypedDict):
     whatif_step_ns: Annotated[Number | None, "The step once it is remedied."]
     summary: Annotated[str, "One sentence with the numbers in it; may be empty."]
     layers: list[str]
-    lost_ratio: NotRequired[
-        Annotated[Number | None, "What it explains of the time lost against the reach: 0 to 1."]
-    ]
+    lost_ratio: NotRequired[Annotated[Number | None, "What it explains, as a share of lost_ns: 0 to 1."]]
     gain_ns_per_step: NotRequired[
         Annotated[
             Number | None,
@@ -62,7 +60,7 @@ class Evidence(TypedDict):
     name: str
     value: Annotated[Reading | str | bool | None, "Measured."]
     unit: Annotated[str, "ns, bytes, ratio, count, speedup, text, ..."]
-    limit: Annotated[Reading | str | None, "What the value was held against."]
+    limit: Annotated[Reading | str | None, "What the value was compared with."]
 
 
 class Remedy(TypedDict):
@@ -71,7 +69,7 @@ class Remedy(TypedDict):
     other_type: NotRequired[
         Annotated[
             bool,
-            "It changes the type to compute in: what other remedies gain, they gain in this run's type.",
+            "It changes the type to compute in. What other remedies gain is known for this run's type only.",
         ]
     ]
 

@@ -9,8 +9,10 @@ from mpprof.model.kernels import Precision
 
 
 class Hosts(TypedDict):
-    read: Annotated[list[Host], "Those whose trace was read, that of `time` first."]
-    missing: Annotated[list[MissingHost], "Those of which no trace could be read: nothing here is of them."]
+    read: Annotated[list[Host], "Hosts whose trace was read; `time` is of the first."]
+    missing: Annotated[
+        list[MissingHost], "Hosts whose trace could not be read: no time in this document is of them."
+    ]
 
 
 class Host(TypedDict):
@@ -30,7 +32,10 @@ class Host(TypedDict):
 class ClockSkew(TypedDict):
     skew_ns: Annotated[Number, "The median of the differences."]
     within_ns: Annotated[Number, "Half of the differences lie this close to the median."]
-    by: Annotated[Literal["collectives", "steps"], "Whose ends on both clocks were compared."]
+    by: Annotated[
+        Literal["collectives", "steps"],
+        "What was compared: the ends of the same collectives, or of the same steps, on both clocks.",
+    ]
     count: Count
 
 
@@ -54,7 +59,7 @@ class DeviceName(TypedDict):
 class DeviceLoad(DeviceName):
     step_ns: Number
     own_ns: Annotated[
-        Number, "The step without exposed communication: a device that others wait for has most of it."
+        Number, "The step less exposed communication: longest on a device that the others wait for."
     ]
     busy_ns: Annotated[Number, "Without communication."]
     exposed_ns: Annotated[Number, "Communication while nothing else runs: transfers, and waiting."]

@@ -44,7 +44,7 @@ class Memory(TypedDict):
     at_peak: Annotated[list[MemoryItem], "Each division sums to the peak as far as it is known."]
     saved_bytes: int | None
     reachable_bytes: int | None
-    allocator: NotRequired[Annotated[str | None, "Whose memory it is; null: only the records tell."]]
+    allocator: NotRequired[Annotated[str | None, "The allocator; null: known from the records alone."]]
     allocators: NotRequired[Annotated[list[Allocator], "Of the trace: devices first, then by peak."]]
     peak_ns: NotRequired[Annotated[int | None, "When the peak was, on the trace's clock."]]
     rounding_bytes: NotRequired[
@@ -118,7 +118,9 @@ class MemoryItem(TypedDict):
     name: str
     bytes: int
     estimated: NotRequired[
-        Annotated[bool, "True: no event tells, it follows from memory.states_from. Left out where measured."]
+        Annotated[
+            bool, "True: no event shows it; it is derived from memory.states_from. Left out where measured."
+        ]
     ]
     assigned: NotRequired[
         Annotated[

@@ -32,43 +32,51 @@ class Report(TypedDict):
     warnings: list[str]
     absent: Annotated[
         dict[str, str],
-        "Field to reason, nested fields by their path; `trace.…`: what the trace's format or file does not "
-        "hold.",
+        "Why a value is null or left out: its path, and the reason. `trace.…`: what the trace's format or "
+        "file does not hold.",
     ]
     verdict: Annotated[str, "One sentence."]
     cause: NotRequired[Annotated[Code | None, "The finding that the verdict names."]]
     explanation: NotRequired[
-        Annotated[
-            Sentences, "Up to three sentences for who must mend it: where the step goes, why, what to do."
-        ]
+        Annotated[Sentences, "Up to three sentences: where the step's time goes, why, and what to do."]
     ]
-    whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order that pays first."]]
+    whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order in which to apply them."]]
     facts: NotRequired[
-        Annotated[Facts, "What the verdict rests on: every rendering takes rank and target from here."]
+        Annotated[
+            Facts,
+            "What the verdict rests on: text, markdown, HTML and page take the order of causes and the "
+            "attainable step from here.",
+        ]
     ]
     not_applicable: NotRequired[
         Annotated[
             list[NotApplicable],
-            "Causes that this run cannot have: neither clear nor open. Every cause is in exactly one of "
-            "`findings`, `unable`, `clear` and this.",
+            "Causes that this run cannot have. Every cause is in exactly one of `findings`, `unable`, "
+            "`clear` and `not_applicable`.",
         ]
     ]
-    account: NotRequired[Annotated[AccountOf, "What the trace's times are of: a step, or the whole window."]]
+    account: NotRequired[
+        Annotated[AccountOf, "Whether the trace's times are of a step or of the whole window."]
+    ]
     out_of_memory: NotRequired[
-        Annotated[OutOfMemory, "What the out-of-memory error states that ended the training; else left out."]
+        Annotated[
+            OutOfMemory,
+            "What the out-of-memory error states with which the training ended; left out where there was "
+            "none.",
+        ]
     ]
     window: NotRequired[
         Annotated[
             Window,
-            "Where no step can be told apart: all from the first to the last work on any device. Left out "
-            "where `time` gives a step.",
+            "The whole window, from the first to the last work on any device, where no step can be told "
+            "apart. Left out where `time` is of a step.",
         ]
     ]
     hosts: NotRequired[Annotated[Hosts, "The hosts of a run on several; left out for a run on one."]]
     communication: NotRequired[
         Annotated[
             Communication,
-            "Of a run on several devices, or with collectives; left out for others, and without steps.",
+            "Left out for a run on one device without collectives, and for one without steps.",
         ]
     ]
 
@@ -84,7 +92,7 @@ class Facts(TypedDict):
     ]
     attainable_step_ns: Annotated[Number | None, "The step at the attainable speedup."]
     unexplained_ns: Annotated[
-        Number | None, "What no cause recovers of this run's step less the attainable one."
+        Number | None, "Of this run's step above the attainable one, what no cause recovers."
     ]
     after_remedies_ns: Annotated[
         Number | None,
@@ -95,8 +103,8 @@ class Facts(TypedDict):
     unlike: NotRequired[
         Annotated[
             list[str],
-            "In which respects the measured baseline differs beside its precision: with any, the speedup is "
-            "none of mixed precision.",
+            "In which respects other than precision the measured baseline differs. If there is any, the "
+            "speedup is not due to mixed precision alone.",
         ]
     ]
     observed_per_update: NotRequired[
@@ -122,7 +130,9 @@ class Cause(TypedDict):
     code: Code
     slug: str
     gain_ns_per_step: Annotated[
-        Number | None, "Of the step, after the causes before it; null: to be settled first, costs no time."
+        Number | None,
+        "What its remedy gains per step, after those of the causes before it; null: it costs no time, but "
+        "comes first.",
     ]
     recovers_ns_per_step: Annotated[Number | None, "Of the gain, what lies above the attainable step."]
     step_ns: Annotated[Number | None, "The step once it and those before it are mended."]
@@ -137,15 +147,17 @@ class Run(TypedDict):
     batch_size: Annotated[int | None, "Global, over all devices."]
     id: str
     compute_dtype: Annotated[str | None, "The model's own, which may differ from the policy."]
-    computes_in: NotRequired[Annotated[ComputesIn, "What the run computes in, and what tells it."]]
-    ended: NotRequired[Annotated[Ended, "How the training ended that did not end by itself; else left out."]]
+    computes_in: NotRequired[
+        Annotated[ComputesIn, "The type that the run computes in, and the evidence for it."]
+    ]
+    ended: NotRequired[Annotated[Ended, "How the training was ended; left out where it ran to its end."]]
 
 
 class Ended(TypedDict):
     reason: Annotated[
         str, "out_of_memory, interrupted (by the keyboard), exit (sys.exit), error, or unknown."
     ]
-    error: Annotated[str | None, "The error's first line; of others than out-of-memory errors its type."]
+    error: Annotated[str | None, "The first line of an out-of-memory error; the type of any other error."]
 
 
 class ComputesIn(TypedDict):
@@ -155,6 +167,8 @@ class ComputesIn(TypedDict):
         ComputeEvidence,
         "The recorded policy, the input types of the matrix ops, or the share of matrix kernel time.",
     ]
-    ratio: Annotated[Number | None, "Of the matrix time in 16 bits or less, where that decided."]
+    ratio: Annotated[
+        Number | None, "The share of matrix time in 16 bits or less; null: other evidence decided."
+    ]
     text: Annotated[str, "For people."]
     reason: str

@@ -14,11 +14,11 @@ class Speedup(TypedDict):
     baseline_id: str | None
     observed: Number | None
     interval: Annotated[Interval | None, "95 % confidence."]
-    expected: Annotated[Number | None, "What this device could reach."]
+    expected: Annotated[Number | None, "The attainable speedup on this device."]
     expected_with_host: Annotated[Number | None, "The same, with the host's need per step as the floor."]
     ceiling: Annotated[Number | None, "By peak rates."]
     estimated: Annotated[
-        EstimatedSpeedup | None, "Never measured: a range over what float32 would have taken."
+        EstimatedSpeedup | None, "Estimated, not measured: a range of the speedup over float32."
     ]
     slices: list[GapSlice]
     unexplained_ns: Annotated[
@@ -26,7 +26,7 @@ class Speedup(TypedDict):
         "What no remedy recovers of above_attainable_ns; without an expectation, of gap_ns.",
     ]
     baseline_step_ns: Number | None
-    reach_ns: Annotated[Number | None, "The step that could be reached."]
+    reach_ns: Annotated[Number | None, "The attainable step by the device alone."]
     gap_ns: Annotated[Number | None, "step_ns - reach_ns."]
     per_example: NotRequired[
         Annotated[bool, "The batches differ: the baseline's times are scaled to this run's batch."]
@@ -34,10 +34,10 @@ class Speedup(TypedDict):
     lost_ns: NotRequired[
         Annotated[
             Number | None,
-            "What parts of the step take above their reach: gap_ns = lost_ns - gained_ns.",
+            "What parts of the step take above their attainable time: gap_ns = lost_ns - gained_ns.",
         ]
     ]
-    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below it."]]
+    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below their attainable time."]]
     baseline_dtype: NotRequired[Annotated[str | None, "What the baseline's records say it computes in."]]
     attainable: NotRequired[
         Annotated[
@@ -94,10 +94,10 @@ class GapSlice(Classed):
     ns_per_step: Annotated[Number, "now - baseline / ratio; the slices sum to the gap."]
     baseline_ns: Number
     mixed_ns: Number
-    ratio: Annotated[Number, "What this device could reach for that role."]
+    ratio: Annotated[Number, "The attainable ratio for this class on this device."]
     ratio_source: str
     added_ns: NotRequired[
-        Annotated[Number, "Work that 16 bits bring in every healthy run; no part of the gap."]
+        Annotated[Number, "Work that 16 bits add to every healthy run; not part of the gap."]
     ]
 
 

@@ -36,7 +36,9 @@ class RecordedMemory(TypedDict):
     steady_peak_bytes: Annotated[int | None, "After warm-up; peak_memory_bytes is the same."]
     first_live_bytes: Annotated[int | None, "What was live at the first reading."]
     last_live_bytes: int | None
-    driver_bytes: Annotated[int | None, "In use by the driver's figure (median), taken in advance or not."]
+    driver_bytes: Annotated[
+        int | None, "In use by the driver's figure (median), with what the framework reserves ahead."
+    ]
     host_bytes: Annotated[int | None, "The process' largest resident size."]
 
 

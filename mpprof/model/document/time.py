@@ -12,8 +12,8 @@ from mpprof.model.kernels import Family, Placement, Precision
 class AccountOf(TypedDict):
     basis: Annotated[
         Literal["step", "window"] | None,
-        "step: `time`. window: `time` is null and `window` is there; costs of findings are of the window. "
-        "null: neither, see absent.time.",
+        "step: see `time`. window: `time` is null, see `window`; costs of findings are of the whole window. "
+        "null: neither is known, see absent.time.",
     ]
 
 
@@ -25,7 +25,8 @@ class Window(TypedDict):
     busy_ns: Annotated[Number, "Of it, the time in which the main device worked."]
     idle_ns: Annotated[Number, "span_ns - busy_ns."]
     kernel_ns: Annotated[
-        Number, "Sum of the main device's kernels, which counts those that ran at once in full; no copies."
+        Number,
+        "Sum of the durations of the main device's kernels, also of those that ran at once; without copies.",
     ]
     kernels: Annotated[Count, "How many the main device ran."]
     device: Annotated[str, "The main device, as the trace names it: the one with the longest busy time."]
@@ -74,7 +75,7 @@ class Time(TypedDict):
         "What step_ns rests on: steady unprofiled steps (wall), the profiler window (window, device), or ops "
         "on the host's threads (host: no accelerator).",
     ]
-    step_ns: Annotated[Number, "The step: function_ns and idle_between_steps_ns, where they are known."]
+    step_ns: Annotated[Number, "The step: function_ns plus idle_between_steps_ns, where they are known."]
     function_ns: NotRequired[
         Annotated[Number | None, "The training function's work: a step without what lies between two steps."]
     ]
@@ -93,7 +94,9 @@ class Time(TypedDict):
         Annotated[Number, "How long the host was in the call of the training function; left out: not known."]
     ]
     launched_ns: NotRequired[
-        Annotated[Number, "When its last launch returned, waits for the device left out, from its beginning."]
+        Annotated[
+            Number, "From its beginning to the return of its last launch, without waits for the device."
+        ]
     ]
     waited_ns: NotRequired[
         Annotated[Number, "How long the host then waited for the device, once that call had returned."]
@@ -113,8 +116,8 @@ class Time(TypedDict):
     unlike: NotRequired[
         Annotated[
             str,
-            "Why the profiled steps do not stand for the others; left out where they do. Shares are then "
-            "to be taken of the profiled step: without `profiling` the slices sum to it.",
+            "Why the profiled steps are not representative; left out where they are. Shares are then of the "
+            "profiled step: without `profiling` the slices sum to it.",
         ]
     ]
 
@@ -160,14 +163,12 @@ class Slice(Classed):
         ]
     ]
     pooling_ns_per_step: NotRequired[Annotated[Number, "Only of elementwise work: its part that pools."]]
-    longest_hidden: NotRequired[
-        Annotated[HiddenWork, "Of what is hidden, the op (else the kernel) that most of it is."]
-    ]
+    longest_hidden: NotRequired[Annotated[HiddenWork, "The op, else the kernel, with the most hidden time."]]
 
 
 class HiddenWork(TypedDict):
     name: Annotated[str, "The op, else the kernel."]
-    ns_per_step: Annotated[Number, "For how long it ran while the instants went to other work."]
+    ns_per_step: Annotated[Number, "How long it ran behind other work."]
 
 
 class IdleCause(TypedDict):
@@ -195,7 +196,11 @@ class TensorCore(TypedDict):
     fallback_ns_per_step: Annotated[Number, "Matrix work on ordinary arithmetic."]
     unknown_ratio: Annotated[Number, "Of the device's kernel time."]
     verified_ratio: NotRequired[
-        Annotated[Number, "Of matrix time: what hardware counters decided. Left out where none were read."]
+        Annotated[
+            Number,
+            "The share of matrix time whose placement hardware counters decided. Left out where none were "
+            "read.",
+        ]
     ]
     of: NotRequired[
         Annotated[

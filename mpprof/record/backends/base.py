@@ -13,6 +13,11 @@ from mpprof.record.workers import Worker
 Facts = dict[str, Any]
 
 
+def known(facts: Facts) -> Facts:
+    """Return the facts without those that are None."""
+    return {key: value for key, value in facts.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class Absent:
     """No answer, and why."""

@@ -7,12 +7,10 @@ from enum import Enum
 from types import FrameType
 from typing import Any
 
-from mpprof.record.backends.base import Absent
+from mpprof.record.backends.base import Absent, Facts, known
 from mpprof.record.facts.dataset import batch_size_of_adapter, batch_size_of_pipeline, describe_input
 from mpprof.record.keras_compat import global_policy, keras_of, steps_per_execution
 from mpprof.tensors import SLOTS
-
-Facts = dict[str, Any]
 
 
 def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, batch: int | None) -> Facts:
@@ -20,7 +18,7 @@ def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, 
     `model`: which one it trained; of several only the last is described, in run.json's own `model`."""
     optimizer = getattr(model, "optimizer", None)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
-    return _known(
+    return known(
         {
             "fit": fit,
             "model": getattr(model, "name", None),
@@ -40,7 +38,7 @@ def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, 
 def policy_facts(model: Any) -> Facts:
     """The process' policy and the model's own types."""
     keras = keras_of(model)  # a loop without Keras has no policy
-    return _known(
+    return known(
         {
             "global": None if keras is None else global_policy(keras),
             "compute_dtype": getattr(model, "compute_dtype", None),
@@ -66,7 +64,7 @@ def optimizer_facts(optimizer: Any) -> Facts:
         fixed, inner_scales = optimizer.initial_scale, False
     else:
         inner_scales = inner is not None
-    return _known(
+    return known(
         {
             "class": type(optimizer).__name__,
             "inner": None if inner is None else type(inner).__name__,
@@ -206,7 +204,3 @@ def _batch_size_of_keras_2(handler: Any) -> int | Absent:
 
 def _float(value: Any) -> float | None:
     return None if value is None else float(value)
-
-
-def _known(facts: Facts) -> Facts:
-    return {key: value for key, value in facts.items() if value is not None}

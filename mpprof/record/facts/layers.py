@@ -12,10 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mpprof.record.backends.base import Facts, known
 from mpprof.record.facts.layer_source import arguments
 from mpprof.record.run_with_timeout import raise_if_signalled
-
-Facts = dict[str, Any]
 
 LAYERS = "model.layers"
 """Where a run says in `absent` that not all layers are described."""
@@ -57,7 +56,7 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
         "outputs": _ask(lambda: [_output(tensor) for tensor in model.outputs]),
         "train_step": _train_step(model),
     }
-    return _known(facts)
+    return known(facts)
 
 
 @contextlib.contextmanager
@@ -156,7 +155,7 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "masked": _ask(lambda: _masked(layer)) or None,
         "inbound": _ask(lambda: inbound(layer)),
     }
-    return _known(facts)
+    return known(facts)
 
 
 def inbound(layer: Any) -> list[str] | None:
@@ -262,7 +261,3 @@ def _ask(question: Callable[[], Any]) -> Any:
     except Exception as error:  # noqa: BLE001 - see above; what is not stated is left out
         raise_if_signalled(error)
         return None
-
-
-def _known(facts: Facts) -> Facts:
-    return {key: value for key, value in facts.items() if value is not None}

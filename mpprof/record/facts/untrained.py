@@ -10,9 +10,9 @@ from typing import Any
 from mpprof.errors import UsageError
 from mpprof.model.run import Run
 from mpprof.record.backends import probe_for
-from mpprof.record.backends.base import Absent
+from mpprof.record.backends.base import Absent, Facts
 from mpprof.record.facts.fit import fit_facts
-from mpprof.record.facts.layers import LAYERS, Facts, layers_not_described, model_facts
+from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.facts.process import framework_facts
 from mpprof.record.facts.symbolic import as_graph
 from mpprof.record.keras_compat import KERAS_2, keras_of

@@ -35,22 +35,23 @@ def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
     written = row["last_written_unix_ns"]
     return {
         "run": words.plain(row["run"]),
-        "policy": _known(row["policy"]),
+        "policy": known(row["policy"]),
         "card": card(row["card"]),
         "batch": "-" if row["batch_size"] is None else words.count(row["batch_size"]),
         "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
-        "state": "broken" if row["problem"] else _known(row["state"]),
+        "state": "broken" if row["problem"] else known(row["state"]),
         "written": "-" if written is None else age(now_unix_ns - written),
     }
 
 
-def _known(value: str | None) -> str:
+def known(value: str | None) -> str:
+    """A text from a file, safe to print; "-" where it is not known."""
     return "-" if value is None else words.plain(value)
 
 
 def card(name: str | None) -> str:
     """A card's name without its vendor; "-" where it is not known."""
-    short = _known(name)
+    short = known(name)
     for word in _VENDORS:
         short = short.removeprefix(word)
     return short

@@ -9,6 +9,7 @@ from typing import Any
 
 from mpprof.errors import MpprofError
 from mpprof.report import words
+from mpprof.report.runs.listing import card, known
 from mpprof.report.text import wrapped
 
 NAME_LEAST = 32
@@ -16,7 +17,6 @@ COLUMNS = ("GPU-h/day", "run", "policy", "card", "step", "speedup", "on units", 
 OPTIONAL = ("memory", "skips", "card", "on units", "policy")
 """What gives way first where the terminal is narrow; CSV, Parquet and JSON hold every column."""
 _LEFT = ("run", "policy", "card", "cause")
-_BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _POLICIES = {"mixed_float16": "mixed f16", "mixed_bfloat16": "mixed bf16"}
 
 
@@ -47,8 +47,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {
         "GPU-h/day": "-" if lost is None else f"{'<' if row['one_step'] else ''}{lost:.1f}",
         "run": words.plain(row["run"]),
-        "policy": _POLICIES.get(row["policy"], _known(row["policy"])),
-        "card": _card(row["card"]),
+        "policy": _POLICIES.get(row["policy"], known(row["policy"])),
+        "card": card(row["card"]).partition(" (")[0],
         "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
         "speedup": "-"
         if (got, could) == ("-", "-")
@@ -58,17 +58,6 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         "memory": "-" if row["peak_memory_bytes"] is None else words.size(row["peak_memory_bytes"]),
         "cause": "-" if row["cause"] is None else str(row["cause"]),
     }
-
-
-def _known(value: str | None) -> str:
-    return "-" if value is None else words.plain(value)
-
-
-def _card(name: str | None) -> str:
-    short = _known(name)
-    for brand in _BRANDS:
-        short = short.removeprefix(brand)
-    return short.partition(" (")[0]
 
 
 def _table(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:

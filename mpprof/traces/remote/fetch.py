@@ -161,7 +161,7 @@ def _complete(filesystem: Any, file: File, target: Path, address: str) -> None:
                 copies.get(filesystem, file, target, place)
             copies.used(file, target)
     except NotFoundError as error:
-        raise UnreadableError("is gone since it was listed", where=place, next="Look again") from error
+        raise UnreadableError("was removed after it was listed", where=place, next="Look again") from error
 
 
 def _where(address: str, file: File) -> str:
@@ -226,7 +226,7 @@ def _explanation(error: Exception, place: str) -> MpprofError:
         )
     if isinstance(error, OSError) and (error.filename or error.errno in _LOCAL):
         return UnreadableError(
-            f"cannot be kept here ({error.strerror})", where=error.filename or place,
+            f"cannot be stored on this machine ({error.strerror})", where=error.filename or place,
             next="Set MPPROF_CACHE to another place, or --no-cache",
         )  # fmt: skip
     if status in (401, 403) or any(_is_refusal(each) for each in chain):

@@ -191,7 +191,7 @@ def _walk(filesystem: Any, root: str) -> Iterable[tuple[str, dict[str, Any]]]:
             entries += 1
             if entries > _MOST_ENTRIES:
                 raise UnreadableError(
-                    f"more than {_MOST_ENTRIES} files lie there", next="Give the address of one run"
+                    f"more than {_MOST_ENTRIES} files are there", next="Give the address of one run"
                 )
             path = str(info["name"]).rstrip("/")
             if not path.startswith(root + "/") or path in seen:
