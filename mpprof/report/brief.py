@@ -216,7 +216,7 @@ def _measured(document: doc.Report) -> list[str]:
 def figures(document: doc.Report, width: int) -> list[str]:
     """Step time, share of matrix time on matrix units, skipped updates, peak memory: one line, more only
     where what qualifies them needs it."""
-    facts, log, memory = document["facts"], document["steps"], document["memory"]
+    facts, log = document["facts"], document["steps"]
     if facts["step_ns"] is not None:
         first = f"step {words.duration(facts['step_ns'])}"
     elif "window" in document:
@@ -224,9 +224,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
     else:
         first = "step unknown"
     skipped = log["skipped_ratio"] if log else None
-    peak = content.recorded_peak(document)
-    if peak is None and memory:
-        peak = content.most_held(memory)
+    peak = content.peak(document)
     parts = [first, _share(document)]
     wanted = skipped is not None or (content.skips_arise(document) and not headline.on_cpu(document))
     if wanted and skipped is None and peak is None:
@@ -240,7 +238,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
             )
         if of_scale:
             parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
-        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
+        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak[0])}{peak[1]}")
     return wrapped(", ".join(parts), width, hang=2)
 
 

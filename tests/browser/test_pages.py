@@ -386,6 +386,28 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
     seen.assert_quiet()
 
 
+def test_the_memory_page_shows_what_allocator_events_tell(chromium: Any, sample_server: str) -> None:
+    run, baseline = "gtx1080ti-mixed-float16", "gtx1080ti-float32"
+    memory = LogDirectory(SAMPLES).report(run, baseline)["memory"]
+    assert memory is not None
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/memory?run={run}&baseline={baseline}")
+    assert seen.text("peak-bytes") == words.size(memory["peak_bytes"])
+    assert seen.text("saved") == words.size(memory["saved_bytes"])
+    for by in ("kind", "dtype", "layer"):
+        held = [item["bytes"] for item in memory["at_peak"] if item["by"] == by]
+        assert sum(seen.marks(f"peak-{by}").values()) == sum(held) == memory["peak_bytes"]
+        assert max(seen.marks(f"peak-{by}").values()) == max(held)
+    (cause,) = [part for part in memory["gap"] if part["code"] == "MP604"]
+    assert f"{words.size(cause['bytes'])} MP604" in seen.text("memory-saved")
+    for figure in ("peak-map", "memory-kind", "memory-dtype"):
+        assert seen.page.locator(f"#{figure} .js-plotly-plot").count() == 1
+    assert seen.page.locator("#memory-tensors tbody tr").count() == len(memory["tensors"])
+    assert "open a window" not in seen.page.inner_text("#page")
+    assert seen.overflow() == 0
+    seen.assert_quiet()
+
+
 # --- Why ---------------------------------------------------------------------------------------------------
 
 

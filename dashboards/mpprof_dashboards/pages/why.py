@@ -11,7 +11,7 @@ from mpprof.report.content import (
     PAYING_RATIO,
     SMALL_RATIO,
     matrix_units,
-    recorded_peak,
+    peak,
     time_doubt,
     time_per,
     time_slices,
@@ -206,14 +206,13 @@ def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
 
 
 def _peak(document: doc.Report) -> tuple[str, str, str, str]:
-    peak, memory = recorded_peak(document), document["memory"]
-    if peak is None and memory:
-        peak = memory["peak_bytes"]
-    if peak is None:
+    found, memory = peak(document), document["memory"]
+    if found is None:
         return "—", "peak memory", "peak-memory", why_absent(document, "steps.peak_memory_bytes", "memory")
     saved = memory["saved_bytes"] if memory else None
     name = "peak" + (f", {words.saved(saved)}" if saved is not None else "")
-    return words.size(peak), name, "peak-memory", "allocated on the device"
+    size, of = found
+    return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"
 
 
 def _record_baseline(document: doc.Report) -> html.Div | None:

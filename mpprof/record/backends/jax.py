@@ -149,7 +149,7 @@ class JaxProbe(Unanswered):
     def memory(self) -> list[Facts] | Absent:
         devices = [device for device in jax.local_devices() if device.platform != "cpu"]
         if not devices:
-            return Absent("no accelerator: JAX does not count the host's memory")
+            return Absent("no accelerator: JAX has no statistics of the host's memory")
         stats = [(device, device.memory_stats()) for device in devices]
         known = [_memory(device, stat) for device, stat in stats if stat]
         return known or Absent("this device's allocator keeps no statistics")

@@ -97,6 +97,7 @@ _STATES_FROM = {
     "records": "the recorded model and optimizer",
     "updates": "the gradients that the optimizer's updates free",
     "weight_copies": "the 16-bit copies of the weights",
+    "modules": "the weights that the modules' ops were given",
 }
 
 
