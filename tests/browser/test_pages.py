@@ -210,8 +210,10 @@ def test_no_name_of_a_table_or_chart_is_cut_on_a_small_screen(
         seen.open_well(f"{path}{VOCABULARY}&{more}")
         assert seen.page.locator(names).count() > 2
         assert seen.page.eval_on_selector_all(names, _CUT) == []
-    for cell in seen.page.locator("#ladder tbody tr:last-child :is(th, td:nth-child(3))").all():
-        box = cell.bounding_box()  # the name and the step
+    for cell in seen.page.locator(
+        "#ladder tbody tr:last-child :is(th, td:nth-child(3), td:nth-child(5))"
+    ).all():
+        box = cell.bounding_box()  # the name, the step and the speedup
         assert 0 <= box["x"] < box["x"] + box["width"] <= width
     seen.assert_quiet()
 
