@@ -90,11 +90,14 @@ dist:
 	$(BIN)/python -m build --no-isolation --sdist --outdir dist build/source
 	MPPROF_PLAIN=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
 
-# The sinks against the packages that they write to, in an environment of their own. In CI these tests skip.
+# Sinks, tables and surveys against the packages that they write to or run on, in an environment of their own. In CI
+# these tests skip.
 test-sinks:
 	$(PYTHON) -m venv .versions/sinks
-	.versions/sinks/bin/python -m pip install --quiet --editable . wandb mlflow 'pytest>=8.2'
+	.versions/sinks/bin/python -m pip install --quiet --editable '.[tables,dask]' wandb mlflow 'pytest>=8.2'
 	.versions/sinks/bin/python -m pytest tests/record/test_tracking.py -k 'weights_and_biases or mlflow'
+	.versions/sinks/bin/python -m pytest tests/api/test_survey.py tests/api/test_results.py \
+		-k 'cluster or parquet or polars or pandas'
 
 # The browser tests drive Debian's chromium. Elsewhere they skip and say how to get it.
 chromium:
