@@ -177,10 +177,12 @@ def matcher(column: Column, typed: str) -> Callable[[Row], bool]:
             return lambda row: False
         sign, limit = found[1], float(found[2].replace(",", "")) * factor
         return lambda row: _holds(row.get(column.field), sign, limit)
+    wanted = typed.lower()
+    if column.number:
+        return lambda row: wanted in text(column, row).lower()
     if typed.startswith("=") and len(typed) > 1:
         whole = re.compile(re.escape(typed[1:].strip()).replace(r"\*", r"\d+") + r"(/.*)?", re.DOTALL)
         return lambda row: any(whole.fullmatch(name) for name in _names(column, row))
-    wanted = typed.lower()
     return lambda row: any(wanted in name.lower() for name in (text(column, row), *_names(column, row)))
 
 
