@@ -3,6 +3,7 @@ how many tensors an optimizer keeps for each parameter."""
 
 from __future__ import annotations
 
+import math
 import re
 
 HALF = frozenset(("half", "bfloat16", "float16"))
@@ -21,6 +22,11 @@ SLOTS = {
 }  # fmt: skip
 """Values for each parameter with the arguments that an optimizer has by default: the variables that `build`
 adds in Keras 3.15 (keras/src/optimizers). Adafactor's and Muon's depend on the shapes."""
+
+
+def tensor_bytes(tensor: str) -> int:
+    """Return the bytes of "bfloat16[4,3,224,224]"; 0 of a type that is not known."""
+    return math.prod(axes(tensor.partition("[")[2]), start=WIDTHS.get(tensor.partition("[")[0], 0))
 
 
 def axes(shape: str) -> tuple[int, ...]:

@@ -133,6 +133,25 @@ def test_the_tensor_core_share_of_the_samples() -> None:
     assert diagnosed("recorded-cpu-mixed-float16").tensor_core.ratio is None
 
 
+def test_the_allocator_events_of_a_sample_show_the_planted_memory_cause() -> None:
+    """A batch norm's input is kept in float32: half of 64 x 112 x 112 x 64 values of 4 bytes is not saved."""
+    name = "gtx1080ti-mixed-float16"
+    diagnosis = diagnosed(name, PAIRS[name])
+    memory, steps = diagnosis.memory, diagnosis.steps
+    assert memory is not None
+    assert steps is not None
+    assert (memory.peak_bytes, memory.allocator) == (steps.peak_memory_bytes, "GPU_0_bfc")
+    largest = memory.gap[0]
+    assert (largest.code, largest.bytes) == ("MP604", pytest.approx(64 * 112 * 112 * 64 * 2, rel=0.1))
+    assert memory.expected_saving_bytes is not None
+    assert sum(part.bytes for part in memory.gap) + (memory.unexplained_bytes or 0) == (
+        memory.expected_saving_bytes - (memory.saved_bytes or 0)
+    )
+    kinds = {item.name: item.bytes for item in memory.at_peak if item.by == "kind"}
+    assert {"parameters", "optimizer slots", "gradients", "activations kept for backward"} <= set(kinds)
+    assert not {"unknown", "held before the window"} & set(kinds)
+
+
 def test_a_compiled_sample_says_so_and_names_its_program() -> None:
     from mpprof.traces.common.hlo_program import launches
     from tests.forecast.make_programs import Case, stored

@@ -435,9 +435,7 @@ _SAID_ELSEWHERE = ("allocations", "device", "kernels")
 
 def _absent(mine: Analysis) -> dict[str, str]:
     absent = (
-        dict(mine.run.facts.absent)
-        if mine.run.facts
-        else {"run": "no records of mpprof lie beside the trace"}
+        mine.run.facts.reasons if mine.run.facts else {"run": "no records of mpprof lie beside the trace"}
     )
     if mine.steps is None:
         absent["steps"] = "no step log"

@@ -11,8 +11,8 @@ from mpprof.model.trace import HloInstruction
 
 Kind = Literal[
     "parameters", "optimizer slots", "16-bit weight copies", "gradients", "activations kept for backward",
-    "other activations", "optimizer temporaries", "workspaces", "input", "other", "held before the window",
-    "unknown",
+    "other activations", "optimizer temporaries", "workspaces", "input", "other", "rounding",
+    "held before the window", "unknown",
 ]  # fmt: skip
 """What a block of memory is for. `parameters` and `optimizer slots` are what the optimizer keeps from step to
 step; `16-bit weight copies` what a layer computes with; `other activations` die before the backward pass
@@ -21,9 +21,10 @@ are what an op allocates and frees again; `held before the window` was allocated
 by whom no event tells; `other` is of an op that is none of these, and an operand of a gradient's op in
 another layout."""
 
-StatesFrom = Literal["records", "updates", "weight_copies"]
+StatesFrom = Literal["records", "updates", "weight_copies", "modules"]
 """What tells how much of the memory that was held before the window are parameters and slots: the recorded
-model, the gradients that the optimizer's updates free, or the 16-bit copies of the weights."""
+model, the gradients that the optimizer's updates free, the 16-bit copies of the weights, or the weights that
+PyTorch's ops were given in their modules."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 UPDATE: tuple[Phase, ...] = ("optimizer", "loss_scale")

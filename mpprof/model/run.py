@@ -175,6 +175,13 @@ class RunFacts:
     ended: Ended | None = None  # None: it ended by itself, still runs, or nothing could say how it ended
 
     @property
+    def reasons(self) -> dict[str, str]:
+        """`absent` by the fields of a report: the records' memory is that of the step log, a trace may have
+        its own."""
+        fields = {"memory": "steps.peak_memory_bytes"}
+        return {fields.get(key, key): why for key, why in self.absent.items()}
+
+    @property
     def is_keras_2(self) -> bool:
         """Whether it is Keras 2, under either of its names."""
         framework = self.framework

@@ -117,6 +117,7 @@ class HostTable:
     name: Int32  # row in Trace.strings
     op: Int32  # row in Trace.ops
     correlation: Int64
+    shapes: Int32 | None = None  # row in Trace.strings: the op's tensors; None: not stated
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -25,6 +25,9 @@ _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _TF32 = "MP803"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
+_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
+MUCH_RATIO = 0.10
+_NEARLY = 0.995
 _OFF = "Mixed precision is off"
 _NO_STEP = "No step can be told apart"
 _PROMISED = "Remedies of the earlier report"
@@ -216,7 +219,7 @@ def _measured(document: doc.Report) -> list[str]:
 def figures(document: doc.Report, width: int) -> list[str]:
     """Step time, share of matrix time on matrix units, skipped updates, peak memory: one line, more only
     where what qualifies them needs it."""
-    facts, log, memory = document["facts"], document["steps"], document["memory"]
+    facts, log = document["facts"], document["steps"]
     if facts["step_ns"] is not None:
         first = f"step {words.duration(facts['step_ns'])}"
     elif "window" in document:
@@ -224,9 +227,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
     else:
         first = "step unknown"
     skipped = log["skipped_ratio"] if log else None
-    peak = content.recorded_peak(document)
-    if peak is None and memory:
-        peak = content.most_held(memory)
+    peak = content.peak(document)
     parts = [first, _share(document)]
     wanted = skipped is not None or (content.skips_arise(document) and not headline.on_cpu(document))
     if wanted and skipped is None and peak is None:
@@ -240,7 +241,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
             )
         if of_scale:
             parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
-        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak)}")
+        parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak[0])}{peak[1]}")
     return wrapped(", ".join(parts), width, hang=2)
 
 
@@ -309,7 +310,7 @@ def cause_bars(document: doc.Report, most: int) -> list[Bar]:
 
 def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     facts = document["facts"]
-    rows = []
+    rows = _exposed_communication(document, step)
     unexplained = None if facts.get("unlike") else facts["unexplained_ns"]
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
@@ -321,10 +322,28 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
         over = headline.speedup_after(document, after)
         times = [f"{words.speedup(over)} over {headline.baseline_words(document)}"] if over else []
         limit = ["then the host limits"] if facts["limited_by"] == "host" else []
+        plan = document.get("whatif")
+        surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note
+        limit += [
+            f"then {each['code']}: {words.duration(each['gain_ns'])} more"
+            for each in surfacing[:1]
+            if each["gain_ns"] >= content.SURFACING_RATIO * after
+        ]
         off = document["speedup"] is not None and "how_to_switch" in document["speedup"]
         which = "remedied, in float32" if off else "all remedied, at best"
         rows.append(Bar(which, after, "; ".join([*times, *limit])))
     return [*rows, *switched]
+
+
+def _exposed_communication(document: doc.Report, step: float) -> list[Bar]:
+    """Communication that no other work hides, where it is much and no finding is about it: one device's trace
+    does not show what of it is waiting for others."""
+    if not document["time"] or _OF_COMMUNICATION & {found["code"] for found in document["findings"]}:
+        return []
+    ns = sum(part["ns_per_step"] for part in document["time"]["slices"] if part["class"] == "comm")
+    if ns < MUCH_RATIO * step:
+        return []
+    return [Bar("no finding: communication", ns, f"{words.percent(ns / step):>6}  exposed", part=True)]
 
 
 def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
@@ -386,7 +405,8 @@ def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
             if not part.part:
                 break
             if part.label != content.NOT_IN_THE_TRACE and part.ns >= content.MOSTLY_RATIO * row.ns:
-                text = part.label
+                whole = part.ns >= _NEARLY * row.ns
+                text = part.label if whole else f"mostly {part.label}"
     return f"{words.percent(row.ratio):>6}  {text}".rstrip()
 
 

@@ -41,7 +41,7 @@ KEYS: dict[str, tuple[str, ...]] = {
         "device", "layer", "class", "compute_dtype", "calls", "total_ns", "ratio", "forward_ns",
         "backward_ns", "other_ns", "matmul_ns", "tensor_core_ratio", "fused_ns", "shared_ns",
     ),
-    "memory": ("by", "name", "bytes"),
+    "memory": ("by", "name", "bytes", "estimated", "assigned"),
 }  # fmt: skip
 """The columns of each kind, in order, as `flat` spells them: known also of a table without rows."""
 NARROWEST_NAME = 40
@@ -185,7 +185,7 @@ def ordered(rows: Sequence[Row], sort: str | None, keys: Sequence[str]) -> list[
     _known(key, list(keys), "--sort")
     if direction not in ("", "asc", "desc"):
         raise UsageError(f"--sort {sort}: no such direction", next="Use asc or desc")
-    pairs = [(flat(row)[key], row) for row in rows]
+    pairs = [(flat(row).get(key), row) for row in rows]  # what does not hold of a row may be left out
     known = [pair for pair in pairs if pair[0] is not None]
     numbers = all(isinstance(value, (int, float)) for value, _ in known)
     falling = direction == "desc" or (numbers and direction == "")

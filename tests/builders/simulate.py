@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.builders import hlo
+from tests.builders import hlo, step_memory
 from tests.builders.gpus import Gpu
 from tests.builders.workloads import KERAS_DTYPE, Model, Numerics, Work
 from tests.builders.xspace import Plane, Ref, Space
@@ -210,7 +210,7 @@ class _Nowhere(list):  # type: ignore[type-arg]
 _NOWHERE: Any = _Nowhere()
 
 
-def to_space(play: Play, origin_us: float) -> Space:
+def to_space(play: Play, origin_us: float, allocator_events: bool = False) -> Space:
     """The window as CUPTI and TraceMe give it: times from the session's start, devices before the host."""
     space = Space(hostnames=["synthetic"])
     device = space.plane("/device:GPU:0")
@@ -235,6 +235,10 @@ def to_space(play: Play, origin_us: float) -> Space:
     for event in sorted(play.events, key=lambda e: e.start_us):
         line = lines[event.line]
         line.event(event.name, (event.start_us - origin_us) * 1e3, event.us * 1e3, event.stats, event.display)
+    if allocator_events:
+        happened = [(e.name, (e.start_us - origin_us) * 1e3) for e in play.events if e.line == "executor"]
+        steps = list(step_memory.launched(happened, play.model))
+        step_memory.write(lines["executor"], play.model, steps, int(0.9 * play.gpu.memory_bytes))
     if play.model.module:
         instructions = [work.hlo for work in play.model.works if work.hlo is not None]
         space.raw.append(hlo.metadata_plane(play.model.module, instructions, play.model.proto))
@@ -280,6 +284,7 @@ class Training:
     covers: int = 1  # steps of one call
     clock_ratio: float = 1.0  # what the clock of an asynchronous loop sees of a step: its launches
     device_events: bool = True  # the collector may read the device
+    allocator_events: bool = False  # of `workloads.convnet`: what each op allocates
 
 
 def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], Space | None]:
@@ -338,7 +343,7 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
         }
         for s in range(1, int(rows[-1]["t_ns"] / 1e9) + 1)
     ]  # fmt: skip
-    space = to_space(play, origin) if t.profile else None
+    space = to_space(play, origin, t.allocator_events) if t.profile else None
     if space is not None:
         space.warnings.extend(t.trace_warnings)
         if not t.device_events:

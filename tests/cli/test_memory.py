@@ -62,6 +62,7 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
         "What was live is not known: the trace holds no allocator events. TensorFlow and JAX"
     )
     assert "Recorded peak" in said
+    assert "open a window" not in said  # it has one
     done = mpprof("memory", MIXED, "--format", "json")
     assert done.code == 2
     assert "no allocator events. The recorded peak is in mpprof report --format json" in done.err
@@ -70,6 +71,7 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
     run, base = tmp_path / MIXED.name, tmp_path / "v100-convnet-float32"
     alone = " ".join(mpprof("memory", run, "--baseline", base).out.split())
     assert "by the records What was live is not known: the trace of the profiler window is gone" in alone
+    assert 'open a window with MPProfilerCallback(logdir, profile_steps="auto").' in alone
 
 
 def test_json_says_what_is_unlike(mpprof: Mpprof) -> None:
@@ -188,6 +190,28 @@ def test_the_text_says_what_held_the_peak(mpprof: Mpprof, trace: Path) -> None:
     assert "half [64,65536]" in done.out
 
 
+@pytest.mark.parametrize(
+    ("life", "said_first"),
+    [
+        (500, "peak 500 MiB since the process began, 16.0 MiB in the window"),
+        (10, "peak 16.0 MiB in the window"),
+    ],
+)
+def test_the_reports_peak_says_of_what_it_is(
+    mpprof: Mpprof, tmp_path: Path, life: int, said_first: str
+) -> None:
+    space = Space()
+    thread = plane_of(space.plane("/host:CPU"), 1)[0]
+    gpu = Allocator(thread, live=10 * MIB, peak=life * MIB)
+    gpu.allocate(100, 1 << 30, 6 * MIB, "model/dense/MatMul", shape="[64,4096]")
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    assert said_first in " ".join(mpprof("report", path).out.split())
+    assert "peak 16.0 MiB in the window" in " ".join(mpprof("report", path, "-v").out.split())
+    assert mpprof("memory", path).out.startswith("Peak 16.0 MiB")
+    assert json.loads(mpprof("report", path, "--format", "json").out)["memory"]["peak_bytes"] == 16 * MIB
+
+
 def test_json_rows_sum_to_the_peak_in_every_division(mpprof: Mpprof, trace: Path) -> None:
     rows = json.loads(mpprof("memory", trace, "--format", "json").out)
     for by in ("kind", "dtype", "layer", "op"):
@@ -196,6 +220,19 @@ def test_json_rows_sum_to_the_peak_in_every_division(mpprof: Mpprof, trace: Path
     assert [line.split()[-2:] for line in table.out.splitlines()[1:]] == [
         ["measured", "half"], ["measured", "float"], ["the", "window"], ["estimated", "parameters"],
     ]  # fmt: skip
+
+
+def test_rows_are_sorted_by_each_column_that_they_have(mpprof: Mpprof, trace: Path) -> None:
+    refused = mpprof("memory", trace, "--sort", "nosuch")
+    assert refused.code == 2
+    columns = refused.err.rpartition("The columns are: ")[2].strip().split(", ")
+    header = mpprof("memory", trace, "--format", "csv").out.splitlines()[0]
+    assert columns == header.split(",")
+    for column in columns:
+        found = json.loads(mpprof("memory", trace, "--sort", column, "--format", "json").out)
+        values = [row[column] for row in found if column in row]
+        assert values == sorted(values, reverse=column not in ("by", "name"))
+        assert all(column in row for row in found[: len(values)])
 
 
 def test_types_and_layers_go_on_below_where_the_terminal_is_full(
@@ -246,17 +283,38 @@ def test_variables_are_told_by_the_updates_of_the_optimizer(mpprof: Mpprof, tmp_
     assert "Estimated from the gradients that the optimizer's updates free: allocated before the" in done.out
 
 
-def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) -> None:
+def on_a_cpu() -> bytes:
     """On a CPU only oneDNN's pool tells of its allocations."""
     space = Space()
     thread = plane_of(space.plane("/host:CPU"), 1)[0]
     pool = Allocator(thread, "mklcpu")
     pool.allocate(100, 1 << 30, 6 * MIB, "model/conv2d/Conv2D", shape="[32,64,64,12]")
+    return space.to_bytes()
+
+
+def test_a_host_allocator_is_shown_as_the_hosts(mpprof: Mpprof, tmp_path: Path) -> None:
     path = tmp_path / "host.xplane.pb"
-    path.write_bytes(space.to_bytes())
+    path.write_bytes(on_a_cpu())
     done = mpprof("memory", path)
     assert done.code == 0
     assert "on mklcpu (host memory)" in done.out.splitlines()[0]
+
+
+def test_what_the_records_lack_is_not_said_of_the_trace(mpprof: Mpprof, tmp_path: Path) -> None:
+    """TensorFlow has no statistics of the host's memory for the step log; its trace has events all the same."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / "recorded-cpu-float32", run)
+    (path,) = run.rglob("*.xplane.pb")
+    path.write_bytes(on_a_cpu())
+    report = json.loads(mpprof("report", run, "--format", "json").out)
+    assert report["memory"]["allocator"] == "mklcpu"
+    assert not {"memory", "memory.allocator"} & set(report["absent"])
+    assert report["absent"]["steps.peak_memory_bytes"].startswith("no GPU")
+    path.unlink()
+    alone = json.loads(mpprof("report", run, "--format", "json").out)
+    assert alone["memory"] is None
+    assert "trace" in alone["absent"]["memory"]
+    assert alone["absent"]["steps.peak_memory_bytes"].startswith("no GPU")
 
 
 def test_kinetos_memory_events_come_through_the_same_door(mpprof: Mpprof, tmp_path: Path) -> None:
@@ -279,6 +337,8 @@ def test_kinetos_memory_events_come_through_the_same_door(mpprof: Mpprof, tmp_pa
         "held before the window"
     ] == 2 * MIB
     assert next(row["bytes"] for row in rows if row["by"] == "op" and row["name"] == "aten::addmm") == 7 * MIB
+    missing = done.out.partition("Nor does the trace show the modules' weights:\n")[2].splitlines()[:2]
+    assert ["record_shapes=True" in missing[0], "with_stack=True" in missing[1]] == [True, True]
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,16 @@ def test_several_fits_are_one_run_with_one_window(folder: Path, answers: Any) ->
     # A wait at both edges: without it the trace would hold markers and no work.
     assert {19, 24} <= set(steps.step[steps.synced].tolist())
     assert steps.interval_ns[23] > 0
+
+
+def test_a_log_directory_whose_name_is_no_text(folder: Path) -> None:
+    """JAX's profiler takes text only."""
+    root = folder / os.fsdecode(b"log\xff")
+    facts = records(root).facts
+    assert facts is not None
+    assert [window.status for window in facts.profile_windows] == ["done"]
+    assert len(list(root.glob("plugins/profile/*/*.xplane.pb"))) == 1
+    assert not list(Path(tempfile.gettempdir()).glob("mpprof-*/plugins"))
 
 
 @pytest.mark.parametrize("name", ["wished", "wished-twice"])

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -242,6 +243,9 @@ def _recorded(folder: Path) -> dict[str, Any]:
     made = model(steps_per_execution=4)
     made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback(folder / "several")])
 
+    made = model()
+    no_text = callback(folder / os.fsdecode(b"log\xff"), profile_steps=(20, 24))
+    made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[no_text])
     made = model()
     several = callback(folder / "window", profile_steps=(20, 24))
     for _ in range(2):

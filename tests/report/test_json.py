@@ -164,6 +164,6 @@ def test_the_shipped_schema_is_that_of_the_types(name: str) -> None:
 )
 def test_the_columns_of_a_table_are_the_keys_of_its_rows(kind: str, row: Any) -> None:
     spread = {key: [f"{key}.code", f"{key}.text"] for key in ("reason", "eligible_reason")}
-    told_by_option_or_of_some_rows_alone = {"stream", "spans", "layers", "estimated", "assigned"}
+    told_by_option_or_of_some_rows_alone = {"stream", "spans", "layers"}
     keys = set(get_type_hints(row)) - told_by_option_or_of_some_rows_alone
     assert {column for key in keys for column in spread.get(key, [key])} == set(tables.KEYS[kind])

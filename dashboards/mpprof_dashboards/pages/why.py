@@ -11,7 +11,7 @@ from mpprof.report.content import (
     PAYING_RATIO,
     SMALL_RATIO,
     matrix_units,
-    recorded_peak,
+    peak,
     time_doubt,
     time_per,
     time_slices,
@@ -206,14 +206,13 @@ def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
 
 
 def _peak(document: doc.Report) -> tuple[str, str, str, str]:
-    peak, memory = recorded_peak(document), document["memory"]
-    if peak is None and memory:
-        peak = memory["peak_bytes"]
-    if peak is None:
+    found, memory = peak(document), document["memory"]
+    if found is None:
         return "—", "peak memory", "peak-memory", why_absent(document, "steps.peak_memory_bytes", "memory")
     saved = memory["saved_bytes"] if memory else None
     name = "peak" + (f", {words.saved(saved)}" if saved is not None else "")
-    return words.size(peak), name, "peak-memory", "allocated on the device"
+    size, of = found
+    return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"
 
 
 def _record_baseline(document: doc.Report) -> html.Div | None:
@@ -351,7 +350,7 @@ def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
                     start_ns=each,
                     note="of steps that changed no weight",
                     hint=found["summary"] or found["title"],
-                    href=proof_href(cause["code"], query) if query else "",
+                    href=proof_href(found, query) if query else "",
                 ),
             ]
     return []
@@ -401,7 +400,7 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
                 tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
                 note=f"{words.percent(gain / step)} of the step",
                 hint=found["summary"] or found["title"],
-                href=proof_href(cause["code"], query) if query else "",
+                href=proof_href(found, query) if query else "",
             )
         )
         position -= gain
@@ -501,7 +500,7 @@ def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.
     """The slices end to end."""
     rows, position = list[bars.Row](), 0.0
     for part in sorted(parts, key=waterfall.account_order):
-        for name, kind, key, ns in _pieces(part):
+        for name, kind, key, ns in (piece for piece in _pieces(part) if piece[3]):
             share = "" if ns < 0 or not whole else words.percent(ns / whole)
             hint = waterfall.account_hover(part, per_whole)
             rows.append(

@@ -73,7 +73,7 @@ def contents(
             if (
                 parts
                 and all(size > 0 for _, size in parts)
-                and sum(size for _, size in parts) <= blocks.bytes[block]
+                and sum(size for _, size in parts) <= asked[block]
             ):
                 found.parts[block] = parts
             else:

@@ -3,13 +3,16 @@
 No event states what a block was allocated for before the profiler started. But a step reads and updates its
 variables: the op that applies an update lets go of the variable's gradient, which has the variable's type and
 shape, and its kind tells how many slots it updates beside it. Where the window ends before the updates, the
-16-bit copies of weights have their shapes. What either does not show (variables that are not trained, tables
-of embeddings that are not cast) is left out, so the sums are too low rather than too high.
+16-bit copies of weights have their shapes. PyTorch's profiler states the tensors that each op was given, and
+the module that called it: a module's weights are among them. What none of these shows (variables that are not
+trained, tables of embeddings that are not cast, weights that a module multiplies itself) is left out, so the
+sums are too low rather than too high.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +22,7 @@ from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.memory.kinds import BACKWARD, FORWARD, OTHER, phases_of
 from mpprof.analysis.memory.states import States
 from mpprof.model.trace import Trace
-from mpprof.tensors import HALF, SLOTS, WIDE
+from mpprof.tensors import HALF, SLOTS, WIDE, tensor_bytes
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -38,6 +41,24 @@ _OPTIMIZERS = {name.lower(): slots for name, slots in SLOTS.items()} | {
     "lamboptimizer": SLOTS["Lamb"],
 }
 """Slots by the name of an optimizer's scope: Keras' own optimizers and those of TensorFlow's model garden."""
+_WEIGHTS_AFTER_INPUT = tuple(
+    f"aten::{name}"
+    for name in (
+        "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+        "layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm", "prelu", "bilinear",
+    )
+)  # fmt: skip
+_TABLES = ("aten::embedding", "aten::embedding_bag")
+"""PyTorch's ops that a module calls with its weights: behind the input (`bilinear` has two), or, of a table,
+before it (torch/nn/functional.py)."""
+_MODULE = re.compile(r"_\d+$")
+"""Kineto numbers the modules of each class: `Linear_166` is one module wherever it is called."""
+_OF_TORCH = {
+    "Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "Adadelta": 2, "Adagrad": 1, "Rprop": 2,
+}  # fmt: skip
+"""Of PyTorch's optimizers the values that each keeps for every value of a weight. SGD's and RMSprop's depend
+on their arguments (torch/optim)."""
+_TORCH_STEP = re.compile(r"Optimizer\.step#(\w+)\.step")
 _FLOATS = HALF | WIDE
 _GRAIN = 256
 """TensorFlow's allocator gives out multiples of that many bytes."""
@@ -49,7 +70,11 @@ def variables(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool) 
     """Return what a training's trained variables and their slots take; None where the trace does not show it.
 
     `copies` says which blocks are 16-bit copies of weights."""
-    return _by_updates(trace, ownership, blocks) or _by_copies(trace, ownership, blocks, copies)
+    return (
+        _by_updates(trace, ownership, blocks)
+        or _by_copies(trace, ownership, blocks, copies)
+        or _by_modules(trace)
+    )
 
 
 def _by_updates(trace: Trace, ownership: Ownership, blocks: Blocks) -> States | None:
@@ -131,6 +156,43 @@ def _by_copies(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool)
         if part in _OPTIMIZERS
     }
     return States(total, total, total * named.pop() if len(named) == 1 else None, None, "weight_copies")
+
+
+def _by_modules(trace: Trace) -> States | None:
+    """Each module's weights once, of a trace of one card whose ops state their tensors. A table and a product
+    of the same shape share one weight, as far as can be told: an output layer often takes the embedding's."""
+    given = _given(trace)
+    sizes: Counter[str] = Counter()
+    for name, weights in given.values():
+        sizes.update(weights if name not in _TABLES else ())
+    tables = Counter(weight for name, weights in given.values() if name in _TABLES for weight in weights)
+    sizes |= tables
+    total = sum(tensor_bytes(weight) * count for weight, count in sizes.items())
+    if not total:
+        return None
+    named = {found[1] for text in trace.strings if (found := _TORCH_STEP.search(text))}
+    slots = _OF_TORCH.get(named.pop()) if len(named) == 1 else None
+    return States(total, total, None if slots is None else total * slots, None, "modules")
+
+
+def _given(trace: Trace) -> dict[tuple[str, str, str], tuple[str, list[str]]]:
+    """The weights that each module was called with first, by module, op and shapes. Under autocast an op
+    calls itself again, with cast ones of the same shapes."""
+    host = trace.host
+    if host.shapes is None or len({each.ordinal for each in trace.devices}) > 1:
+        return {}
+    names = [at for at, text in enumerate(trace.strings) if text in _WEIGHTS_AFTER_INPUT + _TABLES]
+    rows = np.flatnonzero(np.isin(host.name, names) & (host.shapes >= 0) & (host.op >= 0))
+    found: dict[tuple[str, str, str], tuple[str, list[str]]] = {}
+    for row in rows.tolist():
+        module = trace.ops[int(host.op[row])].name.rpartition("/")[0].rpartition("/")[2]
+        name = trace.strings[int(host.name[row])]
+        tensors = trace.strings[int(host.shapes[row])].strip("()").split(";")
+        weights = tensors[:1] if name in _TABLES else tensors[2 if name == "aten::bilinear" else 1 :]
+        if _MODULE.search(module):
+            shapes = ";".join(weight.partition("[")[2] for weight in weights)
+            found.setdefault((module, name, shapes), (name, weights))
+    return found
 
 
 def _asked(trace: Trace, blocks: Blocks, which: Int64) -> Int64:

@@ -14,6 +14,8 @@ from mpprof.model.frozen import frozen
 Int64 = NDArray[np.int64]
 Part = tuple[dict[str, str], int]
 """Part of a block: its labels, and its bytes."""
+ROUNDING = "rounding"
+"""In every division, what the allocator gave beyond what was asked for."""
 
 
 @frozen
@@ -47,7 +49,7 @@ class Labels:
 
 def split(blocks: Blocks, labels: Labels, parts: dict[int, Sequence[Part]]) -> tuple[Blocks, Labels]:
     """Return the blocks with those in `parts` as several that live as long; what their parts leave keeps the
-    block's own labels."""
+    block's own labels. What the allocator gave such a block beyond what was asked for is its rounding."""
     if not parts:
         return blocks, labels
     size, asked = blocks.bytes.copy(), blocks.asked.copy()
@@ -56,17 +58,18 @@ def split(blocks: Blocks, labels: Labels, parts: dict[int, Sequence[Part]]) -> t
     of: list[int] = []
     taken: list[int] = []
     for block, found in parts.items():
-        for names, part in found:
+        rounding = int(size[block] - asked[block]) if asked[block] >= 0 else 0
+        for names, part in [*found, *([(dict.fromkeys(texts, ROUNDING), rounding)] if rounding else [])]:
             for by, name in names.items():
                 if name not in texts[by]:
                     texts[by].append(name)
                 added[by].append(texts[by].index(name))
             of.append(block)
             taken.append(part)
-        whole = sum(part for _, part in found)
-        size[block] -= whole
-        asked[block] -= whole if asked[block] >= 0 else 0
+            size[block] -= part
+        asked[block] = size[block] if asked[block] >= 0 else -1
     more = np.array(taken, np.int64)
+    by_xla = np.array([texts["kind"][code] != ROUNDING for code in added["kind"]], np.bool_)
     left = np.ones(len(blocks), np.bool_)
     left[list(parts)] = size[list(parts)] > 0
     keep = np.flatnonzero(np.append(left, np.ones(len(more), np.bool_)))
@@ -78,5 +81,5 @@ def split(blocks: Blocks, labels: Labels, parts: dict[int, Sequence[Part]]) -> t
         born=blocks.born[owner],
         died=blocks.died[owner],
         bytes=np.append(size, more)[keep],
-        asked=np.append(asked, more)[keep],
-    ), Labels(codes, texts, np.append(labels.assigned, np.ones(len(more), np.bool_))[keep])
+        asked=np.append(asked, np.where(by_xla, more, 0))[keep],
+    ), Labels(codes, texts, np.append(labels.assigned, by_xla)[keep])

@@ -58,7 +58,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"{format_ratio(free)} of the available memory is free at the peak: twice the batch fits",
         evidence=(
             evidence.ratio("memory free at the peak", free, FREE_RATIO),
-            evidence.size("peak", peak),
+            evidence.size("highest peak on record", peak),
             evidence.size("free at the peak", total - peak),
             evidence.text("memory at hand", format_bytes(total)),
         ),

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import struct
+import tempfile
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +46,7 @@ class JaxProbe(Unanswered):
         self._places: tuple[weakref.ref[Any], int, list[int | None]] | None = None  # with n variables
         self._good_steps = True  # wanted: each array that is copied costs
         self._loss_places: tuple[Any, int, tuple[int, int] | None] | None = None  # a tracker among n
+        self._stands_in: tuple[Path, Path] | None = None  # where JAX writes a trace, and where it belongs
 
     def framework(self) -> Facts:
         precision = jax.config.jax_default_matmul_precision
@@ -149,7 +152,7 @@ class JaxProbe(Unanswered):
     def memory(self) -> list[Facts] | Absent:
         devices = [device for device in jax.local_devices() if device.platform != "cpu"]
         if not devices:
-            return Absent("no accelerator: JAX does not count the host's memory")
+            return Absent("no accelerator: JAX has no statistics of the host's memory")
         stats = [(device, device.memory_stats()) for device in devices]
         known = [_memory(device, stat) for device, stat in stats if stat]
         return known or Absent("this device's allocator keeps no statistics")
@@ -158,15 +161,40 @@ class JaxProbe(Unanswered):
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
         options.host_tracer_level = 2
-        jax.profiler.start_trace(str(folder), profiler_options=options)
+        # JAX takes text only: where a directory's name is none, another stands in for it.
+        self._stands_in = None if _is_text(folder) else (Path(tempfile.mkdtemp(prefix="mpprof-")), folder)
+        at = self._stands_in[0] if self._stands_in else folder
+        try:
+            jax.profiler.start_trace(str(at), profiler_options=options)
+        except BaseException:
+            self._moved()
+            raise
 
     def stop_trace(self) -> None:
-        jax.profiler.stop_trace()
+        try:
+            jax.profiler.stop_trace()
+        finally:
+            self._moved()
+
+    def _moved(self) -> None:
+        """Move what JAX wrote to where it belongs."""
+        if self._stands_in is not None:
+            (at, folder), self._stands_in = self._stands_in, None
+            shutil.copytree(at, folder, dirs_exist_ok=True)
+            shutil.rmtree(at, ignore_errors=True)
 
     def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
         marker: contextlib.AbstractContextManager[Any]
         marker = jax.profiler.StepTraceAnnotation(MARKER, step_num=step)
         return marker
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Queued(NamedTuple):  # made in a hook: see Reading

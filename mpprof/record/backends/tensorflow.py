@@ -82,7 +82,7 @@ class TensorFlowProbe(Unanswered):
     def memory(self) -> list[Facts] | Absent:
         # For a CPU this returns zeros, which are no measurement: ask GPUs only.
         if not self._gpus:
-            return Absent("no GPU: TensorFlow does not count the host's memory")
+            return Absent("no GPU: TensorFlow has no statistics of the host's memory")
         return [_memory(_short(device.name)) for device in self._gpus]
 
     def start_trace(self, folder: Path) -> None:

@@ -107,7 +107,7 @@ class TorchProbe(Unanswered):
 
     def memory(self) -> list[Facts] | Absent:
         if not torch.cuda.is_available():
-            return Absent("no CUDA or ROCm GPU: torch does not count the host's memory")
+            return Absent("no CUDA or ROCm GPU: torch has no statistics of the host's memory")
         return [
             {
                 "device": f"cuda:{k}",

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
+from mpprof.report.content.run import recorded_peak
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -83,10 +84,11 @@ def live_memory_unknown(document: doc.Report) -> str:
     said = f"What was live is not known: {why}."
     if document["run"]["backend"] == "torch":
         return said  # the reason names the setting
-    return (
-        f"{said} TensorFlow and JAX write allocator events while they profile a GPU: open a window with "
-        'MPProfilerCallback(logdir, profile_steps="auto").'
-    )
+    said += " TensorFlow and JAX write allocator events while they profile a GPU"
+    profiled = document["time"] or "window" in document or any(name.startswith("trace.") for name in absent)
+    if profiled:  # another window of the same kind would hold none either
+        return f"{said}."
+    return f'{said}: open a window with MPProfilerCallback(logdir, profile_steps="auto").'
 
 
 def drivers_figure(account: doc.Memory) -> str:
@@ -134,10 +136,19 @@ def _allocator(account: doc.Memory) -> doc.Allocator | None:
     return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
 
 
-def most_held(account: doc.Memory) -> int:
-    """The most that was held since the process began, as far as the trace tells: a window may have less."""
+def peak(document: doc.Report) -> tuple[int, str] | None:
+    """The most that was held, and of what it is: "" of all steps after warm-up, by the records; else since
+    the process began, by the allocator's own count in the trace, with that of the profiler window."""
+    if (recorded := recorded_peak(document)) is not None:
+        return recorded, ""
+    if (account := document["memory"]) is None:
+        return None
     mine = _allocator(account)
-    return max(account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0)
+    on_host = " on the host" if mine is not None and mine["where"] == "host" else ""
+    window, life = account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0
+    if life <= window:
+        return window, f"{on_host} in the window"
+    return life, f"{on_host} since the process began, {words.size(window)} in the window"
 
 
 def _beside_the_peak(account: doc.Memory) -> str:

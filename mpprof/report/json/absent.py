@@ -39,7 +39,7 @@ def code_of_other_type(diagnosis: Diagnosis) -> str | None:
 def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
     """Every reason that is known, and a true if general one for each null that came without."""
     run = diagnosis.run
-    reasons: dict[str, str] = dict(run.facts.absent) if run.facts else {}
+    reasons: dict[str, str] = run.facts.reasons if run.facts else {}
     reasons |= diagnosis.absent
     if diagnosis.account and diagnosis.account.absent:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}

@@ -138,20 +138,18 @@ def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
     return (*path, name.replace("/", "_"))[:_DEEPEST], role
 
 
-def host_table(found: Collected, nested: Nest) -> tuple[HostTable, Int64]:
-    """The table of ops, calls and annotations, and the row of each HostRows row in it (-1: left out).
+def host_table(found: Collected, nested: Nest) -> HostTable:
+    """The table of ops, calls and annotations, each with the shapes of the op that it lies in.
 
     Frames serve as scopes only, and memory events have a table of their own.
     """
     rows = found.host
     kept = np.array([what not in ("module", "frame", "memory") for what in rows.what], np.bool_)
     order = nested.order[kept[nested.order]]
-    place = np.full(len(rows.what), -1, np.int64)
-    place[order] = np.arange(len(order))
     name = np.array(rows.name, np.int32)
     kinds = _kinds(found)
     kind = np.array([kinds[what, row] for what, row in zip(rows.what, rows.name, strict=True)] or [], np.int8)
-    table = HostTable(
+    return HostTable(
         thread=np.array(rows.thread, np.int32)[order],
         start_ns=np.array(rows.start_ns, np.int64)[order],
         duration_ns=np.array(rows.duration_ns, np.int64)[order],
@@ -159,8 +157,8 @@ def host_table(found: Collected, nested: Nest) -> tuple[HostTable, Int64]:
         name=name[order],
         op=nested.op[order],
         correlation=np.array(rows.correlation, np.int64)[order],
+        shapes=nested.shapes[order],
     )
-    return table, place
 
 
 def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:

@@ -41,7 +41,7 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
     zero = min((*found.work.start_ns, *found.host.start_ns), default=0)
     ops = hosts.Ops()
     nested = hosts.nest(found.host, ops, found.strings)
-    host, place = hosts.host_table(found, nested)
+    host = hosts.host_table(found, nested)
     host = replace(host, start_ns=host.start_ns - zero)
     facts = device_facts(header.get("deviceProperties"))
     side = _device_side(found, facts, zero)
@@ -51,10 +51,10 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
         kernels = _with_ops(side, found, nested, host)
         kernels, kinds = join_launches(kernels, host, found.strings)
         host = replace(host, kind=kinds)
-        kernels = _with_shapes(kernels, nested, place)
+        kernels = _with_shapes(kernels, host)
     else:
         devices = (TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")),)
-        kernels, streams = _host_side(host, nested, place, found.strings.texts())
+        kernels, streams = _host_side(host, found.strings.texts())
     marks = hosts.markers(found, host, devices, zero)
     memory = hosts.allocations(found, nested, zero)
     return Trace(
@@ -153,17 +153,18 @@ def _with_ops(side: _Devices, found: Collected, nested: hosts.Nest, host: HostTa
     return replace(kernels, op=op)
 
 
-def _with_shapes(kernels: KernelTable, nested: hosts.Nest, place: Int64) -> KernelTable:
+def _with_shapes(kernels: KernelTable, host: HostTable) -> KernelTable:
     """The shapes of the op around each kernel's launch."""
-    of_host = np.full(int(place.max(initial=-1)) + 2, -1, np.int32)
-    kept = np.flatnonzero(place >= 0)
-    of_host[place[kept]] = nested.shapes[kept]
+    of_host = np.append(_shapes(host), np.int32(-1))
     return replace(kernels, shapes=of_host[kernels.launch])  # launch -1 finds the last, which is -1
 
 
-def _host_side(
-    host: HostTable, nested: hosts.Nest, place: Int64, texts: tuple[str, ...]
-) -> tuple[KernelTable, tuple[Stream, ...]]:
+def _shapes(host: HostTable) -> Int32:
+    assert host.shapes is not None  # Kineto's has them
+    return host.shapes
+
+
+def _host_side(host: HostTable, texts: tuple[str, ...]) -> tuple[KernelTable, tuple[Stream, ...]]:
     """The ops of each thread that do the work as kernels: no card is in this trace."""
     rows = np.flatnonzero(host.kind == HostKind.OP)
     work = np.zeros(len(rows), np.bool_)
@@ -176,9 +177,6 @@ def _host_side(
         work[first:last] = working(host.start_ns[at], host.duration_ns[at], names)
     rows = rows[work]
     n = len(rows)
-    of_host = np.full(len(host) + 1, -1, np.int32)
-    kept = np.flatnonzero(place >= 0)
-    of_host[place[kept]] = nested.shapes[kept]
     table = KernelTable(
         device=np.zeros(n, np.int32),
         stream=np.searchsorted(used, host.thread[rows]).astype(np.int32),
@@ -189,7 +187,7 @@ def _host_side(
         op=host.op[rows],
         correlation=constant(-1, n),
         launch=rows.astype(np.int32),
-        shapes=of_host[rows],
+        shapes=_shapes(host)[rows],
         details=constant(-1, n, np.int32),
         copy=constant(CopyKind.NONE, n, np.int8),
         bytes=constant(-1, n),

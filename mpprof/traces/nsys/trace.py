@@ -101,7 +101,7 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     zero = min(work.first_ns, min(found.host.start_ns, default=work.first_ns))
     ops = Ops()
     nested = nest(found.host, ops, found.strings)
-    host, _ = host_table(found, nested)
+    host = host_table(found, nested)
     host = replace(host, start_ns=host.start_ns - zero)
     kernels = replace(work.kernels, start_ns=work.kernels.start_ns - zero)
     kernels, kinds = join_launches(kernels, host, found.strings)

@@ -60,15 +60,17 @@ def items(found: MemoryAccount, by: str) -> dict[tuple[str, bool], int]:
 def test_the_programs_assignment_divides_its_blocks() -> None:
     found = account(STEP, program("jit_other", Taken(400, ())))
     assert items(found, "dtype") == {
-        ("bf16", True): 1000, ("f32", True): 250, ("s8", True): 100, ("unknown", False): 64 + 24 + 50,
+        ("bf16", True): 1000, ("f32", True): 250, ("s8", True): 100, ("rounding", False): 24,
+        ("unknown", False): 64 + 50,
     }  # fmt: skip
     assert items(found, "kind") == {
         ("gradients", True): 650, ("activations kept for backward", True): 600, ("workspaces", True): 100,
-        ("unknown", False): 64 + 24 + 50,
+        ("rounding", False): 24, ("unknown", False): 64 + 50,
     }  # fmt: skip
-    assert items(found, "layer") == {("model", True): 1250, ("unknown", False): 238}
+    assert items(found, "layer") == {("model", True): 1250, ("rounding", False): 24, ("unknown", False): 214}
     assert found.why_unassigned is None
     assert found.rounding_bytes == 24
+    assert "rounding" not in {each.kind for each in found.tensors}
     assert found.course is not None
     assert found.course.parts["dtype"]["bf16 (assigned)"][-1] == 1000
     assert found.parts is not None
@@ -83,7 +85,7 @@ def test_an_activation_without_a_backward_buffer_beside_it_is_of_no_known_kind()
     )
     found = items(account(alone), "kind")
     assert found[("gradients", True)] == 400
-    assert found[("unknown", False)] == 64 + 24 + 1000
+    assert (found[("unknown", False)], found[("rounding", False)]) == (64 + 1000, 24)
     inference = program("jit_f", Taken(400, (buffer(400, "f32", FORWARD),)), Taken(1000, ()))
     assert items(account(inference), "kind")[("other activations", True)] == 400
 
