@@ -68,6 +68,7 @@ def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
             page.register(app, source)
     routes.register(app, source)
     _guard(app, source, rendered, host)
+    _downloads(app, source)
     return app
 
 
@@ -300,7 +301,7 @@ def _version(context: Context, problem: MpprofError | None) -> str:
 
 
 def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> None:
-    """Routes and headers of the server: Host check, choice in the URL, saved report, policy of contents."""
+    """Checks and headers of every request: the Host, the run in the address, the content policy."""
     policy = security.content_policy(app.csp_hashes())
     paths = {page.path for page in PAGES}
 
@@ -336,6 +337,26 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> 
         response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
         return response
 
+    def not_found(_: DependencyException) -> flask.Response:
+        return flask.Response("There is no such file.\n", 404, mimetype="text/plain")
+
+    answer = app.server.wsgi_app
+
+    def one_answer(environ: Any, start_response: Any) -> Any:
+        with source.one_answer():
+            return answer(environ, start_response)
+
+    app.server.wsgi_app = one_answer
+    app.server.config["MAX_CONTENT_LENGTH"] = calls.MOST_BYTES
+    app.server.register_error_handler(DependencyException, not_found)
+    app.server.before_request(check_host)
+    app.server.after_request(add_headers)
+    app.server.after_request(Packer())
+
+
+def _downloads(app: dash.Dash, source: RunSource) -> None:
+    """Routes of the report that the address names: one HTML file, and Markdown."""
+
     def save_report() -> flask.Response:
         entries, _ = listed(source)
         chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
@@ -358,20 +379,5 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> 
             return routes.refusal(error)
         return flask.Response(markdown.render(document), mimetype="text/markdown")
 
-    def not_found(_: DependencyException) -> flask.Response:
-        return flask.Response("There is no such file.\n", 404, mimetype="text/plain")
-
-    answer = app.server.wsgi_app
-
-    def one_answer(environ: Any, start_response: Any) -> Any:
-        with source.one_answer():
-            return answer(environ, start_response)
-
-    app.server.wsgi_app = one_answer
-    app.server.config["MAX_CONTENT_LENGTH"] = calls.MOST_BYTES
-    app.server.register_error_handler(DependencyException, not_found)
-    app.server.before_request(check_host)
-    app.server.after_request(add_headers)
-    app.server.after_request(Packer())
     app.server.add_url_rule("/report.html", view_func=save_report)
     app.server.add_url_rule("/report.md", view_func=save_markdown)

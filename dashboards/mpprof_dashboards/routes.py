@@ -70,7 +70,8 @@ def register(app: dash.Dash, source: RunSource) -> None:
         run, baseline, kind = query.get("run", ""), query.get("baseline") or None, query.get("table", "")
         if kind not in work.KINDS:
             raise NotFoundError("there is no such table", next=f"Tables: {', '.join(work.KINDS)}")
-        return work.table(source, run, source.report(run, baseline), kind), rows.asked(query)
+        found = work.table(source, run, source.report(run, baseline), kind, query.get("f.cause"))
+        return found, rows.asked(query)
 
     def table() -> flask.Response:
         return _answer(lambda: rows.answer(*_rows_of()))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mpprof.model.account import Phase, class_of
 from mpprof.report import words
 from mpprof.report.tables import summed_over
 from mpprof_dashboards import theme
@@ -126,20 +127,51 @@ def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, .
 KINDS = ("kernel", "op", "layer")
 
 
-def table(source: RunTables, run: str, document: doc.Report, kind: str) -> Table:
-    """The table `kind` of a run. Raises MpprofError where the run has no trace that can be read."""
+def table(source: RunTables, run: str, document: doc.Report, kind: str, cause: str | None = None) -> Table:
+    """The table `kind` of a run, or of its work that the finding `cause` is about. Raises MpprofError where
+    the run has no trace that can be read."""
     each = per(document)
     ops = source.ops(run, in_steps=True)
+    kernels = source.kernels(run, in_steps=True) if kind != "op" or cause else []
+    if cause:
+        kernels = of_cause(document, cause, kernels, ops)
+        launched = {(row["device"], row["op"]) for row in kernels}
+        ops = [row for row in ops if (row["device"], row["op"]) in launched]
     if kind == "op":
         rows = [op_row(row, each) for row in ops]
     elif kind == "layer":
-        rows = layers(source.layers(run, in_steps=True), source.kernels(run, in_steps=True), ops, each)
+        named = {(row["device"], row["layer"]) for row in kernels}
+        kept = [
+            row
+            for row in source.layers(run, in_steps=True)
+            if not cause or (row["device"], row["layer"]) in named
+        ]
+        rows = layers(kept, kernels, ops, each)
     else:
-        rows = grouped(source.kernels(run, in_steps=True), ops, each)
+        rows = grouped(kernels, ops, each)
     devices = len({row["device"] for row in rows}) > 1
     if kind != "kernel":  # kernels keep the share that was summed
         rows = sorted(rows, key=lambda row: -row["ns"])
     return Table(columns_of(kind, each, devices=devices), rows, _MORE[kind])
+
+
+def of_cause(
+    document: doc.Report, cause: str, kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow]
+) -> list[doc.KernelRow]:
+    """The kernels in those parts of the step that a finding is about; none where it names no work."""
+    findings = [found for found in document["findings"] if found["code"] == cause]
+    parts = {(part["class"], part["layer"]) for found in findings for part in found.get("parts", [])}
+    phases = {(row["device"], row["op"]): row["phase"] for row in ops}
+    return [row for row in kernels if not parts.isdisjoint(_parts_of(row, phases))]
+
+
+def _parts_of(
+    row: doc.KernelRow, phases: Mapping[tuple[str, str | None], Phase]
+) -> list[tuple[str, str | None]]:
+    """A kernel's class with each of the layers that it works for."""
+    phase = phases.get((row["device"], row["op"]), "other")
+    category = class_of(row["family"] or "other", row["placement"], phase)
+    return [(category, layer) for layer in (row["layer"].split(", ") if row["layer"] else [None])]
 
 
 def grouped(kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Per) -> list[dict[str, Any]]:

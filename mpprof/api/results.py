@@ -154,8 +154,8 @@ class Comparison(finding.Comparison):
         return documents.compare_document(self)
 
     def table(self) -> Table:
-        """A row for each run: its step, throughput, GPU-hours per epoch, share on matrix units, peak memory,
-        and its speedup over the first and over the one before."""
+        """Return a row for each run: its step, throughput, GPU-hours per epoch, share on matrix units, peak
+        memory, and its speedup over the first and over the one before."""
         document = self.document()
         return Table("runs", [_row(document, at) for at in range(len(document["runs"]))])
 

@@ -48,7 +48,7 @@ class Memory(Table):
         parser.add_argument(
             "--programs",
             action="store_true",
-            help="XLA's buffer assignment of the compiled programs in the trace: what is alive at the peak",
+            help="XLA's buffer assignment of the compiled programs in the trace: what is live at the peak",
         )
         before = parser.add_argument_group("of a model, before it trains")
         before.add_argument("--card", metavar="NAME[,NAME]", help='the cards: "a100,v100 32GB"')

@@ -31,7 +31,7 @@ from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
 from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model import finding as noun
-from mpprof.model.account import Class, Phase, Speedup
+from mpprof.model.account import Cell, Class, Phase, Slice, Speedup
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 
@@ -109,6 +109,9 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         if code not in displaced
     }
     plan = _plan(weighed.values(), signals)
+    if plan is not None and plan.floor == "device":
+        clear = [by_code[code] for code, outcome in outcomes.items() if isinstance(outcome, Clear)]
+        plan = replace(plan, surfacing=_surfacing(clear, granted, plan, signals))
     place = {step.code: at for at, step in enumerate(plan.order)} if plan else {}
     gains = {step.code: step.gain_ns for step in plan.order} if plan else {}
     recovers = _recovered(weighed, gains, case)
@@ -198,7 +201,7 @@ class _Weighed:
 def _weighed(
     rule: Rule, outcome: Found, claims: tuple[Claim, ...], signals: Signals, shares: ledger.GapShares | None
 ) -> _Weighed:
-    cost = cost_ns(claims, signals.cells) if claims else outcome.cost_ns
+    cost = signals.cost_ns(claims) if claims else outcome.cost_ns
     stated = cost * signals.undistorted if cost is not None and claims else cost
     explained = shares.explained_ns.get(rule.CODE, 0.0) if shares and claims else None
     severity = _severity(outcome, claims, signals) or "warning"
@@ -226,6 +229,52 @@ def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
         if each.claims and each.remedy.gain_ns > 0
     ]
     return whatif.plan(account.step_ns, account.host_ns, remedies, _work_ns(signals))
+
+
+def _surfacing(
+    clear: Iterable[Rule], granted: Mapping[str, Sequence[Claim]], plan: noun.WhatIf, signals: Signals
+) -> tuple[noun.Surfacing, ...]:
+    """What these rules, which find nothing in the step as it is, find in the step after all remedies, the
+    largest first: the same rules, asked of an account without what the claims free."""
+    account = signals.case.account
+    claimed = {claim.cell: claim for claims in granted.values() for claim in claims}
+    if account is None or signals.distorted or not claimed or plan.best_step_ns <= 0:
+        return ()
+    cells = tuple(
+        replace(cell, ns_per_step=min(cell.ns_per_step, claimed[row].attainable_ns))
+        if row in claimed
+        else cell
+        for row, cell in enumerate(signals.cells)
+    )
+    best = plan.best_step_ns
+    main = replace(account.main, cells=cells, step_ns=best, slices=_slices(account.main.slices, cells, best))
+    wall = best if account.wall_ns else None
+    after = replace(account, main=main, step_ns=best, window_ns=best, wall_ns=wall, devices=(main,))
+    later = Signals(replace(signals.case, account=after))
+    found = []
+    for rule in clear:
+        answer = _ask(rule, later, [], strict=False)
+        claims = (
+            [claim for claim in answer.claims if claim.cell not in claimed]
+            if isinstance(answer, Found)
+            else []
+        )
+        gain = later.cost_ns(claims)
+        if isinstance(answer, Found) and claims and _severity(answer, claims, later):
+            found.append(noun.Surfacing(rule.CODE, gain))
+    return tuple(sorted(found, key=lambda each: (-each.gain_ns, each.code)))
+
+
+def _slices(slices: Sequence[Slice], cells: Sequence[Cell], step_ns: float) -> tuple[Slice, ...]:
+    """The same classes with the time of these cells."""
+    time: dict[Class, float] = {}
+    for cell in cells:
+        time[cell.category] = time.get(cell.category, 0.0) + cell.ns_per_step
+    return tuple(
+        replace(part, ns_per_step=ns, ratio=ns / step_ns, causes=())
+        for part in slices
+        if (ns := time.get(part.category, 0.0)) and part.category != "profiling"
+    )
 
 
 def _work_ns(signals: Signals) -> float:
@@ -361,7 +410,7 @@ def _severity(outcome: Found, claims: Sequence[Claim], signals: Signals) -> noun
     """The severity that is stated, or that the cost has on the rule's scale; None: not worth saying."""
     if outcome.severity is not None or outcome.scale is None:
         return outcome.severity or "warning"
-    cost = cost_ns(claims, signals.cells) if outcome.claims else outcome.cost_ns
+    cost = signals.cost_ns(claims) if outcome.claims else outcome.cost_ns
     if cost is None or signals.whole_ns <= 0:
         return "warning"  # found on records alone, with nothing to hold it against
     return outcome.scale.severity(cost / signals.whole_ns)

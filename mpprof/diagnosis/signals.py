@@ -518,7 +518,20 @@ class Signals:
 
     def cost_ratio(self, claims: Sequence[Claim]) -> float:
         """What these claims come to, as a share of the step; 0 without an account."""
-        return cost_ns(claims, self.cells) / self.whole_ns if self.whole_ns > 0 else 0.0
+        return self.cost_ns(claims) / self.whole_ns if self.whole_ns > 0 else 0.0
+
+    def cost_ns(self, claims: Sequence[Claim]) -> float:
+        """What these claims come to, of idle time no more than there is without the profiler."""
+        of_work = [claim for claim in claims if self.cells[claim.cell].category not in NO_WORK]
+        return min(cost_ns(claims, self.cells), self.idle_ns + cost_ns(of_work, self.cells))
+
+    @cached_property
+    def idle_ns(self) -> float:
+        """Idle time of a step: what profiling added to a step is none of its own, and adds no work. Where it
+        distorted the window, that of a profiled step."""
+        idle = sum(cell.ns_per_step for cell in self.cells if cell.category in IDLE_CLASSES)
+        added = sum(-cell.ns_per_step for cell in self.cells if cell.category == "profiling")
+        return max(0.0, idle if self.distorted else idle - max(0.0, added))
 
     @property
     def distorted(self) -> bool:
@@ -560,7 +573,8 @@ class Signals:
         account = self.activity
         if isinstance(account, Absent):
             return account
-        return sum(s.ns_per_step for s in account.main.slices if s.category in roles) / self.whole_ns
+        ns = sum(s.ns_per_step for s in account.main.slices if s.category in roles)
+        return (min(ns, self.idle_ns) if NO_WORK.issuperset(roles) else ns) / self.whole_ns
 
     @cached_property
     def work(self) -> tuple[int, ...]:

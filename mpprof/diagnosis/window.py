@@ -7,6 +7,7 @@ from typing import Literal
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import DISTORTED_RATIO, Signals
+from mpprof.model.account import IDLE_CLASSES
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns
 
@@ -14,6 +15,8 @@ NEAR_STEPS = 5
 """So many steps before the window, and after it, tell how long steps took at that time."""
 STILL_LONGER = 1.25
 """Steps that take a quarter more than a steady one are not steady."""
+
+MOSTLY = 0.5
 
 Reason = Literal["profiler", "warm-up", "load", "unknown"]
 
@@ -35,6 +38,20 @@ def profiled_ns(signals: Signals) -> float | None:
     return account.window_ns - signals.time(signals.of("idle_compile"))
 
 
+def added_ns(signals: Signals) -> float:
+    """By how much a profiled step is longer than an unprofiled one; 0 where that is not known."""
+    account = known(signals.account)
+    return max(0.0, account.window_ns - account.wall_ns) if account and account.wall_ns else 0.0
+
+
+def works_longer(signals: Signals) -> bool:
+    """Whether a profiled step's idle time is too short for what it is longer by: on a CPU, where the profiler
+    records each op as it runs, those take longer, too."""
+    account = known(signals.account)
+    idle_ns = sum(signals.time(signals.of(category)) for category in IDLE_CLASSES)
+    return account is not None and account.trace_basis == "host" and idle_ns < added_ns(signals)
+
+
 def reason(signals: Signals) -> Reason:
     """What makes profiled steps longer than steady ones: steps beside them that are as steady ones leave the
     profiler; else it is warm-up where steady steps come later, and the load of the machine where not."""
@@ -52,7 +69,7 @@ def reason(signals: Signals) -> Reason:
 
 
 _WHY: dict[Reason, str] = {
-    "profiler": "the profiler makes them longer, most of all between launches",
+    "profiler": "the profiler makes them longer",
     "load": "the steps around them took as long, so the machine was busy",
     "warm-up": "they lie in warm-up",
     "unknown": "what made them longer is not known",
@@ -66,7 +83,10 @@ def unlike(signals: Signals) -> str | None:
         return None
     lengths = f"take {format_ns(account.window_ns)}, unprofiled ones {format_ns(account.wall_ns)}"
     if signals.distorted:
-        return f"the window is not representative: profiled steps {lengths}; {_WHY[reason(signals)]}"
+        why = reason(signals)
+        launching = signals.time(signals.of("idle_launch")) >= MOSTLY * added_ns(signals)
+        where = ", most of all between launches" if why == "profiler" and launching else ""
+        return f"the window is not representative: profiled steps {lengths}; {_WHY[why]}{where}"
     if account.window_ns * DISTORTED_RATIO < account.wall_ns:
         longer = "it does not show what makes the others longer"
         return f"the window is not representative: profiled steps {lengths}; {longer}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import COMPUTE_DTYPES, Family, Placement, Precision
+from mpprof.model.kernels import COMPUTE_DTYPES, MATMUL_FAMILIES, Family, Placement, Precision
 from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import HloInstruction
 
@@ -24,6 +24,34 @@ TraceBasis = Literal["device", "host"]
 CLASSES: tuple[Class, ...] = get_args(Class)
 PHASES: tuple[Phase, ...] = get_args(Phase)
 IDLE_CLASSES: tuple[Class, ...] = tuple(c for c in CLASSES if c.startswith("idle_"))
+
+_ROLES: dict[Family, Class] = {
+    "norm": "norm", "softmax": "elementwise", "pool": "elementwise", "elementwise": "elementwise",
+    "random": "elementwise", "fusion": "elementwise", "reduce": "reduce", "gather_scatter": "gather_scatter",
+    "cast": "cast", "layout": "layout", "optimizer": "optimizer", "loss_scale": "loss_scale",
+    "memset": "copy", "copy": "copy", "comm": "comm", "mpprof": "profiling", "other": "other",
+}  # fmt: skip
+_OF_PHASE: dict[Phase, Class] = {"optimizer": "optimizer", "loss_scale": "loss_scale"}
+_ANYWHERE: frozenset[Class] = frozenset(("matmul", "comm", "copy", "profiling"))
+"""Roles that the phase does not change: a matmul of the optimizer is matrix work."""
+
+
+def class_of(family: Family, placement: Placement, phase: Phase) -> Class:
+    """The class of a kernel: the role of its work in the step.
+
+    By family, but work of the optimizer and of loss scaling by its phase. `unknown` is what neither name,
+    op nor phase tells anything about. A fusion whose parts are not known counts as elementwise; clearing
+    memory counts as a copy."""
+    if family in MATMUL_FAMILIES:
+        return "matmul"
+    category = _ROLES[family]
+    if category in _ANYWHERE:
+        return category
+    if phase in _OF_PHASE:
+        return _OF_PHASE[phase]
+    if family in ("other", "fusion") and placement == "unknown":
+        return "unknown"
+    return category
 
 
 @frozen
@@ -275,7 +303,7 @@ class GapSlice:
     ns_per_step: float
     baseline_ns: float
     mixed_ns: float
-    ratio: float  # r_c, what this device could reach for that role
+    ratio: float  # r_c, the attainable ratio for that class on this device
     ratio_source: str
     added_ns: float = 0.0
 
@@ -345,9 +373,9 @@ class Speedup:
     """Expected and observed. Without a measured baseline `observed` is None and `slices` is empty.
 
     `gap_ns = step - reach_ns`, and `sum(slices) == gap_ns`. The gap is `lost_ns - gained_ns`: what parts take
-    above their reach, less what others take below it. `unexplained_ns` (set by the diagnosis) is what no
-    remedy recovers of this run's step less the attainable one; of the plain difference from the baseline,
-    where nothing is known to be attainable."""
+    above their attainable time, less what others take below theirs. `unexplained_ns` (set by the diagnosis)
+    is what no remedy recovers of this run's step less the attainable one; of the plain difference from the
+    baseline, where nothing is known to be attainable."""
 
     baseline: Literal["measured", "estimated"]
     baseline_id: str | None

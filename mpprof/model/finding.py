@@ -116,17 +116,27 @@ class WhatIfStep:
 
 
 @frozen
+class Surfacing:
+    """A cause that is notable only once others are remedied, and what its remedy gains then."""
+
+    code: str
+    gain_ns: float
+
+
+@frozen
 class WhatIf:
     """All remedies in the order that pays first. `best_step_ns` is the step with all of them; `floor` says
     what limits it then: "host" or "device". `host_ns`: what the host needs per step now; None: not known.
     `subsets_ns`: the step with each subset of the first remedies of `order` (six at most), at the index whose
-    bit k says that remedy k is in it; the first is the step as it is."""
+    bit k says that remedy k is in it; the first is the step as it is. `surfacing`: causes that are too small
+    a part of the step to be found now, and notable in the best one; the remedies of `order` leave them."""
 
     order: tuple[WhatIfStep, ...]
     best_step_ns: float
     floor: Literal["host", "device"]
     host_ns: float | None
     subsets_ns: tuple[float, ...] = ()
+    surfacing: tuple[Surfacing, ...] = ()
 
 
 @frozen

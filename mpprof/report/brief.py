@@ -319,6 +319,13 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
         over = headline.speedup_after(document, after)
         times = [f"{words.speedup(over)} over {headline.baseline_words(document)}"] if over else []
         limit = ["then the host limits"] if facts["limited_by"] == "host" else []
+        plan = document.get("whatif")
+        surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note
+        limit += [
+            f"then {each['code']}: {words.duration(each['gain_ns'])} more"
+            for each in surfacing[:1]
+            if each["gain_ns"] >= content.SURFACING_RATIO * after
+        ]
         off = document["speedup"] is not None and "how_to_switch" in document["speedup"]
         which = "remedied, in float32" if off else "all remedied, at best"
         rows.append(Bar(which, after, "; ".join([*times, *limit])))

@@ -378,7 +378,7 @@ def _lost(document: doc.Report) -> str:
     if step is None or attainable is None or facts.get("unlike") or step - attainable < PAYING_RATIO * step:
         return ""
     said = f"{words.duration(step - attainable)} of each {words.duration(step)} step are lost"
-    if unexplained is None:
+    if unexplained is None or holds(document):
         return f"{said}."
     explained = min(1.0, max(0.0, 1.0 - unexplained / (step - attainable)))
     return f"{said}; the causes below explain {words.percent(explained)} of that."
@@ -390,6 +390,8 @@ def _low(document: doc.Report) -> str:
     most = facts["attainable"]
     if speedup is None or facts.get("unlike") or facts["observed"] is None or most is None:
         return ""
+    if holds(document):
+        return ""
     step = f"{baseline_words(document)}'s step" if baseline_words(document) != "float32" else FLOAT32_STEP
     why = first_limit(speedup, step) if most < CLEAR_GAIN else ""
     return f"Precision alone allows {words.speedup(most)} at most: {why}." if why else ""
@@ -399,10 +401,11 @@ def _left(document: doc.Report) -> str:
     """What remedies may still gain where nothing was lost."""
     facts = document["facts"]
     step, after = facts["step_ns"], facts["after_remedies_ns"]
-    if kind_of(document) != "alone" or holds(document) is None or step is None or after is None:
+    if holds(document) is None or step is None or after is None or step - after < PAYING_RATIO * step:
         return ""
-    if step - after < PAYING_RATIO * step:
-        return ""
+    if kind_of(document) == "measured":
+        beyond = speedup_after(document, after) is None
+        return f"The changes below would shorten {baseline_words(document)}, too." if beyond else ""
     return (
         f"No loss was found. Beyond precision, the changes below gain up to {words.duration(step - after)} "
         f"of each {words.duration(step)} step."

@@ -235,6 +235,39 @@ def test_code_to_change_is_copied(chromium: Any, sample_server: str) -> None:
     seen.assert_quiet()
 
 
+def test_which_remedies_are_on_is_part_of_the_link(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/{MEASURED}")
+    every = seen.text("whatif-total")
+    seen.page.click('#whatif tr[data-code="MP301"] .mp-switch')
+    without = seen.text("whatif-total")
+    assert "off=MP301" in seen.page.url
+    assert without != every
+    other = visit(chromium, sample_server)
+    other.page.goto(seen.page.url)
+    off = '#whatif tr[data-code="MP301"] .mp-switch[aria-checked="false"]'
+    other.page.wait_for_selector(off)
+    assert other.text("whatif-total") == without
+    assert other.page.locator('#causes [data-key="MP301"].mp-off').count() == 1
+    other.page.click(off)
+    assert "off=" not in other.page.url
+    assert other.text("whatif-total") == every
+    other.assert_quiet()
+
+
+def test_a_cause_leads_to_its_own_kernels(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/{VOCABULARY}")
+    seen.page.click('#whatif tr[data-code="MP402"] td:last-child a')
+    seen.page.wait_for_selector("#kernels[data-loaded]")
+    assert seen.column("kernels", "layer") == ["logits"]
+    assert "1 row of MP402" in seen.page.inner_text(".mp-rows-bar")
+    seen.page.click("text=clear filters")
+    seen.page.wait_for_function("() => document.getElementById('kernels').dataset.found > 1")
+    assert "cause" not in seen.page.url
+    seen.assert_quiet()
+
+
 def test_one_table_for_kernels_ops_and_layers_whose_rows_come_as_it_is_scrolled(
     chromium: Any, sample_server: str
 ) -> None:

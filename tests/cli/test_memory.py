@@ -190,18 +190,24 @@ def test_the_text_says_what_held_the_peak(mpprof: Mpprof, trace: Path) -> None:
     assert "half [64,65536]" in done.out
 
 
-def test_the_reports_peak_is_the_windows(mpprof: Mpprof, tmp_path: Path) -> None:
-    """What the process held before is no step's; the memory section has it beside."""
+@pytest.mark.parametrize(
+    ("life", "said_first"),
+    [
+        (500, "peak 500 MiB since the process began, 16.0 MiB in the window"),
+        (10, "peak 16.0 MiB in the window"),
+    ],
+)
+def test_the_reports_peak_says_of_what_it_is(
+    mpprof: Mpprof, tmp_path: Path, life: int, said_first: str
+) -> None:
     space = Space()
     thread = plane_of(space.plane("/host:CPU"), 1)[0]
-    gpu = Allocator(thread, live=10 * MIB, peak=500 * MIB)
+    gpu = Allocator(thread, live=10 * MIB, peak=life * MIB)
     gpu.allocate(100, 1 << 30, 6 * MIB, "model/dense/MatMul", shape="[64,4096]")
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(space.to_bytes())
-    said = " ".join(mpprof("report", path, "-v").out.split())
-    assert "peak 16.0 MiB in the window" in said
-    assert "500 MiB since the process began" in said
-    assert "peak 500 MiB" not in said
+    assert said_first in " ".join(mpprof("report", path).out.split())
+    assert "peak 16.0 MiB in the window" in " ".join(mpprof("report", path, "-v").out.split())
     assert mpprof("memory", path).out.startswith("Peak 16.0 MiB")
     assert json.loads(mpprof("report", path, "--format", "json").out)["memory"]["peak_bytes"] == 16 * MIB
 
@@ -331,6 +337,8 @@ def test_kinetos_memory_events_come_through_the_same_door(mpprof: Mpprof, tmp_pa
         "held before the window"
     ] == 2 * MIB
     assert next(row["bytes"] for row in rows if row["by"] == "op" and row["name"] == "aten::addmm") == 7 * MIB
+    missing = done.out.partition("Nor does the trace show the modules' weights:\n")[2].splitlines()[:2]
+    assert ["record_shapes=True" in missing[0], "with_stack=True" in missing[1]] == [True, True]
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

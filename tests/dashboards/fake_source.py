@@ -154,7 +154,7 @@ def fp32_document() -> Document:
 
 def mixed_document(baseline: bool = True) -> Document:
     """The mixed run. Its slices sum to the step, those of the speedup to the gap."""
-    step, base, reach = 17_200_000.0, 18_400_000.0, 10_200_000.0
+    step = 17_200_000.0
     document = empty_document("resnet-mixed")
     document |= {
         "run": {
@@ -167,28 +167,7 @@ def mixed_document(baseline: bool = True) -> Document:
             "loss_scale": {"first": 32768.0, "last": 16.0, "min": 16.0, "max": 32768.0},
             "peak_memory_bytes": 7_800_000_000,
         },
-        "time": {
-            "basis": "wall", "step_ns": step, "wall_ns": step, "window_ns": 17_900_000, "device_ns": 12_900_000,
-            "slices": [
-                _slice("matmul", 6_100_000, step, by=[
-                    _part("tensor_core", "fp16", 3_300_000), _part("tensor_core", "tf32", 400_000),
-                    _part("cuda_core", "fp32", 2_000_000), _part("unknown", "unknown", 400_000),
-                ]),
-                _slice("norm", 2_600_000, step),
-                _slice("elementwise", 1_900_000, step),
-                _slice("cast", 1_200_000, step),
-                _slice("layout", 500_000, step),
-                _slice("optimizer", 900_000, step),
-                _slice("loss_scale", 300_000, step),
-                _slice("unknown", 800_000, step),
-                _slice("comm", 100_000, step, hidden=700_000),
-                _slice("idle_input", 2_500_000, step),
-                _slice("idle_launch", 700_000, step),
-                _slice("idle_other", 300_000, step),
-                _slice("profiling", -700_000, step),
-            ],
-            "devices": [],
-        },
+        "time": _mixed_time(step),
         "tensor_core": {
             "matmul_ns_per_step": 6_100_000, "ratio": 3_700_000 / 6_100_000, "reason": None,
             "by_precision": {"fp16": 3_300_000, "tf32": 400_000}, "fallback_ns_per_step": 2_000_000,
@@ -198,54 +177,8 @@ def mixed_document(baseline: bool = True) -> Document:
             {"statement": "matrix rate is at most", "value": 1.8e13, "unit": "flops_per_s",
              "assumptions": ["both runs are bound by the GPU", "direct convolution algorithms"]},
         ],
-        "memory": {
-            "peak_bytes": 7_800_000_000,
-            "at_peak": [
-                {"by": "kind", "name": "activations", "bytes": 5_100_000_000},
-                {"by": "kind", "name": "weights and optimizer", "bytes": 2_400_000_000},
-                {"by": "kind", "name": "unknown", "bytes": 300_000_000},
-                {"by": "dtype", "name": "float32", "bytes": 5_600_000_000},
-                {"by": "dtype", "name": "float16", "bytes": 1_900_000_000},
-                {"by": "dtype", "name": "unknown", "bytes": 300_000_000},
-                {"by": "op", "name": HOSTILE, "bytes": 3_000_000_000},
-                {"by": "op", "name": "res2a/BatchNorm/Mean", "bytes": 2_100_000_000},
-                {"by": "layer", "name": "res2a", "bytes": 2_900_000_000},
-            ],
-            "saved_bytes": 1_600_000_000, "reachable_bytes": 3_100_000_000,
-        },
-        "findings": [
-            {
-                "code": "MP301", "slug": "input-bound", "title": "The GPU waits for data", "severity": "error",
-                "confidence": "high", "cost_ns_per_step": 2_000_000.0, "cost_bytes": None,
-                "gap_ratio": 2 / 7,
-                "summary": "2.50 ms of every step passes while the training thread waits for the next batch.",
-                "evidence": [
-                    {"name": "idle time waiting for input", "value": 2_500_000.0, "unit": "ns", "limit": 860_000.0},
-                    {"name": "share of the step", "value": 0.145, "unit": "ratio", "limit": 0.05},
-                ],
-                "remedy": "Add .prefetch(tf.data.AUTOTUNE) and num_parallel_calls to the input pipeline.",
-                "whatif_step_ns": 15_200_000.0,
-            },
-            {
-                "code": "MP104", "slug": "float32-island", "title": f"A float32 island in layer {HOSTILE}",
-                "severity": "warning", "confidence": "medium", "cost_ns_per_step": 1_600_000.0,
-                "cost_bytes": 300_000_000, "gap_ratio": 1.6 / 7, "summary": "",
-                "evidence": [
-                    {"name": "layer", "value": HOSTILE, "unit": "text", "limit": None},
-                    {"name": "matrix time on CUDA cores", "value": 2_000_000.0, "unit": "ns", "limit": 0},
-                    {"name": "first non-finite loss", "value": "NaN", "unit": "count", "limit": None},
-                ],
-                "remedy": "Give the layer the policy mixed_float16, or keep only its reduction in float32.",
-                "whatif_step_ns": 15_600_000.0, "layers": [HOSTILE],
-            },
-            {
-                "code": "MP801", "slug": "memory-bound-model", "title": "A third of the step is bound by memory",
-                "severity": "info", "confidence": "low", "cost_ns_per_step": None, "cost_bytes": None,
-                "gap_ratio": None, "summary": "Normalisation and activations gain at most 2x.",
-                "evidence": [{"name": "share", "value": 0.33, "unit": "ratio", "limit": 0.3}],
-                "remedy": "Nothing to repair; jit_compile=True fuses some of it.", "whatif_step_ns": None,
-            },
-        ],
+        "memory": _mixed_memory(),
+        "findings": _mixed_findings(),
         "unable": [
             {"code": "MP302", "reason": "the trace holds no launch calls for 3 of the 8 steps"},
             {"code": "MP903", "reason": "one device only"},
@@ -257,37 +190,123 @@ def mixed_document(baseline: bool = True) -> Document:
             "waiting for input and convolutions that stayed in float32."
         ),
     }  # fmt: skip
-    if baseline:
-        document["speedup"] = {
-            "baseline": "measured", "baseline_id": "fp32", "observed": base / step, "interval": [1.05, 1.09],
-            "baseline_step_ns": base, "reach_ns": reach, "gap_ns": step - reach,
-            "expected": base / reach, "expected_with_host": 1.71, "ceiling": 2.61, "estimated": None,
-            "slices": [
-                {"class": "matmul", "layer": "res2a", "ns_per_step": 900_000.0},
-                {"class": "matmul", "layer": HOSTILE, "ns_per_step": 1_200_000.0},
-                {"class": "norm", "layer": None, "ns_per_step": 1_450_000.0},
-                {"class": "elementwise", "layer": None, "ns_per_step": -200_000.0},
-                {"class": "cast", "layer": None, "ns_per_step": 1_200_000.0},
-                {"class": "layout", "layer": None, "ns_per_step": 500_000.0},
-                {"class": "loss_scale", "layer": None, "ns_per_step": 300_000.0},
-                {"class": "idle_input", "layer": None, "ns_per_step": 2_000_000.0},
-                {"class": "idle_launch", "layer": None, "ns_per_step": 700_000.0},
-                {"class": "profiling", "layer": None, "ns_per_step": -1_050_000.0},
-            ],
-            "unexplained_ns": 3_400_000.0,
-        }  # fmt: skip
-    else:
-        document["speedup"] = {
-            "baseline": "estimated", "baseline_id": None, "observed": None, "interval": None, "expected": None,
-            "expected_with_host": None, "ceiling": 2.61,
-            "estimated": {
-                "low": 1.02, "high": 1.9,
-                "assumptions": ["TF32 on: 1.02x", "TF32 off: 1.90x",
-                                "record the baseline with: MPPROF_POLICY=float32 python train.py"],
-            },
-            "slices": [], "unexplained_ns": None,
-        }  # fmt: skip
+    document["speedup"] = _measured(step) if baseline else _estimated()
     return _filled(document)
+
+
+def _mixed_time(step: float) -> Document:
+    return {
+        "basis": "wall", "step_ns": step, "wall_ns": step, "window_ns": 17_900_000, "device_ns": 12_900_000,
+        "slices": [
+            _slice("matmul", 6_100_000, step, by=[
+                _part("tensor_core", "fp16", 3_300_000), _part("tensor_core", "tf32", 400_000),
+                _part("cuda_core", "fp32", 2_000_000), _part("unknown", "unknown", 400_000),
+            ]),
+            _slice("norm", 2_600_000, step),
+            _slice("elementwise", 1_900_000, step),
+            _slice("cast", 1_200_000, step),
+            _slice("layout", 500_000, step),
+            _slice("optimizer", 900_000, step),
+            _slice("loss_scale", 300_000, step),
+            _slice("unknown", 800_000, step),
+            _slice("comm", 100_000, step, hidden=700_000),
+            _slice("idle_input", 2_500_000, step),
+            _slice("idle_launch", 700_000, step),
+            _slice("idle_other", 300_000, step),
+            _slice("profiling", -700_000, step),
+        ],
+        "devices": [],
+    }  # fmt: skip
+
+
+def _mixed_memory() -> Document:
+    return {
+        "peak_bytes": 7_800_000_000,
+        "at_peak": [
+            {"by": "kind", "name": "activations", "bytes": 5_100_000_000},
+            {"by": "kind", "name": "weights and optimizer", "bytes": 2_400_000_000},
+            {"by": "kind", "name": "unknown", "bytes": 300_000_000},
+            {"by": "dtype", "name": "float32", "bytes": 5_600_000_000},
+            {"by": "dtype", "name": "float16", "bytes": 1_900_000_000},
+            {"by": "dtype", "name": "unknown", "bytes": 300_000_000},
+            {"by": "op", "name": HOSTILE, "bytes": 3_000_000_000},
+            {"by": "op", "name": "res2a/BatchNorm/Mean", "bytes": 2_100_000_000},
+            {"by": "layer", "name": "res2a", "bytes": 2_900_000_000},
+        ],
+        "saved_bytes": 1_600_000_000,
+        "reachable_bytes": 3_100_000_000,
+    }
+
+
+def _mixed_findings() -> list[Document]:
+    return [
+        {
+            "code": "MP301", "slug": "input-bound", "title": "The GPU waits for data", "severity": "error",
+            "confidence": "high", "cost_ns_per_step": 2_000_000.0, "cost_bytes": None,
+            "gap_ratio": 2 / 7,
+            "summary": "2.50 ms of every step passes while the training thread waits for the next batch.",
+            "evidence": [
+                {"name": "idle time waiting for input", "value": 2_500_000.0, "unit": "ns", "limit": 860_000.0},
+                {"name": "share of the step", "value": 0.145, "unit": "ratio", "limit": 0.05},
+            ],
+            "remedy": "Add .prefetch(tf.data.AUTOTUNE) and num_parallel_calls to the input pipeline.",
+            "whatif_step_ns": 15_200_000.0,
+        },
+        {
+            "code": "MP104", "slug": "float32-island", "title": f"A float32 island in layer {HOSTILE}",
+            "severity": "warning", "confidence": "medium", "cost_ns_per_step": 1_600_000.0,
+            "cost_bytes": 300_000_000, "gap_ratio": 1.6 / 7, "summary": "",
+            "evidence": [
+                {"name": "layer", "value": HOSTILE, "unit": "text", "limit": None},
+                {"name": "matrix time on CUDA cores", "value": 2_000_000.0, "unit": "ns", "limit": 0},
+                {"name": "first non-finite loss", "value": "NaN", "unit": "count", "limit": None},
+            ],
+            "remedy": "Give the layer the policy mixed_float16, or keep only its reduction in float32.",
+            "whatif_step_ns": 15_600_000.0, "layers": [HOSTILE],
+        },
+        {
+            "code": "MP801", "slug": "memory-bound-model", "title": "A third of the step is bound by memory",
+            "severity": "info", "confidence": "low", "cost_ns_per_step": None, "cost_bytes": None,
+            "gap_ratio": None, "summary": "Normalisation and activations gain at most 2x.",
+            "evidence": [{"name": "share", "value": 0.33, "unit": "ratio", "limit": 0.3}],
+            "remedy": "Nothing to repair; jit_compile=True fuses some of it.", "whatif_step_ns": None,
+        },
+    ]  # fmt: skip
+
+
+def _measured(step: float) -> Document:
+    base, reach = 18_400_000.0, 10_200_000.0
+    return {
+        "baseline": "measured", "baseline_id": "fp32", "observed": base / step, "interval": [1.05, 1.09],
+        "baseline_step_ns": base, "reach_ns": reach, "gap_ns": step - reach,
+        "expected": base / reach, "expected_with_host": 1.71, "ceiling": 2.61, "estimated": None,
+        "slices": [
+            {"class": "matmul", "layer": "res2a", "ns_per_step": 900_000.0},
+            {"class": "matmul", "layer": HOSTILE, "ns_per_step": 1_200_000.0},
+            {"class": "norm", "layer": None, "ns_per_step": 1_450_000.0},
+            {"class": "elementwise", "layer": None, "ns_per_step": -200_000.0},
+            {"class": "cast", "layer": None, "ns_per_step": 1_200_000.0},
+            {"class": "layout", "layer": None, "ns_per_step": 500_000.0},
+            {"class": "loss_scale", "layer": None, "ns_per_step": 300_000.0},
+            {"class": "idle_input", "layer": None, "ns_per_step": 2_000_000.0},
+            {"class": "idle_launch", "layer": None, "ns_per_step": 700_000.0},
+            {"class": "profiling", "layer": None, "ns_per_step": -1_050_000.0},
+        ],
+        "unexplained_ns": 3_400_000.0,
+    }  # fmt: skip
+
+
+def _estimated() -> Document:
+    return {
+        "baseline": "estimated", "baseline_id": None, "observed": None, "interval": None, "expected": None,
+        "expected_with_host": None, "ceiling": 2.61,
+        "estimated": {
+            "low": 1.02, "high": 1.9,
+            "assumptions": ["TF32 on: 1.02x", "TF32 off: 1.90x",
+                            "record the baseline with: MPPROF_POLICY=float32 python train.py"],
+        },
+        "slices": [], "unexplained_ns": None,
+    }  # fmt: skip
 
 
 def cpu_document() -> Document:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from dash import dcc, html
+from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.graph import Graph
 from mpprof_dashboards.components.markup import Html, render, settled
 from mpprof_dashboards.figures.base import blank
@@ -56,6 +57,14 @@ def test_a_name_is_text_in_elements_and_attributes_of_what_is_sent() -> None:
     read = Read(settled(element).markup)
     assert read.elements == [("span", {"title": f"\"{HOSTILE}'", "aria-label": HOSTILE})]
     assert read.text == f"{HOSTILE}a"
+
+
+def test_code_of_two_lines_is_shown_and_copied_as_two_lines() -> None:
+    text = 'set_policy("mixed_float16")\nmodel = build()'
+    read = Read(render(cards.code(text), str))
+    assert read.text.startswith(text)
+    assert next(given for tag, given in read.elements if tag == "button")["data-copy"] == text
+    assert "\\x07" in Read(render(html.P("a\x07\nb"), str)).text
 
 
 def test_attributes_are_those_that_react_would_set() -> None:

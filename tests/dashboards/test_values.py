@@ -70,6 +70,36 @@ def test_tables_are_those_of_the_commands_over_the_profiled_steps(
         assert sum(row["ratio"] for row in table.rows) == pytest.approx(1.0)
 
 
+def test_the_rows_of_a_cause_are_the_work_that_its_cost_is_taken_from() -> None:
+    """By the raw kernels: each cause's table holds those ops and no other, with their whole time."""
+    wanted = {
+        ("v100-odd-vocabulary-mixed-float16", "MP402"): lambda row: (
+            row["layer"] == "logits" and row["placement"] != "not_matmul"
+        ),
+        ("v100-convnet-mixed-float16", "MP310"): lambda row: row["name"].startswith("Memcpy"),
+        ("v100-convnet-mixed-float16", "MP501"): lambda row: (
+            (row["layer"] or "").startswith("batch_normalization") and row["family"] in ("norm", "cast")
+        ),
+        ("h100-mixed-bfloat16", "MP507"): lambda row: "SoftmaxXent" in row["name"],
+    }
+    for (name, code), belongs in wanted.items():
+        document = SOURCE.report(name)
+        steps = document["time"]["window_steps"]
+        kernels = [row for row in SOURCE.kernels(name, in_steps=True) if belongs(row)]
+        assert kernels
+        for kind in ("kernel", "op"):
+            rows = work.table(SOURCE, name, document, kind, code).rows
+            told = {row["name"] for row in rows}
+            assert told == {row["op" if kind == "op" else "name"] or "not attributed" for row in kernels}
+            if kind == "kernel":
+                whole = sum(row["total_ns"] for row in kernels) / steps
+                assert sum(row["ns"] for row in rows) == pytest.approx(whole)
+        of_layers = {row["name"] for row in work.table(SOURCE, name, document, "layer", code).rows}
+        assert of_layers == {row["layer"] or "not attributed" for row in kernels}
+    document = SOURCE.report("v100-convnet-mixed-float16")
+    assert not work.table(SOURCE, "v100-convnet-mixed-float16", document, "kernel", "MP999").rows
+
+
 def test_the_time_of_the_icicles_is_that_of_the_kernels() -> None:
     from mpprof_dashboards.pages.layers import _trees
 

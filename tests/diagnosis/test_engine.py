@@ -258,6 +258,31 @@ def test_a_cost_out_of_a_distorted_window_is_its_share_of_the_step_without_the_p
     assert low.whatif_step_ns == pytest.approx(66 * MS - 19.8 * MS)
 
 
+def test_what_is_notable_only_after_all_remedies_is_named_with_its_gain() -> None:
+    """Copies of 8 ms are less than a tenth of 100 ms, and more than one of the 40 ms that are left of them."""
+    account = c.account(c.cell("idle_input", 60), c.cell("copy", 8), c.healthy(32))
+    judgement = judge(c.case(account=account), strict=True)
+    assert {"MP310"} <= set(judgement.clear)
+    assert judgement.whatif is not None
+    assert [step.code for step in judgement.whatif.order] == ["MP301"]
+    assert judgement.whatif.best_step_ns == pytest.approx(40 * MS)
+    (surfacing,) = judgement.whatif.surfacing
+    assert (surfacing.code, surfacing.gain_ns) == ("MP310", pytest.approx(8 * MS))
+
+
+def test_nothing_surfaces_that_is_small_still_or_hidden_behind_the_host() -> None:
+    small = c.account(c.cell("idle_input", 60), c.cell("copy", 3), c.healthy(37))
+    judged = judge(c.case(account=small), strict=True).whatif
+    assert judged is not None
+    assert judged.surfacing == ()
+    work = c.cell("elementwise", 40, layer="norm"), c.cell("copy", 8), c.healthy(52)
+    of_host = replace(c.account(*work), host_ns=95 * MS)
+    layers = (c.layer("norm", "LayerNormalization"), *c.HEALTHY_LAYERS)
+    judged = judge(c.case(records=c.facts(layers=layers), account=of_host), strict=True).whatif
+    assert judged is not None
+    assert (judged.floor, judged.surfacing) == ("host", ())
+
+
 # --- the gap -----------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@ no advice to record in float32 what computes in float32."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpprof.diagnosis import Case, judge
@@ -55,6 +57,21 @@ def test_a_card_without_matrix_units_is_the_hundred_8s_and_not_1s_or_4s() -> Non
     on_pascal = found(PASCAL)
     assert "MP801" in on_pascal
     assert not {code for code in on_pascal if code[2] in "14"}
+
+
+def test_a_layer_that_is_float32_by_its_policy_is_told_to_drop_it() -> None:
+    def remedy(*layers: c.LayerFacts) -> str:
+        cells = tuple(c.fallback(10, layer=layer.name) for layer in layers)
+        records = c.facts(layers=(*layers, c.layer("dense"), c.layer("softmax", "Activation", "float32")))
+        case = c.case(records=records, account=c.account(*cells))
+        return finding("MP104", case).remedy
+
+    by_policy = c.layer("conv", "Conv2D", dtype="float32")
+    inside = replace(c.layer("casts", "MyNorm"), output_dtype="float32")
+    assert remedy(by_policy).startswith("give conv the model's policy: drop dtype")
+    assert "keras.ops" not in remedy(by_policy)
+    assert remedy(inside).startswith("compute in self.compute_dtype")
+    assert remedy(by_policy, inside).startswith("compute in self.compute_dtype")
 
 
 def test_tf32_is_no_fallback_and_stands_apart() -> None:

@@ -70,6 +70,18 @@ def test_late_launches_of_one_process_are_the_strategy_s_and_not_the_device_s() 
     assert says("MP704", loop) == "warning"
 
 
+def test_without_communication_in_the_traces_the_evidence_is_of_the_devices_work() -> None:
+    """Their steps are equally long, whatever they wait for: what was compared is what they worked."""
+    both = of_two(c.account(c.cell("idle_other", 40.0)), c.account())
+    found = finding("MP704", case(both))
+    stated = {each.name: each.value for each in found.evidence if each.unit == "ns"}
+    assert stated == {
+        "work of the device, /device:GPU:1": pytest.approx(100e6),
+        "the same, /device:GPU:0": pytest.approx(60e6),
+    }
+    assert found.cost_ns_per_step == pytest.approx(40e6)
+
+
 def test_devices_that_send_nothing_are_not_held_against_each_other() -> None:
     slow = of_two(c.account(), c.account(c.cell("idle_input", 20.0)))
     assert says("MP704", case(slow, distribution="DataParallel")).startswith("unable: no collective")

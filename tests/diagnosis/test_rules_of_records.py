@@ -334,6 +334,8 @@ def test_mp803_by_a_float32_runs_own_kernels() -> None:
 
 def test_mp806_a_cpu_and_other_vendors() -> None:
     assert says("MP806", c.case(records=c.facts(device=c.CPU))) == "info"
+    cpu = finding("MP806", c.case(records=c.facts("mixed_bfloat16", device=c.CPU)))
+    assert cpu.remedy.startswith("compare with float32 on this CPU: bfloat16 pays only with instructions")
     amd = c.DeviceFacts("gpu", "MI300X", "amd")
     assert says("MP806", c.case(records=c.facts(device=amd))) == "info"
     tpu = c.DeviceFacts("tpu", "TPU v4", "google")

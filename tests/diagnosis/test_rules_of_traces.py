@@ -116,6 +116,18 @@ def ahead(ms: float) -> HostPath:
     return HostPath(call_ns=60 * c.MS, launched_ns=60 * c.MS, queued_ns=30 * c.MS, ahead_ns=ms * c.MS)
 
 
+@pytest.mark.parametrize(("wall_ms", "waited_ms"), [(100, 70), (95, 65), (70, 40)])
+def test_no_wait_is_longer_than_what_the_step_has_beside_the_devices_work(wall_ms, waited_ms) -> None:
+    """Profiled steps of 100 ms wait for 70 ms; the recorded ones are shorter, and the 30 ms of work are not."""
+    cells = c.cell("idle_input", 70), c.healthy(30), c.cell("profiling", wall_ms - 100)
+    account = replace(c.account(*cells, step_ms=wall_ms, wall_ms=wall_ms), window_ns=100 * c.MS)
+    got = finding("MP301", c.case(account=account))
+    assert got.cost_ns_per_step == pytest.approx(waited_ms * c.MS)
+    stated = {each.name: each.value for each in got.evidence}
+    assert stated["step spent waiting for input"] == pytest.approx(waited_ms / wall_ms)
+    assert stated.get("the same in a profiled step") == (70 * c.MS if waited_ms < 70 else None)
+
+
 @pytest.mark.parametrize(("ms", "mp302", "mp311"), [(19, "warning", "clear"), (21, "clear", "warning")])
 def test_idle_time_that_a_full_queue_would_hide_is_mp311s(ms: float, mp302: str, mp311: str) -> None:
     account = replace(c.account(c.cell("idle_launch", 20), c.healthy(80)), host_path=ahead(ms))
@@ -368,6 +380,16 @@ def test_mp905_the_steps_around_a_window_tell_why_its_own_are_longer() -> None:
     assert "in the window is the profiler's" in one_side.summary
     early = beside({range(1, 120): 100.0}, first_steady=121)
     assert "lie in warm-up" in says("MP905", early)
+
+
+@pytest.mark.parametrize("idle_ms", [30, 60])
+def test_mp905_on_a_cpu_ops_take_longer_where_idle_time_is_too_short_for_it(idle_ms) -> None:
+    """Recorded on a CPU: steps of 3 ms take 21 ms while they are profiled, and idle for 3 ms of them."""
+    idle = c.cell("idle_launch", idle_ms)
+    account = replace(c.account(idle, wall_ms=50, trace_basis="host"), window_ns=100 * c.MS)
+    summary = finding("MP905", c.case(account=account)).summary
+    assert ("its work takes longer, too" in summary) is (idle_ms < 50)
+    assert ("part of the idle time in the window is the profiler's" in summary) is (idle_ms > 50)
 
 
 def test_mp905_what_is_compiled_in_the_window_is_not_the_profilers() -> None:

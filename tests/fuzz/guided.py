@@ -45,9 +45,9 @@ def _space(data: bytes) -> None:
 
 def _module(data: bytes) -> None:
     buffer = np.frombuffer(data, np.uint8)
-    index = hlo._index(buffer, 0, len(data))
+    index = hlo.index_of(buffer, 0, len(data))
     for start, end in list(index.by_name.values())[:64]:
-        hlo._build(index, hlo._parse(index, start, end), 0)
+        hlo.build(index, hlo.parse(index, start, end), 0)
 
 
 def _texts(data: bytes) -> None:

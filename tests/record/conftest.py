@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,3 +14,11 @@ def no_clock() -> Iterator[None]:
     hangs.no_clock()
     yield
     hangs.by_the_clock()
+
+
+@pytest.fixture(scope="module")
+def trained() -> Any:
+    """One compiled model, for tests to which it does not matter that others have trained it before."""
+    from tests.record.training import model
+
+    return model()

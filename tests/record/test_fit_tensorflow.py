@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
-import os
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpprof.analysis.steps.boundaries import periods
 from mpprof.record import StepRecorder
-from mpprof.record.end_of_fit import last_line
-from mpprof.store import Records, find_runs, read_records
-from mpprof.traces import read
-from tests.record.processes import REPOSITORY, done
-from tests.record.test_fit_jax import events_of
+from mpprof.store import find_runs, read_records
+from tests.record.fits import counter, fit, records, total_skipped
+from tests.record.processes import done
 from tests.record.training import (
     BATCH,
     assert_did_all,
@@ -41,35 +34,6 @@ keras = pytest.importorskip("keras")
 if keras.backend.backend() != "tensorflow":
     pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
-
-
-def fit(made: Any, x: Any, y: Any, *callbacks: Any, **more: Any) -> Any:
-    return made.fit(
-        x, y, **{"batch_size": BATCH, "shuffle": False, "verbose": 0, "callbacks": list(callbacks), **more}
-    )
-
-
-def records(root: Path) -> Records:
-    read = read_records(root)
-    assert read.warnings == ()
-    assert read.steps is not None
-    assert read.facts is not None
-    return read
-
-
-def counter(made: Any) -> int:
-    return int(getattr(made.optimizer, "inner_optimizer", made.optimizer)._iterations)
-
-
-def total_skipped(read: Records) -> int:
-    assert read.steps is not None
-    return int(read.steps.skipped[read.steps.skipped > 0].sum())
-
-
-@pytest.fixture(scope="module")
-def trained() -> Any:
-    """One compiled model, for tests to which it does not matter that others have trained it before."""
-    return model()
 
 
 @pytest.fixture
@@ -323,108 +287,6 @@ def test_each_model_is_audited_once(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert printed == [True, False, True]
 
 
-def reasons(root: Path) -> list[str]:
-    lines = (root / "mpprof" / "steps.jsonl").read_text().splitlines()
-    return [record["reason"] for record in map(json.loads, lines) if record.get("kind") == "fit_end"]
-
-
-def test_a_training_that_stops_early_says_so(trained: Any, tmp_path: Path) -> None:
-    class Stop(keras.callbacks.Callback):  # type: ignore[misc]
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.model.stop_training = batch == 3
-
-    x, y = data(10)
-    fit(trained, x, y, callback(tmp_path), Stop(), epochs=5)
-    assert reasons(tmp_path) == ["stopped"]
-    steps = records(tmp_path).steps
-    assert steps is not None
-    assert len(steps) == 4
-
-
-class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]
-    armed = True
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if self.armed and batch == 13:
-            raise KeyboardInterrupt
-
-
-def test_an_interrupted_fit_is_closed_by_the_next_one(trained: Any, tmp_path: Path) -> None:
-    x, y = data(20)
-    made, recorded, interrupt = trained, callback(tmp_path, profile_steps=(12, 18)), Interrupt()
-    with pytest.raises(KeyboardInterrupt):
-        fit(made, x, y, recorded, interrupt)
-    interrupt.armed = False
-    fit(made, x, y, recorded)
-    assert reasons(tmp_path) == ["interrupted", "finished"]
-    read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
-    assert read.steps.step.tolist() == list(range(1, 35))
-    assert [window.status for window in read.facts.profile_windows] == ["done"]
-    assert read.facts.profile_windows[0].last_step == 14
-
-
-def test_an_evaluation_after_an_interrupted_fit_is_no_validation_of_it(trained: Any, tmp_path: Path) -> None:
-    x, y = data(20)
-    recorded = callback(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        fit(trained, x, y, recorded, Interrupt(), validation_data=(x, y))
-    trained.evaluate(x, y, verbose=0, callbacks=[recorded])
-    assert reasons(tmp_path) == ["interrupted"]
-    assert '"validation"' not in (tmp_path / "mpprof" / "steps.jsonl").read_text()
-    fit(trained, x, y, recorded, validation_data=(x, y))
-    assert reasons(tmp_path) == ["interrupted", "finished"]
-    assert (tmp_path / "mpprof" / "steps.jsonl").read_text().count('"validation"') == 1
-
-
-def test_an_error_in_the_users_code_within_a_window_leaves_the_profiler_to_the_next_training(
-    trained: Any, tmp_path: Path
-) -> None:
-    x, y = data(20)
-    interrupt = Interrupt()
-    with pytest.raises(KeyboardInterrupt):
-        fit(trained, x, y, callback(tmp_path / "a", profile_steps=(12, 18)), interrupt)
-    fit(model(), x, y, callback(tmp_path / "b", profile_steps=(6, 8)))  # another model, another callback
-    for name in ("a", "b"):
-        facts = records(tmp_path / name).facts
-        assert facts is not None
-        assert [window.status for window in facts.profile_windows] == ["done"], name
-
-
-def test_a_reason_goes_away_with_what_it_was_the_reason_for(trained: Any, tmp_path: Path) -> None:
-    recorded = callback(tmp_path, profile_steps="auto")
-    fit(trained, *data(4), recorded)
-    fit(trained, *data(40), recorded)
-    facts = records(tmp_path).facts
-    assert facts is not None
-    assert [window.status for window in facts.profile_windows] == ["done"]
-    assert "profile_windows" not in facts.absent
-
-
-def test_an_interrupted_process_ends_its_run(tmp_path: Path) -> None:
-    script = (
-        "import sys, pathlib\n"
-        "from tests.record.test_fit_tensorflow import Interrupt\n"
-        "from tests.record.training import callback, data, model\n"
-        "x, y = data(20)\n"
-        "cb = callback(pathlib.Path(sys.argv[1]), profile_steps=(12, 30), hardware=True)\n"
-        "model().fit(x, y, batch_size=8, verbose=0, callbacks=[cb, Interrupt()])\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    ended = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert "KeyboardInterrupt" in ended.stderr
-    assert reasons(tmp_path) == ["interrupted"]
-    read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
-    assert len(read.steps) == 14
-    assert read.facts.profile_windows[0].status == "done"
-
-
 def test_a_second_training_in_the_same_directory_has_its_own(trained: Any, tmp_path: Path) -> None:
     x, y = data(3)
     first, second = callback(tmp_path), callback(tmp_path)
@@ -447,73 +309,6 @@ def test_copies_start_runs_of_their_own(trained: Any, tmp_path: Path) -> None:
     assert len(find_runs(tmp_path)) == 4
 
 
-def test_the_window_holds_our_markers_and_lies_in_tensorboards_layout(trained: Any, tmp_path: Path) -> None:
-    x, y = data(30)
-    fit(trained, x, y, callback(tmp_path, profile_steps=(10, 14)))
-    read = records(tmp_path)
-    assert read.facts is not None
-    assert read.steps is not None
-    (window,) = read.facts.profile_windows
-    assert (window.status, window.first_step, window.last_step) == ("done", 10, 14)
-    assert window.trace is not None
-    assert window.start_cost_ns is not None
-    assert window.stop_cost_ns is not None
-    assert window.start_cost_ns > 0
-    (trace,) = (tmp_path / window.trace).glob("*.xplane.pb")
-    assert trace.parent.parent == tmp_path / "plugins" / "profile"
-    assert trace.name == f"{window.host}.xplane.pb"
-    events = events_of(trace)
-    assert sorted(step for name, step in events if name == "mpprof_step") == [10, 11, 12, 13, 14]
-    assert any("MatMul" in name for name, _ in events)
-    assert read.steps.step[read.steps.profiled].tolist() == [10, 11, 12, 13, 14]
-
-
-def test_an_automatic_window_opens_by_itself_once(trained: Any, tmp_path: Path) -> None:
-    x, y = data(150)
-    fit(trained, x, y, callback(tmp_path, profile_steps="auto"))
-    facts = records(tmp_path).facts
-    assert facts is not None
-    (window,) = facts.profile_windows
-    assert window.status == "done"
-    assert 10 <= window.first_step <= 50
-    assert window.last_step == window.first_step + 4
-
-
-def test_a_window_never_goes_across_a_validation(trained: Any, tmp_path: Path) -> None:
-    x, y = data(6)
-    fit(trained, x, y, callback(tmp_path, profile_steps=(5, 9)), epochs=2, validation_data=(x, y))
-    facts = records(tmp_path).facts
-    assert facts is not None
-    assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(5, 6)]
-
-
-def test_a_training_that_is_too_short_says_why_there_is_no_window(trained: Any, tmp_path: Path) -> None:
-    x, y = data(4)
-    fit(trained, x, y, callback(tmp_path, profile_steps="auto"))
-    facts = records(tmp_path).facts
-    assert facts is not None
-    assert facts.profile_windows == ()
-    assert "step 4" in facts.absent["profile_windows"]
-
-
-def test_a_profiler_that_runs_already_is_left_alone(trained: Any, tmp_path: Path) -> None:
-    x, y = data(10)
-    tf.profiler.experimental.start(str(tmp_path / "theirs"))
-    try:
-        fit(trained, x, y, callback(tmp_path / "ours", profile_steps=(3, 5)))
-    finally:
-        tf.profiler.experimental.stop()
-    facts = records(tmp_path / "ours").facts
-    assert facts is not None
-    assert facts.profile_windows[0].status.startswith("failed: ")
-    (trace,) = (tmp_path / "theirs").glob("plugins/profile/*/*.xplane.pb")
-    assert sorted(step for name, step in events_of(trace) if name == "mpprof_step") == [3, 4, 5]
-
-
-def broken(*arguments: Any, **more: Any) -> Any:
-    raise RuntimeError("broken on purpose")
-
-
 def test_memory_is_read_with_the_counters_and_its_peak_reset_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,21 +326,6 @@ def test_memory_is_read_with_the_counters_and_its_peak_reset_once(
     assert read.steps.step[read.steps.peak_bytes == 500].tolist() == [*range(1, 33), 48]
     assert resets == [1]
     assert "memory" not in read.facts.absent
-
-
-def test_recording_that_ends_within_a_window_stops_the_profiler(trained: Any, tmp_path: Path) -> None:
-    recorded = callback(tmp_path, profile_steps=(3, 900))
-
-    class Vanish(keras.callbacks.Callback):  # type: ignore[misc]
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if batch == 5:
-                recorded._session.recorder.on = False  # as after a full disk
-
-    x, y = data(12)
-    fit(trained, x, y, recorded, Vanish())
-    tf.profiler.experimental.start(str(tmp_path / "after"))  # raises where one still runs
-    tf.profiler.experimental.stop()
-    assert [*(tmp_path / "after").rglob("*.xplane.pb")]
 
 
 def test_a_loop_of_ones_own_has_its_skips_counted(tmp_path: Path) -> None:
@@ -578,38 +358,6 @@ def test_a_loop_of_ones_own_has_its_skips_counted(tmp_path: Path) -> None:
     assert read.steps.step[read.steps.profiled].tolist() == [20, 21, 22, 23]
 
 
-def test_a_directory_that_cannot_be_made_stops_no_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_text("in the way")
-    x, y = data(4)
-    made = model()
-    fit(made, x, y, callback(tmp_path / "file" / "run", profile_steps=(2, 3)))
-    assert counter(made) == 4
-    assert len(caplog.records) == 1
-    assert "records nothing" in caplog.text
-
-
-def test_the_last_line_has_the_verdict_and_the_command(
-    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    x, y = data(4)
-    fit(
-        trained, x, y, callback(tmp_path / "a", verbose=1, announce=lambda root: f"A verdict on {root.name}.")
-    )
-    fit(trained, x, y, callback(tmp_path / "quiet"))
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("mpprof: 4 steps, 0 skipped. A verdict on a. More: mpprof report ")
-    assert line.endswith(f"{os.sep}a")
-    for useless in (broken, "no.such.module:verdict", "mpprof.errors:no_such_name", None):
-        said = last_line(useless, tmp_path, lambda median: f"4 steps{', median 2 ms' if median else ''}")
-        assert said == f"mpprof: 4 steps, median 2 ms. More: mpprof report {tmp_path}"
-    said = last_line(
-        lambda root: "A verdict.", tmp_path, lambda median: "4 steps, median" if median else "4 steps"
-    )
-    assert said.startswith("mpprof: 4 steps. A verdict.")  # one figure of the step time is enough
-
-
 def mirrored(folder: Path) -> None:
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
@@ -631,32 +379,6 @@ def test_two_replicas_count_a_step_once(tmp_path: Path) -> None:
     assert total_skipped(read) == 2
 
 
-def test_a_further_window_opens_when_it_is_asked_for(
-    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mpprof.store.writing.FLUSH_SECONDS", 0.01)
-    wish, begun = tmp_path / "mpprof" / "window-please", threading.Event()
-    recorded = callback(tmp_path, profile_steps=(3, 5))
-
-    class Ask(keras.callbacks.Callback):  # type: ignore[misc]
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if batch == 20:
-                wish.touch()
-                while wish.exists():
-                    begun.wait(0.005)  # the writer's thread takes it away
-                while recorded._session.profiling.plan is None:
-                    begun.wait(0.005)
-
-    x, y = data(40)
-    fit(trained, x, y, Ask(), recorded)
-    facts = records(tmp_path).facts
-    assert facts is not None
-    assert [(w.first_step, w.last_step, w.status) for w in facts.profile_windows] == [
-        (3, 5, "done"),
-        (21, 25, "done"),
-    ]
-
-
 def test_a_callback_that_stands_in_the_list_twice_records_once(
     trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -671,45 +393,6 @@ def test_a_callback_that_stands_in_the_list_twice_records_once(
     assert [one.fit for one in read.facts.fits] == [1, 2]
     assert "interrupted" not in (tmp_path / "mpprof" / "steps.jsonl").read_text()
     assert capsys.readouterr().out.count("mpprof report") == 2
-
-
-def test_after_an_error_the_callback_can_be_closed(trained: Any, tmp_path: Path) -> None:
-    class Breaks(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if batch == 2:
-                raise ZeroDivisionError
-
-    x, y = data(6)
-    recorded = callback(tmp_path, hardware=True)
-    recorded.close()  # nothing is open
-    before = set(threading.enumerate())
-    with pytest.raises(ZeroDivisionError):
-        fit(trained, x, y, recorded, Breaks())
-    assert not records(tmp_path).finished
-    recorded.close()
-    assert set(threading.enumerate()) <= before
-    assert '"reason":"interrupted"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
-    assert (recorded.result().steps, recorded.result().finished) == (3, False)
-    fit(trained, x, y, recorded)
-    read = records(tmp_path)
-    assert read.steps is not None
-    assert read.steps.step.tolist() == list(range(1, 10))
-
-
-def test_a_closed_stdout_stops_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Closed(io.StringIO):
-        def write(self, text: str) -> int:
-            raise ValueError("I/O operation on closed file")
-
-    x, y = data(4)
-    made = model()  # has sizes that the audit speaks of
-    monkeypatch.setattr("sys.stdout", Closed())
-    fit(made, x, y, callback(tmp_path, verbose=1, audit=True))
-    read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
-    assert (len(read.steps), read.finished) == (4, True)
-    assert "recording" not in read.facts.absent
 
 
 def test_updates_on_every_fourth_step_are_not_skips(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -747,27 +430,6 @@ def test_a_state_restored_as_training_begins_costs_one_reading(tmp_path: Path) -
     assert read.facts is not None
     assert read.steps.skipped.tolist() == [-1, 0, 0, 0, 1, *[0] * 7]
     assert "skipped" not in read.facts.absent
-
-
-def test_a_callback_that_stands_in_the_list_twice_profiles_its_window_whole(
-    trained: Any, tmp_path: Path
-) -> None:
-    x, y = data(60)
-    recorded = callback(tmp_path / "ours", profile_steps="auto")
-    fit(trained, x, y, recorded, recorded)
-    read = records(tmp_path / "ours")
-    assert read.facts is not None
-    assert read.steps is not None
-    (window,) = read.facts.profile_windows
-    assert window.last_step == window.first_step + 4
-    profiled = read.steps.step[read.steps.profiled].tolist()
-    assert profiled == list(range(window.first_step, window.last_step + 1))
-    recorded = callback(tmp_path / "theirs", profile_steps="auto")
-    board = keras.callbacks.TensorBoard(str(tmp_path / "theirs"), profile_batch=(12, 16), write_graph=False)
-    fit(trained, x, y, recorded, board, recorded)
-    facts = records(tmp_path / "theirs").facts
-    assert facts is not None
-    assert [(w.status, w.first_step, w.last_step) for w in facts.profile_windows] == [("foreign", 12, 16)]
 
 
 class Ticks(keras.callbacks.Callback):  # type: ignore[misc]
@@ -848,23 +510,3 @@ def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(t
     assert steps.step.tolist() == [8, 16, 24, 32, 40, 45, 53, 61, 69, 77, 85, 90]
     read = steps.step[steps.skipped >= 0].tolist()
     assert read == [8, 16, 24, 32, 45, 53, 69, 85, 90]  # where a multiple of 16 is reached, and epochs end
-
-
-def test_validation_in_a_profiled_window_is_no_training_step(tmp_path: Path) -> None:
-    """Keras 3 gives training and validation functions of one name: a window over two epochs' edges holds both."""
-    x, y = data(4)
-
-    class Profiled(keras.callbacks.Callback):  # type: ignore[misc]
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            if epoch == 1:
-                tf.profiler.experimental.start(str(tmp_path))
-
-        def on_train_end(self, logs: Any = None) -> None:
-            tf.profiler.experimental.stop()
-
-    fit(model(), x, y, Profiled(), epochs=3, validation_data=(x[: 3 * BATCH], y[: 3 * BATCH]))
-    trace = read(next(tmp_path.rglob("*.xplane.pb")))
-    found = periods(trace, 0)
-    assert len(found) == 2 * 4
-    assert found.source == "function"
-    assert any(note.startswith("6 of 14 calls left out: validation (") for note in found.notes)

@@ -211,7 +211,12 @@ def test_a_speedup_after_remedies_is_never_beyond_the_attainable_one() -> None:
             "31.8 ms of each 52.8 ms step are lost; the causes below explain",
         ),
         ("h100-mixed-bfloat16", "No loss was found. Beyond precision, the changes below gain up to 1.53 ms"),
-        ("v100-xla-convnet-mixed-float16", ""),
+        ("v100-xla-convnet-mixed-float16", "The changes below would shorten float32, too."),
+        (
+            "a100-tf32-baseline-mixed-float16",
+            "406 µs of each 14.0 ms step are lost. The changes below would shorten float32, too.",
+        ),
+        ("v100-float32-island", ""),
     ],
 )
 def test_the_second_sentence_states_the_size(run: str, said: str) -> None:

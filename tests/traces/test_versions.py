@@ -18,14 +18,13 @@ from tests.traces.peer import events_agree, ops_agree, steps_agree
 from tests.traces.test_damage import check
 
 ENVIRONMENTS = Path(os.environ.get("MPPROF_VERSIONS", Path(__file__).resolve().parents[2] / ".versions"))
-pytestmark = pytest.mark.full
-PYTHONS = sorted(ENVIRONMENTS.glob("*/bin/python"))
+BACKENDS = {"tf": "tensorflow", "jax": "jax", "torch": "torch"}
+"""Environments are named after what is in them: tf218, jax06, torch213. Others, as that of the sinks, are not ours."""
+PYTHONS = sorted(p for name in BACKENDS for p in ENVIRONMENTS.glob(f"{name}[0-9]*/bin/python"))
 
 
 def backend_of(python: Path) -> str:
-    """Environments are named after what is in them: tf218, jax06, torch213."""
-    name = python.parents[1].name
-    return next((backend for backend in ("jax", "torch") if name.startswith(backend)), "tensorflow")
+    return BACKENDS[python.parents[1].name.rstrip("0123456789")]
 
 
 CASES = [
@@ -43,6 +42,7 @@ LAYER_CASES = [
 ]
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.framework,
     pytest.mark.skipif(not PYTHONS, reason=f"no environments in {ENVIRONMENTS}: `make versions` makes them"),
 ]
@@ -60,7 +60,7 @@ def test_older_versions_are_read_and_agree_with_xprof(
     trace = traces.read(path, strict=True)
     check(trace)
     assert trace.basis == "host"
-    assert trace.markers.number.tolist() == [6, 7, 8]
+    assert [n for n in trace.markers.number.tolist() if n >= 0] == [6, 7, 8]
     (scratch := tmp_path / "peer").mkdir()
     assert steps_agree(trace, path, scratch) == 3
     if not jit:

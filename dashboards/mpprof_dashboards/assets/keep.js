@@ -1,10 +1,10 @@
-/* What a reader chose stays while a running training's page is drawn again: the zoom of figures, what is unfolded,
-   remedies that are switched off. Dash makes every element anew, so each choice is kept here, by address. */
+/* What a reader chose stays while a running training's page is drawn again: the zoom of figures and what is unfolded,
+   which are kept here by address, and the remedies that are switched off, which stand in the address (`off`), so that a
+   link shows them. Dash makes every element anew. */
 (function () {
   "use strict";
   var zooms = {};
   var opened = {};
-  var off = {};
   function here() {
     var asked = new URLSearchParams(window.location.search);
     return [window.location.pathname, asked.get("run"), asked.get("baseline")].join(" ");
@@ -38,10 +38,27 @@
     details.dataset.kept = "1";
     if (opened[keyOf(details)]) details.open = true;
   }
+  function codeOf(toggle) {
+    return toggle.closest("tr").dataset.code;
+  }
+  function switchedOff() {
+    return (new URLSearchParams(window.location.search).get("off") || "").split(",").filter(Boolean);
+  }
   function keepSwitch(toggle) {
     if (toggle.dataset.kept) return;
     toggle.dataset.kept = "1";
-    if (off[here() + " " + toggle.closest("tr").dataset.code]) toggle.click();
+    if (switchedOff().indexOf(codeOf(toggle)) >= 0) toggle.click();
+  }
+  function remember(toggle, isOff) {
+    var address = new URLSearchParams(window.location.search);
+    var all = switchedOff().filter(function (code) {
+      return code !== codeOf(toggle);
+    });
+    if (isOff) all.push(codeOf(toggle));
+    if (all.length) address.set("off", all.join(","));
+    else address.delete("off");
+    var query = address.toString().replace(/%2C/g, ",");
+    window.history.replaceState(window.history.state, "", window.location.pathname + "?" + query);
   }
   var tab = null;
   function showTab() { /* where the tabs are wider than the window */
@@ -62,7 +79,7 @@
   document.addEventListener("click", function (event) {
     var toggle = event.target.closest(".mp-switch[data-bit]");
     if (!toggle) return; /* why.js, which comes later, has not changed it yet */
-    off[here() + " " + toggle.closest("tr").dataset.code] = toggle.getAttribute("aria-checked") === "true";
+    remember(toggle, toggle.getAttribute("aria-checked") === "true");
   });
   new MutationObserver(function () {
     showTab();

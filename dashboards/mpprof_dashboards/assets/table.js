@@ -121,7 +121,9 @@
       found = got.found;
       var filtered = Object.keys(state.filters).length > 0;
       count.textContent =
-        found.toLocaleString("en") + (found === got.total ? "" : " of " + got.total.toLocaleString("en")) + " rows";
+        found.toLocaleString("en") + (found === got.total ? "" : " of " + got.total.toLocaleString("en")) +
+        (got.total === 1 ? " row" : " rows") +
+        (state.filters.cause ? " of " + state.filters.cause : ""); /* a link from Why */
       clear.hidden = !filtered;
       save.href = "/rows.csv?" + query();
       Array.from(titles.children).forEach(function (cell, at) {

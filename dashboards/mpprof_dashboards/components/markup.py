@@ -79,7 +79,7 @@ def _attributes(part: Component) -> dict[str, Any]:
 
 def render(part: Any, other: Callable[[Any], str]) -> str:
     """Return `part` as HTML text; `other` gives that of the components that are no plain elements. Control
-    characters, which only a foreign file's names hold, are written out."""
+    characters, which only a foreign file's names hold, are written out, but not the line breaks of code."""
     if part is None:
         return ""
     if isinstance(part, list | tuple):
@@ -108,4 +108,4 @@ def _attribute(name: str, value: Any) -> str:
 
 
 def _text(part: Any) -> str:
-    return markup.escape(words.plain(str(part)))
+    return markup.escape("\n".join(map(words.plain, str(part).split("\n"))))

@@ -32,8 +32,14 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     gains = {cause["code"]: cause["gain_ns_per_step"] for cause in facts["causes"]}
     settle = [code for code in headline.to_change(document) if gains.get(code) is None]
     told = [*settle, *(row["code"] for row in paying)]
-    rows = [_row(findings[code], query, None) for code in settle]
-    rows += [_row(findings[row["code"]], query, (bit, row)) for bit, row in enumerate(paying)]
+    planned = [(code, None) for code in settle] + [
+        (row["code"], (bit, row)) for bit, row in enumerate(paying)
+    ]
+    open_ = not headline.holds(document)  # where nothing was lost, nothing has to be mended
+    rows = [
+        _row(document, findings[code], query, at, first=open_ and not n)
+        for n, (code, at) in enumerate(planned)
+    ]
     if how:
         rows.insert(0, _switch(document, how))
     if not rows:
@@ -102,7 +108,7 @@ def _switch(document: doc.Report, how: list[doc.Remedy]) -> html.Tr:
         [
             html.Td(html.Span("apart", className="mp-chip", title=apart), className="mp-cell-switch"),
             html.Td(html.Span("Mixed precision is off", className="mp-strong")),
-            html.Td(_as_code(how)),
+            html.Td(_as_code(how, unfolded=False)),
             html.Td(gains, className="mp-number"),
             html.Td(after, className="mp-number"),
             html.Td("estimated"),
@@ -154,13 +160,21 @@ def _bits(combos: list[dict[str, Any]]) -> int:
     return max(0, len(combos).bit_length() - 1)
 
 
-def _row(found: doc.Finding, query: str, planned: tuple[int, doc.WhatIfStep] | None) -> html.Tr:
-    """One remedy. `planned`: its place in the plan and its step; None: to be settled before all others."""
+def _row(
+    document: doc.Report,
+    found: doc.Finding,
+    query: str,
+    planned: tuple[int, doc.WhatIfStep] | None,
+    *,
+    first: bool,
+) -> html.Tr:
+    """One remedy. `planned`: its place in the plan and its step; None: to be settled before all others.
+    `first`: with all that can be done, unfolded."""
     code = found["code"]
     switch: Any = html.Span(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
     )
-    gains, after = "—", "—"
+    gains, after = _of_updates(document, code)
     if planned is not None:
         bit, step = planned
         gains, after = words.duration(step["gain_ns"]), words.duration(step["step_ns"])
@@ -181,7 +195,7 @@ def _row(found: doc.Finding, query: str, planned: tuple[int, doc.WhatIfStep] | N
             html.Td(
                 [html.Span(found["title"], className="mp-strong"), " ", html.Span(code, className="mp-code")]
             ),
-            html.Td(_change(found)),
+            html.Td(_change(found, unfolded=first)),
             html.Td(gains, className="mp-number"),
             html.Td(after, className="mp-number", **last),
             html.Td(_proof(found, query)),
@@ -190,33 +204,37 @@ def _row(found: doc.Finding, query: str, planned: tuple[int, doc.WhatIfStep] | N
     )
 
 
-def _change(found: doc.Finding) -> list[Any]:
-    """The first thing to do, as code where there is some; further ones folded."""
-    return _as_code(found.get("remedies") or [{"text": found["remedy"], "snippet": None}])
+def _of_updates(document: doc.Report, code: str) -> tuple[Any, Any]:
+    """What the remedy of skipped updates gains, and what is left: of each applied update, not of a step."""
+    lost, step = headline.lost_per_update(document, code), document["facts"]["step_ns"]
+    if lost is None or step is None:
+        return "—", "—"
+    gains, after = ([words.duration(ns), html.Div("per update", className="mp-note")] for ns in (lost, step))
+    return gains, after
 
 
-def _as_code(listed: list[doc.Remedy]) -> list[Any]:
-    first = next((each for each in listed if each["snippet"]), listed[0])
-    rest = [each for each in listed if each is not first]
-    text = words.plain(first["text"])
-    parts: list[Any] = (
-        [cards.code(first["snippet"], text)] if first["snippet"] else [html.Span(sentence(text))]
-    )
+def _change(found: doc.Finding, *, unfolded: bool) -> list[Any]:
+    """The first thing to do, in words and as code where there is some; further ones folded."""
+    return _as_code(found.get("remedies") or [{"text": found["remedy"], "snippet": None}], unfolded=unfolded)
+
+
+def _as_code(listed: list[doc.Remedy], *, unfolded: bool) -> list[Any]:
+    first, rest = listed[0], listed[1:]
+    parts = _said(first)
     if rest:
-        items = [
-            html.Li(
-                [
-                    sentence(words.plain(each["text"])),
-                    " ",
-                    cards.code(each["snippet"]) if each["snippet"] else "",
-                ]
-            )
-            for each in rest
-        ]
-        parts.append(
-            html.Details([html.Summary(f"or {len(rest)} more"), html.Ul(items)], className="mp-else")
-        )
+        items = html.Ul([html.Li(_said(each)) for each in rest])
+        summary = html.Summary(f"or {len(rest)} more")
+        parts.append(html.Details([summary, items], className="mp-else", open=unfolded))
     return parts
+
+
+def _said(remedy: doc.Remedy) -> list[Any]:
+    """What to do, then the code, unless the words are the code."""
+    text, snippet = sentence(words.plain(remedy["text"])), remedy["snippet"]
+    if not snippet:
+        return [html.Span(text)]
+    told = [] if text.strip(". ") == snippet else [html.Span(text), " "]
+    return [*told, cards.code(snippet)]
 
 
 def _proof(found: doc.Finding, query: str) -> Any:
@@ -228,8 +246,7 @@ def _proof(found: doc.Finding, query: str) -> Any:
         text = f"{name} {words.quantity(shown['value'], shown['unit'])}"
     if not query:
         return text
-    where = proof(found["code"])
-    return [text, " → ", dcc.Link(where, href=f"{_PATHS[where]}{query}")]
+    return [text, " → ", dcc.Link(proof(found["code"]), href=proof_href(found, query))]
 
 
 _PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/kernels"}
@@ -243,8 +260,11 @@ def proof(code: str) -> str:
     return "steps" if code.startswith(("MP2", "MP9")) else "kernels"
 
 
-def proof_href(code: str, query: str) -> str:
-    return f"{_PATHS[proof(code)]}{query}"
+def proof_href(found: doc.Finding, query: str) -> str:
+    """The page that shows a cause, with its own kernels where it is about work."""
+    where = proof(found["code"])
+    own = f"&kernels.cause={found['code']}" if where == "kernels" and found.get("parts") else ""
+    return f"{_PATHS[where]}{query}{own}"
 
 
 def _others(document: doc.Report, told: list[str]) -> list[Any]:

@@ -42,7 +42,7 @@ _COLOURS: dict[str, str] = {
     "parameters": "#5C6E88", "optimizer slots": "#7C8FA8", "16-bit weight copies": "#A7894E",
     "gradients": "#7362AC", "activations kept for backward": "#0F7A71", "other activations": "#579890",
     "optimizer temporaries": "#9283C5", "workspaces": "#8A6D3B", "input": "#5B8C5A", "other": "#8A913F",
-    "rounding": "#B0A690",
+    "rounding": "#967F85",
     "float": "#1E73A3", "float32": "#1E73A3", "half": "#0F7A71", "bfloat16": "#0F7A71", "uint8": "#8A6D3B",
     "others": "#828E9E",
 }  # fmt: skip

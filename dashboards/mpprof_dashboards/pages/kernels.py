@@ -48,10 +48,10 @@ def kind_of(search: str | None) -> str:
 
 
 def where(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
-    """All kernel time by where it ran, the unknown always among it."""
+    """All kernel time by where it ran; what is unknown always stated."""
     each = work.per(document)
     main = document["time"]["device"] if document["time"] else None
-    sums: dict[str, float] = {"unknown": 0.0}
+    sums: dict[str, float] = {}
     for row in kernels:
         if main is None or row["device"] == main:
             sums[row["placement"]] = sums.get(row["placement"], 0.0) + row["total_ns"]
@@ -70,6 +70,7 @@ def where(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
     ]
     share = document["tensor_core"]
     note = f"kernel time {each.text}" + (f" on {main}" if main else "")
+    note += "" if "unknown" in sums else ", none of it unknown"
     if share is None:
         note += f". There is no Tensor Core share: {why_absent(document, 'tensor_core')}"
     return cards.section(

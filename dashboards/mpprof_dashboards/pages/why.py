@@ -350,7 +350,7 @@ def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
                     start_ns=each,
                     note="of steps that changed no weight",
                     hint=found["summary"] or found["title"],
-                    href=proof_href(cause["code"], query) if query else "",
+                    href=proof_href(found, query) if query else "",
                 ),
             ]
     return []
@@ -400,7 +400,7 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
                 tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
                 note=f"{words.percent(gain / step)} of the step",
                 hint=found["summary"] or found["title"],
-                href=proof_href(cause["code"], query) if query else "",
+                href=proof_href(found, query) if query else "",
             )
         )
         position -= gain
@@ -500,7 +500,7 @@ def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.
     """The slices end to end."""
     rows, position = list[bars.Row](), 0.0
     for part in sorted(parts, key=waterfall.account_order):
-        for name, kind, key, ns in _pieces(part):
+        for name, kind, key, ns in (piece for piece in _pieces(part) if piece[3]):
             share = "" if ns < 0 or not whole else words.percent(ns / whole)
             hint = waterfall.account_hover(part, per_whole)
             rows.append(

@@ -37,13 +37,12 @@ from mpprof.model.account import (
     MatmulShare,
     Phase,
     Slice,
+    class_of,
 )
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
-    MATMUL_FAMILIES,
     TRANSFORMS,
-    Family,
     Placement,
     Placements,
     Precision,
@@ -62,35 +61,13 @@ _OF_A_PRODUCT = r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/"
 """The scope of a product's own inputs, as Keras and TensorFlow name them."""
 NOTABLE_RATIO = 0.05
 """What held a step up is said from a twentieth of it on."""
-_ROLES: dict[Family, Class] = {
-    "norm": "norm", "softmax": "elementwise", "pool": "elementwise", "elementwise": "elementwise",
-    "random": "elementwise", "fusion": "elementwise", "reduce": "reduce", "gather_scatter": "gather_scatter",
-    "cast": "cast", "layout": "layout", "optimizer": "optimizer", "loss_scale": "loss_scale",
-    "memset": "copy", "copy": "copy", "comm": "comm", "mpprof": "profiling", "other": "other",
-}  # fmt: skip
-_OF_PHASE: dict[Phase, Class] = {"optimizer": "optimizer", "loss_scale": "loss_scale"}
-_ANYWHERE: frozenset[Class] = frozenset(("matmul", "comm", "copy", "profiling"))
-"""Roles that the phase does not change: a matmul of the optimizer is matrix work."""
 _LAST_RANKS: dict[Class, int] = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4, "profiling": 5}
 _COMPUTE_RANK = 1
 
 
 def category_of(verdict: Verdict, phase: Phase) -> Class:
-    """The class of a kernel: the role of its work in the step.
-
-    By family, but work of the optimizer and of loss scaling by its phase. `unknown` is what neither name,
-    op nor phase tells anything about. A fusion whose parts are not known counts as elementwise; clearing
-    memory counts as a copy."""
-    if verdict.family in MATMUL_FAMILIES:
-        return "matmul"
-    category = _ROLES[verdict.family]
-    if category in _ANYWHERE:
-        return category
-    if phase in _OF_PHASE:
-        return _OF_PHASE[phase]
-    if verdict.family in ("other", "fusion") and verdict.placement == "unknown":
-        return "unknown"
-    return category
+    """The class of a kernel with this verdict in this phase."""
+    return class_of(verdict.family, verdict.placement, phase)
 
 
 def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run | None) -> Account:

@@ -105,6 +105,11 @@ class Straggling:
     others: tuple[DeviceLoad, ...]
     cost_ns: float
     more: tuple[tuple[Class, float], ...]
+    by_work: bool = False
+
+    def own_ns(self, device: DeviceLoad) -> float:
+        """What of this device's step was compared."""
+        return device.busy_ns if self.by_work else device.own_ns
 
 
 def straggling(devices: Sequence[DeviceLoad]) -> Straggling | None:
@@ -125,7 +130,8 @@ def straggling(devices: Sequence[DeviceLoad]) -> Straggling | None:
         return None
     beside = tuple(each for _, each in others)
     cost = slow[0][0] - max(ns for ns, _ in others)
-    return Straggling(tuple(each for _, each in slow), beside, cost, _more(slow[0][1], beside))
+    more = _more(slow[0][1], beside)
+    return Straggling(tuple(each for _, each in slow), beside, cost, more, by_work=not waits_show)
 
 
 def _more(slow: DeviceLoad, others: Sequence[DeviceLoad]) -> tuple[tuple[Class, float], ...]:

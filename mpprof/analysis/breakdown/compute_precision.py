@@ -150,5 +150,5 @@ def _why_not(run: Run, work: Sequence[Cell], beside: str | None) -> str:
     elif work:
         why = "the dtype was not recorded, and the trace does not state that of the matrix work"
     else:
-        why = "the dtype was not recorded, and there are no matrix kernels that would tell"
+        why = "the dtype was not recorded, and there are no matrix kernels to derive it from"
     return f"{PRECISION_NOT_KNOWN}: {why}"

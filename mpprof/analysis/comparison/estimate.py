@@ -74,7 +74,7 @@ def _potential(
 ) -> AttainableRange | str:
     """What 16 bits could make of this run, or why nothing is said of it."""
     if account.trace_basis == "host":
-        return "a run on the CPU: what its arithmetic reaches in 16 bits is not known"
+        return "a run on the CPU: the attainable rate of its arithmetic in 16 bits is not known"
     if computes.kind not in ("float32", "float64"):
         return "needs a measured baseline" if computes.narrow else computes.reason
     if computes.kind == "float64":
@@ -87,7 +87,9 @@ def _potential(
 def _why_not(account: Account, computes: ComputePrecision, peaks: DevicePeaks | None) -> str:
     """Why there is no estimate; empty: there is one."""
     if account.trace_basis == "host":
-        return "a run on the CPU: what its arithmetic reaches in float32 and in 16 bits is not known"
+        return (
+            "a run on the CPU: the attainable rates of its arithmetic in float32 and in 16 bits are not known"
+        )
     if peaks is None:
         return "the peak rates of this device are not known"
     if computes.kind == "unknown":

@@ -1,7 +1,7 @@
 """Two runs side by side: what mixed precision should have gained, what it did, and where the gap lies.
 
-The baseline B and the mixed run M are aligned by role: class, phase, layer, and op where both name it. With
-`b` and `m` the time of a role in each, and `r` what this device could reach for it (`attainable`),
+The baseline B and the mixed run M are aligned by `MatchKey`: class, phase, layer, and op where both name it.
+With `b` and `m` the time of a key in each, and `r` the ratio attainable for it on this device (`attainable`),
 
     attainable = sum(b / r + a)    gap = M - attainable = sum(m - b / r - a)
     expected = B / attainable      observed = B / M
@@ -13,7 +13,7 @@ an unknown `r` that hold less than 1 % of the baseline are taken to stay as they
 of another batch, another card, or a run that computes in the same type as its baseline.
 
 `expected_with_host` takes the baseline's idle time out of the attainable time and puts the host's need under
-it. As the host can only keep a run from what its device could reach, it never lies above `expected`.
+it. As the host can only lower what the device attains, it never lies above `expected`.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ def _why_not(
     peaks: DevicePeaks | None,
 ) -> str:
     if mixed.trace_basis == "host":
-        return "a run on the CPU: what its arithmetic could reach in 16 bits is not known"
+        return "a run on the CPU: the attainable rate of its arithmetic in 16 bits is not known"
     worst = max((r for r in ratios if ratios[r].attainable is None), key=lambda key: before[key].ns)
     where = f" (most of it in {worst.layer})" if worst.layer else ""
     device = "" if peaks else "; the device's peaks are not known either"

@@ -27,6 +27,7 @@ _OPTIMIZER_NAMES = """
 _OPTIMIZERS = frozenset(_OPTIMIZER_NAMES.split())
 _FINITE_CHECKS = frozenset(("isfinite", "is-finite", "all", "reduceand"))
 _INPUT_TYPES = re.compile(r"Iterator|Optional|MakeIterator|\w*Dataset(V\d+)?$")
+_EINSUM = re.compile(r"([A-Za-z.,]*)->([A-Za-z.]*)")
 _DEEPEST = 32  # transformations within one another; names in a file may be hostile
 _TORCH_BACKWARD = re.compile(r"Backward\d*\b|autograd::")
 
@@ -71,7 +72,7 @@ def parse(name: str, type: str = "") -> Scope:
 def _around(parts: tuple[str, ...]) -> tuple[tuple[str, ...], bool, bool, Phase]:
     """The scopes around an op, which it shares with others: without the plumbing; whether a condition and
     whether a gradient is among them; the phase that they say."""
-    path = tuple(part for part in parts if part not in _PLUMBING)
+    path = tuple(part for part in parts if part not in _PLUMBING and not _is_einsum(part))
     bare = {_bare(part) for part in path}
     plain = {_plain(part) for part in bare}
     phase: Phase = "other"
@@ -83,6 +84,12 @@ def _around(parts: tuple[str, ...]) -> tuple[tuple[str, ...], bool, bool, Phase]
         phase = "forward"
     inner = tuple(part for part in path if _bare(part) not in _GRADIENT_SCOPES)
     return inner, "cond" in bare, len(inner) < len(path), phase
+
+
+def _is_einsum(scope: str) -> bool:
+    """Whether it is an equation, as `jnp.einsum` puts around its op: its result has its operands' labels."""
+    found = _EINSUM.fullmatch(scope) if "->" in scope else None
+    return found is not None and set(found[2]) <= set(found[1])
 
 
 def _phase_of_op(type: str, leaf: str, *, alone: bool) -> Phase:

@@ -14,7 +14,7 @@ from mpprof.analysis.memory import assigned, course, held, kinds, remedies, stat
 from mpprof.analysis.memory import blocks as blocks_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.memory.kinds import phases_of
-from mpprof.analysis.memory.labels import Labels, split
+from mpprof.analysis.memory.labels import ROUNDING, Labels, split
 from mpprof.analysis.steps.calls import Calls, calls
 from mpprof.model.account import PHASES
 from mpprof.model.grouping import distinct, groups
@@ -283,8 +283,9 @@ def _once(
 
 
 def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple[Tensor, ...]:
-    """The largest groups of blocks that were live, alike in kind, op, type and shape."""
+    """The largest groups of blocks that were live, alike in kind, op, type and shape, without rounding."""
     table = trace.allocations
+    live = live[labels.codes["kind"][live] != KINDS.index(ROUNDING)]
     shape = table.shapes[blocks.row[live]]
     columns = [*(labels.codes[by][live] for by in ("kind", "op", "dtype")), labels.assigned[live]]
     group, first = groups([*columns, shape], len(live))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, union
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.calls import calls, threads_of
+from mpprof.analysis.steps.calls import calls
 from mpprof.model.account import Account, HostPath
 from mpprof.model.trace import HostKind, Trace, WorkKind
 
@@ -51,7 +51,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     last_hungry = np.zeros(len(found), np.int64)
     last_hungry[call[hungry]] = hungry  # of several the last one stays
     queued = np.arange(len(work)) >= last_hungry[call]
-    waits = _waits(trace, row)
+    waits = _waits(trace, launch, found.thread)
     path = (
         found.end_ns - found.start_ns,
         until - found.start_ns - waits.overlap(found.start_ns, until),
@@ -72,12 +72,19 @@ def _ended(launched: Int64, ended: Int64, time: Int64) -> Int64:
     return reach[np.searchsorted(launched, time)]
 
 
-def _waits(trace: Trace, row: int) -> Intervals:
-    """When the launching threads waited for the device."""
-    host, own = trace.host, threads_of(trace, row)
-    waits = np.flatnonzero(host.kind == HostKind.SYNC)
-    if own is not None:
-        waits = waits[own[host.thread[waits]]]
-    return (
-        union(host.start_ns[waits], host.start_ns[waits] + host.duration_ns[waits]) if len(waits) else EMPTY
-    )
+def _waits(trace: Trace, launch: NDArray[np.signedinteger], caller: int) -> Intervals:
+    """When the host's path waited for the device: the calling thread, or one that launches, from where no
+    other thread launches any more. What else waits is beside the path."""
+    host = trace.host
+    launching = host.thread[launch]
+    of_path = np.zeros(len(trace.threads), np.bool_)
+    of_path[launching] = True
+    of_path[caller] |= caller >= 0
+    rows = np.flatnonzero((host.kind == HostKind.SYNC) & of_path[host.thread])
+    start, end = host.start_ns[rows].copy(), host.start_ns[rows] + host.duration_ns[rows]
+    for thread in set(host.thread[rows].tolist()):
+        others, mine = launch[launching != thread], host.thread[rows] == thread
+        returned = host.start_ns[others] + host.duration_ns[others]
+        start[mine] = np.maximum(start[mine], _ended(host.start_ns[others], returned, end[mine]))
+    waited = start < end
+    return union(start[waited], end[waited]) if waited.any() else EMPTY

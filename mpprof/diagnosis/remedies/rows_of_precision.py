@@ -75,11 +75,18 @@ IN_EFFECT = (
         "x = tf.cast(x, self.compute_dtype)",
     ),
     Row(
+        "MP104", KERAS, 'give {islands} the model\'s policy: drop dtype="float32" there, which only the last '
+        "activation needs", case="policy",
+    ),
+    Row(
         "MP104", TORCH, "keep the module inside torch.autocast: no .float() and no autocast(enabled=False) there",
         'with torch.autocast("cuda", dtype=torch.float16):\n    loss = loss_fn(model(x), y)',
     ),
     Row("MP104", JAX, "compute in the type of the inputs: no .astype(jnp.float32) before the products"),
     Row("MP104", TENSORFLOW | UNKNOWN, "compute in the type of the inputs instead of casting to float32"),
+    Row(
+        "MP104", WITHOUT_KERAS, "compute {islands} in 16 bits, like the rest of the model", case="policy",
+    ),
     Row(
         "MP105", KERAS, '{set_policy}("mixed_float16") before the model is built',
         '{set_policy}("mixed_float16")\nmodel = build_model()',
@@ -257,6 +264,11 @@ CARD = (
     Row("MP805", ANY, "none: the ceiling is the data sheet's rate with float32 accumulation"),
     Row(
         "MP806", ANY, "train in float32 on this CPU; this run tests the set-up, not the speed", case="cpu"
+    ),
+    Row(
+        "MP806", ANY,
+        "compare with float32 on this CPU: bfloat16 pays only with instructions for it (AMX, AVX512-BF16)",
+        case="cpu bfloat16",
     ),
     Row("MP806", KERAS, '{set_policy}("mixed_bfloat16")', '{set_policy}("mixed_bfloat16")', "tpu"),
     Row("MP806", WITHOUT_KERAS, "bfloat16 in place of float16", case="tpu"),

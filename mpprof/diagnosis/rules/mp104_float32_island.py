@@ -141,6 +141,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.cells and any(cell.layer in names for cell in signals.cells) and not costed:
         return Clear("the float32 layers cost next to nothing")
     shown = inner or _shown(islands)
+    own = all(f.compute_dtype == "float32" for f in islands if f.name in shown)
     return Found(
         summary=(
             f"{evidence.listed(shown)} {'stays' if len(shown) == 1 else 'stay'} in float32 in a model "
@@ -158,6 +159,8 @@ def judge(signals: Signals) -> Outcome:
         severity=None if costed else "warning",
         claims=claims if costed else (),
         layers=tuple(shown),
+        cases=("policy" if own and not end.intersection(shown) else "",),
+        values={"islands": evidence.listed(shown)},
     )
 
 

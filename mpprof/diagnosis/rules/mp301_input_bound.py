@@ -11,7 +11,8 @@ How we know
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
-    gains time.
+    gains time. Where profiled steps wait for longer than the recorded step has beside the device's work, it
+    is what that has.
 
 What to do
     Overlap and parallelise the pipeline, and move work that is cheap on the device there:
@@ -45,6 +46,7 @@ BOUND = "host"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.05, error_ratio=0.20)
 """XProf's own limits for "moderately" and "highly" input-bound."""
+_ROUNDING = 1.001
 
 
 def judge(signals: Signals) -> Outcome:
@@ -53,9 +55,14 @@ def judge(signals: Signals) -> Outcome:
     share = need(signals.share("idle_input"))
     rows = signals.of("idle_input")
     if share >= SCALE.info_ratio:
+        waited = evidence.ratio("{span} spent waiting for input", share, SCALE.crossed(share))
+        longer = signals.time(rows) > share * signals.whole_ns * _ROUNDING
         return Found(
             summary="the device waits {cost} {each} for input ({share})",
-            evidence=(evidence.ratio("{span} spent waiting for input", share, SCALE.crossed(share)),),
+            evidence=(
+                waited,
+                *((evidence.ns("the same in a profiled step", signals.time(rows)),) if longer else ()),
+            ),
             scale=SCALE,
             claims=attainable.whole(rows),
         )

@@ -104,10 +104,7 @@ def _by_shapes(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     softmaxes = signals.select(lambda cell: cell.family == "softmax")
     if softmaxes and not any(signals.cells[row].shapes for row in softmaxes):
-        return Unable(
-            "the trace does not state the shapes of ops: profile with "
-            "torch.profiler.profile(record_shapes=True)"
-        )
+        return Unable("the trace does not state the shapes of ops (record them with record_shapes=True)")
     multiplied = {(cell.layer, size) for cell in signals.cells for size in _of_batched_product(cell)}
     scores = multiplied & {_sized(signals.cells[row]) for row in softmaxes}
     rows = signals.select(

@@ -1,4 +1,4 @@
-"""One weight has several 16-bit copies alive at once.
+"""One weight has several 16-bit copies at the same time.
 
 What it means
     A layer computes with a 16-bit copy of its float32 weight. Each use makes its own: in loops of recurrent

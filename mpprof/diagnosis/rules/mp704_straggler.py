@@ -8,6 +8,8 @@ How we know
     The step of each device of every host whose trace is there, less its exposed communication: what it takes
     by itself. The others wait for a device whose own part is longer than theirs by 3 % of the step. The class
     of time in which it takes longer says whether it computes more slowly or waits for something of its own.
+    Where a synchronous strategy is on record and no communication is in the trace, waiting looks like any
+    idling, and the devices' work is compared instead.
     This compares no clocks of different hosts.
 
 What it costs
@@ -55,7 +57,9 @@ def judge(signals: Signals) -> Outcome:
     mostly = several.mostly(found)
     if mostly == "idle_launch" and several.mirrored(signals) and several.launched_together(found):
         return Clear("a device is late because its launches are: MP702")
-    slow, fast = found.slow[0], min(found.others, key=lambda each: each.own_ns)
+    slow, fast = found.slow[0], min(found.others, key=found.own_ns)
+    compared = "work of the device" if found.by_work else "step without exposed communication"
+    waits = () if found.by_work else (evidence.ns(f"exposed communication, {fast.name}", fast.exposed_ns),)
     hosts = signals.case.hosts
     return Found(
         summary=(
@@ -63,9 +67,9 @@ def judge(signals: Signals) -> Outcome:
             f"{several.beyond(found)}"
         ),
         evidence=(
-            evidence.ns(f"step without exposed communication, {slow.name}", slow.own_ns),
-            evidence.ns(f"the same, {fast.name}", fast.own_ns),
-            evidence.ns(f"exposed communication, {fast.name}", fast.exposed_ns),
+            evidence.ns(f"{compared}, {slow.name}", found.own_ns(slow)),
+            evidence.ns(f"the same, {fast.name}", found.own_ns(fast)),
+            *waits,
             evidence.count("devices", len(signals.devices)),
             *(
                 (evidence.count("hosts whose trace is missing", len(hosts.missing)),)

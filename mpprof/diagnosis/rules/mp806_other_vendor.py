@@ -11,7 +11,8 @@ What it costs
     Not known without a float32 baseline on the same device.
 
 What to do
-    CPU: train in float32, and use the run only to test the set-up. TPU: `mixed_bfloat16`. AMD: try both:
+    CPU: train in float32, and use the run only to test the set-up; compare bfloat16 with float32, as some
+    CPUs have instructions for it (AMX, AVX512-BF16). TPU: `mixed_bfloat16`. AMD: try both:
 
         keras.config.set_dtype_policy("mixed_bfloat16")
 
@@ -52,6 +53,7 @@ def judge(signals: Signals) -> Outcome:
     dtype = need(signals.compute_dtype)
     if dtype not in HALF_DTYPES:
         return NOT_IN_16_BITS
+    on_cpu_in_bf16 = accelerator == "cpu" and dtype == "bfloat16"
     if accelerator == "cpu":
         summary = (
             f"training ran on a CPU: without instructions for {dtype} it emulates them, slower than float32"
@@ -73,7 +75,7 @@ def judge(signals: Signals) -> Outcome:
         found = device.name or device.vendor.upper()
     return Found(
         summary=summary,
-        cases=(accelerator,),
+        cases=("cpu bfloat16",) if on_cpu_in_bf16 else (accelerator,),
         evidence=(evidence.text("device", found), evidence.text("compute dtype", dtype)),
         confidence="medium" if accelerator == "gpu" else "high",
         severity="warning" if accelerator == "tpu" else "info",

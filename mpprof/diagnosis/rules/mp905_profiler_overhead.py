@@ -58,6 +58,8 @@ def judge(signals: Signals) -> Outcome:
         return Unable("the profiled steps lie in warm-up, where unprofiled steps are longer, too: see MP901")
     near = [ns for ns in (beside.before_ns, beside.after_ns) if ns] if beside else []
     said = "part of the idle time in the window is the profiler's"
+    if window.works_longer(signals):
+        said = "the window idles for less than that, so its work takes longer, too"
     if why == "load":
         said = f"the steps around it do, too ({format_ns(min(near))} or more): the machine was busy then"
     return Found(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypedDict
 
-from mpprof.model.document.values import Code, Number, Reading
+from mpprof.model.document.values import Classed, Code, Number, Reading
 from mpprof.model.finding import Confidence, Severity
 
 
@@ -16,6 +16,12 @@ class Finding(TypedDict):
     confidence: Confidence
     cost_ns_per_step: Number | None
     cost_bytes: int | None
+    parts: NotRequired[
+        Annotated[
+            list[FindingPart],
+            "The work that its cost is taken from, the most costly first. Left out where it is of no work.",
+        ]
+    ]
     spare_bytes: NotRequired[
         Annotated[int, "Memory that is free, or taken in advance and not used. Left out where it is neither."]
     ]
@@ -54,6 +60,12 @@ class Finding(TypedDict):
             "Left out elsewhere.",
         ]
     ]
+
+
+class FindingPart(Classed):
+    """A class of the account, in one layer."""
+
+    layer: str | None
 
 
 class Evidence(TypedDict):

@@ -122,7 +122,7 @@ class Facts(TypedDict):
     ]
     causes: Annotated[
         list[Cause],
-        "The findings that cost time or come before all that do, in the order in which to mend them.",
+        "The findings that cost time or come before all that do, in the order in which to remedy them.",
     ]
 
 
@@ -135,7 +135,7 @@ class Cause(TypedDict):
         "comes first.",
     ]
     recovers_ns_per_step: Annotated[Number | None, "Of the gain, what lies above the attainable step."]
-    step_ns: Annotated[Number | None, "The step once it and those before it are mended."]
+    step_ns: Annotated[Number | None, "The step once it and those before it are remedied."]
 
 
 class Run(TypedDict):

@@ -119,6 +119,18 @@ class WhatIf(TypedDict):
             "that remedy k is in it.",
         ]
     ]
+    surfacing: NotRequired[
+        Annotated[
+            list[Surfacing],
+            "Causes that are too small a part of this step to be found, and notable in the best one, the "
+            "largest first. Left out where there are none.",
+        ]
+    ]
+
+
+class Surfacing(TypedDict):
+    code: Code
+    gain_ns: Annotated[Number, "What its remedy gains of a step, beyond `best_step_ns`."]
 
 
 class WhatIfStep(TypedDict):

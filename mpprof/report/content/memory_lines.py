@@ -137,15 +137,18 @@ def _allocator(account: doc.Memory) -> doc.Allocator | None:
 
 
 def peak(document: doc.Report) -> tuple[int, str] | None:
-    """The most that steps held, and of what it is: "" of all steps after warm-up, by the records; else of the
-    profiler window, by its trace. What was held before either stands apart."""
+    """The most that was held, and of what it is: "" of all steps after warm-up, by the records; else since
+    the process began, by the allocator's own count in the trace, with that of the profiler window."""
     if (recorded := recorded_peak(document)) is not None:
         return recorded, ""
     if (account := document["memory"]) is None:
         return None
     mine = _allocator(account)
     on_host = " on the host" if mine is not None and mine["where"] == "host" else ""
-    return account["peak_bytes"], f"{on_host} in the window"
+    window, life = account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0
+    if life <= window:
+        return window, f"{on_host} in the window"
+    return life, f"{on_host} since the process began, {words.size(window)} in the window"
 
 
 def _beside_the_peak(account: doc.Memory) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PAYING_RATIO = 0.01
 """A remedy is worth a place in the plan from a hundredth of the step."""
+SURFACING_RATIO = 0.05
+"""From a twentieth of the step after all remedies on, what surfaces in it stands beside its bar."""
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
 
@@ -107,6 +109,9 @@ def plan(document: doc.Report) -> list[str]:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
         limit = "" if one_step(document) else ", limited by the device's work"
         lines.append(f"after all remedies {best}{limit}")
+    if surfacing := found.get("surfacing"):
+        shown = ", ".join(f"{each['code']} ({words.duration(each['gain_ns'])})" for each in surfacing[:3])
+        lines.append(f"too small a part of this step to be found, and notable then: {shown}")
     if hidden:
         lines.append(f"no gain until the host needs less time: {', '.join(hidden[:6])}")
     return lines

@@ -159,7 +159,7 @@ def _switch(gain: doc.Speedup) -> Iterable[str]:
 
 
 def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
-    """Whether the host keeps the run from what its device could reach; `gain` is a report's `speedup`."""
+    """Whether the attainable speedup is lower with the host as it is; `gain` is a report's `speedup`."""
     with_host, expected = gain["expected_with_host"], gain["expected"]
     return with_host is not None and (expected is None or with_host < 0.99 * expected)
 

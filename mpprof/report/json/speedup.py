@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import GapSlice, Speedup
+from mpprof.model.account import IDLE_CLASSES, Class, GapSlice, Speedup
 from mpprof.model.finding import Finding, Remedy, WhatIf
 from mpprof.report.json.values import rounded
 
@@ -75,7 +75,7 @@ def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
 def whatif_of(plan: WhatIf | None) -> doc.WhatIf | None:
     if plan is None:
         return None
-    return {
+    body: doc.WhatIf = {
         "order": [
             {
                 "code": step.code,
@@ -89,6 +89,9 @@ def whatif_of(plan: WhatIf | None) -> doc.WhatIf | None:
         "floor": {"by": plan.floor, "host_ns": rounded(plan.host_ns)},
         "subsets_ns": [rounded(step_ns) for step_ns in plan.subsets_ns],
     }
+    if plan.surfacing:
+        body["surfacing"] = [{"code": each.code, "gain_ns": rounded(each.gain_ns)} for each in plan.surfacing]
+    return body
 
 
 def gap_slices_of(slices: tuple[GapSlice, ...]) -> list[doc.GapSlice]:
@@ -130,11 +133,24 @@ def finding_of(finding: Finding) -> doc.Finding:
         "gain_ns_per_step": rounded(finding.gain_ns_per_step),
         "recovers_ns_per_step": rounded(finding.recovers_ns_per_step),
     }
+    if parts := _parts(finding):
+        body["parts"] = parts
     if finding.spare_bytes is not None:
         body["spare_bytes"] = finding.spare_bytes
     if finding.cost_ns_in_window is not None:
         body["cost_ns_in_window"] = rounded(finding.cost_ns_in_window)
     return body
+
+
+def _parts(finding: Finding) -> list[doc.FindingPart]:
+    """The work that a finding claims, by class and layer."""
+    excess: dict[tuple[Class, str | None], float] = {}
+    for part in finding.claimed:
+        if part.category not in IDLE_CLASSES:
+            key = part.category, part.layer
+            excess[key] = excess.get(key, 0.0) + part.excess_ns
+    ordered = sorted(excess, key=lambda key: -excess[key])
+    return [{"class": category, "layer": layer} for category, layer in ordered]
 
 
 def remedy_of(remedy: Remedy) -> doc.Remedy:

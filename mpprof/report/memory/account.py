@@ -90,7 +90,8 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         room = width - len(line) - 2
         owners = words.shorten(_owners(memory, item["name"]), room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
-    return ["At the peak", *lines, *_by_xla(memory, items), *_older(memory, items)]
+    older = _older(memory, items, document["absent"])
+    return ["At the peak", *lines, *_by_xla(memory, items), *older]
 
 
 _STATES_FROM = {
@@ -114,18 +115,25 @@ def _by_xla(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
     return lines
 
 
-def _older(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
+_MODULES = ("trace.shapes", "trace.layers")
+"""What of a PyTorch trace would tell the weights; formats in which nothing else could do not miss them."""
+
+
+def _older(memory: doc.Memory, items: list[doc.MemoryItem], absent: dict[str, str]) -> list[str]:
     """Why no more is known of what was held before the window, and what would show it."""
     rest = BEFORE in (item["name"] for item in items)
     if basis := memory.get("states_from"):
-        said = f"  Estimated from {_STATES_FROM[basis]}: allocated before the profiler started"
-        return [f"{said},", "  like the rest, whose owner no event states."] if rest else [f"{said}."]
+        told = f"  Estimated from {_STATES_FROM[basis]}: allocated before the profiler started"
+        return [f"{told},", "  like the rest, whose owner no event states."] if rest else [f"{told}."]
     if not rest:
         return []
-    return [
+    said = [
         "  Held before the window: the profiler started later, so no event states by whom. For a run that",
         "  mpprof's callback recorded, its parameters and optimizer slots are shown apart (estimated).",
     ]
+    if why := [absent[key] for key in _MODULES if key in absent]:
+        said += ["  Nor does the trace show the modules' weights:", *(f"    {each}" for each in why)]
+    return said
 
 
 def _owners(memory: doc.Memory, kind: str) -> str:
@@ -199,7 +207,7 @@ def _across(document: doc.Report, most: int) -> list[str]:
     for each in held[:most]:
         count, op = words.plural(each["count"], "block"), words.op(words.plain(each["op"]), 60)
         lines.append(f"  {words.size(each['bytes']):>9}  {count} of {op}")
-    return ["Allocated in one step and alive after the next", *lines]
+    return ["Allocated in one step and live after the next", *lines]
 
 
 def _records(document: doc.Report) -> list[str]:

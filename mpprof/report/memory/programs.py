@@ -47,7 +47,7 @@ def text(found: Sequence[Owned], *, most: int = 8, programs: int = 3, ascii_only
             f"{words.plain(program.name)}: arguments {words.size(one.arguments_bytes)}, outputs "
             f"{words.size(one.outputs_bytes)}, temporaries {words.size(one.temporaries_bytes)}"
         ]
-        lines += [f"  alive at the temporaries' peak, {words.size(one.peak_bytes)}"] if alive else []
+        lines += [f"  live at the temporaries' peak, {words.size(one.peak_bytes)}"] if alive else []
         lines += [
             f"  {words.size(each.bytes):>9}  {each.dtype:<5}  {each.phase:<9}  "
             f"{words.shorten(words.plain(each.layer), 50)}".rstrip()

@@ -11,14 +11,14 @@ from itertools import pairwise
 from mpprof.model.memory import AliveBuffer, Assignment, Taken
 from mpprof.traces.common.hlo import (
     Field,
-    _build,
-    _fields,
-    _index,
-    _Instruction,
-    _Module,
-    _parse,
-    _sources,
-    _varints,
+    Instruction,
+    Module,
+    build,
+    fields_in,
+    index_of,
+    parse,
+    sources,
+    varints,
 )
 from mpprof.traces.common.planes import Bytes, text
 
@@ -32,10 +32,10 @@ def assignment(
 ) -> Assignment | None:
     """Return the buffer assignment in an HloProto; None where it holds none. Of a program that does not take
     allocations of any of `sizes_taken`, one after the other, only how large its allocations are."""
-    found = [(v, v + s) for n, w, v, s in _fields(buffer, start, end) if (n, w) == (3, 2)]
+    found = [(v, v + s) for n, w, v, s in fields_in(buffer, start, end) if (n, w) == (3, 2)]
     if not found:
         return None
-    fields = _fields(buffer, *found[0])[:MOST_BUFFERS]
+    fields = fields_in(buffer, *found[0])[:MOST_BUFFERS]
     sums = {"arguments": 0, "outputs": 0, "constants": 0, "temporaries": 0}
     allocations: list[_Allocation] = []
     for number, wire, value, size in fields:
@@ -54,7 +54,7 @@ def assignment(
             sizes[id], makers[id] = held, maker
     traces = [(v, v + s) for n, w, v, s in fields if (n, w) == (4, 2)]
     fullest = _fullest(buffer, traces, allocations, sizes)
-    module = _index(buffer, start, end)
+    module = index_of(buffer, start, end)
 
     read: dict[int, AliveBuffer] = {}
 
@@ -109,9 +109,9 @@ class _Allocation:
 
 
 def _allocation(buffer: Bytes, start: int, end: int) -> _Allocation:
-    fields = _fields(buffer, start, end)
+    fields = fields_in(buffer, start, end)
     stated = _numbers(fields)
-    each = [_numbers(_fields(buffer, v, v + s)) for n, w, v, s in fields if (n, w) == (9, 2)]
+    each = [_numbers(fields_in(buffer, v, v + s)) for n, w, v, s in fields if (n, w) == (9, 2)]
     assigned = tuple((one.get(1, 0), one.get(2, 0), one.get(3, 0)) for one in each)
     return _Allocation(stated.get(1, 0), stated.get(2, 0), _kind(stated), assigned)
 
@@ -119,7 +119,7 @@ def _allocation(buffer: Bytes, start: int, end: int) -> _Allocation:
 def _contents(
     one: _Allocation,
     fullest: list[int] | None,
-    module: _Module,
+    module: Module,
     makers: Mapping[int, Maker],
     results: frozenset[str],
 ) -> list[int]:
@@ -136,20 +136,20 @@ def _contents(
     return [id for _, _, id in ordered] if apart else []
 
 
-def _results(buffer: Bytes, start: int, end: int, module: _Module) -> frozenset[str]:
+def _results(buffer: Bytes, start: int, end: int, module: Module) -> frozenset[str]:
     """Names of the instructions that make what the program returns."""
-    for number, wire, value, size in _fields(buffer, start, end):
+    for number, wire, value, size in fields_in(buffer, start, end):
         if (number, wire) != (1, 2):
             continue
-        fields = _fields(buffer, value, value + size)
+        fields = fields_in(buffer, value, value + size)
         entry = _numbers(fields).get(6)
         for inner, kind, place, length in fields:
-            stated = _numbers(_fields(buffer, place, place + length)) if (inner, kind) == (3, 2) else {}
+            stated = _numbers(fields_in(buffer, place, place + length)) if (inner, kind) == (3, 2) else {}
             span = module.by_id.get(stated.get(6, -1)) if stated.get(5) == entry else None
             if span is not None:
-                root = _parse(module, *span)
+                root = parse(module, *span)
                 passes_on = root.opcode in ("tuple", "get-tuple-element", "bitcast")
-                return frozenset(_sources(module, root) if passes_on else (root.name,))
+                return frozenset(sources(module, root) if passes_on else (root.name,))
     return frozenset()
 
 
@@ -173,14 +173,14 @@ Maker = tuple[int, str, tuple[int, ...]]
 
 
 def _logical(buffer: Bytes, start: int, end: int) -> tuple[int, int, Maker]:
-    fields = _fields(buffer, start, end)
+    fields = fields_in(buffer, start, end)
     stated = _numbers(fields)
     maker: Maker = (-1, "", ())
     for number, wire, value, size in fields:
         if (number, wire) == (3, 2):
-            place = _fields(buffer, value, value + size)
+            place = fields_in(buffer, value, value + size)
             name = next((text(buffer, v, v + s) for n, w, v, s in place if (n, w) == (2, 2)), "")
-            maker = (_numbers(place).get(4, -1), name, tuple(_varints(buffer, place, 3)))
+            maker = (_numbers(place).get(4, -1), name, tuple(varints(buffer, place, 3)))
     return stated.get(1, 0), stated.get(2, 0), maker
 
 
@@ -193,7 +193,7 @@ def _fullest(
     place = {id: one.index for one in allocations for id, _, _ in one.assigned}
     best: dict[int, tuple[int, list[int]]] = {}
     for start, end in traces:
-        fields = _fields(buffer, start, end)
+        fields = fields_in(buffer, start, end)
         alive, peak = _played(buffer, fields, sizes)
         of = next((place[id] for id in alive if id in place), None if place else _numbers(fields).get(3, 0))
         if of is not None and peak > best.get(of, (-1, []))[0]:
@@ -209,7 +209,7 @@ def _played(buffer: Bytes, fields: list[Field], sizes: Mapping[int, int]) -> tup
     for number, wire, value, size in fields:
         if (number, wire) != (1, 2):
             continue
-        event = _numbers(_fields(buffer, value, value + size))
+        event = _numbers(fields_in(buffer, value, value + size))
         kind, id = event.get(1, _ALLOCATED), event.get(2, 0)
         if kind == _FREED:
             own = owner.pop(id, None)
@@ -230,25 +230,25 @@ def _played(buffer: Bytes, fields: list[Field], sizes: Mapping[int, int]) -> tup
     return best, peak
 
 
-def _instruction(module: _Module, maker: Maker | None) -> _Instruction | None:
+def _instruction(module: Module, maker: Maker | None) -> Instruction | None:
     if maker is None:
         return None
     span = module.by_id.get(maker[0]) or module.by_name.get(maker[1])
-    return None if span is None else _parse(module, *span)
+    return None if span is None else parse(module, *span)
 
 
-def _name(module: _Module, maker: Maker | None) -> str | None:
+def _name(module: Module, maker: Maker | None) -> str | None:
     made = _instruction(module, maker)
     return made.name if made else None
 
 
-def _alive(module: _Module, maker: Maker | None, size: int) -> AliveBuffer:
+def _alive(module: Module, maker: Maker | None, size: int) -> AliveBuffer:
     made = _instruction(module, maker)
     if made is None or maker is None:
         return AliveBuffer(None, size)
     shape = made.shape
     for part in maker[2]:
         shape = shape.parts[part] if part < len(shape.parts) else shape
-    hlo, own = _build(module, made, 0), shape.array
+    hlo, own = build(module, made, 0), shape.array
     scratch = made.opcode == "custom-call" and any(maker[2]) and own.dtype in ("s8", "u8")
     return AliveBuffer(replace(hlo, dtype=own.dtype, shape=own.dims), size, scratch)

@@ -51,12 +51,12 @@ Place = tuple[Bytes, int, int, int]  # buffer, start and end of a module's HloPr
 _NAMES = ("hlo_proto", "Hlo Proto", "HLO Proto")
 
 
-def _fields(buffer: Bytes, start: int, end: int) -> list[Field]:
+def fields_in(buffer: Bytes, start: int, end: int) -> list[Field]:
     found = walk.scan(buffer, one(start), one(end), _ALL)
     return list(zip(*(column.tolist() for column in found[1:5]), strict=True))
 
 
-def _varints(buffer: Bytes, fields: Iterable[Field], number: int) -> list[int]:
+def varints(buffer: Bytes, fields: Iterable[Field], number: int) -> list[int]:
     """A repeated integer field, packed or not."""
     values: list[int] = []
     for found, wire, value, size in fields:
@@ -97,9 +97,9 @@ class Shape:
 
 
 def _shape(buffer: Bytes, start: int, end: int, depth: int = 0) -> Shape:
-    fields = _fields(buffer, start, end)
+    fields = fields_in(buffer, start, end)
     dtype = next((value for number, wire, value, _ in fields if (number, wire) == (2, 0)), 0)
-    dims = tuple(_varints(buffer, fields, 3))
+    dims = tuple(varints(buffer, fields, 3))
     if len(dims) > _MAX_RANK or not all(0 <= size < _MAX_SIZE for size in dims):
         return Shape()
     parts: tuple[Shape, ...] = ()
@@ -113,7 +113,7 @@ def _shape(buffer: Bytes, start: int, end: int, depth: int = 0) -> Shape:
 
 
 @dataclass(eq=False, repr=False)
-class _Instruction:
+class Instruction:
     """An instruction as its proto states it."""
 
     id: int = 0
@@ -132,7 +132,7 @@ class _Instruction:
 
 
 @dataclass(eq=False, repr=False)
-class _Module:
+class Module:
     """The index of one HloModuleProto: extents of instructions by name and id, of computations by id."""
 
     buffer: Bytes
@@ -141,7 +141,7 @@ class _Module:
     by_name: dict[str, tuple[int, int]]
     by_id: dict[int, tuple[int, int]]
     computations: dict[int, list[tuple[int, int]]]
-    parsed: dict[int, _Instruction] = field(default_factory=dict)
+    parsed: dict[int, Instruction] = field(default_factory=dict)
     built: dict[str, HloInstruction] = field(default_factory=dict)
     inside: dict[tuple[int, int], HloInstruction] = field(default_factory=dict)  # by place and depth
     listings: int = 0  # of instructions inside others that are left
@@ -166,7 +166,7 @@ class Modules:
         self._planes = [plane for plane in planes if plane.name.startswith("/host:metadata")]
         self._extents: dict[tuple[str, int], Place | None] | None = None  # None: several differ
         self._by_name: dict[str, Place | None] = {}
-        self._modules: dict[int, _Module] = {}
+        self._modules: dict[int, Module] = {}
 
     def __bool__(self) -> bool:
         """Whether the trace may hold any."""
@@ -185,7 +185,7 @@ class Modules:
         if index is None or name not in index.by_name:
             return None
         if name not in index.built:
-            index.built[name] = _build(index, _parse(index, *index.by_name[name]), 0)
+            index.built[name] = build(index, parse(index, *index.by_name[name]), 0)
         return index.built[name]
 
     def of_kernel(self, module: str, program: int, kernel: str) -> tuple[str, int, str] | None:
@@ -204,11 +204,11 @@ class Modules:
                 found.append((name, id, index.by_kernel[kernel]))
         return found[0] if len(found) == 1 else None
 
-    def _indexed(self, place: Place | None) -> _Module | None:
+    def _indexed(self, place: Place | None) -> Module | None:
         if place is None:
             return None
         if place[1] not in self._modules:
-            self._modules[place[1]] = _index(*place)
+            self._modules[place[1]] = index_of(*place)
         return self._modules[place[1]]
 
     def _find(self, module: str, program: int) -> Place | None:
@@ -262,7 +262,7 @@ def _one(known: Place | None, other: Place) -> Place | None:
     return known if same else None
 
 
-def _index(buffer: Bytes, start: int, end: int, program: int = -1) -> _Module:
+def index_of(buffer: Bytes, start: int, end: int, program: int = -1) -> Module:
     proto = walk.scan(buffer, one(start), one(end), 1 << 1)
     module_start, module_end, _ = extents(proto, 1)
     module = walk.scan(buffer, module_start, module_end, 1 << 1 | 1 << 3)
@@ -286,15 +286,15 @@ def _index(buffer: Bytes, start: int, end: int, program: int = -1) -> _Module:
     for a, b, parent in zip(texts.tolist(), text_ends.tolist(), named.tolist(), strict=True):
         by_name[text(buffer, a, b)] = spans[parent]
     name = text(buffer, int(names[0]), int(name_ends[0])) if len(names) else ""
-    return _Module(buffer, name, program, by_name, dict(zip(own.tolist(), spans, strict=True)), computations)
+    return Module(buffer, name, program, by_name, dict(zip(own.tolist(), spans, strict=True)), computations)
 
 
-def _parse(module: _Module, start: int, end: int) -> _Instruction:
+def parse(module: Module, start: int, end: int) -> Instruction:
     if start in module.parsed:
         return module.parsed[start]
     buffer = module.buffer
-    fields = _fields(buffer, start, end)
-    made = _Instruction()
+    fields = fields_in(buffer, start, end)
+    made = Instruction()
     for number, wire, value, size in fields:
         stop = value + size
         if wire == 0 and number == 35:
@@ -309,30 +309,30 @@ def _parse(module: _Module, start: int, end: int) -> _Instruction:
             made.shape = _shape(buffer, value, stop)
         elif number == 7:
             made.op_name = next(
-                (text(buffer, v, v + s) for n, w, v, s in _fields(buffer, value, stop) if (n, w) == (2, 2)),
+                (text(buffer, v, v + s) for n, w, v, s in fields_in(buffer, value, stop) if (n, w) == (2, 2)),
                 "",
             )
         elif number == 15:
-            made.window = _fields(buffer, value, stop)
+            made.window = fields_in(buffer, value, stop)
         elif number == 16:
-            made.convolution = _fields(buffer, value, stop)
+            made.convolution = fields_in(buffer, value, stop)
         elif number == 28:
             made.custom_call = text(buffer, value, stop)
         elif number == 30:
-            made.dot = _fields(buffer, value, stop)
+            made.dot = fields_in(buffer, value, stop)
         elif number == 51:
-            made.precision = _precision(buffer, _fields(buffer, value, stop))
+            made.precision = _precision(buffer, fields_in(buffer, value, stop))
         elif number == 43:
             made.backend_config = text(buffer, value, min(stop, value + (1 << 16)))
-    made.operands = _varints(buffer, fields, 36)
-    made.called = _varints(buffer, fields, 38)
+    made.operands = varints(buffer, fields, 36)
+    made.called = varints(buffer, fields, 38)
     module.parsed[start] = made
     return made
 
 
-def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
+def build(module: Module, made: Instruction, depth: int) -> HloInstruction:
     operands = [
-        _parse(module, *module.by_id[id]).shape.array if id in module.by_id else Shape()
+        parse(module, *module.by_id[id]).shape.array if id in module.by_id else Shape()
         for id in made.operands
     ]
     inner: list[HloInstruction] = []
@@ -344,7 +344,7 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
                 module.listings -= 1
                 key = (span[0], depth + 1)
                 if key not in module.inside:
-                    module.inside[key] = _build(module, _parse(module, *span), depth + 1)
+                    module.inside[key] = build(module, parse(module, *span), depth + 1)
                 inner.append(module.inside[key])
     flops = _flops(module.buffer, made, operands)
     if flops is None and inner:
@@ -363,7 +363,7 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
         called=tuple(inner),
         custom_call=made.custom_call,
         flops=flops,
-        operands=_sources(module, made) if depth == 0 else (),
+        operands=sources(module, made) if depth == 0 else (),
         precision=made.precision,
         program=module.program,
     )
@@ -371,18 +371,18 @@ def _build(module: _Module, made: _Instruction, depth: int) -> HloInstruction:
 
 def _precision(buffer: Bytes, config: list[Field]) -> str:
     """The highest precision that a PrecisionConfig asks for one of the operands (xla_data.proto)."""
-    asked = max(_varints(buffer, config, 1), default=-1)
+    asked = max(varints(buffer, config, 1), default=-1)
     return {0: "default", 1: "high", 2: "highest"}.get(asked, "")
 
 
-def _sources(module: _Module, made: _Instruction) -> tuple[str, ...]:
+def sources(module: Module, made: Instruction) -> tuple[str, ...]:
     """Names of the instructions whose work `made` reads, seen through those that only pass a value on."""
     names = []
     for id in made.operands:
         for _ in range(_DEPTH):
             if id not in module.by_id:
                 break
-            source = _parse(module, *module.by_id[id])
+            source = parse(module, *module.by_id[id])
             if source.opcode not in ("get-tuple-element", "bitcast") or not source.operands:
                 names.append(source.name)
                 break
@@ -390,10 +390,10 @@ def _sources(module: _Module, made: _Instruction) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _flops(buffer: Bytes, made: _Instruction, operands: Sequence[Shape]) -> float | None:
+def _flops(buffer: Bytes, made: Instruction, operands: Sequence[Shape]) -> float | None:
     """Of a dot, a convolution, or a library call that is one; None for everything else."""
     if made.opcode == "dot" and made.dot is not None and operands:
-        return _dot_flops(made.shape.array.dims, operands[0].dims, _varints(buffer, made.dot, 1))
+        return _dot_flops(made.shape.array.dims, operands[0].dims, varints(buffer, made.dot, 1))
     if made.opcode == "convolution" and len(operands) > 1:
         return _convolution_flops(buffer, made, made.shape.array.dims, operands[1].dims)
     if made.opcode == "custom-call" and operands:
@@ -414,19 +414,19 @@ def _dot_flops(result: Sequence[int], left: Sequence[int], contracting: Sequence
 
 
 def _convolution_flops(
-    buffer: Bytes, made: _Instruction, result: Sequence[int], kernel: Sequence[int]
+    buffer: Bytes, made: Instruction, result: Sequence[int], kernel: Sequence[int]
 ) -> float | None:
     """2 x outputs x taps x input features per group (the kernel's own input feature dimension)."""
     if made.convolution is None:
         return None
     feature = next((v for n, w, v, _ in made.convolution if (n, w) == (3, 0)), 0)
-    spatial = _varints(buffer, made.convolution, 6)
+    spatial = varints(buffer, made.convolution, 6)
     if len(spatial) > _MAX_RANK or any(not 0 <= d < len(kernel) for d in (feature, *spatial)):
         return None
     return 2.0 * prod(result) * kernel[feature] * prod(kernel[d] for d in spatial)
 
 
-def _cudnn_flops(buffer: Bytes, made: _Instruction, operands: Sequence[Shape]) -> float | None:
+def _cudnn_flops(buffer: Bytes, made: Instruction, operands: Sequence[Shape]) -> float | None:
     """The two gradients do the work of the forward convolution, with the roles of the tensors exchanged."""
     result, target = made.shape.array.dims, made.custom_call
     if "BackwardInput" in target:

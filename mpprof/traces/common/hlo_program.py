@@ -17,14 +17,14 @@ from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
 from mpprof.traces.common.hlo import (
+    Instruction,
+    Module,
     Shape,
-    _build,
-    _fields,
-    _index,
-    _Instruction,
-    _Module,
-    _parse,
-    _varints,
+    build,
+    fields_in,
+    index_of,
+    parse,
+    varints,
 )
 from mpprof.traces.common.planes import extents, one
 
@@ -86,7 +86,7 @@ def launches(proto: bytes) -> tuple[Launch, ...]:
     """The work of the program in an HloProto, in the order in which it runs where the program states that.
     Raises `UnreadableError` where the bytes hold no program."""
     buffer = np.frombuffer(proto, np.uint8)
-    module = _index(buffer, 0, len(buffer))
+    module = index_of(buffer, 0, len(buffer))
     entry = _entry(module)
     if entry is None:
         raise UnreadableError("no compiled program in these bytes")
@@ -107,13 +107,13 @@ class _Place:
         return _Place(count, self.in_loop or loop, self.depth + 1, self.order)
 
 
-def _module_fields(module: _Module, wanted: int) -> walk.Fields | None:
+def _module_fields(module: Module, wanted: int) -> walk.Fields | None:
     proto = walk.scan(module.buffer, one(0), one(len(module.buffer)), 1 << 1)
     start, end, _ = extents(proto, 1)
     return walk.scan(module.buffer, start, end, wanted) if len(start) else None
 
 
-def _entry(module: _Module) -> int | None:
+def _entry(module: Module) -> int | None:
     fields = _module_fields(module, 1 << 6)
     if fields is None:
         return None
@@ -121,7 +121,7 @@ def _entry(module: _Module) -> int | None:
     return int(stated[0]) if len(stated) and int(stated[0]) in module.computations else None
 
 
-def _schedule(module: _Module) -> dict[int, dict[int, int]]:
+def _schedule(module: Module) -> dict[int, dict[int, int]]:
     """`HloModuleProto.schedule`: a map from computations to the ids of their instructions, in order."""
     fields = _module_fields(module, 1 << 7)
     order: dict[int, dict[int, int]] = {}
@@ -129,22 +129,22 @@ def _schedule(module: _Module) -> dict[int, dict[int, int]]:
         return order
     starts, ends, _ = extents(fields, 7)
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        for number, wire, value, size in _fields(module.buffer, start, end):
+        for number, wire, value, size in fields_in(module.buffer, start, end):
             if (number, wire) != (1, 2):
                 continue
-            entry = _fields(module.buffer, value, value + size)
+            entry = fields_in(module.buffer, value, value + size)
             key = next((v for n, w, v, _ in entry if (n, w) == (1, 0)), 0)
             for n, w, v, s in entry:
                 if (n, w) == (2, 2):
-                    ids = _varints(module.buffer, _fields(module.buffer, v, v + s), 1)
+                    ids = varints(module.buffer, fields_in(module.buffer, v, v + s), 1)
                     order[key] = {id: at for at, id in enumerate(ids)}
     return order
 
 
-def _walk(module: _Module, computation: int, place: _Place) -> Iterator[Launch]:
+def _walk(module: Module, computation: int, place: _Place) -> Iterator[Launch]:
     if place.depth > _DEPTH:
         return
-    instructions = [_parse(module, *span) for span in module.computations.get(computation, ())]
+    instructions = [parse(module, *span) for span in module.computations.get(computation, ())]
     order = place.order.get(computation, {})
     instructions.sort(key=lambda made: order.get(made.id, -1))
     for made in instructions:
@@ -168,7 +168,7 @@ def _weight(branch: Sequence[Launch]) -> float:
     return sum(work.read_bytes + work.written_bytes for work in branch)
 
 
-def _turns(made: _Instruction) -> int | None:
+def _turns(made: Instruction) -> int | None:
     try:
         turns = json.loads(made.backend_config)["known_trip_count"]["n"]
         return int(turns)
@@ -176,9 +176,9 @@ def _turns(made: _Instruction) -> int | None:
         return None
 
 
-def _launch(module: _Module, made: _Instruction, place: _Place) -> Launch:
+def _launch(module: Module, made: Instruction, place: _Place) -> Launch:
     reads, writes = _moved(module, made)
-    hlo = _build(module, made, 0)
+    hlo = build(module, made, 0)
     return Launch(
         hlo,
         place.count,
@@ -192,26 +192,26 @@ def _launch(module: _Module, made: _Instruction, place: _Place) -> Launch:
     )
 
 
-def _window(module: _Module, made: _Instruction) -> tuple[tuple[int, int], ...]:
+def _window(module: Module, made: Instruction) -> tuple[tuple[int, int], ...]:
     found = []
     for number, wire, value, size in made.window or ():
         if (number, wire) == (1, 2):
-            stated = {n: v for n, w, v, _ in _fields(module.buffer, value, value + size) if w == 0}
+            stated = {n: v for n, w, v, _ in fields_in(module.buffer, value, value + size) if w == 0}
             found.append((max(1, stated.get(1, 1)), max(1, stated.get(2, 1))))
     return tuple(found)
 
 
-def _groups(module: _Module, made: _Instruction) -> int:
+def _groups(module: Module, made: Instruction) -> int:
     """`feature_group_count` of a convolution or of the library call that is one."""
     if made.convolution is None:
         return 1
     start, end = module.by_id[made.id]
-    fields = _fields(module.buffer, start, end)
+    fields = fields_in(module.buffer, start, end)
     stated = (value for number, wire, value, _ in fields if (number, wire) == (50, 0))
     return max(1, next(stated, 1))
 
 
-def _channels(made: _Instruction, hlo: HloInstruction) -> tuple[int, int]:
+def _channels(made: Instruction, hlo: HloInstruction) -> tuple[int, int]:
     """Features that a filter takes and gives. cuDNN's gradient of the filter has it for its result."""
     if made.convolution is None or len(hlo.operand_shapes) < 2:
         return 0, 0
@@ -226,13 +226,13 @@ def _channels(made: _Instruction, hlo: HloInstruction) -> tuple[int, int]:
 _Sizes = tuple[tuple[Value, float], ...]
 
 
-def _value(module: _Module, id: int) -> tuple[Value, Shape]:
+def _value(module: Module, id: int) -> tuple[Value, Shape]:
     """The value that an operand is, seen through those that only name it, and its shape."""
     part, shape = 0, Shape()
     for turn in range(_DEPTH):
         if id not in module.by_id:
             break
-        made = _parse(module, *module.by_id[id])
+        made = parse(module, *module.by_id[id])
         shape = made.shape if turn == 0 else shape
         if made.opcode == "get-tuple-element" and made.operands:
             part, id = _tuple_index(module, id), made.operands[0]
@@ -243,12 +243,12 @@ def _value(module: _Module, id: int) -> tuple[Value, Shape]:
     return (id, part), shape
 
 
-def _tuple_index(module: _Module, id: int) -> int:
-    fields = _fields(module.buffer, *module.by_id[id])
+def _tuple_index(module: Module, id: int) -> int:
+    fields = fields_in(module.buffer, *module.by_id[id])
     return next((value for number, wire, value, _ in fields if (number, wire) == (13, 0)), 0)
 
 
-def _moved(module: _Module, made: _Instruction) -> tuple[_Sizes, _Sizes]:
+def _moved(module: Module, made: Instruction) -> tuple[_Sizes, _Sizes]:
     """What an instruction reads and writes; an operand that it names twice is read once."""
     operands = [_value(module, id) for id in made.operands]
     parts = _results(made)
@@ -269,16 +269,16 @@ def _moved(module: _Module, made: _Instruction) -> tuple[_Sizes, _Sizes]:
 
 
 def _spare(
-    module: _Module,
-    made: _Instruction,
+    module: Module,
+    made: Instruction,
     operands: Sequence[tuple[Value, Shape]],
     reads: dict[Value, float],
     writes: dict[Value, float],
 ) -> None:
     """Take from `reads` what a fusion skips of operands that it only slices; and of a value that it updates
     in place all but the update, read and written."""
-    inside = [_parse(module, *span) for span in module.computations.get(made.called[0], ())]
-    users: dict[int, list[_Instruction]] = {}
+    inside = [parse(module, *span) for span in module.computations.get(made.called[0], ())]
+    users: dict[int, list[Instruction]] = {}
     for inner in inside:
         for id in set(inner.operands):
             users.setdefault(id, []).append(inner)
@@ -296,31 +296,31 @@ def _spare(
             writes[same] = min(whole, part)
 
 
-def _parameters(module: _Module, computation: int, count: int) -> list[_Instruction | None]:
+def _parameters(module: Module, computation: int, count: int) -> list[Instruction | None]:
     """The parameters of a computation by their number, which is not the order in which it lists them."""
-    found: list[_Instruction | None] = [None] * count
+    found: list[Instruction | None] = [None] * count
     for start, end in module.computations.get(computation, ()):
-        made = _parse(module, start, end)
+        made = parse(module, start, end)
         if made.opcode == "parameter":
-            fields = _fields(module.buffer, start, end)
+            fields = fields_in(module.buffer, start, end)
             at = next((value for number, wire, value, _ in fields if (number, wire) == (9, 0)), 0)
             if 0 <= at < count:
                 found[at] = made
     return found
 
 
-def _sliced(user: _Instruction, id: int) -> bool:
+def _sliced(user: Instruction, id: int) -> bool:
     first = bool(user.operands) and user.operands[0] == id and user.operands.count(id) == 1
     return first and (user.opcode in _SLICES or user.opcode == "dynamic-update-slice")
 
 
-def _slice_bytes(module: _Module, user: _Instruction) -> float:
+def _slice_bytes(module: Module, user: Instruction) -> float:
     if user.opcode == "dynamic-update-slice" and len(user.operands) > 1 and user.operands[1] in module.by_id:
-        return size_bytes(_parse(module, *module.by_id[user.operands[1]]).shape)
+        return size_bytes(parse(module, *module.by_id[user.operands[1]]).shape)
     return size_bytes(user.shape)
 
 
-def _results(made: _Instruction) -> Shape:
+def _results(made: Instruction) -> Shape:
     """What an instruction leaves, without the scratch memory that a library call lists last."""
     parts = made.shape.parts
     if made.opcode == "custom-call" and len(parts) > 1 and parts[-1].dtype in ("u8", "s8"):
@@ -339,7 +339,7 @@ def size_bytes(shape: Shape) -> float:
 # --- operations --------------------------------------------------------------------------------------------
 
 
-def _own_flops(module: _Module, made: _Instruction, hlo: HloInstruction) -> float | None:
+def _own_flops(module: Module, made: Instruction, hlo: HloInstruction) -> float | None:
     """As `hlo` counts them: each output of a convolution meets every tap of its filter. But along an axis no
     more than if each input met every tap, since what lies beyond is padding, or zeros put between the inputs
     (gradients of convolutions that are strided or not padded)."""
@@ -347,7 +347,7 @@ def _own_flops(module: _Module, made: _Instruction, hlo: HloInstruction) -> floa
     if not (made.opcode == "convolution" or forward) or not made.convolution or not hlo.flops:
         return hlo.flops
     left, kernel = hlo.operand_shapes[:2]
-    axes = [_varints(module.buffer, made.convolution, field) for field in (11, 6, 12)]
+    axes = [varints(module.buffer, made.convolution, field) for field in (11, 6, 12)]
     if len({len(places) for places in axes}) != 1 or len(hlo.shape) != len(left):
         return hlo.flops
     flops = hlo.flops
@@ -360,10 +360,12 @@ def _own_flops(module: _Module, made: _Instruction, hlo: HloInstruction) -> floa
     return flops
 
 
-def _dilated(module: _Module, made: _Instruction, axis: int) -> bool:
+def _dilated(module: Module, made: Instruction, axis: int) -> bool:
     """Whether there are zeros between the elements of the input along an axis of the window."""
     stated = [(value, size) for number, wire, value, size in made.window or () if (number, wire) == (1, 2)]
     if axis >= len(stated):
         return False
     start, size = stated[axis]
-    return any(value > 1 for value in _varints(module.buffer, _fields(module.buffer, start, start + size), 6))
+    return any(
+        value > 1 for value in varints(module.buffer, fields_in(module.buffer, start, start + size), 6)
+    )

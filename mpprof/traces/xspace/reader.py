@@ -186,13 +186,7 @@ def _assemble(
     ops = Ops(Modules(usable), parts.strings)
     origin, shift = _origin(usable)
 
-    reader = DeviceReader(parts.strings, ops, shift)
-    for plane in usable:
-        match = ACCELERATOR.match(plane.name)
-        if match:
-            device = TraceDevice(plane.name, int(match["ordinal"]), _facts(plane, match["kind"]))
-            parts.devices.append(device)
-            reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
+    reader = _read_devices(usable, ops, shift, parts)
     release()
     host = hosts.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
     release()
@@ -239,6 +233,17 @@ def _assemble(
         thread_hosts=host.numbers if any(host.numbers) else (),
         notes=tuple(parts.notes),
     )
+
+
+def _read_devices(planes: Sequence[RawPlane], ops: Ops, shift: int, parts: _Parts) -> DeviceReader:
+    """Read the lines of every accelerator's plane; the devices and their streams go to `parts`."""
+    reader = DeviceReader(parts.strings, ops, shift)
+    for plane in planes:
+        if match := ACCELERATOR.match(plane.name):
+            device = TraceDevice(plane.name, int(match["ordinal"]), _facts(plane, match["kind"]))
+            parts.devices.append(device)
+            reader.add(plane, len(parts.devices) - 1, device.facts, parts.streams)
+    return reader
 
 
 def _named_planes(space: RawSpace, path: Path) -> list[RawPlane]:

@@ -45,6 +45,21 @@ def test_jax_scopes_are_taken_as_they_stand() -> None:
     ]
 
 
+@pytest.mark.parametrize("facts", [NESTED, None])
+def test_the_equation_of_an_einsum_is_no_layer(facts: ModelFacts | None) -> None:
+    """Seen in a JAX trace of an MI300: `jit(loss_fn)/transpose(jvp(bsd,de->bse))/dot_general`."""
+    assert owners(
+        [
+            "jit(loss_fn)/jvp(bsd,de->bse)/dot_general",
+            "jit(loss_fn)/transpose(jvp(bsd,de->bse))/dot_general",
+            "jit(f)/jvp(encoder)/dense/...qd,kd->...qk/dot_general",
+            "jit(f)/jvp(encoder)/dense/ij->ji/transpose",
+        ],
+        facts,
+    ) == [(None, "forward"), (None, "backward"), ("encoder/dense", "forward"), ("encoder/dense", "forward")]
+    assert parse("jit(f)/in->out/add").path == ("in->out",)
+
+
 def test_tensorflow_numbers_of_scopes_entered_twice_are_undone() -> None:
     """Keras 3 under TensorFlow: the layer `dense` works under `dense_1`, and `dense_1` under `dense_1_2`."""
     root = "StatefulPartitionedCall/functional_1"

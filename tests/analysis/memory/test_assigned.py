@@ -70,6 +70,7 @@ def test_the_programs_assignment_divides_its_blocks() -> None:
     assert items(found, "layer") == {("model", True): 1250, ("rounding", False): 24, ("unknown", False): 214}
     assert found.why_unassigned is None
     assert found.rounding_bytes == 24
+    assert "rounding" not in {each.kind for each in found.tensors}
     assert found.course is not None
     assert found.course.parts["dtype"]["bf16 (assigned)"][-1] == 1000
     assert found.parts is not None

@@ -57,6 +57,28 @@ def test_waits_for_the_device_and_the_copy_of_the_results_are_no_launching() -> 
     assert found.launched_ns == pytest.approx((460 - 50) * US)
 
 
+@pytest.mark.parametrize(
+    ("waits_of", "launches_of", "waited"),
+    [
+        ("main", "main", 150),  # from 170 to 320: all three launches are its own, before and after
+        ("main", "executor", 60),  # another thread launches from 250 to 260: what is left after it
+        ("executor", "executor", 150),
+        ("watchdog", "main", 0),  # launches nothing, and calls nothing
+    ],
+)
+def test_only_waits_of_the_thread_on_the_path_are_no_launching(waits_of, launches_of, waited) -> None:
+    b = TraceBuilder()
+    b.marker(-1, 0, 600 * US, family="function", thread="main")
+    b.kernel("a", 70 * US, 90 * US, op="dense/MatMul", launch=(50 * US, 60 * US), thread="main")
+    if launches_of != waits_of:
+        b.kernel("b", 270 * US, 290 * US, op="x/MatMul", launch=(250 * US, 260 * US), thread=launches_of)
+    b.kernel("c", 470 * US, 490 * US, op="y/MatMul", launch=(450 * US, 460 * US), thread=launches_of)
+    b.event(HostKind.SYNC, 170 * US, 320 * US, thread=waits_of)
+    found = path(b)
+    assert found is not None
+    assert found.launched_ns == pytest.approx((460 - waited) * US)
+
+
 def test_without_calls_it_is_not_known() -> None:
     b = TraceBuilder()
     for n in range(40):
