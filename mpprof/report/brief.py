@@ -25,6 +25,9 @@ _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _TF32 = "MP803"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
+_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
+MUCH_RATIO = 0.10
+_NEARLY = 0.995
 _OFF = "Mixed precision is off"
 _NO_STEP = "No step can be told apart"
 _PROMISED = "Remedies of the earlier report"
@@ -307,7 +310,7 @@ def cause_bars(document: doc.Report, most: int) -> list[Bar]:
 
 def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     facts = document["facts"]
-    rows = []
+    rows = _exposed_communication(document, step)
     unexplained = None if facts.get("unlike") else facts["unexplained_ns"]
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
@@ -330,6 +333,17 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
         which = "remedied, in float32" if off else "all remedied, at best"
         rows.append(Bar(which, after, "; ".join([*times, *limit])))
     return [*rows, *switched]
+
+
+def _exposed_communication(document: doc.Report, step: float) -> list[Bar]:
+    """Communication that no other work hides, where it is much and no finding is about it: one device's trace
+    does not show what of it is waiting for others."""
+    if not document["time"] or _OF_COMMUNICATION & {found["code"] for found in document["findings"]}:
+        return []
+    ns = sum(part["ns_per_step"] for part in document["time"]["slices"] if part["class"] == "comm")
+    if ns < MUCH_RATIO * step:
+        return []
+    return [Bar("no finding: communication", ns, f"{words.percent(ns / step):>6}  exposed", part=True)]
 
 
 def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
@@ -391,7 +405,8 @@ def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
             if not part.part:
                 break
             if part.label != content.NOT_IN_THE_TRACE and part.ns >= content.MOSTLY_RATIO * row.ns:
-                text = part.label
+                whole = part.ns >= _NEARLY * row.ns
+                text = part.label if whole else f"mostly {part.label}"
     return f"{words.percent(row.ratio):>6}  {text}".rstrip()
 
 

@@ -15,6 +15,7 @@ from tests.traces.conftest import SHARED, needs_shared
 pytestmark = needs_shared()
 
 TIMESFORMER = "h100-torch/facebook_timesformer-base-finetuned-k400__1016002.json.gz"
+ALEXNET = "a100-v100-torch/alexnet_a100.json.gz"
 H100_BYTES_PER_NS = 3350.0
 Event = dict[str, Any]
 
@@ -52,6 +53,32 @@ def test_timesformer_gains_from_aligned_scores_what_their_bytes_leave() -> None:
     found = next(each for each in diagnosed(TIMESFORMER).findings if each.code == "MP401")
     assert found.cost_ns_per_step is not None
     assert 0.5 * most < found.cost_ns_per_step < most
+
+
+def test_what_ran_before_the_only_step_is_not_said_to_follow_it() -> None:
+    """AlexNet's weights are copied 12.8 s before the pass that is measured, and nothing is launched behind it."""
+    found = events(ALEXNET)
+    (passed,) = (e for e in found if "measure|forward" in e["name"] and e["dur"] < 40_000)
+    end = passed["ts"] + passed["dur"]
+    copies = [e for e in found if e.get("cat") == "gpu_memcpy"]
+    assert sum(e["dur"] for e in copies) == pytest.approx(55.5e3, rel=0.01)
+    assert not [e for e in found if e.get("cat") in ("kernel", "gpu_memcpy") and e["ts"] > end]
+    account = diagnosed(ALEXNET).account
+    assert account is not None
+    assert account.between is not None
+    assert sum(each.device_ns for each in account.between) == 0
+
+
+def test_a_pass_that_waits_for_the_drivers_allocations_is_none_of_a_steady_state() -> None:
+    found = events(ALEXNET)
+    (passed,) = (e for e in found if "measure|forward" in e["name"] and e["dur"] < 40_000)
+    within = [e for e in found if passed["ts"] <= e["ts"] < passed["ts"] + passed["dur"]]
+    allocating = 1e3 * sum(e["dur"] for e in within if e["name"] == "cudaMalloc")
+    assert allocating == pytest.approx(32.8e6, rel=0.01)
+    (warm_up,) = (each for each in diagnosed(ALEXNET).findings if each.code == "MP901")
+    assert warm_up.cost_ns_per_step is not None
+    assert 0.9 * allocating < warm_up.cost_ns_per_step < allocating  # what the device worked meanwhile
+    assert warm_up.remedy.startswith("profile later steps")
 
 
 def test_timesformer_writes_scores_and_works_on_them() -> None:

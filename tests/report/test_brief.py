@@ -96,6 +96,23 @@ def test_bars_are_the_causes_in_their_order_and_line_up() -> None:
     assert remedied == ["MP100", "MP101", "MP102"]
 
 
+@pytest.mark.parametrize(
+    ("share", "code", "shown"), [(0.19, "", True), (0.09, "", False), (0.19, "MP701", False)]
+)
+def test_exposed_communication_that_no_finding_is_about_has_a_bar(share, code, shown) -> None:
+    """Recorded on one of several A100: 19 % of the step, and the only cause in the report was of 12 %."""
+    document = crowded(1)
+    step = document["facts"]["step_ns"]
+    assert step is not None
+    assert document["time"] is not None
+    slice_ = {**document["time"]["slices"][0], "class": "comm", "ns_per_step": share * step}
+    document["time"]["slices"] = [slice_]  # type: ignore[list-item]
+    if code:
+        document["findings"] += [{**document["findings"][0], "code": code}]
+    bars = [row for row in brief.cause_bars(document, 7) if row.label == "no finding: communication"]
+    assert [row.ns for row in bars] == ([share * step] if shown else [])
+
+
 def test_what_is_not_shown_is_counted() -> None:
     document = known()
     said = " ".join(brief.render(document).split())

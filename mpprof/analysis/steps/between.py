@@ -57,8 +57,7 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
     """What lies between the steps of this window, the longest on the host first; None with the reason where
     the trace has no calls that tell the steps from what lies between.
 
-    Of several steps it is what lies between two that follow one another; of a single one all that is in the
-    trace outside of it.
+    Of several steps it is what lies between two that follow one another; of a single one what follows it.
     """
     periods = window.periods
     found = None if periods.pause_ns is None else calls(trace, window.device)
@@ -85,7 +84,7 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
 
 
 def _pauses(trace: Trace, window: Window, found: Calls) -> Intervals:
-    """When the thread that trains was between two steps, on the host's clock; of one step, outside of it."""
+    """When the thread that trains was between two steps, on the host's clock; of one step, behind it."""
     periods, followed = window.periods, window.periods.followed()
     start, end = (time_ns + window.shift.ns for time_ns in (periods.start_ns, periods.end_ns))
     if periods.pause_ns is not None and followed.any():
@@ -140,9 +139,10 @@ def _spans(trace: Trace, window: Window, found: Calls) -> Iterable[_Spans]:
 
 
 def _outside(window: Window, found: Calls, time_ns: Int64) -> Bool:
-    """Which of these times lie between a step of the window and the next call; of one call, outside of it."""
+    """Which of these times lie between a step of the window and the next call; of one call, behind it."""
     outside = found.at(time_ns) < 0
     if len(found) < 2:
+        outside &= time_ns > found.start_ns[0]
         return outside
     entered = window.periods.marker_ns
     assert entered is not None

@@ -30,6 +30,10 @@ VALIDITY = (
         "MP901", ANY, "profile later steps: profile_steps=({first}, {last})",
         '{recorder}("logs/run", profile_steps=({first}, {last}))', "early window",
     ),
+    Row(
+        "MP901", ANY, "profile later steps, and do not empty the allocator's cache between them",
+        case="allocating",
+    ),
     Row("MP901", ANY, "compare the median of the steady steps (shown here), and train longer", case="mostly"),
     Row(
         "MP901", ANY,

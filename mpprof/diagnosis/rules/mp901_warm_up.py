@@ -7,10 +7,12 @@ What it means
 How we know
     The step at which the recorded step times settle (a change point, not a fixed number). Found where they
     never settle, where the profiled steps lie before that point while steps were still longer, or where
-    warm-up took more than half of all recorded time.
+    warm-up took more than half of all recorded time. Without recorded steps: where the driver allocates
+    memory (`cudaMalloc`) for a tenth of the profiled step, as an allocator makes it do in its first steps.
 
 What it costs
     Once per training: the time that the warm-up steps took above the median, in sum. Nothing per steady step.
+    Of the driver's allocations, the idle time in the window during which they ran.
 
 What to do
     Choose steps for the window that come after those that are named here, and train long enough (30 steady
@@ -34,9 +36,10 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps.idle import ALLOCATING
 from mpprof.analysis.steps.statistics import epochs_of_one_call
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.steps import StepSummary, StepTable
@@ -44,7 +47,7 @@ from mpprof.model.steps import StepSummary, StepTable
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is part of the measurement"
 ABOUT = "warm-up"
 SPECIFICITY = GENERAL
-BOUND = "device"
+BOUND = "host"
 
 FEWEST_STEPS = 20
 """With fewer steps nothing can be said about settling (MP911 says so)."""
@@ -56,7 +59,14 @@ MOSTLY_WARM_UP_RATIO = 0.5
 """Above half of the recorded time, totals per epoch say more about the start-up than about training."""
 
 
+ALLOCATING_SCALE = Scale(info_ratio=0.10, warning_ratio=0.10, error_ratio=0.90)
+"""A framework takes memory from the driver once and keeps it: a tenth of a step in that is none of a steady
+one's (our judgement)."""
+
+
 def judge(signals: Signals) -> Outcome:
+    if known(signals.summary) is None and (found := _allocating(signals)):
+        return found
     summary, table = need(signals.summary), need(signals.table)
     if summary.count < FEWEST_STEPS:
         return Unable(f"only {summary.count} steps were recorded; train for {FEWEST_STEPS} or more")
@@ -123,6 +133,29 @@ def judge(signals: Signals) -> Outcome:
             severity="info",
         )
     return Clear(f"warm-up ended at step {summary.first_steady} and is left out")
+
+
+def _allocating(signals: Signals) -> Found | None:
+    """Without records of the steps: that the driver allocated memory in those of the window."""
+    account = known(signals.gpu_account)
+    rows = signals.select(lambda cell: cell.cause == ALLOCATING[1]) if account else ()
+    claims = attainable.whole(rows)
+    share = signals.cost_ratio(claims)
+    if share < ALLOCATING_SCALE.info_ratio:
+        return None
+    return Found(
+        summary=(
+            "the device idles {cost} {each} ({share}) while the driver allocates memory, which an allocator "
+            "does in its first steps, or once its cache was emptied"
+        ),
+        evidence=(
+            evidence.ratio("{span} idle while the driver allocates", share, ALLOCATING_SCALE.info_ratio),
+        ),
+        cases=("allocating",),
+        confidence="medium",
+        scale=ALLOCATING_SCALE,
+        claims=claims,
+    )
 
 
 def _of_first_epoch(table: StepTable, excess_ns: float) -> float:
