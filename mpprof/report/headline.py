@@ -187,10 +187,12 @@ def _works(document: doc.Report) -> str | None:
     observed, attainable = document["facts"]["observed"], document["facts"]["attainable"]
     if observed is None or attainable is None or on_cpu(document):
         return None
-    if observed < max(1.0, WORKS_RATIO * attainable):
+    each, serious = document["facts"].get("observed_per_update"), _serious(document)
+    if min(observed, each or observed) < max(1.0, WORKS_RATIO * attainable):
         return None
+    if serious and serious.get("gain_ns_per_step") is None and not serious["code"].startswith(_OF_VALIDITY):
+        return None  # it comes before all that costs time: the loss is not finite, say
     got, most = words.speedup(observed), words.speedup(attainable)
-    serious = _serious(document)
     if attainable >= CLEAR_GAIN:
         also = f"; {_small(serious['title'])}" if serious else ""
         if observed > attainable * MEETS_RATIO:
