@@ -199,6 +199,31 @@ def test_runs_are_held_against_the_one_before_or_against_the_first() -> None:
     assert re.findall(r"<del[^>]*>([^<]*)", struck) == ["v100-odd-vocabulary-mixed-float16"]
 
 
+def test_a_run_after_an_unlike_one_is_held_against_the_nearest_that_it_can_be_compared_with() -> None:
+    source = LogDirectory(SAMPLES)
+    base, odd, mixed = (
+        "v100-convnet-float32",
+        "a100-tf32-baseline-mixed-float16",
+        "v100-convnet-mixed-float16",
+    )
+    other = "v100-odd-vocabulary-float32"  # another model, which is refused as a base
+    names = (base, odd, other, mixed)
+    pair = source.compare((base, mixed))
+    found = compare.against_nearest(source, names)
+    assert [(rung["from"], rung["to"]) for rung in found["steps"]] == [(0, 1), (1, 2), (0, 3)]
+    assert found["steps"][2]["observed"] == pair["steps"][0]["observed"] != None  # noqa: E711
+    assert [each | {"step": 0} for each in found["kernels"] if each["step"] == 2] == pair["kernels"]
+    shown = find(compare.content(found, first=False), "ladder")
+    rows = [texts(row) for row in shown.children[1].children]
+    assert f"against {base}" in rows[3]
+    assert "Against the one before" in texts(shown)
+    struck = export.render(shown)
+    assert re.findall(r"<del[^>]*>([^<]*)", struck) == [odd, other]
+    assert f"unlike {base}: device" in struck  # by its name: it is the first and the one before
+    alike = (base, mixed, "v100-float32-island")
+    assert compare.against_nearest(source, alike) == source.compare(alike)
+
+
 def test_what_is_compared_with_what_stands_in_the_link() -> None:
     ladder = ("a", "b", "c")
     for first in (False, True):
