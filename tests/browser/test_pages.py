@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpprof_dashboards import work
 from mpprof_dashboards.pages import PAGES
 
 from mpprof.api.source import LogDirectory
@@ -408,7 +409,9 @@ def test_the_memory_page_shows_what_allocator_events_tell(chromium: Any, sample_
     assert f"{words.size(cause['bytes'])} MP604" in seen.text("memory-saved")
     for figure in ("peak-map", "memory-kind", "memory-dtype"):
         assert seen.page.locator(f"#{figure} .js-plotly-plot").count() == 1
-    assert seen.page.locator("#memory-tensors tbody tr").count() == len(memory["tensors"])
+    ops = seen.page.locator("#memory-tensors tbody td:nth-child(7)").all_inner_texts()
+    assert ops == [work.short_op(tensor["op"]) for tensor in memory["tensors"]]
+    assert not any("StatefulPartitionedCall" in op for op in ops)
     assert "open a window" not in seen.page.inner_text("#page")
     assert seen.overflow() == 0
     seen.assert_quiet()
