@@ -477,7 +477,8 @@ def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> A
     doubts = cards.warnings(said) if found["severity"] in ("warning", "error") else cards.remarks(said)
     parts: list[Any] = [html.Div(doubts, id=f"learning-{row}")]
     if drawn is not None:
-        note = "Means over stretches of steps. Shaded: the part that is compared."
+        note = "Means over stretches of steps, where Steps shows Keras' mean over the epoch so far."
+        note += " Shaded: the part that is compared."
         parts.append(graph(drawn, f"losses-{row}", title="Loss against applied updates", note=note))
     return html.Div(parts)
 
