@@ -33,7 +33,7 @@ _WITHOUT_UNITS = ("MP801", "MP802")
 _EMULATED = "MP806"
 _OTHER = "MP906"
 _TF32 = "MP803"
-_OF_SKIPS, _OF_VALIDITY = "MP2", "MP9"
+_OF_SKIPS, _OF_MEMORY, _OF_VALIDITY = "MP2", "MP6", "MP9"
 MOST_LAYERS, LONGEST_LAYER = 2, 24
 """So many layers, of so many letters each, have room in the headline."""
 
@@ -176,7 +176,8 @@ def holds(document: doc.Report) -> str | None:
     share = document["tensor_core"]
     if kind != "alone" or share is None or (share["ratio"] or 0.0) < WORKS_SHARE_RATIO:
         return None
-    if share["unknown_ratio"] > WORKS_UNKNOWN_RATIO or any(_is_serious(found) for found in _named(document)):
+    lost = (found for found in _named(document) if _is_serious(found) and not of_memory(found["code"]))
+    if share["unknown_ratio"] > WORKS_UNKNOWN_RATIO or any(lost):
         return None
     ran = f"{words.percent(share['ratio'])} of matrix time ran on {content.matrix_units(document)}"
     return f"Mixed precision is in effect: {ran}."
@@ -190,7 +191,8 @@ def _works(document: doc.Report) -> str | None:
     each, serious = document["facts"].get("observed_per_update"), _serious(document)
     if min(observed, each or observed) < max(1.0, WORKS_RATIO * attainable):
         return None
-    if serious and serious.get("gain_ns_per_step") is None and not serious["code"].startswith(_OF_VALIDITY):
+    slow = serious and not serious["code"].startswith((_OF_VALIDITY, _OF_MEMORY))
+    if serious and slow and serious.get("gain_ns_per_step") is None:
         return None  # it comes before all that costs time: the loss is not finite, say
     got, most = words.speedup(observed), words.speedup(attainable)
     if attainable >= CLEAR_GAIN:
@@ -242,6 +244,11 @@ def _waits(document: doc.Report) -> bool:
     return bool(limits) and limits[0]["kind"] in ("host", "wait")
 
 
+def of_memory(code: str) -> bool:
+    """Return whether a cause costs memory and no time: it comes behind those that do."""
+    return code.startswith(_OF_MEMORY)
+
+
 def within(title: str) -> str:
     """Return a title within a sentence: a name in capitals stays."""
     first = title.partition(" ")[0]
@@ -275,6 +282,8 @@ def _share(document: doc.Report, found: doc.Finding) -> list[str]:
     if found["code"].startswith(_OF_VALIDITY) and share and share["ratio"] is not None:
         ran = f"{words.percent(share['ratio'])} of its matrix time ran on {content.matrix_units(document)}"
         return [f"{found['title']}; {ran}."]
+    if of_memory(found["code"]) and found["cost_bytes"]:
+        return [f"{found['title']}: {words.size(found['cost_bytes'])} of memory."]
     shares = (each for each in found["evidence"] if each["unit"] == "ratio" and each["value"] is not None)
     if (size := next(shares, None)) is None:
         return []

@@ -178,6 +178,21 @@ def test_a_run_as_fast_as_can_be_that_does_not_learn_is_not_called_fine() -> Non
     assert headline(document).startswith("The loss is not finite")
 
 
+def test_a_cause_that_costs_memory_is_no_answer_to_what_the_time_went_for() -> None:
+    document = deepcopy(sample("v100-convnet-mixed-float16"))
+    held = deepcopy(document["findings"][0])
+    held |= {"code": "MP604", "title": "Float32 activations are kept for backward", "severity": "warning"}
+    held |= {"gain_ns_per_step": None, "cost_ns_per_step": None, "cost_bytes": 3 * 2**30}
+    document["findings"] = [held]
+    facts = document["facts"]
+    facts["causes"] = [{**facts["causes"][0], "code": "MP604", "gain_ns_per_step": None}]
+    document["cause"] = "MP604"
+    said = "Mixed precision works: 1.89x of 1.94x attainable; float32 activations are kept for backward."
+    assert headline(document) == said
+    facts |= {"observed": 1.2, "observed_per_update": 1.2}
+    assert headline(document) == "Float32 activations are kept for backward: 3.00 GiB of memory."
+
+
 def test_skipped_updates_cost_what_the_log_says() -> None:
     document = sample("v100-loss-scale-thrash")
     log = (Path(SAMPLES) / "v100-loss-scale-thrash" / "mpprof" / "steps.jsonl").read_text().splitlines()
