@@ -12,6 +12,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
+# A file at a time, in the order of tests/conftest.py: pytest-xdist would begin with the files of the most tests.
+SPREAD := --dist loadfile --no-loadscope-reorder
 # What the demo needs is installed first, and what else the tests need on top of it.
 DEMO_STAMP := $(VENV)/.mpprof-demo-installed
 STAMP := $(VENV)/.mpprof-installed
@@ -47,11 +49,14 @@ demo: $(DEMO_STAMP)
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-test: setup check chromium unit wheel
+# What waits for downloads beside what computes; the tests alone.
+test: setup
+	$(MAKE) -j3 check chromium wheel
+	$(MAKE) unit
 
 # The long rest: pages, notebooks and other versions of the frameworks, sizes, long fuzzing, Keras on torch.
 full: test chromium soak versions test-torch test-sinks
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m full
+	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) -m full
 
 check: lint types contracts
 
@@ -66,7 +71,7 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=20 -m "not benchmark and not soak and not full"
+	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --durations=20 -m "not benchmark and not soak and not full"
 
 # The wheel for this Python, from tracked files alone, in an environment that has nothing else but what it asks for;
 # then, in its place, the wheel for systems without a compiled one.

@@ -1,6 +1,9 @@
 """What holds for every test."""
 
 import contextlib
+from pathlib import Path
+
+import pytest
 
 with contextlib.suppress(ImportError):  # the environments of other frameworks have no Hypothesis
     from hypothesis import settings
@@ -8,3 +11,20 @@ with contextlib.suppress(ImportError):  # the environments of other frameworks h
     # How long an example takes says how busy the machine is, and nothing of the code.
     settings.register_profile("mpprof", deadline=None)
     settings.load_profile("mpprof")
+
+HERE = Path(__file__).parent
+LONG = ("browser", "fuzz", "record", "cli", "")
+"""The folders whose files take longest for the few tests that they hold: a browser, thousands of inputs, trainings,
+processes; "" are the files beside the folders. The rest is many short tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, so that the workers of `make unit` end together, and each folder in one stretch, so that what
+    its tests share (a browser, its servers) is started once by each worker."""
+
+    def rank(item: pytest.Item) -> int:
+        inside = item.path.relative_to(HERE).parent.parts if item.path.is_relative_to(HERE) else ("outside",)
+        folder = inside[0] if inside else ""
+        return LONG.index(folder) if folder in LONG else len(LONG)
+
+    items.sort(key=rank)

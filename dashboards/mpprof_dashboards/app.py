@@ -196,6 +196,11 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
         ClientsideFunction("mpprof", "choose"), Input("run", "value"), Input("baseline", "value"),
         State("run", "data"), State("shown", "data"),
     )  # fmt: skip
+    app.clientside_callback(
+        ClientsideFunction("mpprof", "follow"), Output("run", "value", allow_duplicate=True),
+        Output("baseline", "value", allow_duplicate=True), Output("shown", "data", allow_duplicate=True),
+        url, State("run", "data"), prevent_initial_call=True,
+    )  # fmt: skip
     app.callback(
         Output("page", "children"), Output("nav", "children"), Output("live", "disabled"),
         Output("seen", "data"), Input("url", "pathname"), url, live, State("seen", "data"),

@@ -23,7 +23,8 @@ _ALIKE_RATIO = 0.25
 
 @dataclass(slots=True)
 class Node:
-    """A scope. `ns` holds its own and its children's time by kind; `count` equal siblings were folded."""
+    """A scope. `ns` holds its own and its children's time by kind; `count` equal siblings were folded, and
+    stand in `path` as one, with `*` for their numbers."""
 
     name: str
     path: str
@@ -132,7 +133,7 @@ def _alike(same: list[Node]) -> bool:
 
 def _joined(same: list[Node], stem: str) -> Node:
     """One node for several, its children joined by their names in turn."""
-    made = Node(stem.replace("#", "*"), same[0].path, count=len(same))
+    made = Node(stem.replace("#", "*"), _pattern([node.path for node in same]), count=len(same))
     inner: dict[str, list[Node]] = {}
     for node in same:
         _grow(made, node.ns)
@@ -147,3 +148,9 @@ def _joined(same: list[Node], stem: str) -> Node:
             made.children.append(_joined(nodes, name))
     made.children.sort(key=lambda child: -child.total)
     return made
+
+
+def _pattern(paths: list[str]) -> str:
+    """What paths of one shape have in common, `*` for the numbers in which they differ."""
+    parts = zip(*(path.split("/") for path in paths), strict=False)
+    return "/".join(same[0] if len(set(same)) == 1 else _stem(same[0]).replace("#", "*") for same in parts)

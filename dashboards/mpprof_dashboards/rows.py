@@ -162,7 +162,8 @@ _EQUAL_RATIO = 0.005
 
 
 def matcher(column: Column, typed: str) -> Callable[[Row], bool]:
-    """What a filter lets through: a comparison on the value ("> 1 ms"), else a part of what is shown.
+    """What a filter lets through: a comparison on the value ("> 1 ms"), a whole name with what lies below it
+    ("=block_1"), else a part of what is shown.
 
     A comparison that is still being typed lets everything through."""
     if column.number and typed[:1] in "<>=":
@@ -177,10 +178,18 @@ def matcher(column: Column, typed: str) -> Callable[[Row], bool]:
         sign, limit = found[1], float(found[2].replace(",", "")) * factor
         return lambda row: _holds(row.get(column.field), sign, limit)
     wanted = typed.lower()
-    return lambda row: (
-        wanted in text(column, row).lower()
-        or (bool(column.full) and wanted in str(row.get(column.full, "")).lower())
-    )
+    if column.number:
+        return lambda row: wanted in text(column, row).lower()
+    if typed.startswith("=") and len(typed) > 1:
+        whole = re.compile(re.escape(typed[1:].strip()).replace(r"\*", r"\d+") + r"(/.*)?", re.DOTALL)
+        return lambda row: any(whole.fullmatch(name) for name in _names(column, row))
+    return lambda row: any(wanted in name.lower() for name in (text(column, row), *_names(column, row)))
+
+
+def _names(column: Column, row: Row) -> tuple[str, ...]:
+    """The whole names behind a cell, which may show only how many they are."""
+    names: tuple[str, ...] | None = row.get(f"{column.field}_names")
+    return names if names is not None else (str(row.get(column.full) or row.get(column.field) or ""),)
 
 
 def _holds(value: float | None, sign: str, limit: float) -> bool:

@@ -34,9 +34,14 @@ def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
         groups.setdefault(choices.experiment(entry.name), []).append(entry)
     newest = sorted(groups.items(), key=lambda group: -max(e.created_unix_ns or 0 for e in group[1]))
     shown, baselines = [], choices.default_baselines(entries)
+    held_against = set(baselines.values())
     for key, same in newest:
         title = _title(key, same)
-        runs = [_entry(entry, baselines[entry.id], now_unix_ns, _within(title, entry.name)) for entry in same]
+        runs = [
+            _entry(entry, baselines[entry.id], now_unix_ns, _within(title, entry.name))
+            | {"is_baseline": entry.id in held_against}
+            for entry in same
+        ]
         shown.append({"name": words.plain(title), "runs": runs})
     version = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
     return {"version": version, "groups": shown}
@@ -69,6 +74,7 @@ def _entry(entry: RunEntry, baseline: str | None, now_unix_ns: int, short: str) 
         "policy": words.plain(entry.policy or "—"),
         "card": card(entry.device),
         "batch": "—" if entry.batch_size is None else words.count(entry.batch_size),
+        "batch_size": entry.batch_size,
         "state": entry.state or ("running" if entry.live else "—"),
         "written": "—" if written is None else age(now_unix_ns - written),
         "written_ns": written,
@@ -89,26 +95,60 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
     observed = facts["observed"] if alike else None
     attainable = facts["attainable"] if alike else None
     skipped = steps["skipped"] if steps else None
+    could = _could(document) if observed is None else None
+    peak = recorded_peak(document)
     return {
         "step_ns": facts["step_ns"],
         "step": "—" if facts["step_ns"] is None else words.duration(facts["step_ns"]),
         "observed": observed,
         "attainable": attainable,
         "speedup": answer.figure if answer.kind in ("measured", "unlike") else "—",
-        "of": f"of {words.speedup(attainable)}" if attainable is not None else "",
+        "of": f"of {words.speedup(attainable)}" if attainable is not None else _WITHOUT.get(answer.kind, ""),
+        **_estimated(could, facts["step_ns"]),
         "share_ratio": share["ratio"] if share else None,
         "share": "—" if not share or share["ratio"] is None else words.percent(share["ratio"]),
         "skipped": "—" if skipped is None else words.count(skipped),
-        "peak": "—" if (peak := recorded_peak(document)) is None else words.size(peak),
+        "skipped_count": skipped,
+        "peak": "—" if peak is None else words.size(peak),
+        "peak_bytes": peak,
         "cause": _cause(document),
         "spark": spark(source, run),
     }
 
 
+_WITHOUT: dict[str, str] = {
+    "alone": "no baseline", "float32": "float32", "cpu": "on a CPU", "no trace": "no trace",
+    "window": "no steps",
+}  # fmt: skip
+"""Why there is no speedup."""
+
+
+def _could(document: doc.Report) -> tuple[float, str] | None:
+    """Return how many times as fast a run without a comparable baseline would be by estimate, and how: in
+    mixed precision (at least), else after its remedies."""
+    facts, speedup = document["facts"], document["speedup"]
+    step, after = facts["step_ns"], facts["after_remedies_ns"]
+    estimate = speedup.get("attainable") if speedup else None
+    if estimate:
+        return float(estimate["low"]), "in mixed precision"
+    return (float(step) / float(after), "after its remedies") if step and after else None
+
+
+def _estimated(could: tuple[float, str] | None, step_ns: Any) -> dict[str, Any]:
+    if could is None or step_ns is None:
+        return {"could": None, "could_text": ""}
+    times, how = could
+    text = f"{words.duration(step_ns)} a step, by estimate {words.duration(step_ns / times)} {how}"
+    return {"could": times, "could_text": text}
+
+
 def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
     attainable = None if row["estimated"] else row["attainable_low"]
     observed, share, skipped = row["speedup"], row["tensor_core_ratio"], row["skipped_ratio"]
-    peak = row["peak_memory_bytes"]
+    peak, step, gain = row["peak_memory_bytes"], row["step_ns"], row["cause_gain_ns"]
+    could = None
+    if observed is None and step and gain and gain < step:
+        could = step / (step - gain), "after its first remedy"
     return {
         "step_ns": row["step_ns"],
         "step": "—" if row["step_ns"] is None else words.duration(row["step_ns"]),
@@ -116,10 +156,13 @@ def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
         "attainable": attainable,
         "speedup": "—" if observed is None else words.speedup(observed),
         "of": f"of {words.speedup(attainable)}" if attainable is not None else "",
+        **_estimated(could, step),
         "share_ratio": share,
         "share": "—" if share is None else words.percent(share),
         "skipped": "—" if skipped is None else words.percent(skipped),
+        "skipped_count": skipped,
         "peak": "—" if peak is None else words.size(peak),
+        "peak_bytes": peak,
         "cause": words.plain((row["cause_slug"] or "—").replace("-", " ")),
     }
 

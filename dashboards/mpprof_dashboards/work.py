@@ -81,11 +81,14 @@ def short_kernel(name: str) -> str:
 # --- tables ------------------------------------------------------------------------------------------------
 
 
+_WHOLE = "a part of the name, or =dense for that name and what lies below it"
+
+
 def _columns(per: Per, name: str, second: Column, *rest: Column) -> tuple[Column, ...]:
     """What all three tables begin with."""
     return (
         Column("place", "Ran on", dot=True),
-        Column("short", name, full="name"),
+        Column("short", name, full="name", hint=_WHOLE),
         second,
         Column("ns", f"Time {per.text}", "ns", bar=True),
         Column("ratio", "Share", "ratio"),
@@ -101,7 +104,7 @@ SORT = "-ns"
 
 def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, ...]:
     """The columns of the table `kind`; the device among them where there are several."""
-    layer, last = Column("layer", "Layer"), ((_DEVICE,) if devices else ())
+    layer, last = Column("layer", "Layer", full="layers", hint=_WHOLE), ((_DEVICE,) if devices else ())
     more: tuple[Column, ...]
     if kind == "op":
         more = (
@@ -197,7 +200,8 @@ def _kernel(
     return {
         "place": place(first["placement"], first["precision"]), "kind": _kind(first["placement"]),
         "name": first["name"], "short": short_kernel(first["name"]),
-        "layer": _named(layers), "layers": ", ".join(layers[:20]), "ops": ", ".join(map(short_op, ops[:8])),
+        "layer": _named(layers), "layer_names": tuple(layers),
+        "layers": ", ".join(layers[:20]), "ops": ", ".join(map(short_op, ops[:8])),
         "ns": each.ns(sum(row["total_ns"] for row in same)), "ratio": sum(row["ratio"] for row in same),
         "could": could, "why": why, "because": first["reason"]["text"], "family": first["family"] or "",
         "calls": each.calls(sum(row["calls"] for row in same)), "device": first["device"],

@@ -33,7 +33,7 @@ _WITHOUT_UNITS = ("MP801", "MP802")
 _EMULATED = "MP806"
 _OTHER = "MP906"
 _TF32 = "MP803"
-_OF_SKIPS, _OF_VALIDITY = "MP2", "MP9"
+_OF_SKIPS, _OF_MEMORY, _OF_VALIDITY = "MP2", "MP6", "MP9"
 MOST_LAYERS, LONGEST_LAYER = 2, 24
 """So many layers, of so many letters each, have room in the headline."""
 
@@ -176,7 +176,8 @@ def holds(document: doc.Report) -> str | None:
     share = document["tensor_core"]
     if kind != "alone" or share is None or (share["ratio"] or 0.0) < WORKS_SHARE_RATIO:
         return None
-    if share["unknown_ratio"] > WORKS_UNKNOWN_RATIO or _serious(document):
+    serious = _serious(document)
+    if share["unknown_ratio"] > WORKS_UNKNOWN_RATIO or (serious and not of_memory(serious["code"])):
         return None
     ran = f"{words.percent(share['ratio'])} of matrix time ran on {content.matrix_units(document)}"
     return f"Mixed precision is in effect: {ran}."
@@ -187,10 +188,13 @@ def _works(document: doc.Report) -> str | None:
     observed, attainable = document["facts"]["observed"], document["facts"]["attainable"]
     if observed is None or attainable is None or on_cpu(document):
         return None
-    if observed < max(1.0, WORKS_RATIO * attainable):
+    each, serious = document["facts"].get("observed_per_update"), _serious(document)
+    if min(observed, each or observed) < max(1.0, WORKS_RATIO * attainable):
         return None
+    slow = serious and not serious["code"].startswith((_OF_VALIDITY, _OF_MEMORY))
+    if serious and slow and serious.get("gain_ns_per_step") is None:
+        return None  # it comes before all that costs time: the loss is not finite, say
     got, most = words.speedup(observed), words.speedup(attainable)
-    serious = _serious(document)
     if attainable >= CLEAR_GAIN:
         also = f"; {_small(serious['title'])}" if serious else ""
         if observed > attainable * MEETS_RATIO:
@@ -216,6 +220,11 @@ def _waits(document: doc.Report) -> bool:
     """Whether waiting is what keeps the attainable speedup low most of all."""
     limits = document["speedup"].get("limits", []) if document["speedup"] else []
     return bool(limits) and limits[0]["kind"] in ("host", "wait")
+
+
+def of_memory(code: str) -> bool:
+    """Return whether a cause costs memory and no time: it comes behind those that do."""
+    return code.startswith(_OF_MEMORY)
 
 
 def _small(title: str) -> str:
@@ -251,6 +260,8 @@ def _share(document: doc.Report, found: doc.Finding) -> list[str]:
     if found["code"].startswith(_OF_VALIDITY) and share and share["ratio"] is not None:
         ran = f"{words.percent(share['ratio'])} of its matrix time ran on {content.matrix_units(document)}"
         return [f"{found['title']}; {ran}."]
+    if of_memory(found["code"]) and found["cost_bytes"]:
+        return [f"{found['title']}: {words.size(found['cost_bytes'])} of memory."]
     shares = (each for each in found["evidence"] if each["unit"] == "ratio" and each["value"] is not None)
     if (size := next(shares, None)) is None:
         return []

@@ -181,8 +181,9 @@ def _measured(records: Sequence[Record], key: str) -> NDArray[np.float64]:
     values = [record.get(key) for record in records]
     if set(map(type, values)) <= {NoneType}:
         return np.full(len(values), np.nan)
-    numbers = (number(value) for value in values)
-    return np.array([np.nan if value is None else value for value in numbers], np.float64)
+    numbers = np.array([np.nan if (known := number(value)) is None else known for value in values])
+    numbers[np.abs(numbers) > limits.LARGEST_NUMBER] = np.nan
+    return numbers
 
 
 def _is_time(value: object) -> bool:

@@ -192,6 +192,51 @@ def test_a_table_on_a_phone_shows_rows_with_their_times_and_which_page_it_is(
     seen.assert_quiet()
 
 
+_CUT = """all => all.filter(e => e.offsetWidth && getComputedStyle(e).overflowX !== 'visible'
+    && e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"""
+
+
+@pytest.mark.parametrize("width", [768, 390])
+def test_no_name_of_a_table_or_chart_is_cut_on_a_small_screen(
+    chromium: Any, sample_server: str, width: int
+) -> None:
+    seen = visit(chromium, sample_server, width=width)
+    for path, names in (
+        ("/kernels", "#kernels tbody td:nth-child(-n + 2), #kernels .mp-row-name"),
+        ("/kernels?by=op", "#ops tbody td:nth-child(-n + 2), #ops .mp-row-name"),
+        ("/layers", "#layers tbody td:nth-child(-n + 2), #layers .mp-row-name"),
+        ("/compare", ".mp-bar-name, #ladder th, #causes-by-run th"),
+    ):
+        path, _, more = path.partition("?")
+        seen.open_well(f"{path}{VOCABULARY}&{more}")
+        assert seen.page.locator(names).count() > 2
+        assert seen.page.eval_on_selector_all(names, _CUT) == []
+    for cell in seen.page.locator(
+        "#ladder tbody tr:last-child :is(th, td:nth-child(3), td:nth-child(5))"
+    ).all():
+        box = cell.bounding_box()  # the name, the step and the speedup
+        assert 0 <= box["x"] < box["x"] + box["width"] <= width
+    seen.assert_quiet()
+
+
+def test_what_a_scope_of_the_icicle_is_stands_below_it_for_keyboard_and_touch(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server, width=390)
+    seen.open_well(f"/layers{VOCABULARY}")
+    face = seen.page.locator('#layers-run [data-layer="block_*/up"]').first
+    assert face.inner_text() == ""  # no room
+    face.focus()
+    assert seen.text("layers-said") == face.get_attribute("title")
+    assert seen.text("layers-said").startswith("up: ")
+    phases = seen.page.locator("#layers-run .mp-ice-column").all()
+    tops = [phase.bounding_box()["y"] for phase in phases]
+    assert tops == sorted(set(tops))  # below one another
+    wide = seen.page.locator("#layers-baseline .mp-ice-column").nth(1).bounding_box()
+    assert wide["width"] > 300  # the longest phase takes the width
+    seen.assert_quiet()
+
+
 _HATCHED = """() => [...document.querySelectorAll('.mp-k-unknown:not(.mp-cell-bar)')].map(
     each => (getComputedStyle(each).backgroundImage.match(/repeating-linear-gradient/g) || []).length)"""
 
@@ -220,8 +265,36 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     assert "baseline=none" in seen.page.url
     seen.page.go_back()
     seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('1.07x')")
-    # The page and the choosers are answered apart, in either order.
+    assert seen.page.input_value("#run").startswith("resnet-mixed")
+    seen.assert_quiet()
+
+
+def test_the_choosers_show_the_run_of_the_address_before_the_server_answers_for_them(
+    chromium: Any, fake_server: str
+) -> None:
+    seen = visit(chromium, fake_server)
+    seen.open("/?run=mixed&baseline=fp32")
     seen.page.wait_for_function("() => document.querySelector('#run').value.startsWith('resnet-mixed')")
+    asked = []
+
+    def hold(route: Any) -> None:
+        if "run.value" in (route.request.post_data_json or {}).get("output", ""):
+            asked.append(route)  # answered at the end
+        else:
+            route.continue_()
+
+    seen.page.route("**/_dash-update-component*", hold)
+    seen.choose("?run=cpu&baseline=none", FakeSource().report("cpu")["verdict"])
+    assert seen.page.input_value("#run").startswith("laptop-cpu")
+    assert seen.page.input_value("#baseline") == ""
+    seen.page.go_back()
+    seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('1.07x')")
+    assert seen.page.input_value("#run").startswith("resnet-mixed")
+    assert seen.page.input_value("#baseline").startswith("resnet-fp32")
+    assert len(asked) >= 2
+    for route in asked:
+        route.continue_()
+    assert seen.page.input_value("#run").startswith("resnet-mixed")
     seen.assert_quiet()
 
 
@@ -669,8 +742,17 @@ def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
     assert all("logits" in name for name in seen.column("ops", "short"))
     seen.open_well(f"/layers{VOCABULARY}")
     seen.page.click('#layers-run [data-layer="logits"] >> nth=0')
-    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 2")
-    assert seen.column("layers", "short") == ["logits", "logits_float"]
+    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 1")
+    assert seen.column("layers", "short") == ["logits"]  # and not logits_float beside it
+    seen.page.click('#layers-run [data-layer="block_*"] >> nth=0')
+    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found > 3")
+    shown = seen.column("layers", "short")
+    assert len(shown) % 3 == 0
+    assert {name.partition("/")[0] for name in shown} == {"block_0", "block_1", "block_2"}
+    seen.page.click('#layers-run [data-layer="block_*/up"] >> nth=0')
+    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 3")
+    seen.page.click('#layers-run [data-layer="block_*/up"] >> nth=0')  # once more: all
+    seen.page.wait_for_function("n => +document.querySelector('#layers').dataset.found > n", arg=len(shown))
     seen.assert_quiet()
 
 

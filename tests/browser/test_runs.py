@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,113 @@ def test_every_column_of_the_list_lies_in_the_window(chromium: Any, sample_serve
     assert state.inner_text() == "ended"
     assert box["x"] + box["width"] <= width
     seen.assert_quiet()
+
+
+def _order(seen: Visit) -> list[str]:
+    return list(seen.page.eval_on_selector_all("#runs tr[data-run]", "all => all.map(e => e.dataset.run)"))
+
+
+def test_the_list_is_sorted_by_any_column_and_back_and_the_order_is_in_the_link(
+    chromium: Any, sample_server: str
+) -> None:
+    source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
+    open_list(seen)
+    groups, heading = _order(seen), "#runs thead th[data-field='%s'] button"
+    steps = {entry.id: source.report(entry.id)["facts"]["step_ns"] for entry in source.entries()}
+    slowest = sorted(groups, key=lambda run: -steps[run])
+    seen.page.click(heading % "step")
+    assert _order(seen) == slowest
+    assert seen.page.locator("#runs .mp-runs-group").count() == 0
+    first = seen.page.inner_text("#runs tbody tr:first-child [data-field='name']")
+    assert first == slowest[0]  # by its whole name, as no experiment stands above it
+    again = visit(chromium, sample_server)
+    again.page.goto(seen.page.url)
+    again.page.wait_for_function(_ALL_FILLED, timeout=120_000)
+    assert _order(again) == slowest
+    assert again.page.get_attribute("#runs th[data-field='step']", "aria-sort") == "descending"
+    seen.page.click(heading % "step")
+    assert _order(seen) == sorted(groups, key=lambda run: steps[run])
+    seen.page.click(heading % "step")
+    assert _order(seen) == groups
+    seen.page.click(heading % "speedup")
+    got = seen.page.locator("#runs tbody [data-field='speedup'] strong").all_inner_texts()
+    known = [float(text.removesuffix("x")) for text in got if text != "—"]
+    assert known == sorted(known, reverse=True)
+    assert set(got[len(known) :]) == {"—"}  # without a value, last
+    seen.page.click(heading % "speedup")
+    got = seen.page.locator("#runs tbody [data-field='speedup'] strong").all_inner_texts()
+    assert got[len(known) :] == ["—"] * (len(got) - len(known))
+    seen.page.set_viewport_size({"width": 390, "height": 900})
+    seen.page.select_option("#runs-sort", "name")
+    assert _order(seen) == sorted(groups)
+    seen.assert_quiet()
+    again.assert_quiet()
+
+
+def test_runs_without_a_baseline_are_ranked_apart_by_what_they_could_gain(
+    chromium: Any, sample_server: str, tmp_path: Path
+) -> None:
+    seen = visit(chromium, sample_server)
+    open_list(seen)
+    links = seen.page.locator("#runs-worst a").all_inner_texts()
+    assert links == ["v100-odd-vocabulary-mixed-float16", "v100-float32-island"]
+    assert seen.page.locator(".mp-runs-first").count() == 1
+    for run in ("v100-float32-island", "v100-truncated"):
+        shutil.copytree(SAMPLES / run, tmp_path / run)
+    facts = LogDirectory(tmp_path).report("v100-float32-island")["facts"]
+    with serving(tmp_path) as address:
+        alone = visit(chromium, address)
+        open_list(alone)
+        said = alone.page.inner_text("#runs-worst")
+        assert said.startswith("Look at first: v100-float32-island")
+        assert words.duration(facts["step_ns"]) in said
+        assert f"by estimate {words.duration(facts['after_remedies_ns'])}" in said
+        assert alone.page.get_attribute(".mp-runs-first", "data-run") == "v100-float32-island"
+        speedup = '#runs tr[data-run="v100-float32-island"] [data-field="speedup"]'
+        assert alone.page.inner_text(speedup).split("—")[1].strip() == "no baseline"
+        alone.assert_quiet()
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 1024, 768, 390])
+def test_long_names_are_whole_and_push_nothing_out_of_the_window(
+    chromium: Any, long_names: str, width: int
+) -> None:
+    seen = visit(chromium, long_names, width=width)
+    open_list(seen)
+    for query in ("", "?runs.sort=-step"):
+        seen.page.goto(f"{long_names}/runs{query}")
+        seen.page.wait_for_function(_ALL_FILLED)
+        assert seen.page.evaluate(_CUT) <= 0
+        assert seen.overflow() <= 0
+        cut = """all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"""
+        assert seen.page.eval_on_selector_all("#runs [data-field='name']", cut) == []
+        ends = """all => all.map(e => e.getBoundingClientRect()).flatMap(box => [box.left, box.right])"""
+        shown = seen.page.eval_on_selector_all(
+            "#runs tbody :is([data-field='step'], [data-field='state'])", ends
+        )
+        assert 0 < min(shown) < max(shown) <= width
+    assert seen.page.get_attribute("#run", "title") == seen.page.input_value("#run") != ""
+    seen.assert_quiet()
+
+
+LONG = "vision-transformer-large-patch16-384-imagenet21k-finetune-lr3e-4-wd0.05-warmup10k-seed17"
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("long")
+    names = (
+        f"{LONG}/base",
+        f"{LONG}/mixed-float16-dynamic-loss-scale-2pow15",
+        f"{LONG}_alone_mixed_float16",
+        "a",
+    )
+    for at, name in enumerate(names):
+        dtype = "float16" if "mixed" in name else "float32"
+        model = imagenette_convnet(dtype)
+        write(Recorded(name, V100, dtype, model, 64, 42.0 - at, steps=40, seed=at), folder)
+    with serving(folder) as address:
+        yield address
 
 
 def many_runs(folder: Path, count: int) -> tuple[int, list[str]]:

@@ -388,6 +388,52 @@ def test_a_ladder_with_a_run_that_is_not_there_says_so_and_keeps_the_chooser(cli
     assert '"value": ["fp32"]' in text
 
 
+@pytest.mark.parametrize("against", ["", "&against=first"])
+def test_runs_of_an_address_that_cannot_be_compared_are_named_and_the_rest_is(
+    client: Any, against: str
+) -> None:
+    query = "?run=mixed&baseline=fp32&with=broken&with=fp32&with=gone&with=mixed" + against
+    text = json.dumps(draw(client, "/compare", query)["page"])
+    assert "mp-failure" not in text
+    assert "Left out: broken, which cannot be read: " in text
+    assert "Left out: gone, which is none of the runs here." in text
+    assert words.speedup(FakeSource().compare(("fp32", "mixed"))["steps"][0]["observed"]) in text
+    assert '"value": ["fp32", "mixed"]' in text
+
+
+def test_the_chooser_says_what_each_run_is_held_against(client: Any) -> None:
+    def said(query: str) -> str:
+        page = json.dumps(draw(client, "/compare", f"?run=mixed&baseline=fp32{query}")["page"])
+        return re.search(r'"description": "([^"]*)"', page)[1]
+
+    three = "&with=fp32&with=mixed&with=mixed"
+    assert said("") == "The first is the baseline."
+    assert "the nearest before it" in said(three)
+    assert said(three + "&against=first") == "Each is held against the first."
+
+
+def ladder_written(client: Any, runs: list[str], search: str) -> str | None:
+    """What the chooser of runs writes into the address; None: nothing."""
+    known = client.get("/_dash-dependencies").get_json()
+    (output,) = (each["output"] for each in known if each["inputs"][0]["id"] == "compare-runs")
+    body = {
+        "output": output, "outputs": {"id": "url", "property": output.partition(".")[2]},
+        "inputs": [{"id": "compare-runs", "property": "value", "value": runs}],
+        "state": [{"id": "url", "property": "search", "value": search}],
+        "changedPropIds": ["compare-runs.value"],
+    }  # fmt: skip
+    answer = client.post("/_dash-update-component", json=body)
+    assert answer.status_code in (200, 204), answer.text
+    written = answer.get_json()["response"] if answer.status_code == 200 else {}
+    return json.dumps(written) if written else None
+
+
+def test_the_address_is_not_rewritten_because_a_run_of_it_cannot_be_chosen(client: Any) -> None:
+    query = "?run=mixed&baseline=fp32&with=fp32&with=gone&with=mixed"
+    assert ladder_written(client, ["fp32", "mixed"], query) is None
+    assert "with=mixed&with=fp32" in ladder_written(client, ["mixed", "fp32"], query)
+
+
 @pytest.mark.parametrize("entry", [entry.id for entry in ENTRIES if entry.problem is None])
 def test_the_pages_are_tested_on_documents_of_the_contract(entry: str) -> None:
     validator = jsonschema.Draft202012Validator(documents.schema("report"))

@@ -42,7 +42,16 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     report = document["runs"][1]
     hero = texts(why.content(report))
     assert all(said in hero for said in report["explanation"])
-    assert "the causes below explain" in hero
+    assert "Mixed precision works: 1.89x of 1.94x attainable." in hero
+    assert "511 µs of each 22.6 ms step are lost. The changes below would shorten float32, too." in hero
+
+
+def test_what_a_slower_run_loses_and_its_causes_explain_is_on_the_page() -> None:
+    runs = [
+        workflows.load(SAMPLES / f"v100-odd-vocabulary-{policy}") for policy in ("float32", "mixed-float16")
+    ]
+    hero = texts(why.content(documents.compare_document(ladder.compare(runs))["runs"][1]))
+    assert "31.8 ms of each 52.8 ms step are lost; the causes below explain 99.4 % of that." in hero
 
 
 def test_the_attainable_speedup_is_that_of_the_report_with_the_host_as_it_is() -> None:
@@ -197,6 +206,31 @@ def test_runs_are_held_against_the_one_before_or_against_the_first() -> None:
     unlike = compare.against_first(source, (*names[:2], "v100-odd-vocabulary-mixed-float16"))
     struck = export.render(find(compare.content(unlike), "ladder"))
     assert re.findall(r"<del[^>]*>([^<]*)", struck) == ["v100-odd-vocabulary-mixed-float16"]
+
+
+def test_a_run_after_an_unlike_one_is_held_against_the_nearest_that_it_can_be_compared_with() -> None:
+    source = LogDirectory(SAMPLES)
+    base, odd, mixed = (
+        "v100-convnet-float32",
+        "a100-tf32-baseline-mixed-float16",
+        "v100-convnet-mixed-float16",
+    )
+    other = "v100-odd-vocabulary-float32"  # another model, which is refused as a base
+    names = (base, odd, other, mixed)
+    pair = source.compare((base, mixed))
+    found = compare.against_nearest(source, names)
+    assert [(rung["from"], rung["to"]) for rung in found["steps"]] == [(0, 1), (1, 2), (0, 3)]
+    assert found["steps"][2]["observed"] == pair["steps"][0]["observed"] != None  # noqa: E711
+    assert [each | {"step": 0} for each in found["kernels"] if each["step"] == 2] == pair["kernels"]
+    shown = find(compare.content(found, first=False), "ladder")
+    rows = [texts(row) for row in shown.children[1].children]
+    assert f"against {base}" in rows[3]
+    assert "Against the one before" in texts(shown)
+    struck = export.render(shown)
+    assert re.findall(r"<del[^>]*>([^<]*)", struck) == [odd, other]
+    assert f"unlike {base}: device" in struck  # by its name: it is the first and the one before
+    alike = (base, mixed, "v100-float32-island")
+    assert compare.against_nearest(source, alike) == source.compare(alike)
 
 
 def test_what_is_compared_with_what_stands_in_the_link() -> None:

@@ -30,6 +30,7 @@ def names(**filters: str) -> list[str]:
     ("typed", "found"),
     [
         ("15", ["gemm"]),
+        ("156", []),  # 15.6 ms is shown, not 15600000
         (">= 1 ms", ["gemm", "cast"]),
         ("<1ms", ["tiny"]),
         ("< 1 us", ["tiny"]),
@@ -41,6 +42,33 @@ def names(**filters: str) -> list[str]:
 )
 def test_a_time_is_filtered_in_the_unit_that_is_shown(typed: str, found: list[str]) -> None:
     assert names(ns=typed) == found
+
+
+LAYERS = Table(
+    (Column("layer", "Layer", full="layers"),),
+    [
+        {"layer": "dense", "name": 0},
+        {"layer": "dense_1", "name": 1},
+        {"layer": "dense/inner", "name": 2},
+        {"layer": "2 layers", "layers": "a, dense", "layer_names": ("a", "dense"), "name": 3},
+        {"layer": "block_10/up", "name": 4},
+        {"layer": "block_2/up/x", "name": 5},
+        {"layer": "block_a/up", "name": 6},
+        {"layer": "", "name": 7},
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("dense", [0, 1, 2, 3]), ("=dense", [0, 2, 3]), ("= dense", [0, 2, 3]), ("=dense_1", [1]), ("=dens", []),
+        ("=block_*", [4, 5]), ("=block_*/up", [4, 5]), ("=block_2/up", [5]), ("=a", [3]), ("2 lay", [3]),
+        ("=", []), ("=.*", []), ("=Dense", []),
+    ],
+)  # fmt: skip
+def test_a_whole_name_finds_itself_and_what_lies_below_it(typed: str, found: list[int]) -> None:
+    assert [row["name"] for row in rows.select(LAYERS, Asked({"layer": typed}))] == found
 
 
 def test_filters_add_up_and_unknown_fields_are_passed_over() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,21 @@ def test_skipped_updates_have_a_bar_and_a_size() -> None:
     assert rows["update"].length_ns + rows["skipped"].length_ns == pytest.approx(rows["step"].length_ns)
     assert rows["skipped"].href
     assert "skipped" not in {row.key for row in why.cause_rows(report("v100-float32-island"), "")}
+
+
+def test_a_remedy_for_memory_stands_behind_those_for_time() -> None:
+    document = deepcopy(report("v100-input-bound-mixed-float16"))
+    held = {**document["findings"][0], "code": "MP604", "title": "Activations", "cost_bytes": 3 * 2**30}
+    held |= {"gain_ns_per_step": None, "cost_ns_per_step": None, "severity": "warning"}
+    document["findings"].append(held)
+    document["facts"]["causes"].append(
+        {**document["facts"]["causes"][0], "code": "MP604", "gain_ns_per_step": None}
+    )
+    section = render(remedies(document, ""))
+    assert re.findall(r'<tr data-code="(MP\d+)"', section) == ["MP301", "MP501", "MP604"]
+    assert ">memory</span>" in section
+    assert "3.00 GiB" in section
+    assert ">first</span>" not in section
 
 
 def test_a_cpu_that_emulates_16_bits_has_a_remedy_on_the_page() -> None:

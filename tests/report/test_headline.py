@@ -157,12 +157,40 @@ def test_a_run_that_waits_as_float32_does_is_not_called_fine() -> None:
     """Precision alone attains no more than was observed, because the host needs as long: 0.74x of 0.74x."""
     document = deepcopy(sample("a100-launch-bound-mixed-float16"))
     facts = document["facts"]
-    facts |= {"observed": 1.05, "attainable": 1.05}
+    facts |= {"observed": 1.05, "observed_per_update": 1.05, "attainable": 1.05}
     assert headline(document).startswith("The device waits for launches")
-    facts |= {"observed": 2.05, "attainable": 2.1}
+    facts |= {"observed": 2.05, "observed_per_update": 2.05, "attainable": 2.1}
     assert headline(document).startswith("Mixed precision works: 2.05x of 2.10x attainable; the device waits")
-    facts["observed"] = 1.9
+    facts |= {"observed": 1.9, "observed_per_update": 1.9}
     assert headline(document).startswith("The device waits for launches")
+
+
+def test_a_run_as_fast_as_can_be_that_does_not_learn_is_not_called_fine() -> None:
+    """1.89x of 1.94x, but only 1.30x per applied update; and a loss that is not finite has no speed."""
+    document = LogDirectory(SAMPLES).report("v100-loss-scale-thrash", "v100-convnet-float32")
+    assert document["facts"]["observed"] == pytest.approx(1.89, abs=0.01)
+    assert headline(document).startswith("Optimizer updates are skipped again and again: 10.3 ms lost")
+    document = deepcopy(document)
+    document["facts"]["observed_per_update"] = document["facts"]["observed"]
+    document["findings"][0] |= {"code": "MP206", "title": "The loss is not finite"}
+    document["facts"]["causes"][0] |= {"code": "MP206", "slug": "non-finite-loss"}
+    document["cause"] = "MP206"
+    assert headline(document).startswith("The loss is not finite")
+
+
+def test_a_cause_that_costs_memory_is_no_answer_to_what_the_time_went_for() -> None:
+    document = deepcopy(sample("v100-convnet-mixed-float16"))
+    held = deepcopy(document["findings"][0])
+    held |= {"code": "MP604", "title": "Float32 activations are kept for backward", "severity": "warning"}
+    held |= {"gain_ns_per_step": None, "cost_ns_per_step": None, "cost_bytes": 3 * 2**30}
+    document["findings"] = [held]
+    facts = document["facts"]
+    facts["causes"] = [{**facts["causes"][0], "code": "MP604", "gain_ns_per_step": None}]
+    document["cause"] = "MP604"
+    said = "Mixed precision works: 1.89x of 1.94x attainable; float32 activations are kept for backward."
+    assert headline(document) == said
+    facts |= {"observed": 1.2, "observed_per_update": 1.2}
+    assert headline(document) == "Float32 activations are kept for backward: 3.00 GiB of memory."
 
 
 def test_skipped_updates_cost_what_the_log_says() -> None:

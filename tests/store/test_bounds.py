@@ -20,6 +20,7 @@ from mpprof.model import limits
 from mpprof.model.run import LayerFacts, RunFacts
 from mpprof.report import json as documents
 from mpprof.store import records
+from mpprof.store.columns import MEASURED
 from mpprof.store.facts import facts_of
 from tests.dashboards.fake_source import steps_table
 
@@ -183,6 +184,20 @@ def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Pat
     drawn = figures.clocks(steps_table(), table)
     assert [len(figure.data) for _, figure in drawn] == [figures.MOST_DEVICES]
     assert "the first 32 of 1,025 series" in drawn[0][1].layout.yaxis.title.text
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 2.0**62])
+@pytest.mark.parametrize("key", MEASURED)
+def test_a_sample_beyond_any_card_was_not_measured(tmp_path: Path, key: str, value: float) -> None:
+    """The sum of two of them would be infinite."""
+    samples = [{"t_ns": n, "gpu": 0, key: value} for n in range(2)]
+    samples += [{"t_ns": n, "gpu": 0, key: 3.0} for n in (2, 3)]
+    root = run(tmp_path, steps=[step(n) for n in range(1, 40)], hardware=samples)
+    table = store.read_records(root).hardware
+    assert table is not None
+    assert np.isnan(getattr(table, key)).tolist() == [True, True, False, False]
+    report = documents.document(workflows.judge(workflows.analyse(mpprof.load(root))))
+    assert report["schema"].startswith("mpprof.report/")
 
 
 def test_blank_lines_are_skipped_and_not_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -246,3 +246,15 @@ def test_a_damaged_plane_of_an_odd_name_is_one_line(tmp_path: Path) -> None:
     path.write_bytes(space.to_bytes()[:-3])
     with pytest.raises(UnreadableError, match="in plane /device:GPU:0 another line, which begins at byte 0"):
         traces.read(path, strict=True)
+
+
+def test_events_of_several_host_planes_are_one_table(tmp_path: Path) -> None:
+    space = Space()
+    for thread, name in ((1, "first"), (2, "second")):
+        space.plane("/host:CPU").line(thread, name).event("work", 10 * thread, 5)
+    (tmp_path / "h.xplane.pb").write_bytes(space.to_bytes())
+    trace = traces.read(tmp_path / "h.xplane.pb")
+    assert [trace.threads[row] for row in trace.host.thread] == ["first", "second"]
+    assert trace.host.start_ns[1] - trace.host.start_ns[0] == 10
+    assert trace.host.shapes is None  # no xplane states them
+    assert not trace.warnings

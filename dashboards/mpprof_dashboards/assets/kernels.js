@@ -22,8 +22,17 @@
     var face = event.target.closest && event.target.closest("[data-layer]");
     var field = face && document.querySelector('#layers input[data-field="short"]');
     if (!field) return;
-    field.value = field.value === face.dataset.layer ? "" : face.dataset.layer;
+    var whole = face.dataset.layer && "=" + face.dataset.layer; /* with what lies below it, and no other */
+    field.value = field.value === whole ? "" : whole;
     field.dispatchEvent(new Event("input"));
   });
+  /* What a scope is, whole, where the drawing has no room for it and no pointer hovers. */
+  function say(event) {
+    var face = event.target.closest && event.target.closest(".mp-ice-face");
+    var said = face && document.getElementById("layers-said");
+    if (said) said.textContent = face.title;
+  }
+  document.addEventListener("focusin", say);
+  document.addEventListener("click", say);
   new MutationObserver(look).observe(document.documentElement, { childList: true, subtree: true });
 })();

@@ -12,10 +12,16 @@
     ["First cause", "cause"], ["Skips", "skipped", 1], ["Peak", "peak", 1], ["Step times", "spark"],
     ["State", "state"], ["Written", "written", 1],
   ];
+  var FIRST_UP = ["name", "policy", "card", "cause", "state"]; /* the others are sorted from the largest */
+  var LEAST_GAIN = 1.05;
+  var LONGEST = 30; /* letters of a name on one line */
+  var SORT = "runs.sort";
   function start(root) {
     root.dataset.started = "1";
     var version = "";
     var chosen = [];
+    var listed = [];
+    var arranged = "";
     var known = {}; /* by run and when it was written: what its row says */
     var rows = {};
     var queue = [];
@@ -28,11 +34,35 @@
     box.setAttribute("aria-label", "Runs");
     var table = box.appendChild(element("table", undefined, "mp-runs-table"));
     var head = table.appendChild(element("thead")).appendChild(element("tr"));
+    var sort = new URLSearchParams(window.location.search).get(SORT) || "";
+    var sorter = document.getElementById("runs-sort");
+    sorter.appendChild(element("option", "experiment")).value = "";
     COLUMNS.forEach(function (column) {
-      var cell = head.appendChild(element(column[0] ? "th" : "td", column[0], column[2] ? "mp-number" : ""));
+      var sorts = column[0] && column[1] !== "spark";
+      var text = sorts ? undefined : column[0];
+      var cell = head.appendChild(element(column[0] ? "th" : "td", text, column[2] ? "mp-number" : ""));
       if (column[0]) cell.scope = "col";
       cell.dataset.field = column[1];
+      if (!sorts) return;
+      var up = FIRST_UP.indexOf(column[1]) >= 0;
+      var ways = up ? [column[1], "-" + column[1]] : ["-" + column[1], column[1]];
+      cell.appendChild(element("button", column[0])).addEventListener("click", function () {
+        sortBy(sort === ways[0] ? ways[1] : sort === ways[1] ? "" : ways[0]);
+      });
+      sorter.appendChild(element("option", column[0])).value = ways[0];
     });
+    sorter.addEventListener("change", function () {
+      sortBy(sorter.value);
+    });
+    function sortBy(way) {
+      sort = way;
+      var address = new URLSearchParams(window.location.search);
+      if (sort) address.set(SORT, sort);
+      else address.delete(SORT);
+      var asked = address.toString();
+      window.history.replaceState(window.history.state, "", window.location.pathname + (asked ? "?" + asked : ""));
+      arrange();
+    }
     var seen = new IntersectionObserver(function (changes) {
       changes.forEach(function (change) {
         var line = change.target;
@@ -67,39 +97,92 @@
       var focused = document.activeElement && document.activeElement.id;
       rows = {};
       queue = [];
-      Array.from(table.tBodies).forEach(function (body) {
-        body.remove();
-      });
+      listed = groups;
       groups.forEach(function (group) {
-        var body = table.appendChild(element("tbody"));
-        var several = group.runs.length > 1;
-        if (several) {
-          var title = body.appendChild(element("tr", undefined, "mp-runs-group"));
-          body.className = "mp-runs-of";
-          var cell = title.appendChild(element("th", group.name));
-          cell.colSpan = COLUMNS.length;
-          cell.scope = "rowgroup";
-        }
-        group.runs.forEach(function (run) {
-          body.appendChild(row(run, several ? run.short : run.name));
-        });
+        group.runs.forEach(row);
       });
+      arrange();
       root.dataset.drawn = version;
       rank();
       requestAnimationFrame(next); /* when it is known what is in view */
       if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
     }
-    function row(run, shown) {
+    function arrange() {
+      /* Experiments with their runs, or all runs in one order: those without a value come last either way. */
+      var bodies = sort ? [element("tbody")] : listed.map(grouped);
+      if (sort) inOrder().forEach(function (held) {
+        name(held, held.run.name);
+        bodies[0].appendChild(held.line);
+      });
+      Array.from(table.tBodies).forEach(function (body) {
+        body.remove();
+      });
+      bodies.forEach(function (body) {
+        table.appendChild(body);
+      });
+      Array.from(head.children).forEach(function (cell) {
+        var field = cell.dataset.field;
+        if (sort === field) cell.setAttribute("aria-sort", "ascending");
+        else if (sort === "-" + field) cell.setAttribute("aria-sort", "descending");
+        else cell.removeAttribute("aria-sort");
+      });
+      var longest = Math.max.apply(null, Array.from(table.querySelectorAll("tbody tr[data-run]"), function (line) {
+        return part(line, "name").textContent.length;
+      }));
+      table.style.setProperty("--name", String(Math.min(longest, LONGEST)));
+      sorter.value = sort;
+      arranged = order();
+    }
+    function order() {
+      return inOrder().map(function (held) { return held.run.id; }).join("\n");
+    }
+    function grouped(group) {
+      var body = element("tbody");
+      var several = group.runs.length > 1;
+      if (several) {
+        var title = body.appendChild(element("tr", undefined, "mp-runs-group"));
+        body.className = "mp-runs-of";
+        var cell = title.appendChild(element("th", group.name));
+        cell.colSpan = COLUMNS.length;
+        cell.scope = "rowgroup";
+      }
+      group.runs.forEach(function (run) {
+        var held = rows[run.id];
+        name(held, several ? run.short : run.name);
+        body.appendChild(held.line);
+      });
+      return body;
+    }
+    function name(held, text) {
+      part(held.line, "name").firstChild.textContent = text;
+    }
+    function inOrder() {
+      var down = sort[0] === "-";
+      var field = sort.replace("-", "");
+      var all = Object.keys(rows).map(function (id) { return rows[id]; });
+      function value(held) {
+        var known = held.values[field];
+        return known === undefined || known === null || known === "\u2014" ? null : known;
+      }
+      return all.sort(function (one, other) {
+        var a = value(one);
+        var b = value(other);
+        if (a === null || b === null) return (a === null) - (b === null);
+        var by = typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
+        return down ? -by : by;
+      });
+    }
+    function row(run) {
       var line = element("tr");
       line.dataset.run = run.id;
-      rows[run.id] = { line: line, run: run };
+      var held = (rows[run.id] = { line: line, run: run, values: {} });
       COLUMNS.forEach(function (column) {
         var cell = line.appendChild(element("td", undefined, column[2] ? "mp-number" : ""));
         cell.dataset.field = column[1];
       });
       var name = part(line, "name");
       if (run.problem) {
-        name.appendChild(element("span", shown, "mp-strong"));
+        name.appendChild(element("span", run.name, "mp-strong"));
         name.title = run.name;
         var why = part(line, "policy");
         why.colSpan = COLUMNS.length - 2;
@@ -107,8 +190,13 @@
         why.textContent = "cannot be read: " + run.problem;
         why.title = run.problem;
         while (why.nextSibling) why.nextSibling.remove();
-        return line;
+        held.values = { name: run.name };
+        return;
       }
+      held.values = {
+        name: run.name, policy: run.policy, card: run.card, state: run.state, batch: run.batch_size,
+        written: run.written_ns,
+      };
       var tick = part(line, "choose").appendChild(element("input"));
       tick.type = "checkbox";
       tick.id = "choose-" + run.id;
@@ -119,7 +207,7 @@
         if (tick.checked) chosen.push(run.id);
         link();
       });
-      var to = name.appendChild(element("a", shown));
+      var to = name.appendChild(element("a", run.name));
       to.href = "/" + run.query;
       name.title = run.name;
       ["policy", "card", "batch", "written"].forEach(function (field) {
@@ -127,13 +215,12 @@
       });
       part(line, "state").appendChild(element("span", run.state, "mp-chip mp-state-" + run.state));
       var key = run.id + " " + run.written_ns + " " + run.baseline;
-      if (known[key]) fill(line, known[key]);
+      if (known[key]) fill(held, known[key]);
       else {
         line.setAttribute("aria-busy", "true");
         queue.push(run.id);
         seen.observe(line);
       }
-      return line;
     }
     function part(line, field) {
       return line.querySelector('[data-field="' + field + '"]');
@@ -153,7 +240,7 @@
         })
         .then(function (got) {
           known[id + " " + run.written_ns + " " + run.baseline] = got;
-          if (rows[id]) fill(rows[id].line, got);
+          if (rows[id]) fill(rows[id], got);
         })
         .catch(function (error) {
           if (rows[id]) {
@@ -164,11 +251,17 @@
         .finally(function () {
           asking -= 1;
           rank();
+          if (sort && order() !== arranged) arrange();
           next();
         });
     }
-    function fill(line, got) {
+    function fill(held, got) {
+      var line = held.line;
       line.removeAttribute("aria-busy");
+      Object.assign(held.values, {
+        step: got.step_ns, speedup: got.observed, share: got.share_ratio, cause: got.cause,
+        skipped: got.skipped_count, peak: got.peak_bytes,
+      });
       ["step", "share", "skipped", "peak", "cause"].forEach(function (field) {
         part(line, field).textContent = got[field];
       });
@@ -185,7 +278,7 @@
         }
       }
       speedup.appendChild(element("strong", got.speedup));
-      speedup.appendChild(element("span", got.of, "mp-note"));
+      speedup.appendChild(element("span", held.run.is_baseline && got.observed === null ? "baseline" : got.of, "mp-note"));
       var spark = part(line, "spark");
       spark.replaceChildren();
       if (got.spark.length) {
@@ -201,8 +294,9 @@
         drawing.appendChild(path);
         spark.appendChild(drawing);
       }
-      line.dataset.missed = got.observed && got.attainable ? String(got.attainable / got.observed) : "";
-      line.dataset.speedup = got.speedup + " " + got.of;
+      held.values.missed = got.observed && got.attainable ? got.attainable / got.observed : null;
+      held.values.gain = held.values.missed === null && !held.run.is_baseline ? got.could : null;
+      held.said = held.values.missed === null ? got.could_text : got.speedup + " " + got.of + " attainable";
       line.dataset.filled = "1";
     }
     function rank() {
@@ -211,20 +305,32 @@
         most = Math.max(most, Number(bar.style.getPropertyValue("--v")));
       });
       table.style.setProperty("--most", String(most));
-      var first = null;
-      table.querySelectorAll("tr[data-missed]").forEach(function (line) {
-        line.classList.remove("mp-runs-first");
-        if (Number(line.dataset.missed) > 1.05 && (!first || Number(line.dataset.missed) > Number(first.dataset.missed)))
-          first = line;
-      });
+      /* What was measured and what is estimated are not ranked as one. */
+      var missed = first("missed");
+      var gain = first("gain");
       worst.replaceChildren();
-      if (!first) return;
-      first.classList.add("mp-runs-first");
-      var held = rows[first.dataset.run];
-      worst.appendChild(element("span", "Furthest below its attainable speedup: "));
-      var to = worst.appendChild(element("a", held.run.name));
+      tell("Look at first: ", missed || gain);
+      if (missed) tell(" Of those without a comparable baseline: ", gain);
+      Object.keys(rows).forEach(function (id) {
+        rows[id].line.classList.toggle("mp-runs-first", rows[id] === (missed || gain));
+      });
+    }
+    function first(what) {
+      var most = LEAST_GAIN;
+      var found = null;
+      Object.keys(rows).forEach(function (id) {
+        if (!(rows[id].values[what] > most)) return;
+        most = rows[id].values[what];
+        found = rows[id];
+      });
+      return found;
+    }
+    function tell(text, held) {
+      if (!held) return;
+      var one = worst.appendChild(element("span", text));
+      var to = one.appendChild(element("a", held.run.name));
       to.href = "/" + held.run.query;
-      worst.appendChild(element("span", ", " + first.dataset.speedup + " attainable."));
+      one.appendChild(element("span", ", " + held.said + "."));
     }
     function link() {
       var float32 = chosen.filter(function (id) { return rows[id] && rows[id].run.single; });

@@ -51,9 +51,7 @@ def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, dept
         ],
         className="mp-ice-face",
         title=words.plain(said),
-        **{
-            "data-layer": node.path.partition("#")[0] if node.count == 1 else "",
-        },
+        **{"data-layer": node.path.partition("#")[0]},
     )
     deeper = [_row(node, whole_ns, per, depth + 1)] if node.children and depth < MOST_DEPTH else []
     return html.Div(

@@ -32,9 +32,10 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     gains = {cause["code"]: cause["gain_ns_per_step"] for cause in facts["causes"]}
     settle = [code for code in headline.to_change(document) if gains.get(code) is None]
     told = [*settle, *(row["code"] for row in paying)]
-    planned = [(code, None) for code in settle] + [
-        (row["code"], (bit, row)) for bit, row in enumerate(paying)
-    ]
+    planned: list[tuple[str, tuple[int, doc.WhatIfStep] | None]]
+    planned = [(code, None) for code in settle if not headline.of_memory(code)]
+    planned += [(row["code"], (bit, row)) for bit, row in enumerate(paying)]
+    planned += [(code, None) for code in settle if headline.of_memory(code)]
     open_ = not headline.holds(document)  # where nothing was lost, nothing has to be mended
     rows = [
         _row(document, findings[code], query, at, first=open_ and not n)
@@ -175,6 +176,9 @@ def _row(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
     )
     gains, after = _of_updates(document, code)
+    if headline.of_memory(code):
+        switch = html.Span("memory", className="mp-chip", title="It costs memory, and no time.")
+        gains = "—" if found["cost_bytes"] is None else words.size(found["cost_bytes"])
     if planned is not None:
         bit, step = planned
         gains, after = words.duration(step["gain_ns"]), words.duration(step["step_ns"])

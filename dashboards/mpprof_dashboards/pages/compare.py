@@ -1,6 +1,7 @@
 """Compare: two runs, or a ladder of them in the order chosen; the gap and the kernels of each rung.
 
-Of more than two each is held against the one before it or, if so chosen, against the first."""
+Of more than two each is held against the nearest before it that it can be compared with or, if so chosen,
+against the first."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import dash_mantine_components as dmc
 from dash import Input, Output, State, dcc, html
 
 from mpprof.errors import MpprofError
-from mpprof.model.source import RunSource
+from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import comparing, several, windows, words
 from mpprof.report.content import lowered_by_host, recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
@@ -38,12 +39,13 @@ _CHANGE_HEADS = ("Name", "Before", "After", "Change")
 def layout(context: Context) -> list[Any]:
     runs = chosen(context)
     readable = [entry for entry in context.entries if entry.problem is None]
+    first = context.choice.against_first and len(runs) > 2
     chooser = dmc.MultiSelect(
         id="compare-runs",
         label="Runs, in the order they are compared",
-        description="The first is the baseline of all.",
+        description=_HELD[first if len(runs) > 2 else None],
         data=[{"value": entry.id, "label": entry.name} for entry in readable],
-        value=[run for run in runs if run in {entry.id for entry in readable}],
+        value=list(_offered(runs, context.entries)),
         searchable=True,
         hidePickedOptions=True,
         className="mp-chooser",
@@ -51,13 +53,76 @@ def layout(context: Context) -> list[Any]:
     head = cards.section("Compare", html.Div(chooser, className="mp-card"))
     if len(runs) < 2:
         return [head, cards.empty("Choose at least two runs", "A comparison needs a baseline and a run.")]
-    first = context.choice.against_first and len(runs) > 2
+    left_out: list[str] = []
     try:
-        document = against_first(context.source, runs) if first else context.source.compare(runs)
+        try:
+            document = _compared(context.source, runs, first=first)
+        except MpprofError:
+            left_out = _left_out(runs, context.entries)
+            runs = _offered(runs, context.entries)
+            if not left_out or len(runs) < 2:
+                raise
+            document = _compared(context.source, runs, first=first)
     except MpprofError as error:  # the chooser stays: it is the way out
         return [head, cards.failure(error)]
     switch = _switch(replace(context.choice, ladder=runs)) if len(runs) > 2 else None
-    return [head, *content(document, switch=switch)]
+    return [head, cards.warnings(left_out), *content(document, switch=switch, first=first)]
+
+
+_HELD = {
+    None: "The first is the baseline.",
+    True: "Each is held against the first.",
+    False: "Each is held against the nearest before it that it can be compared with.",
+}
+
+
+def _offered(runs: tuple[str, ...], entries: tuple[RunEntry, ...]) -> tuple[str, ...]:
+    """Those of the runs that can be chosen."""
+    readable = {entry.id for entry in entries if entry.problem is None}
+    return tuple(run for run in runs if run in readable)
+
+
+def _left_out(runs: tuple[str, ...], entries: tuple[RunEntry, ...]) -> list[str]:
+    """Why a run of the address is not compared."""
+    problems = {entry.id: entry.problem for entry in entries}
+    said = []
+    for run in runs:
+        if run not in problems:
+            said.append(f"Left out: {words.plain(run)}, which is none of the runs here")
+        elif problem := problems[run]:
+            said.append(f"Left out: {words.plain(run)}, which cannot be read: {words.plain(problem)}")
+    return said
+
+
+def _compared(source: RunSource, runs: tuple[str, ...], *, first: bool) -> doc.Comparison:
+    return against_first(source, runs) if first else against_nearest(source, runs)
+
+
+def against_nearest(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
+    """Each run against the nearest before it that trains the same model and differs in its precision alone;
+    where there is none, against the one before. Of earlier runs that are alike the nearest stands for all."""
+    document = source.compare(runs)
+    rungs, kernels = list(document["steps"]), document["kernels"]
+    kind = [0]  # by run: the first one that it is alike to
+    for row, rung in enumerate(document["steps"]):
+        found, tried = (row if _comparable(rung) else None), {kind[row]}
+        for at in range(row - 1, -1, -1) if found is None else ():
+            if kind[at] in tried:
+                continue
+            tried.add(kind[at])
+            pair = source.compare((runs[at], runs[row + 1]))
+            if _comparable(pair["steps"][0]):
+                rungs[row] = pair["steps"][0] | {"from": at, "to": row + 1}
+                kernels = [each for each in kernels if each["step"] != row]
+                kernels += [each | {"step": row} for each in pair["kernels"]]
+                found = at
+                break
+        kind.append(row + 1 if found is None else kind[found])
+    return document | {"steps": rungs, "kernels": kernels}
+
+
+def _comparable(rung: doc.Rung) -> bool:
+    return not rung["refused"] and not rung["labels"]
 
 
 def against_first(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
@@ -94,10 +159,16 @@ def chosen(context: Context) -> tuple[str, ...]:
     return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
 
 
-def content(document: doc.Comparison, *, switch: html.Div | None = None) -> list[Any]:
-    """All runs at a glance, their causes side by side, and each rung: of several behind its title."""
-    rungs = document["steps"]
-    parts: list[Any] = [_ladder(rungs, document["runs"], switch), _causes(document["runs"], _refused(rungs))]
+def content(
+    document: doc.Comparison, *, switch: html.Div | None = None, first: bool | None = None
+) -> list[Any]:
+    """All runs at a glance, their causes side by side, and each rung: of several behind its title. `first`:
+    each is held against the first; None: where they all are."""
+    rungs, runs = document["steps"], document["runs"]
+    if first is None:
+        first = len(rungs) > 1 and all(rung["from"] == 0 for rung in rungs)
+    struck = _struck(rungs, runs)
+    parts: list[Any] = [_ladder(rungs, runs, struck, switch, first=first), _causes(runs, struck)]
     parts += [_devices(report) for report in document["runs"]]
     for row, rung in enumerate(rungs):
         changes = [change for change in document["kernels"] if change["step"] == row]
@@ -124,27 +195,32 @@ def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any
     return html.Details([html.Summary(title), *inside], className="mp-section mp-folded", id=f"rung-{row}")
 
 
-def _refused(rungs: list[doc.Rung]) -> dict[int, str]:
+def _struck(rungs: list[doc.Rung], reports: list[doc.Report]) -> dict[int, str]:
     """By row of `runs`: why a run cannot be compared with its other, or in what the two are unlike."""
     found = {}
     for rung in rungs:
-        other = "the first" if rung["from"] == 0 else "the run before"
         if rung["refused"]:
             found[rung["to"]] = rung["refused"]
         elif rung["labels"]:
+            other = words.plain(reports[rung["from"]]["run"]["name"])
             found[rung["to"]] = f"unlike {other}: {'; '.join(rung['labels'])}"
     return found
 
 
-def _ladder(rungs: list[doc.Rung], reports: list[doc.Report], switch: html.Div | None) -> html.Section:
+def _ladder(
+    rungs: list[doc.Rung],
+    reports: list[doc.Report],
+    struck: dict[int, str],
+    switch: html.Div | None,
+    *,
+    first: bool,
+) -> html.Section:
     """A dot for each run's step on one scale, with its speedup over the one that it is held against.
 
     A run that cannot be compared is struck through, with the reason below."""
     steps = [step_ns(report) for report in reports]
     most = max((step for step in steps if step is not None), default=0.0)
-    struck = _refused(rungs)
     of = {rung["to"]: rung for rung in rungs}
-    first = len(rungs) > 1 and all(rung["from"] == 0 for rung in rungs)
     heads = ("Run", f"0 to {words.duration(most)}" if most else "", "Step", "Examples/s",
              "Against the first" if first else "Against the one before",
              "Tensor Cores", "Peak memory")  # fmt: skip
@@ -164,6 +240,9 @@ def _ladder(rungs: list[doc.Rung], reports: list[doc.Report], switch: html.Div |
         )
         cells = [html.Th(title, scope="row"), html.Td(_dot(report, steps[row], most))]
         cells += [html.Td(text, className="mp-number") for text in numbers]
+        if rung is not None and not first and rung["from"] != row - 1:
+            base = words.plain(reports[rung["from"]]["run"]["name"])
+            cells[_SPEEDUP].children = [numbers[2], html.Div(f"against {base}", className="mp-note")]
         body.append(html.Tr(cells, className="mp-struck" if row in struck else ""))
     head = [
         html.Td(text, className="mp-note") if at == 1
@@ -185,6 +264,10 @@ def _ladder(rungs: list[doc.Rung], reports: list[doc.Report], switch: html.Div |
         ],
         className="mp-section",
     )
+
+
+_SPEEDUP = 4
+"""The cell of a row of the ladder."""
 
 
 def _dot(report: doc.Report, step: float | None, most: float) -> html.Span | None:
@@ -483,10 +566,13 @@ def register(app: dash.Dash, source: RunSource) -> None:
     """The chooser writes the ladder into the URL; the URL draws the page."""
 
     def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
-        now = choices.read(search, listed(source)[0])
+        entries = listed(source)[0]
+        now = choices.read(search, entries)
         shown = now.ladder or tuple(run for run in (now.baseline, now.run) if run)
         ladder = tuple(runs or ())
-        return dash.no_update if ladder == shown else replace(now, ladder=ladder).query()
+        if ladder in (shown, _offered(shown, entries)):
+            return dash.no_update
+        return replace(now, ladder=ladder).query()
 
     app.callback(
         Output("url", "search", allow_duplicate=True),

@@ -54,11 +54,16 @@ def icicles(source: RunTables, run: str, document: doc.Report, baseline: str | N
             other = _trees(source, baseline, source.report(baseline))
         except MpprofError:  # the page of the run itself says what is wrong with the baseline
             other = None
-    whole = max(sum(node.total for node in mine), sum(node.total for node in other or ()))
+    lines = {"This run": mine} | ({"Baseline": other} if other is not None else {})
+    scale = max(sum(node.total for node in trees) for trees in lines.values())
+    longest = max(node.total for trees in lines.values() for node in trees)
     each = work.per(document)
-    parts = [_line("This run", mine, whole, "layers-run", each)]
-    if other is not None:
-        parts.append(_line("Baseline", other, whole, "layers-baseline", each))
+    ids = ("layers-run", "layers-baseline")
+    parts: list[Any] = [
+        _line(title, trees, (scale, longest), id, each)
+        for id, (title, trees) in zip(ids, lines.items(), strict=False)
+    ]
+    parts.append(html.P(id="layers-said", className="mp-note mp-ice-said", role="status"))
     note = (
         f"width is time {each.text}, on one scale; identical neighbours are drawn once{work.over(document)}"
     )
@@ -88,7 +93,8 @@ def _trees(source: RunTables, run: str, document: doc.Report) -> list[Node] | No
     return [tree(ops, kernels, device=device, phases=phase, steps=each.steps) for phase in phases]
 
 
-def _line(title: str, trees: list[Node], whole_ns: float, id: str, each: work.Per) -> html.Div:
+def _line(title: str, trees: list[Node], scale_ns: tuple[float, float], id: str, each: work.Per) -> html.Div:
+    """The phases side by side, where `scale_ns[0]` is the full width, or below one another: `scale_ns[1]`."""
     total = sum(node.total for node in trees)
     columns = [
         html.Div(
@@ -101,7 +107,10 @@ def _line(title: str, trees: list[Node], whole_ns: float, id: str, each: work.Pe
                 icicle(node, node.total, f"{id}-{key}", each.text),
             ],
             className="mp-ice-column",
-            style={"width": f"{100 * node.total / whole_ns:.3f}%"},
+            style={
+                key: f"{100 * node.total / ns:.3f}%"
+                for key, ns in zip(("--w", "--narrow"), scale_ns, strict=True)
+            },
         )
         for (key, name), node in zip(PHASES, trees, strict=True)
         if node.total

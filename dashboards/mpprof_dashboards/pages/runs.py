@@ -18,6 +18,10 @@ def layout(context: Context) -> list[Any]:
         [
             html.H1("Runs", className="mp-section-title"),
             html.P(id="runs-worst", className="mp-note"),
+            html.Label(
+                ["Sort by ", html.Select(id="runs-sort", className="mp-button")],
+                className="mp-tool mp-runs-sort",
+            ),
             html.A("compare chosen", id="runs-compare", className="mp-button mp-right", href="/compare"),
         ],
         className="mp-section-head",

@@ -50,6 +50,8 @@ _OF_HOST: tuple[tuple[Key, tuple[HostKind, ...]], ...] = (  # the first that is 
 MOST_THREADS = 12
 """The busiest of the host's threads are shown."""
 _CHUNK = 2
+_BACK = 64
+"""Of the rows that begin before a window so many may reach into it."""
 
 
 @frozen
@@ -153,7 +155,7 @@ def view(
     first = int(np.searchsorted(lane.start_ns, start_ns, side="left"))
     last = int(np.searchsorted(lane.start_ns, end_ns, side="left"))
     # Events that began before the window may reach into it: of a lane's many rows only the ones just before.
-    back = max(0, first - 64)
+    back = max(0, first - _BACK)
     before = back + np.flatnonzero(lane.end_ns[back:first] > start_ns)
     together = len(before) == first - before[0] if len(before) else True  # a slice copies nothing
     rows = slice(first - len(before), last) if together else np.concatenate([before, np.arange(first, last)])
@@ -184,11 +186,12 @@ def view(
 def waits(device: Lane, start_ns: int, end_ns: int) -> tuple[Wait, ...]:
     """Return what the device of this lane waited for in `[start_ns, end_ns)`, the most first. Waits do not
     overlap."""
-    idle = device.row < 0
-    start, end, key = device.start_ns[idle], device.end_ns[idle], device.key[idle]
-    rows = slice(np.searchsorted(end, start_ns, side="right"), np.searchsorted(start, end_ns))
-    start, end, key = start[rows], end[rows], key[rows]
+    first, last = np.searchsorted(device.start_ns, (start_ns, end_ns))
+    near = slice(max(0, int(first) - _BACK), int(last))
+    start, end, key = device.start_ns[near], device.end_ns[near], device.key[near]
     spent = np.minimum(end, end_ns) - np.maximum(start, start_ns)
+    rows = np.flatnonzero((device.row[near] < 0) & (spent > 0))
+    start, end, key, spent = start[rows], end[rows], key[rows], spent[rows]
     found = []
     for kind in np.unique(key).tolist():
         own = np.flatnonzero(key == kind)

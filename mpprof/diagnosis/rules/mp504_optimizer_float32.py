@@ -62,7 +62,9 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the update runs near the memory's bandwidth")
     return Found(
-        summary="the optimizer's update takes {cost} a step ({share}) more than one pass over memory",
+        summary=(
+            "the optimizer's update takes {cost} a step longer than one pass over memory ({share} of {whole})"
+        ),
         evidence=(
             evidence.ns("optimizer kernels", total),
             evidence.ns("one pass over memory", least),

@@ -63,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
     if ratio < SCALE.info_ratio:
         return Clear(f"the loss could give back {format_ratio(ratio)} of the step")
     return Found(
-        summary=f"the loss in float32 takes {{cost}} {{each}} ({{share}}) more than {than}",
+        summary=f"the loss in float32 takes {{cost}} {{each}} longer than {than} ({{share}} of {{whole}})",
         evidence=(
             evidence.ns("kernels of the loss", total),
             *((evidence.ns("one pass over the logits in 16 bits", least),) if least is not None else ()),

@@ -338,9 +338,9 @@ def _merge(parts: Sequence[_Part]) -> tuple[HostTable, Int32]:
         wide, small = np.empty(0, np.int64), np.empty(0, np.int32)
         return HostTable(small, wide, wide, np.empty(0, np.int8), small, small, wide), small
     first = np.cumsum([0, *(len(p.table) for p in parts[:-1])])
-    table = HostTable(
-        *(np.concatenate([getattr(p.table, n) for p in parts]) for n in columns.names(HostTable))
-    )
+    of_parts = {name: [getattr(part.table, name) for part in parts] for name in columns.names(HostTable)}
+    stated = {name: np.concatenate(own) for name, own in of_parts.items() if own[0] is not None}
+    table = HostTable(**stated)
     marks = np.concatenate([p.marks + at for p, at in zip(parts, first.tolist(), strict=True)])
     return table, marks.astype(np.int32)
 
