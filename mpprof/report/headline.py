@@ -371,8 +371,8 @@ def _first_that_fits(*texts: str) -> str:
 
 
 def to_change(document: doc.Report) -> list[str]:
-    """Return the codes of the findings whose remedies are shown: the causes, by rank, those of memory last and
-    those that others leave nothing to gain left out; with none, what a CPU makes of 16 bits, which the
+    """Return the codes of the findings whose remedies are shown: the causes, by rank, those of memory last,
+    without those that others leave nothing to gain; with none, what a CPU makes of 16 bits, which the
     headline states."""
     causes, step = document["facts"]["causes"], document["facts"]["step_ns"] or 0.0
     gains = [(cause["code"], cause["gain_ns_per_step"]) for cause in causes]
