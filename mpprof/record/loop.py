@@ -41,7 +41,7 @@ RESERVED = frozenset(
 )
 """Keys of a step line that are not the loop's to give."""
 
-NO_PROFILER = "not wanted: without a framework (backend=) there is no profiler"
+NO_PROFILER = "no profiler: no framework is imported and none was given (backend=)"
 SKIPS_ARE_READ = "update(skipped=…) is ignored: skipped steps are read from the optimizer's own counters"
 
 HOST_NOTE = (
