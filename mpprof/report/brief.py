@@ -120,14 +120,26 @@ def verdict(document: doc.Report, width: int) -> str:
 def _causes(document: doc.Report) -> list[str]:
     """The headline with its size in time, as a share of the step, and without a size."""
     long, short = (_cause(document, sized=sized) for sized in (True, False))
-    if headline.holds(document) is not None:  # its figures are those of the result
-        return [short]
     step, first = document["facts"]["step_ns"], headline.first_cause(document)
+    if headline.holds(document) is not None:  # its figures are those of the result
+        return [*_still(document, short, step or 0.0), short]
     gain = first["gain_ns_per_step"] if first else None
     sized = [] if long == short else [long]
     if gain and step and "%" not in short:
         sized.append(f"{short.removesuffix('.')}: {words.percent(gain / step)} to gain.")
     return [*sized, short]
+
+
+def _still(document: doc.Report, short: str, step: float) -> list[str]:
+    """What holds of the run with the cause that would yet make it much shorter, in time and as a share."""
+    if (more := headline.still(document)) is None:
+        return []
+    found, gain = more
+    at_most = "up to " if content.one_step(document) else ""
+    sizes = [f"{words.duration(gain)} of {words.duration(step)}", words.percent(gain / step)]
+    names = [headline.within(found["title"]), f"{found['code']} {found['slug']}"]
+    holds = short.removesuffix(".")
+    return [f"{holds}; {name}: {at_most}{size} to gain." for name in names for size in sizes]
 
 
 def _cause(document: doc.Report, *, sized: bool) -> str:

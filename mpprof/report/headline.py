@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from mpprof.diagnosis.verdict import CLEAR_GAIN, MEETS_RATIO
+from mpprof.diagnosis.verdict import CLEAR_GAIN, MEETS_RATIO, NOTABLE_STEP_RATIO
 from mpprof.diagnosis.wording import limiting
 from mpprof.model.account import FEW_WORKS, Limit
 from mpprof.model.frozen import frozen
@@ -176,8 +176,8 @@ def holds(document: doc.Report) -> str | None:
     share = document["tensor_core"]
     if kind != "alone" or share is None or (share["ratio"] or 0.0) < WORKS_SHARE_RATIO:
         return None
-    serious = _serious(document)
-    if share["unknown_ratio"] > WORKS_UNKNOWN_RATIO or (serious and not of_memory(serious["code"])):
+    lost = (found for found in _named(document) if _is_serious(found) and not of_memory(found["code"]))
+    if share["unknown_ratio"] > WORKS_UNKNOWN_RATIO or any(lost):
         return None
     ran = f"{words.percent(share['ratio'])} of matrix time ran on {content.matrix_units(document)}"
     return f"Mixed precision is in effect: {ran}."
@@ -196,7 +196,7 @@ def _works(document: doc.Report) -> str | None:
         return None  # it comes before all that costs time: the loss is not finite, say
     got, most = words.speedup(observed), words.speedup(attainable)
     if attainable >= CLEAR_GAIN:
-        also = f"; {_small(serious['title'])}" if serious else ""
+        also = f"; {within(serious['title'])}" if serious else ""
         if observed > attainable * MEETS_RATIO:
             return f"Mixed precision works: {got}, more than the {most} estimated as attainable."
         return _first_that_fits(
@@ -211,9 +211,31 @@ def _works(document: doc.Report) -> str | None:
 def _serious(document: doc.Report) -> doc.Finding | None:
     """The finding of the first cause, unless that is one which every healthy run of this kind has."""
     first = first_cause(document)
-    codes = [first["code"]] if first else []
-    found = next((found for found in document["findings"] if found["code"] in codes), None)
-    return found if found and found["severity"] != "info" else None
+    found = next((found for found in _named(document) if first and found["code"] == first["code"]), None)
+    return found if found and _is_serious(found) else None
+
+
+def _is_serious(found: doc.Finding) -> bool:
+    return found["severity"] != "info"
+
+
+def _named(document: doc.Report) -> list[doc.Finding]:
+    """The findings of all causes but dismissed ones."""
+    codes = {cause["code"] for cause in document["facts"]["causes"]}
+    return [found for found in document["findings"] if found["code"] in codes and "dismissed" not in found]
+
+
+def still(document: doc.Report) -> tuple[doc.Finding, float] | None:
+    """Return the cause that the verdict names beside what holds of a run without a baseline, and its gain;
+    None where it names none that gains a tenth of the step."""
+    first, step = first_cause(document), document["facts"]["step_ns"]
+    if first is None or not step or first["code"] != document.get("cause"):
+        return None
+    if holds(document) is None or kind_of(document) != "alone":  # a measured one: of the attainable speedup
+        return None
+    gain = first["gain_ns_per_step"] or 0.0
+    found = next(found for found in _named(document) if found["code"] == first["code"])
+    return (found, gain) if gain >= NOTABLE_STEP_RATIO * step else None
 
 
 def _waits(document: doc.Report) -> bool:
@@ -227,8 +249,8 @@ def of_memory(code: str) -> bool:
     return code.startswith(_OF_MEMORY)
 
 
-def _small(title: str) -> str:
-    """A title within a sentence: a name in capitals stays."""
+def within(title: str) -> str:
+    """Return a title within a sentence: a name in capitals stays."""
     first = title.partition(" ")[0]
     return title if first.isupper() and len(first) > 1 else title[0].lower() + title[1:]
 

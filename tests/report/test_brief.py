@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mpprof import diagnose
 from mpprof.cli import main
 from mpprof.model import document as doc
 from mpprof.report import brief, words
@@ -303,3 +304,26 @@ def test_a_profiled_step_has_one_length(name: str, capsys: pytest.CaptureFixture
     assert chart is not None
     assert warned is not None
     assert float(chart[1]) == pytest.approx(float(warned[1]), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ("v100-convnet", "Mixed precision is in effect; MP501 norm-float32: 32.3 % to gain."),
+        ("h100", "Mixed precision is in effect; MP504 optimizer-float32: 856 µs of 4.48 ms to gain."),
+        ("a100-tf32-baseline", "Norm layers compute in float32: 30.3 % to gain."),  # MP310 is no note
+    ],
+)
+def test_what_may_be_gained_beyond_precision_stands_beside_that_it_is_in_effect(
+    run: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run without a baseline lost nothing to precision; the verdict names what it could yet gain."""
+    policy = "mixed-bfloat16" if run == "h100" else "mixed-float16"
+    assert said in said_of(capsys, f"{run}-{policy}")
+
+
+def test_a_small_gain_beyond_precision_is_not_named_first() -> None:
+    document = deepcopy(diagnose(SAMPLES / "v100-convnet-mixed-float16").document())
+    for cause in document["facts"]["causes"]:
+        cause["gain_ns_per_step"] = 0.05 * (document["facts"]["step_ns"] or 0.0)
+    assert brief.verdict(document, 80).endswith("Mixed precision is in effect.")

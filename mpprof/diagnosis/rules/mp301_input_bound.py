@@ -11,8 +11,8 @@ How we know
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
-    gains time. Where profiled steps wait for longer than the recorded step has beside the device's work, it
-    is what that has.
+    gains time. Never more than the recorded step takes beyond the device's work, even where the profiled
+    steps waited longer.
 
 What to do
     Overlap and parallelise the pipeline, and move work that is cheap on the device there:
