@@ -37,7 +37,7 @@ def read(text: str) -> OutOfMemory | None:
 
 
 def without_sizes(text: str) -> str | None:
-    """Return the words of an out-of-memory error that states no size: the driver's own, which PyTorch passes on."""
+    """Return the words of an out-of-memory error that states no size: the driver's own, as PyTorch has it."""
     found = re.search(r"(?:CUDA|HIP) error: out of memory|CUDA_ERROR_OUT_OF_MEMORY", text)
     return found[0] if found else None
 
