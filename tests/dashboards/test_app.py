@@ -411,7 +411,7 @@ def test_the_chooser_says_what_each_run_is_held_against(client: Any) -> None:
 
     three = "&with=fp32&with=mixed&with=mixed"
     assert said("") == "The first is the baseline."
-    assert "the nearest before it" in said(three)
+    assert "the nearest one before it" in said(three)
     assert said(three + "&against=first") == "Each run is compared with the first."
 
 
