@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,7 +99,7 @@ class Memory(Table):
             return documents.dumps(documents.out_of_memory(*failed))
         if args.format != "table" or args.by or args.sort:
             return super()._text(mine, args)
-        recorded = mine.steps is not None and mine.steps.peak_memory_bytes is not None
+        recorded = mine.steps is not None and mine.steps.memory is not None
         if mine.memory is None and not recorded and failed is None:
             return super()._text(mine, args)  # raises, with the reason
         ascii_only = args.output is None and output.ascii_only()
@@ -215,17 +216,24 @@ def _of_error(args: argparse.Namespace) -> str:
     from mpprof.analysis.memory import out_of_memory
     from mpprof.api.memory_forecasting import card_facts
     from mpprof.diagnosis.out_of_memory.advice import advise
-    from mpprof.errors import UnreadableError
+    from mpprof.errors import UnableError, UnreadableError
     from mpprof.report import json as documents
     from mpprof.report.memory import account
 
     _refuse(args, "an error's text", "by", "sort", "baseline", "baseline_run", "programs", "compile",
             "run_id", "host", "dtype_policy", csv=True)  # fmt: skip
     with args.path.open("rb") as file:
+        encoding = _WIDE_TEXTS.get(file.read(2), "utf-8")
         size = file.seek(0, 2)
-        file.seek(max(0, size - out_of_memory.LONGEST))
-        text = file.read().decode("utf-8", "replace")
+        file.seek(max(0, size - out_of_memory.LONGEST) // 2 * 2)
+        text = file.read().decode(encoding, "replace")
     found = out_of_memory.read(text)
+    if found is None and (said := out_of_memory.without_sizes(text)):
+        raise UnableError(
+            f'"{said}" states no sizes, so what filled the memory is not known',
+            where=str(args.path),
+            next="Give the log directory of a run that mpprof's callback recorded",
+        )
     if found is None:
         raise UnreadableError(
             "no out-of-memory error of TensorFlow, XLA or PyTorch in this text",
@@ -237,4 +245,11 @@ def _of_error(args: argparse.Namespace) -> str:
     if args.format == "json":
         return documents.dumps(documents.out_of_memory(found, advice))
     ascii_only = args.output is None and output.ascii_only()
-    return account.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
+    shown = account.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
+    return shown if advice or found.limit_bytes or found.used_bytes else f"{shown}\n{_BARE}\n"
+
+
+_WIDE_TEXTS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+"""By the first two bytes: what PowerShell writes of a program's output."""
+_BARE = """The message states neither a limit nor what was in use. --card NAME tells the one; the log
+directory of a run that mpprof's callback recorded tells what filled the memory."""

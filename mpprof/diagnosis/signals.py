@@ -298,13 +298,14 @@ class Signals:
 
     @property
     def memory_in_use(self) -> tuple[int, int] | Absent:
-        """The most that the allocator held and what it could hold: by the step log, else by the trace."""
+        """The most that the allocator held (by the step log, else by the trace), and what it could hold
+        (by its events in the trace, else the whole card)."""
         peak = self.case.steps.peak_memory_bytes if self.case.steps else None
         total = self._device.memory_bytes if self._device else None
         memory = self.case.memory
         mine = next((a for a in memory.allocators if a.name == memory.allocator), None) if memory else None
-        if peak is None and mine is not None and mine.where == "device":
-            peak = max(mine.peak_bytes, mine.lifetime_peak_bytes or 0)
+        if mine is not None and mine.where == "device":
+            peak = max(mine.peak_bytes, mine.lifetime_peak_bytes or 0) if peak is None else peak
             total = mine.capacity_bytes or total
         if peak is None or not total:
             return Absent("the allocator's peak or the device's memory is not on record")

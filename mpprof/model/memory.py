@@ -194,8 +194,9 @@ class PeakParts:
     """What a comparison needs of the peak, in bytes that were asked for (rounding left out).
 
     `phase` is that of the op whose allocation made the peak. `kept` has the activations that are kept for
-    backward by layer and type. `copies_once_bytes` is one 16-bit copy of each weight, `copies_bytes` all of
-    them. `half_layers` are the layers that allocate anything in 16 bits, at any time.
+    backward by layer and type. `half_layers` are the layers that allocate anything in 16 bits, at any time;
+    `passing` has by such layer its float32 activations that nothing keeps, and gradients of activations.
+    `copies_once_bytes` is one 16-bit copy of each weight, `copies_bytes` all of them.
 
     `moments[code]` are the moments that may hold most once that cause's bytes are taken away, the peak first:
     (bytes of the cause, live bytes). Those of MP606 are what ops of UPDATE allocated but states."""
@@ -203,6 +204,7 @@ class PeakParts:
     phase: str
     asked: dict[Kind, int]
     kept: dict[tuple[str, str], int]
+    passing: dict[str, int]
     copies_once_bytes: int
     copies_bytes: int
     half_layers: frozenset[str]

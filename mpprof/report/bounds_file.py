@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 NUMBERS: Final = (
     "min_tensor_core_ratio", "max_skipped_ratio", "max_peak_memory_bytes", "max_step_regression_ratio",
 )  # fmt: skip
+SHARES: Final = NUMBERS[:2]
 MOST_BYTES = 64 << 20
 """Of a bounds file, and of the report that it names as the baseline."""
 _STORE = "Store one: mpprof report RUN --format json -o baseline.json"
@@ -41,11 +42,21 @@ KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
 
 @frozen
+class Baseline:
+    """The step of a stored report, and what it was measured on: None where that is not known."""
+
+    median_ns: float
+    interval_ns: tuple[float, float]  # the ends of its 95 % interval
+    device: str | None = None
+    batch_size: int | None = None
+
+
+@frozen
 class Bounds:
     """What a bounds file asks for. `numbers` by key; `ignore`: reason by code."""
 
     numbers: Mapping[str, float]
-    baseline_step: tuple[float, float, float] | None  # median, and the ends of its 95 % interval, in ns
+    baseline: Baseline | None
     forbidden: Forbidden
     ignore: Mapping[str, str]
 
@@ -67,7 +78,7 @@ def read(path: Path) -> Bounds:
     option = f"{path}: forbidden"
     return Bounds(
         numbers=numbers,
-        baseline_step=_stored_step(_baseline(bounds["baseline"], path)) if "baseline" in bounds else None,
+        baseline=_stored(_baseline(bounds["baseline"], path)) if "baseline" in bounds else None,
         forbidden=checks.forbidden(names, compared=False, option=option) if names else Forbidden((), None),
         ignore=ignore,
     )
@@ -84,7 +95,7 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         found = tomllib.loads(_text(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"is not a readable bounds file: {error}", where=str(path)) from error
+        raise UsageError(f"not a readable bounds file: {error}", where=str(path)) from error
     bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})
     if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
         raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
@@ -92,7 +103,7 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         if not _is_text(code, limits.LONGEST_NAME):
             raise UsageError("ignore: a cause whose name is empty or too long", where=str(path))
         if not _is_text(reason, limits.LONGEST_TEXT):
-            raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
+            raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next=f'Write {code} = "why"')
     return bounds, {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}
 
 
@@ -114,6 +125,8 @@ def _number(value: Any, key: str, path: Path) -> float:
         or not 0 <= value <= limits.LARGEST_NUMBER
     ):
         raise UsageError(f"{key}: not a number from 0 to 2^61", where=str(path))
+    if key in SHARES and value > 1:
+        raise UsageError(f"{key}: not a share from 0 to 1", where=str(path), next="Write 0.6 for 60 %")
     return float(value)
 
 
@@ -123,18 +136,19 @@ def _baseline(value: Any, path: Path) -> Path:
     return path.parent / str(value)
 
 
-def _stored_step(path: Path) -> tuple[float, float, float]:
+def _stored(path: Path) -> Baseline:
     try:
-        steps = json.loads(_text(path))["steps"]
+        document = json.loads(_text(path))
+        steps, run = document["steps"], document.get("run") or {}
         low, high = map(float, steps["interval_ns"])
         median = float(steps["median_ns"])
         if not 0 < low <= high <= limits.LONGEST_NS or not 0 < median <= limits.LONGEST_NS:
             raise ValueError("no such step")
-        return median, low, high
+        return Baseline(median, (low, high), run.get("device"), run.get("batch_size"))
     except OSError as error:
         what = f"this baseline cannot be read: {error.strerror}"
         raise UsageError(what, where=str(path), next=_STORE) from error
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         what = "is not a stored report with step times and their interval"
         raise UsageError(what, where=str(path), next=_STORE) from error
 
@@ -156,9 +170,9 @@ def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
     for key, (value, why) in values.items():
         if key in bounds.numbers:
             yield _bound(key, value, bounds.numbers[key], why)
-    if bounds.baseline_step is not None:
+    if bounds.baseline is not None:
         limit = bounds.numbers["max_step_regression_ratio"]
-        yield _regression(steps, bounds.baseline_step, limit, _why(absent, "interval_ns"))
+        yield _regression(report, bounds.baseline, limit, _why(absent, "interval_ns"))
     wanted = checks.without(bounds.forbidden, bounds.ignore)
     yield from checks.of_findings(dismissals.applied(report, bounds.ignore), wanted)
 
@@ -176,20 +190,24 @@ def _bound(key: str, value: float | None, limit: float, why: str) -> Outcome:
     return Outcome(key, "passed" if kept else "failed", f"{show(value)}, {show(limit)} at {least}")
 
 
-def _regression(
-    steps: doc.Steps | None, stored: tuple[float, float, float], limit: float, why: str
-) -> Outcome:
+def _regression(report: doc.Report, stored: Baseline, limit: float, why: str) -> Outcome:
     """By both 95 % intervals: failed where the step is longer by more than `limit` at the least, passed where
-    it is not at the most."""
-    key = "max_step_regression_ratio"
+    it is not at the most. Not judged against a step on another device, or of another batch."""
+    key, steps = "max_step_regression_ratio", report["steps"]
     if steps is None or steps["interval_ns"] is None or steps["median_ns"] is None:
         return Outcome(key, "unable", f"cannot be judged: {why}")
+    for name, mine, its in (
+        ("device", report["run"]["device"], stored.device),
+        ("batch size", report["run"]["batch_size"], stored.batch_size),
+    ):
+        if None not in (mine, its) and mine != its:
+            text = f"cannot be judged: the {name} is {mine}, and {its} in the baseline"
+            return Outcome(key, "unable", " ".join(text.split()))
     low, high = steps["interval_ns"]
-    least, most = low / stored[2] - 1, high / stored[1] - 1
-    mine, was = words.duration(steps["median_ns"]), words.duration(stored[0])
+    least, most = low / stored.interval_ns[1] - 1, high / stored.interval_ns[0] - 1
     text = (
-        f"a step takes {mine}, and {was} in the baseline: "
-        f"{least:+.1%} to {most:+.1%} (95 %), {limit:+.1%} at most"
+        f"a step takes {words.duration(steps['median_ns'])}, and {words.duration(stored.median_ns)} in the "
+        f"baseline: {least:+.1%} to {most:+.1%} (95 %), {limit:+.1%} at most"
     )
     verdict = "passed" if most <= limit else "failed" if least > limit else "unable"
     return Outcome(key, verdict, text)  # type: ignore[arg-type]

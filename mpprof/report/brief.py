@@ -7,6 +7,7 @@ shown, what to run next. Nothing is cut in the middle: what does not fit is left
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
@@ -120,14 +121,26 @@ def verdict(document: doc.Report, width: int) -> str:
 def _causes(document: doc.Report) -> list[str]:
     """The headline with its size in time, as a share of the step, and without a size."""
     long, short = (_cause(document, sized=sized) for sized in (True, False))
-    if headline.holds(document) is not None:  # its figures are those of the result
-        return [short]
     step, first = document["facts"]["step_ns"], headline.first_cause(document)
+    if headline.holds(document) is not None:  # its figures are those of the result
+        return [*_still(document, short, step or 0.0), short]
     gain = first["gain_ns_per_step"] if first else None
     sized = [] if long == short else [long]
     if gain and step and "%" not in short:
         sized.append(f"{short.removesuffix('.')}: {words.percent(gain / step)} to gain.")
     return [*sized, short]
+
+
+def _still(document: doc.Report, short: str, step: float) -> list[str]:
+    """What holds of the run with the cause that would yet make it much shorter, in time and as a share."""
+    if (more := headline.still(document)) is None:
+        return []
+    found, gain = more
+    at_most = "up to " if content.one_step(document) else ""
+    sizes = [f"{words.duration(gain)} of {words.duration(step)}", words.percent(gain / step)]
+    names = [headline.within(found["title"]), f"{found['code']} {found['slug']}"]
+    holds = short.removesuffix(".")
+    return [f"{holds}; {name}: {at_most}{size} to gain." for name in names for size in sizes]
 
 
 def _cause(document: doc.Report, *, sized: bool) -> str:
@@ -211,9 +224,11 @@ def _measured(document: doc.Report) -> list[str]:
     most = words.speedup(attainable)
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
-    low = f"{said}; precision alone allows {most} at most"  # remedies may go beyond it
+    allows = "can give no more" if headline.at_its_end(document) else f"allows {most} at most"
+    low = f"{said}; precision alone {allows}"  # remedies may go beyond it
     why = headline.first_limit(gain, f"{base}'s step" if base != "float32" else "the float32 step")
-    return [*([f"{low}: {why}."] if why else []), f"{low}."]
+    more = headline.more_launches(document)
+    return [*([f"{said}: {more}."] if more else []), *([f"{low}: {why}."] if why else []), f"{low}."]
 
 
 def figures(document: doc.Report, width: int) -> list[str]:
@@ -492,8 +507,11 @@ def _before_code(lines: list[str], width: int) -> list[str]:
 
 
 def _warnings(document: doc.Report) -> list[str]:
-    time = document["time"]
+    time, why = document["time"], document["absent"].get("time")
     doubt = content.time_doubt(time) if time else None
+    if headline.kind_of(document) == "no trace" and why:
+        where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
+        doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
     return [*([doubt] if doubt else []), *content.warnings(document)]
 
 

@@ -77,6 +77,29 @@ def test_a_step_within_the_scatter_of_both_runs_cannot_be_judged(mpprof: Mpprof,
     assert mpprof("check", MIXED, "--bounds", project, "--allow-unable").code == 0
 
 
+@pytest.mark.parametrize(
+    ("field", "other", "said"),
+    [
+        ("device", "NVIDIA A100", "the device is Tesla V100"),
+        ("batch_size", 32, "the batch size is 64, and 32"),
+    ],
+)
+def test_a_step_is_not_judged_by_one_on_another_device_or_of_another_batch(
+    field: str, other: object, said: str, mpprof: Mpprof, project: Path
+) -> None:
+    """Else a faster machine hides any regression."""
+    stored = project.parent / "baseline.json"
+    document = json.loads(stored.read_text())
+    document["run"][field] = other
+    stored.write_text(json.dumps(document))
+    done = mpprof("check", MIXED, "--bounds", project)
+    assert (done.code, failed(done.err)) == (1, ["max_step_regression_ratio"])
+    assert said in done.err
+    document["run"][field] = None  # not known: nothing says that they differ
+    stored.write_text(json.dumps(document))
+    assert mpprof("check", MIXED, "--bounds", project).code == 0
+
+
 def test_a_baseline_that_is_not_there_is_named_with_what_writes_it(mpprof: Mpprof, project: Path) -> None:
     (project.parent / "baseline.json").unlink()
     done = mpprof("check", MIXED, "--bounds", project)
@@ -97,6 +120,7 @@ def test_what_the_run_has_no_value_for_fails_by_name(mpprof: Mpprof, project: Pa
         ("[bounds]\nmin_tensor_cores = 1\n", "min_tensor_core_ratio"),
         ('[bounds]\nforbidden = ["MP999"]\n', "MP912"),
         ("[bounds]\nmax_skipped_ratio = true\n", "max_skipped_ratio"),
+        ("[bounds]\nmin_tensor_core_ratio = 60\n", "Write 0.6 for 60 %"),
         ("[bounds]\nmax_step_regression_ratio = 0.1\n", "baseline"),
         ('[bounds]\nforbidden = ["error"]\n[ignore]\nMP503 = ""\n', "reason"),
         ("[bounds\n", "mpprof.toml"),

@@ -45,6 +45,14 @@ def test_an_unlike_baseline_tells_of_no_saving(mpprof: Mpprof) -> None:
     assert "than the baseline" not in done.out
 
 
+def test_of_a_run_on_a_cpu_the_process_memory_is_shown(mpprof: Mpprof) -> None:
+    """Its records have no allocator, and its trace no allocator events."""
+    done = mpprof("memory", SAMPLES / "recorded-cpu-float32")
+    assert done.code == 0
+    assert done.out.startswith("What was live is not known: the trace holds no allocator events.")
+    assert "Host memory of the process: up to 799 MiB" in done.out
+
+
 def test_json_holds_the_comparison_of_the_report(mpprof: Mpprof) -> None:
     base = SAMPLES / "v100-convnet-float32"
     made = json.loads(mpprof("memory", MIXED, "--baseline", base, "--format", "json").out)
@@ -70,7 +78,7 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
         shutil.copytree(path / "mpprof", tmp_path / path.name / "mpprof")
     run, base = tmp_path / MIXED.name, tmp_path / "v100-convnet-float32"
     alone = " ".join(mpprof("memory", run, "--baseline", base).out.split())
-    assert "by the records What was live is not known: the trace of the profiler window is gone" in alone
+    assert "by the records What was live is not known: the trace of the profiler window is missing" in alone
     assert 'open a window with MPProfilerCallback(logdir, profile_steps="auto").' in alone
 
 

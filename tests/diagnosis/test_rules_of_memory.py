@@ -29,6 +29,7 @@ class Step:
     conv: tuple[str, int] = ("float", 400)
     norm: tuple[str, int] = ("float", 400)
     copies: int = 0  # of 10 MiB each
+    flow: tuple[str, int, str] = ("float", 0, IMAGE)  # gradients in the norm, with their shape
     scratch: int = 20
     update: int = 0  # temporaries of the optimizer, after the activations are gone
     rounding: int = 0  # beyond what the convolution asked for
@@ -62,6 +63,10 @@ def account(step: Step) -> MemoryAccount:
     allocate(6, 0, "norm/Cast", layer="norm", dtype="half" if half else "float", shape="[32,1]")
     allocate(3, step.scratch, "grad/conv", layer="conv", phase="backward", region="temp", dtype="uint8")
     allocate(5, 0, "grad/out", layer="conv", phase="backward", dtype=dtype)
+    if step.flow[1]:
+        flow, gradient, shape = step.flow
+        allocate(7, gradient, "grad/norm/mul", layer="norm", phase="backward", dtype=flow, shape=shape)
+        free(7, gradient)
     free(3, step.scratch)
     free(2, norm)
     free(1, size + step.rounding)
@@ -114,6 +119,33 @@ def test_a_planted_cause_is_found_with_its_bytes_and_no_other(code: str) -> None
     assert finding(code, case).cost_bytes == mib * MIB
     for other in set(CODES) - {code}:
         assert says(other, case) == "clear"
+
+
+def test_what_is_next_to_nothing_is_no_cause() -> None:
+    memory = judged(replace(MIXED, rounding=3)).memory
+    assert memory is not None
+    assert (memory.gap, memory.unexplained_bytes) == ((), 3 * MIB)
+
+
+def test_mp604_has_a_norms_float32_gradients_too() -> None:
+    """The baseline's fused norm holds one gradient; the 16-bit run's two, each half as large in 16 bits."""
+    base, two = replace(FLOAT32, flow=("float", 200, IMAGE)), replace(MIXED, flow=("float", 400, IMAGE))
+    memory = judged(two, base).memory
+    assert memory is not None
+    assert [(part.code, part.bytes) for part in memory.gap] == [("MP604", 200 * MIB)]
+    assert memory.unexplained_bytes == 0
+    found = finding("MP604", judged(two, base))
+    assert (found.cost_bytes, found.layers) == (200 * MIB, ("norm",))
+    assert "400 MiB of gradients" in found.summary
+    assert finding("MP604", judged(two, None)).cost_bytes == 200 * MIB
+
+
+@pytest.mark.parametrize("flow", [("half", 400, IMAGE), ("float", 400, "[3,3,64,64]"), ("float", 400, "[]")])
+def test_16_bit_gradients_and_those_of_weights_are_not_mp604s(flow: tuple[str, int, str]) -> None:
+    case = judged(replace(MIXED, flow=flow))
+    assert says("MP604", case) == "clear"
+    assert case.memory is not None
+    assert (case.memory.gap, case.memory.unexplained_bytes) == ((), 400 * MIB)
 
 
 @pytest.mark.parametrize(("capacity", "severity"), [(None, "warning"), (1500, "warning"), (1600, "info")])

@@ -71,6 +71,17 @@ def test_mp303_by_the_allocators_own_peak_in_the_trace() -> None:
     assert "99.3 % of the available memory is free at the peak" in found.summary
 
 
+def test_mp303_holds_a_recorded_peak_against_what_the_allocator_may_take() -> None:
+    """The card of 16 GiB has room for twice the batch; the allocator was given 14 GiB of it, and has not."""
+    mine = Allocator("GPU_0_bfc", "device", 7 << 30, None, 14 << 30, 100)
+    case = c.case(steps=c.summary(peak_memory_bytes=int(7.5 * 2**30)))
+    assert says("MP303", case) == "info"
+    known = MemoryAccount(7 << 30, (), allocator="GPU_0_bfc", allocators=(mine,))
+    assert says("MP303", replace(case, memory=known)) == "clear"
+    on_host = replace(known, allocators=(replace(mine, where="host"),))
+    assert says("MP303", replace(case, memory=on_host)) == "info"
+
+
 def test_mp303_does_not_trust_the_peak_of_a_window_without_a_whole_step() -> None:
     """Before the model ran nothing of it was allocated; a higher peak in earlier steps counts."""
 

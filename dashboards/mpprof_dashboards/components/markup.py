@@ -14,6 +14,8 @@ from mpprof.report import words
 _NAMES = {"className": "class", "htmlFor": "for"}
 """Attributes that HTML calls otherwise than React; all others differ in their case alone."""
 VOID = frozenset(("br", "hr", "img", "input"))
+_CODE = "code"
+"""The element whose line breaks are kept, as are those of the button that copies it."""
 
 
 class Html(Component):  # type: ignore[misc]
@@ -44,9 +46,10 @@ def settled(part: Any) -> Any:
         return [settled(each) for each in part]
     if not _is_element(part):
         return part
-    if part._type.lower() not in VOID and _is_plain(part):
+    tag = part._type.lower()
+    if tag not in VOID and _is_plain(part):
         attributes = {name: value for name, value in _attributes(part).items() if value is not None}
-        return Html(part._type.lower(), attributes, render(getattr(part, "children", None), _link))
+        return Html(tag, attributes, render(getattr(part, "children", None), _link, code=tag == _CODE))
     part.children = settled(part.children)
     return part
 
@@ -77,26 +80,29 @@ def _attributes(part: Component) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "children"}
 
 
-def render(part: Any, other: Callable[[Any], str]) -> str:
-    """Return `part` as HTML text; `other` gives that of the components that are no plain elements. Control
-    characters, which only a foreign file's names hold, are written out, but not the line breaks of code."""
+def render(part: Any, other: Callable[[Any], str], *, code: bool = False) -> str:
+    """Return `part` as HTML text; `other` gives that of components that are not plain elements. Control
+    characters, which only names from other files hold, are written out; in `code`, line breaks stay."""
     if part is None:
         return ""
     if isinstance(part, list | tuple):
-        return "".join([render(each, other) for each in part])
+        return "".join([render(each, other, code=code) for each in part])
     if not isinstance(part, Component):
-        return _text(part)
+        return _text(part, code=code)
     if not _is_element(part):
         return other(part)
-    return _element(part._type.lower(), _attributes(part), render(getattr(part, "children", None), other))
+    tag = part._type.lower()
+    inside = render(getattr(part, "children", None), other, code=tag == _CODE)
+    return _element(tag, _attributes(part), inside)
 
 
 def _element(tag: str, attributes: dict[str, Any], inside: str) -> str:
-    written = "".join([_attribute(name, value) for name, value in attributes.items()])
+    code = "data-copy" in attributes
+    written = "".join([_attribute(name, value, code=code) for name, value in attributes.items()])
     return f"<{tag}{written}>" if tag in VOID else f"<{tag}{written}>{inside}</{tag}>"
 
 
-def _attribute(name: str, value: Any) -> str:
+def _attribute(name: str, value: Any, *, code: bool) -> str:
     if value is None or value is False:
         return ""
     name = _NAMES.get(name, name.lower())
@@ -104,8 +110,9 @@ def _attribute(name: str, value: Any) -> str:
         return f" {name}"
     if isinstance(value, dict):  # style
         value = "; ".join([f"{key}: {each}" for key, each in value.items()])
-    return f' {name}="{_text(value)}"'
+    return f' {name}="{_text(value, code=code)}"'
 
 
-def _text(part: Any) -> str:
-    return markup.escape("\n".join(map(words.plain, str(part).split("\n"))))
+def _text(part: Any, *, code: bool) -> str:
+    text = str(part)
+    return markup.escape("\n".join(map(words.plain, text.split("\n"))) if code else words.plain(text))

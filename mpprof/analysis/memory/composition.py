@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from mpprof.analysis.layers.attribution import Ownership, joined
 from mpprof.analysis.memory import assigned, course, held, kinds, remedies, states
 from mpprof.analysis.memory import blocks as blocks_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
-from mpprof.analysis.memory.kinds import phases_of
+from mpprof.analysis.memory.kinds import batch_of, phases_of
 from mpprof.analysis.memory.labels import ROUNDING, Labels, split
 from mpprof.analysis.steps.calls import Calls, calls
 from mpprof.model.account import PHASES
@@ -32,9 +32,10 @@ from mpprof.model.memory import (
 )
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
-from mpprof.tensors import HALF, WIDE
+from mpprof.tensors import HALF, WIDE, axes
 
 Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 UNKNOWN, BEFORE = course.UNKNOWN, course.BEFORE
 _MOST_NAMES = 200
@@ -232,29 +233,48 @@ def _parts(
     copies = np.flatnonzero(kind == KINDS.index("16-bit weight copies"))
     narrow = distinct(labels.codes["layer"][labels.coded("dtype", HALF)]).tolist()
     half_layers = frozenset(labels.texts["layer"][code] for code in narrow) - {UNKNOWN}
+    wide = labels.coded("layer", half_layers) & labels.coded("dtype", WIDE)
+    passes = wide & _passes(trace, labels, blocks, batch_of(trace, ownership, blocks, run))
+    passing: defaultdict[str, int] = defaultdict(int)
+    rows = live[passes[live]]
+    for name, part in zip(labels.of("layer", rows), asked[rows].tolist(), strict=True):
+        passing[name] += part
     return PeakParts(
         phase=ownership.phase_of(int(table.op[top])),
         asked=asked_of,
         kept=kept,
+        passing=dict(passing),
         copies_once_bytes=_once(labels, table.shapes[blocks.row[live]], live, size, copies, run),
         copies_bytes=int(size[copies].sum()),
         half_layers=half_layers,
-        moments=_moments(trace, ownership, labels, blocks, asked, half_layers),
+        moments=_moments(trace, ownership, labels, blocks, asked, wide, passes),
     )
 
 
+def _passes(trace: Trace, labels: Labels, blocks: Blocks, batch: int | None) -> Bool:
+    """Which blocks are activations that nothing keeps or gradients of activations: they have a value for each
+    example, which a weight's gradient has not."""
+    shapes = trace.allocations.shapes[blocks.row]
+    of_batch = [
+        row for row in distinct(shapes).tolist() if row >= 0 and axes(trace.strings[row])[:1] == (batch,)
+    ]
+    kinds_of = [KINDS.index("gradients"), KINDS.index("other activations")]
+    return np.isin(labels.codes["kind"], kinds_of) & np.isin(shapes, of_batch)
+
+
 def _moments(
-    trace: Trace, ownership: Ownership, labels: Labels, blocks: Blocks, asked: Int64, half_layers: Set[str]
+    trace: Trace, ownership: Ownership, labels: Labels, blocks: Blocks, asked: Int64, wide: Bool, passes: Bool
 ) -> dict[str, remedies.Moments]:
-    """By cause, the moments that may hold most once its bytes are gone."""
-    kind, half, wide = labels.codes["kind"], labels.coded("layer", half_layers), labels.coded("dtype", WIDE)
+    """By cause, the moments that may hold most once its bytes are gone. `wide` is float32 of layers that
+    compute in 16 bits, `passes` which of that nothing keeps."""
+    kind = labels.codes["kind"]
     phase = phases_of(ownership, trace.allocations.op[blocks.row])
     update = np.isin(phase, [PHASES.index(name) for name in UPDATE])
     states = np.isin(kind, [KINDS.index("parameters"), KINDS.index("optimizer slots")])
     of = {
         "MP601": np.where(states, asked, 0),
         "MP603": np.where(kind == KINDS.index("16-bit weight copies"), asked, 0),
-        "MP604": np.where((kind == KINDS.index("activations kept for backward")) & half & wide, asked, 0),
+        "MP604": np.where(passes | (wide & (kind == KINDS.index("activations kept for backward"))), asked, 0),
         "MP605": np.where(kind == KINDS.index("workspaces"), asked, 0),
         "MP606": np.where(update & ~states, asked, 0),
         "MP607": blocks.bytes - asked,

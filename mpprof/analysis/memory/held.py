@@ -160,12 +160,14 @@ def _by_copies(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool)
 
 def _by_modules(trace: Trace) -> States | None:
     """Each module's weights once, of a trace of one card whose ops state their tensors. A table and a product
-    of the same shape share one weight, as far as can be told: an output layer often takes the embedding's."""
+    of the same shape share one weight, as far as can be told: an output layer often takes the embedding's.
+    Where more products than tables have the shape it is the width of the model's layers, and none does."""
     given = _given(trace)
     sizes: Counter[str] = Counter()
     for name, weights in given.values():
         sizes.update(weights if name not in _TABLES else ())
     tables = Counter(weight for name, weights in given.values() if name in _TABLES for weight in weights)
+    sizes.update({weight: count for weight, count in tables.items() if sizes[weight] > count})
     sizes |= tables
     total = sum(tensor_bytes(weight) * count for weight, count in sizes.items())
     if not total:

@@ -55,7 +55,7 @@ def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, steps: Calls | Non
     op, region, dtype, shape = table.op[rows], table.region[rows], table.dtype[rows], table.shapes[rows]
     scratch, fed = _scratch(trace, blocks), _fed(trace, blocks)
     group, first = groups([op, region, dtype, shape, scratch, fed], len(rows))
-    batch = _batch(trace, ownership, blocks, run)
+    batch = batch_of(trace, ownership, blocks, run)
     found = np.array(
         [
             _kind(trace, ownership, int(op[at]), _text(trace, region[at]), _text(trace, dtype[at]),
@@ -154,7 +154,7 @@ def _copies_a_weight(op: Op, dtype: str, shape: str, phase: Phase, batch: int | 
     return bool(sizes) and batch is not None and sizes[0] != batch
 
 
-def _batch(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> int | None:
+def batch_of(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> int | None:
     """The batch of one device: as recorded, else the first axis of most bytes of the forward pass."""
     recorded = run.facts.fits[-1].batch_size if run and run.facts and run.facts.fits else None
     if recorded and run and run.facts and not (run.facts.replicas or 1) > 1:

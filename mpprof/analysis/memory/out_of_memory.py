@@ -36,6 +36,12 @@ def read(text: str) -> OutOfMemory | None:
     return None
 
 
+def without_sizes(text: str) -> str | None:
+    """Return the words of an out-of-memory error that states no size: the driver's own, as PyTorch has it."""
+    found = re.search(r"(?:CUDA|HIP) error: out of memory|CUDA_ERROR_OUT_OF_MEMORY", text)
+    return found[0] if found else None
+
+
 # --- PyTorch -----------------------------------------------------------------------------------------------
 
 

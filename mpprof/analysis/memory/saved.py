@@ -16,6 +16,8 @@ _STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the w
 _BACKWARD = ("forward", "backward")
 _TOLD_RATIO = 0.05
 """Less of the baseline's peak is within what two runs of one program differ by."""
+_PART_RATIO = 0.01
+"""Of the expected saving: what is less is no cause, and part of what is unexplained."""
 _HARDLY_RATIO = 0.1
 """Of what was saved: a driver's figure that falls by less does not show it."""
 
@@ -118,7 +120,7 @@ def _compared(
         return replace(memory, saved_bytes=saved, why_no_expectation=why_not)
     shrinks = _shrinking(mine, other)
     expected = sum(shrinks.values()) - mine.copies_once_bytes
-    gap = _causes(memory, base, mine, other, shrinks)
+    gap = _causes(memory, base, mine, other, shrinks, expected)
     return replace(
         memory,
         saved_bytes=saved,
@@ -145,9 +147,10 @@ def _causes(
     mine: PeakParts,
     other: PeakParts,
     shrinks: dict[str, int],
+    expected: int,
 ) -> tuple[Cause, ...]:
     """Parts of the gap: by what the peak falls where a cause's bytes come down to the baseline's, at every
-    moment of the trace. What is less than expected is none."""
+    moment of the trace."""
 
     def beyond(code: str, allowed: int) -> int:
         return lowered(mine, code, lambda held: held - allowed)
@@ -161,13 +164,15 @@ def _causes(
         "MP607": beyond("MP607", base.rounding_bytes or 0) if memory.rounding_bytes is not None else 0,
     }
     ordered = sorted(found.items(), key=lambda part: (-part[1], part[0]))
-    return tuple(Cause(code, size) for code, size in ordered if size > 0)
+    return tuple(Cause(code, size) for code, size in ordered if size > max(0, _PART_RATIO * expected))
 
 
 def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
     """What layers that compute in 16 bits keep beyond half of the baseline's, as far as it is float32. Made
-    16 bits, half of it stays, unless the layer keeps that besides."""
-    total = all_wide = 0
+    16 bits, half of it stays, unless the layer keeps that besides. Of what nothing
+    keeps half goes, too."""
+    all_wide = sum(mine.passing.values())
+    total = all_wide // 2
     for layer in mine.half_layers:
         now = {dtype: size for (name, dtype), size in mine.kept.items() if name == layer}
         before = sum(size for (name, _), size in other.kept.items() if name == layer)

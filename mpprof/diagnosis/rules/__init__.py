@@ -1,6 +1,6 @@
 """The rules: one file per cause, its docstring is its manual page.
 
-Adding a cause: one file here, one line in `ALL`, one test.
+Adding a cause: one file here, one line in `ALL`, its row in `diagnosis.remedies`, one test.
 """
 
 from __future__ import annotations

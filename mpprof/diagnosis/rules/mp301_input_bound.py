@@ -11,8 +11,8 @@ How we know
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
-    gains time. Where profiled steps wait for longer than the recorded step has beside the device's work, it
-    is what that has.
+    gains time. Never more than the recorded step takes beyond the device's work, even where the profiled
+    steps waited longer.
 
 What to do
     Overlap and parallelise the pipeline, and move work that is cheap on the device there:
@@ -70,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
     if share + busy >= SCALE.warning_ratio and busy > max(share, hidden):
         return Unable(
             f"the device idles {format_ratio(busy)} of {{whole}} while {runs}, and the trace does not show "
-            "whether that makes the input"
+            "whether that code makes the input"
         )
     if share + hidden >= SCALE.warning_ratio and hidden > share:
         return Unable(

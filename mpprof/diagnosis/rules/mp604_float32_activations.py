@@ -1,15 +1,18 @@
-"""Layers that compute in 16 bits keep float32 activations for the backward pass.
+"""Layers that compute in 16 bits hold float32 activations and their gradients.
 
 What it means
-    Keras 3 casts the input of its normalisation layers to float32 and keeps what it computes there for the
-    backward pass. Without fusion the activations shrink by far less than half.
+    Keras 3 casts the input of its normalisation layers to float32, keeps what it computes there for the
+    backward pass, and computes its gradient in float32. Without fusion the memory of activations shrinks by
+    far less than half.
 
 How we know
-    The float32 activations that are live at the peak, kept for backward, of layers that compute in 16 bits.
-    With a baseline, what these layers keep beyond half of what they kept there.
+    The float32 tensors that are live at the peak in layers that compute in 16 bits: activations, kept for
+    backward or not, and gradients that have a value for each example. With a baseline, what these layers
+    keep beyond half of what they kept there.
 
 What it costs
-    The bytes beyond half; without a baseline, half of the float32 ones. No more than the peak falls by.
+    The bytes that 16 bits would save of them: of what is kept those beyond half of the baseline's, else half.
+    No more than the peak falls by.
 
 What to do
     Fuse the casts away with jit_compile=True, use fewer normalisation layers, or recompute them in the
@@ -22,10 +25,14 @@ When to ignore
 
 Sources
     Counted on Keras 3.15.1 without XLA, bytes kept in a stack of three blocks: without norms -50 %, with
-    batch norms -29 %, with layer norms -19 %. OpenNMT/OpenNMT-py#1208 (float16 needed more memory).
+    batch norms -29 %, with layer norms -19 %. A trace of Keras 3.15 on TensorFlow's CPU has, where one batch
+    norm's gradient is computed in mixed_bfloat16, three float32 tensors of its size. OpenNMT/OpenNMT-py#1208
+    (float16 needed more memory).
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
@@ -34,7 +41,7 @@ from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
 from mpprof.tensors import WIDE
 
-CODE, SLUG, TITLE = "MP604", "float32-activations", "Float32 activations are kept for backward"
+CODE, SLUG, TITLE = "MP604", "float32-activations", "Layers that compute in 16 bits hold float32 activations"
 ABOUT = "float32 activations"
 SPECIFICITY = GENERAL
 BOUND = "device"
@@ -45,25 +52,29 @@ def judge(signals: Signals) -> Outcome:
     if signals.wide:
         return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
-    wide = {
-        layer: size
-        for (layer, dtype), size in parts.kept.items()
-        if dtype in WIDE and layer in parts.half_layers
-    }
+    kept = Counter[str]()
+    for (layer, dtype), size in parts.kept.items():
+        kept[layer] += size if dtype in WIDE and layer in parts.half_layers else 0
+    wide = kept + Counter(parts.passing)
     of_gap = account.of_gap(CODE)
     beyond = lowered(parts, CODE, lambda held: held // 2) if of_gap is None else of_gap
     share = beyond / account.whole_bytes
     if share < NOTABLE_MEMORY:
-        return Clear(f"{format_bytes(beyond)} beyond what 16 bits would keep")
+        return Clear(f"{format_bytes(beyond)} beyond what 16 bits would hold")
     layers = sorted(wide, key=lambda layer: (-wide[layer], layer))
+    of = {
+        "kept for backward": kept.total(),
+        "of gradients and of what is not kept": wide.total() - kept.total(),
+    }
+    said = " and ".join(f"{format_bytes(size)} {what}" for what, size in of.items() if size)
     return Found(
         summary=(
-            f"{format_bytes(sum(wide.values()))} of float32 activations are kept for backward by layers that "
-            f"compute in 16 bits ({evidence.listed(layers)})"
+            f"layers that compute in 16 bits hold float32 activations at the peak: {said} "
+            f"({evidence.listed(layers)})"
         ),
         evidence=(
             evidence.ratio("share of the peak beyond 16 bits", share, NOTABLE_MEMORY),
-            evidence.size("float32 activations kept by 16-bit layers", sum(wide.values())),
+            evidence.size("float32 activations of 16-bit layers", wide.total()),
         ),
         confidence="high" if of_gap is not None else "medium",
         severity="warning" if share >= LARGE_MEMORY else "info",

@@ -16,6 +16,8 @@ ONE_LAYER_RATIO = 0.99
 """Where all but a hundredth is in one layer, naming the rest divides nothing."""
 _SMALLER = r"\d+ smaller ones"
 BEFORE = "held before the window"
+BEYOND_THE_GAP = "they overlap, or other memory shrank by more than was expected"
+"""Why the causes together may be more than what was not saved."""
 UNOWNED = ("unknown", BEFORE)
 """Parts of memory of which no event tells the op, layer or type."""
 
@@ -51,13 +53,12 @@ def memory(document: doc.Report) -> list[str]:
         said = "saved against" if saved >= 0 else "more than"
         lines[0] += f", {words.size(abs(saved))} {said} the baseline"
     reachable = account["reachable_bytes"]
-    if reachable is not None:
+    if reachable:
         lines[0] += f", {words.size(reachable)} could still be saved"
     if reachable is not None and (causes := account.get("gap")):
         parts = [f"{part['code']} {words.size(part['bytes'])}" for part in causes]
-        lines.append(
-            f"in the way of these {words.size(reachable)}: {', '.join(parts)}{_unexplained(account)}"
-        )
+        way = f"in the way of these {words.size(reachable)}" if reachable else "the peak could still fall by"
+        lines.append(f"{way}: {', '.join(parts)}{_unexplained(account) if reachable else ''}")
     if told := drivers_figure(account):
         lines.append(told)
     # Whether the backward pass keeps a result is not known of a window without a whole step.
@@ -67,12 +68,12 @@ def memory(document: doc.Report) -> list[str]:
 
 
 def _unexplained(account: doc.Memory) -> str:
-    """What the causes leave of the gap, or by how much they overlap."""
+    """What the causes leave of the gap, or by how much they exceed it."""
     rest = account.get("unexplained_bytes")
     if not rest:
         return ""
     left = f"{words.size(abs(rest))}"
-    return f"; {left} unexplained" if rest > 0 else f"; together {left} more than that, because they overlap"
+    return f"; {left} unexplained" if rest > 0 else f"; together {left} more than that: {BEYOND_THE_GAP}"
 
 
 def live_memory_unknown(document: doc.Report) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, drivers_figure, held, is_told, live_memory_unknown
+from mpprof.report.content import BEFORE, BEYOND_THE_GAP, drivers_figure, held, is_told, live_memory_unknown
 from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
@@ -264,11 +264,21 @@ def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
     if expected is None:
         why = document["absent"].get("memory.expected_saving_bytes")
         return [line, *([f"  what could have been saved is not known: {why}"] if why else [])]
-    lines = [f"{line}, of {words.size(expected)} that 16 bits could save"]
+    more = saved > max(0, expected)
+    said = (
+        f"more than the {words.size(expected)} expected of 16 bits"
+        if more
+        else f"of {words.size(expected)} that 16 bits could save"
+    )
+    lines = [f"{line}, {said}"]
     lines += [_cause(part, document) for part in memory.get("gap", [])]
     unexplained = memory.get("unexplained_bytes")
     if unexplained:
-        rest = "unexplained" if unexplained > 0 else "the causes together are more than the gap: they overlap"
+        rest = (
+            "unexplained"
+            if unexplained > 0
+            else f"the causes together are more than the gap: {BEYOND_THE_GAP}"
+        )
         lines.append(f"  {_signed(unexplained):>10}  {rest}")
     return lines
 

@@ -69,6 +69,15 @@ def test_a_product_of_the_tables_shape_shares_its_weight(tmp_path: Path) -> None
     assert parameters(account(made, tmp_path)) == 2 * 1000 * 64
 
 
+def test_a_table_as_wide_as_the_layers_is_a_weight_of_its_own(tmp_path: Path) -> None:
+    """A small BERT has 512 positions and layers of width 512: its 17 products share none of them."""
+    made, square = Kineto(), (HALF, [64, 64])
+    call(made, 100, "Embedding_0", "aten::embedding", square, (INDEX, [32]))
+    call(made, 200, "Linear_0", "aten::linear", X, square)
+    call(made, 300, "Linear_1", "aten::linear", X, square)
+    assert parameters(account(made, tmp_path)) == 3 * 2 * 64 * 64
+
+
 def test_under_autocast_the_weights_are_those_before_the_cast(tmp_path: Path) -> None:
     made = Kineto()
     made.module("Linear_0", 99, 30)

@@ -573,3 +573,21 @@ def test_the_command_reads_a_text(mpprof: Mpprof, tmp_path: Path) -> None:  # no
     assert json.loads(mpprof("memory", log, "--format", "json").out)["asked_bytes"] == 1610612736
     log.write_text("Epoch 1/10")
     assert mpprof("memory", log).code == 2
+
+
+def test_a_log_that_powershell_wrote_is_read(mpprof: Mpprof, tmp_path: Path) -> None:  # noqa: F811
+    log = tmp_path / "train.log"
+    log.write_bytes(("Epoch 1/10\r\n" + TORCH).encode("utf-16"))
+    assert mpprof("memory", log).out.startswith("2.00 GiB did not fit on GPU 1\n")
+
+
+def test_a_message_without_figures_says_what_would_tell_more(mpprof: Mpprof, tmp_path: Path) -> None:  # noqa: F811
+    log = tmp_path / "train.log"
+    log.write_text("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes.")
+    done = mpprof("memory", log)
+    assert done.out.startswith("16.0 GiB did not fit\n")
+    assert "states neither a limit nor what was in use. --card NAME" in done.out
+    log.write_text("RuntimeError: CUDA error: out of memory\n")
+    done = mpprof("memory", log)
+    assert done.code == 2
+    assert '"CUDA error: out of memory" states no sizes' in done.err
