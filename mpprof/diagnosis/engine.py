@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
+from mpprof.diagnosis import launches, window
 from mpprof.diagnosis import rules as _rules
-from mpprof.diagnosis import window
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
@@ -114,9 +114,9 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         plan = replace(plan, surfacing=_surfacing(clear, granted, plan, signals))
     place = {step.code: at for at, step in enumerate(plan.order)} if plan else {}
     gains = {step.code: step.gain_ns for step in plan.order} if plan else {}
-    recovers = _recovered(weighed, gains, case)
+    recovers, added = _recovered(weighed, gains, case), _added(weighed, gains, signals)
     findings = [
-        _finding(found[code], each, signals, gains.get(code), recovers.get(code), shares)
+        _finding(found[code], each, signals, gains.get(code), recovers.get(code), added.get(code), shares)
         for code, each in weighed.items()
     ]
     unable = [
@@ -299,6 +299,28 @@ def _recovered(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], case
     return {code: ns * share for code, ns in lost.items()}
 
 
+def _added(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], signals: Signals) -> dict[str, float]:
+    """By code, what of a remedy's gain the baseline's step does not lose: where this run takes longer than it
+    for the same work or wait. Empty without a baseline to hold it against."""
+    baseline, speedup = known(signals.baseline), signals.case.speedup
+    if baseline is None or speedup is None or speedup.expected is None:
+        return {}
+    longer = {(part.category, part.layer): part.mixed_ns - part.baseline_ns for part in speedup.slices}
+    waits: tuple[Class, str | None] = ("idle_launch", None)
+    if waits in longer:  # what the profiler added to a step is no part of a cost
+        longer[waits] += launches.added_ns(baseline) - launches.added_ns(signals)
+    found = {}
+    for code, gain_ns in gains.items():
+        excess: dict[tuple[Class, str | None], float] = {}
+        for claim in weighed[code].claims:
+            cell = signals.cells[claim.cell]
+            key = cell.category, cell.layer
+            excess[key] = excess.get(key, 0.0) + cost_ns((claim,), signals.cells)
+        added = sum(min(ns, max(0.0, longer.get(key, 0.0))) for key, ns in excess.items())
+        found[code] = min(gain_ns, added)
+    return found
+
+
 def _above_attainable(case: Case) -> float | None:
     """This run's step less the attainable one; None where nothing is known to be attainable."""
     attainable_ns = case.speedup.attainable_step_ns if case.speedup else None
@@ -422,6 +444,7 @@ def _finding(
     signals: Signals,
     gain_ns: float | None,
     recovers_ns: float | None,
+    added_ns: float | None,
     shares: ledger.GapShares | None,
 ) -> noun.Finding:
     rule, account = weighed.rule, signals.case.account
@@ -459,6 +482,7 @@ def _finding(
         layers=outcome.layers,
         gain_ns_per_step=gain_ns,
         recovers_ns_per_step=recovers_ns,
+        added_ns_per_step=added_ns,
         claimed=_claimed(weighed.claims, signals),
     )
 

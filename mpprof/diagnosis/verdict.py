@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from mpprof.analysis.steps.validity import timings
 from mpprof.diagnosis.outcomes import Found, known
 from mpprof.diagnosis.signals import Case, Signals
-from mpprof.diagnosis.wording import CLASS_WORDS, LOW_SPEEDUP, attainable_range, limiting, listed, precisions
+from mpprof.diagnosis.wording import (
+    CLASS_WORDS,
+    LOW_SPEEDUP,
+    attainable_range,
+    limiting,
+    listed,
+    more_launches,
+    precisions,
+)
 from mpprof.model.account import AttainableRange, Class, Slice, Speedup
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.kernels import Precision
@@ -216,7 +224,8 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> str:
     if _no_difference(speedup):
         got = f"takes as long as {than} ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
-        got = f"takes longer than {than} ({number})"
+        more = more_launches(speedup.launches)
+        got = f"takes longer than {than} ({number}{f', {more}' if more else ''})"
     else:
         got = f"is {number} as fast as {than}"
     what = "an example" if speedup.per_example else "the step"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mpprof.model.account import Account, AttainableRange, Class, Limit, LimitKind, eligible_words
+from mpprof.model.account import Account, AttainableRange, Class, Launches, Limit, LimitKind, eligible_words
 from mpprof.model.kernels import PAIRS, Precision
-from mpprof.model.quantities import format_ns, format_ratio, format_speedup
+from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
     "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
@@ -90,6 +90,21 @@ def limiting(limits: Sequence[Limit], step: str = "the float32 step") -> str:
     if named[0].kind == "host":
         return said[0]
     return f"{said[0].replace(' is ', f' of {step} is ', 1)}{''.join(f', and {more}' for more in said[1:])}"
+
+
+def more_launches(found: Launches | None) -> str:
+    """What a run launches beyond its baseline: "267 launches a step instead of 185 (54 more for loss scaling,
+    27 for casts)"; empty where that is not more."""
+    if found is None or found.mixed - found.baseline < 1:
+        return ""
+    more = [part for part in found.by_class if part.mixed - part.baseline >= 1][:MOST_LIMITS]
+    named = [
+        f"{format_count(round(part.mixed - part.baseline))} {'' if at else 'more '}for "
+        f"{CLASS_WORDS[part.category]}"
+        for at, part in enumerate(more)
+    ]
+    now, before = format_count(round(found.mixed)), format_count(round(found.baseline))
+    return f"{now} launches a step instead of {before} ({', '.join(named)})"
 
 
 def _limit(limit: Limit) -> str:

@@ -360,6 +360,27 @@ def eligible_words(ratio: float | None, tf32_ratio: float | None, *, units: str)
 
 
 @frozen
+class ClassLaunches:
+    """Kernels and copies of one class, per step, in both runs."""
+
+    category: Class
+    baseline: float
+    mixed: float
+
+
+@frozen
+class Launches:
+    """What the host launches per step and how long it needs for a step, in both runs, where it limits both:
+    then its need is what makes one of them slower. Classes that differ, the largest difference first."""
+
+    baseline: float
+    mixed: float
+    baseline_host_ns: float
+    mixed_host_ns: float
+    by_class: tuple[ClassLaunches, ...]
+
+
+@frozen
 class EstimatedSpeedup:
     """Without a measured baseline: the range of this run's speedup over what float32 would have taken."""
 
@@ -396,6 +417,7 @@ class Speedup:
     above_attainable_ns: float | None = None  # this run's step less the attainable one (set by the diagnosis)
     limits: tuple[Limit, ...] = ()  # what keeps the attainable speedup low, the longest first
     potential: AttainableRange | None = None  # of a float32 run, or where a single step gives no expectation
+    launches: Launches | None = None  # None: the host does not limit both runs, or that is not known
 
     @property
     def attainable(self) -> float | None:

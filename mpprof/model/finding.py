@@ -84,6 +84,7 @@ class Finding:
     remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
     gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
     recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
+    added_ns_per_step: float | None = None  # of that, what the measured baseline's step does not lose
     claimed: tuple[ClaimedPart, ...] = ()  # whose cost it is, as profiled
     cost_ns_in_window: float | None = None  # where there is no step: of the whole window
 

@@ -223,9 +223,11 @@ def _measured(document: doc.Report) -> list[str]:
     most = words.speedup(attainable)
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
-    low = f"{said}; precision alone allows {most} at most"  # remedies may go beyond it
+    allows = "can give no more" if headline.at_its_end(document) else f"allows {most} at most"
+    low = f"{said}; precision alone {allows}"  # remedies may go beyond it
     why = headline.first_limit(gain, f"{base}'s step" if base != "float32" else "the float32 step")
-    return [*([f"{low}: {why}."] if why else []), f"{low}."]
+    more = headline.more_launches(document)
+    return [*([f"{said}: {more}."] if more else []), *([f"{low}: {why}."] if why else []), f"{low}."]
 
 
 def figures(document: doc.Report, width: int) -> list[str]:

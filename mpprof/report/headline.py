@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from mpprof.diagnosis import wording
 from mpprof.diagnosis.verdict import CLEAR_GAIN, MEETS_RATIO, NOTABLE_STEP_RATIO
-from mpprof.diagnosis.wording import limiting
-from mpprof.model.account import FEW_WORKS, Limit
+from mpprof.model.account import FEW_WORKS, ClassLaunches, Launches, Limit
 from mpprof.model.frozen import frozen
 from mpprof.report import content, words
 
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 15
 PAYING_RATIO = content.PAYING_RATIO
+OWN_RATIO = 0.05
+"""Less than a twentieth of what remedies gain that a baseline would not gain, too, is not told apart."""
 LOW_SHARE_RATIO = 0.5
 """With less than half of its matrix time on matrix units a 16-bit run wants an explanation."""
 AS_GOOD_RATIO = 0.98
 """From here on an observed speedup is the attainable one."""
+NO_SPEEDUP = 1.005
+"""Below it a speedup is shown as 1.00x at most."""
 WORKS_RATIO = 0.95
 """From here on little was lost: a twentieth of the attainable speedup."""
 WORKS_SHARE_RATIO, WORKS_UNKNOWN_RATIO = 0.9, 0.1
@@ -61,10 +65,7 @@ def hero(document: doc.Report) -> Hero:
     if kind == "not comparable":
         return of_step or Hero(kind, "No speedup", "see why below")
     if kind == "measured" and facts["observed"] is not None:
-        under = f"of {words.speedup(facts['attainable'])} attainable"
-        if facts["attainable"] is None:
-            under = "over float32 on a CPU" if on_cpu(document) else "over float32; attainable not known"
-        return Hero(kind, words.speedup(facts["observed"]), under)
+        return Hero(kind, words.speedup(facts["observed"]), _of_attainable(document))
     if kind == "float32" and speedup and (could := speedup.get("attainable")):
         return Hero(
             kind, words.speedups(could["low"], could["high"]), "attainable in 16 bits", estimated=True
@@ -84,6 +85,36 @@ def hero(document: doc.Report) -> Hero:
     if of_step is None:
         return Hero(kind, "No trace" if kind == "no trace" else "No step", "the step time is not known")
     return Hero(kind, of_step.figure, where.get(kind, "a step"))
+
+
+def _of_attainable(document: doc.Report) -> str:
+    """What an observed speedup is held against; of one that is none, that it is none."""
+    facts = document["facts"]
+    observed, attainable, base = facts["observed"], facts["attainable"], baseline_words(document)
+    if attainable is None:
+        return "over float32 on a CPU" if on_cpu(document) else "over float32; attainable not known"
+    if at_its_end(document):
+        why = " while the host limits" if limited_by_host(document) else ""
+        than = f"slower than {base}" if observed is not None and observed < 1 else f"as fast as {base}"
+        return f"{than}; precision alone can give no more{why}"
+    of = f"{words.speedup(attainable)} attainable"
+    return f"slower than {base}; {of}" if observed is not None and observed < 1 else f"of {of}"
+
+
+def at_its_end(document: doc.Report) -> bool:
+    """Return whether a run has all that precision alone can give, and that is no speedup: "0.74x of 0.74x"
+    would read as a success."""
+    facts = document["facts"]
+    observed, attainable = facts["observed"], facts["attainable"]
+    if observed is None or attainable is None or facts.get("unlike"):
+        return False
+    return attainable < NO_SPEEDUP and observed >= AS_GOOD_RATIO * attainable
+
+
+def limited_by_host(document: doc.Report) -> bool:
+    """Return whether the host is what keeps the attainable speedup low."""
+    limits = document["speedup"].get("limits", []) if document["speedup"] else []
+    return bool(limits) and limits[0]["kind"] == "host"
 
 
 def _of_cause(document: doc.Report) -> Hero | None:
@@ -401,7 +432,20 @@ def _slower(document: doc.Report) -> str:
         return ""
     if step < (1 + PAYING_RATIO) * base:
         return ""
-    return f"A step takes {words.duration(step - base)} longer than in {baseline_words(document)}."
+    more = more_launches(document)
+    why = f": {more}, and the host limits both" if more else ""
+    return f"A step takes {words.duration(step - base)} longer than in {baseline_words(document)}{why}."
+
+
+def more_launches(document: doc.Report) -> str:
+    """Return what a run launches beyond its baseline where launching is all that either has time for: why it
+    is the slower one; empty elsewhere."""
+    found = document["speedup"].get("launches") if document["speedup"] else None
+    if found is None:
+        return ""
+    by_class = [ClassLaunches(part["class"], part["baseline"], part["mixed"]) for part in found["by_class"]]
+    host_ns = found["baseline_host_ns"], found["mixed_host_ns"]
+    return wording.more_launches(Launches(found["baseline"], found["mixed"], *host_ns, tuple(by_class)))
 
 
 def _lost(document: doc.Report) -> str:
@@ -427,7 +471,8 @@ def _low(document: doc.Report) -> str:
         return ""
     step = f"{baseline_words(document)}'s step" if baseline_words(document) != "float32" else FLOAT32_STEP
     why = first_limit(speedup, step) if most < CLEAR_GAIN else ""
-    return f"Precision alone allows {words.speedup(most)} at most: {why}." if why else ""
+    allows = "can give no more" if at_its_end(document) else f"allows {words.speedup(most)} at most"
+    return f"Precision alone {allows}: {why}." if why else ""
 
 
 def _left(document: doc.Report) -> str:
@@ -437,12 +482,31 @@ def _left(document: doc.Report) -> str:
     if holds(document) is None or step is None or after is None or step - after < PAYING_RATIO * step:
         return ""
     if kind_of(document) == "measured":
-        beyond = speedup_after(document, after) is None
-        return f"The changes below would shorten {baseline_words(document)}, too." if beyond else ""
+        return _shared(document) if speedup_after(document, after) is None else ""
     return (
         f"No loss was found. Beyond precision, the changes below gain up to {words.duration(step - after)} "
         f"of each {words.duration(step)} step."
     )
+
+
+def _shared(document: doc.Report) -> str:
+    """What of the remedies' gains the baseline would have, too."""
+    causes, base = document["facts"]["causes"], baseline_words(document)
+    gains = sum(cause["gain_ns_per_step"] or 0.0 for cause in causes)
+    own = sum(own_ns(cause) or 0.0 for cause in causes)
+    if own < OWN_RATIO * gains:
+        return f"The changes below would shorten {base}, too."
+    return (
+        f"The changes below gain {words.duration(gains)}, of which {base} would gain "
+        f"{words.duration(gains - own)}, too."
+    )
+
+
+def own_ns(cause: doc.Cause) -> float | None:
+    """Return what of a cause's gain the baseline would not gain, too: this run lost it against the attainable
+    step, or 16 bits brought it; None without a measured baseline that tells."""
+    known = [ns for ns in (cause["recovers_ns_per_step"], cause.get("added_ns_per_step")) if ns is not None]
+    return max(known) if known else None
 
 
 FLOAT32_STEP = "the float32 step"
@@ -460,7 +524,7 @@ def first_limit(speedup: doc.Speedup, step: str) -> str:
         Limit(part["class"], part["kind"], part["ns_per_step"], part["best_ns"], part["ratio"])
         for part in speedup.get("limits", [])
     ]
-    return limiting(limits[:1], step)
+    return wording.limiting(limits[:1], step)
 
 
 def speedup_after(document: doc.Report, after_ns: float) -> float | None:

@@ -125,3 +125,14 @@ def test_what_is_expected_keeps_its_order_and_every_sum_closes(name) -> None:
     assert all(step_ns <= account.step_ns * (1 + 1e-9) for step_ns in alone.values())
     steps = [account.step_ns, *(step.step_ns for step in plan.order), plan.best_step_ns]
     assert steps == sorted(steps, reverse=True)
+
+
+def test_what_16_bits_bring_to_a_cause_stands_apart_from_what_float32_loses_too() -> None:
+    """Without what profiling added the device waits 1.31 ms a step for launches, and 0.98 ms in float32."""
+    launch_bound = diagnosed("a100-launch-bound-mixed-float16", "a100-launch-bound-float32")
+    (waits,) = [found for found in launch_bound.findings if found.code == "MP302"]
+    assert waits.gain_ns_per_step == pytest.approx(1_295_200, abs=1)
+    assert waits.recovers_ns_per_step == 0
+    assert waits.added_ns_per_step == pytest.approx(333_700, abs=1)
+    alone = diagnosed("v100-loss-scale-thrash")
+    assert {found.added_ns_per_step for found in alone.findings} == {None}

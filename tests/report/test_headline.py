@@ -12,7 +12,7 @@ import pytest
 from mpprof import diagnose
 from mpprof.api.source import LogDirectory
 from mpprof.model import document as doc
-from mpprof.report import words
+from mpprof.report import brief, text, words
 from mpprof.report.headline import (
     MOST_WORDS,
     beside,
@@ -20,6 +20,7 @@ from mpprof.report.headline import (
     headline,
     hero,
     lost_per_update,
+    more_launches,
     speedup_after,
     to_change,
 )
@@ -231,9 +232,13 @@ def test_a_speedup_after_remedies_is_never_beyond_the_attainable_one() -> None:
     [
         (
             "gtx1080ti-mixed-float16",
-            "A step takes 4.30 ms longer than in float32. Precision alone allows 0.94x",
+            "A step takes 4.30 ms longer than in float32. Precision alone can give no more: 61.3 % of",
         ),
-        ("a100-launch-bound-mixed-float16", "A step takes 501 µs longer than in float32."),
+        (
+            "a100-launch-bound-mixed-float16",
+            "A step takes 501 µs longer than in float32: 267 launches a step instead of 185 (54 more for loss "
+            "scaling, 27 for casts), and the host limits both. Precision alone can give no more: the host",
+        ),
         (
             "v100-odd-vocabulary-mixed-float16",
             "31.8 ms of each 52.8 ms step are lost; the causes below explain",
@@ -242,7 +247,8 @@ def test_a_speedup_after_remedies_is_never_beyond_the_attainable_one() -> None:
         ("v100-xla-convnet-mixed-float16", "The changes below would shorten float32, too."),
         (
             "a100-tf32-baseline-mixed-float16",
-            "406 µs of each 14.0 ms step are lost. The changes below would shorten float32, too.",
+            "406 µs of each 14.0 ms step are lost. The changes below gain 8.20 ms, of which float32 would gain "
+            "5.87 ms, too.",
         ),
         ("v100-float32-island", ""),
     ],
@@ -250,3 +256,29 @@ def test_a_speedup_after_remedies_is_never_beyond_the_attainable_one() -> None:
 def test_the_second_sentence_states_the_size(run: str, said: str) -> None:
     assert beside(sample(run)).startswith(said)
     assert bool(said) == bool(beside(sample(run)))
+
+
+def test_a_speedup_that_is_none_never_reads_as_a_full_score() -> None:
+    bound, old_card = sample("a100-launch-bound-mixed-float16"), sample("gtx1080ti-mixed-float16")
+    assert hero(bound).under == "slower than float32; precision alone can give no more while the host limits"
+    assert hero(old_card).under == "slower than float32; precision alone can give no more"
+    slow = deepcopy(sample("v100-input-bound-mixed-float16"))
+    slow["facts"]["observed"] = 0.9
+    assert hero(slow).under == "slower than float32; 1.74x attainable"
+
+
+def test_why_a_run_is_slower_is_said_only_where_launching_limits_both_runs() -> None:
+    """Both traces have the same 185 launches a step; one adds 54 for loss scaling, 27 casts and a copy."""
+    bound = sample("a100-launch-bound-mixed-float16")
+    found = bound["speedup"]["launches"]
+    assert (found["baseline"], found["mixed"]) == (185, 267)
+    assert found["mixed_host_ns"] - found["baseline_host_ns"] == pytest.approx(501_350)
+    said = "267 launches a step instead of 185 (54 more for loss scaling, 27 for casts)"
+    assert more_launches(bound) == said
+    assert said in " ".join(brief.render(bound).split())
+    assert f"(0.74x, {said})" in bound["verdict"]
+    told = " ".join(text.render(bound).split())
+    assert "1.93 ms for 267 launches a step, in the baseline 1.42 ms for 185: loss scaling 54 (was 0)" in told
+    for other in ("v100-input-bound-mixed-float16", "a100-tf32-baseline-mixed-float16"):
+        assert "launches" not in sample(other)["speedup"]
+        assert not more_launches(sample(other))

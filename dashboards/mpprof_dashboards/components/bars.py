@@ -16,7 +16,8 @@ _ROOM = 0.0005
 class Row:
     """One bar from `start_ns` over `length_ns`. `kind` is its colour (`mp-k-…` in the style sheet).
 
-    `tail_ns` is what of its end is drawn paler; `value` and `note` stand behind it. `computed`: hatched.
+    `tail_ns` is what of its end is drawn paler, the first `brought_ns` of that less so; `value` and `note`
+    stand behind it. `computed`: hatched.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Row:
     key: str
     start_ns: float = 0.0
     tail_ns: float = 0.0
+    brought_ns: float = 0.0
     note: str = ""
     computed: bool = False
     strong: bool = False
@@ -49,11 +51,16 @@ def chart(rows: Sequence[Row], id: str, *, line_ns: float | None = None, line: s
 def _bar(row: Row, whole: float) -> html.Li:
     low, length = min(row.start_ns, row.start_ns + row.length_ns), abs(row.length_ns)
     kind = f"mp-fill mp-k-{row.kind}" + (" mp-computed" if row.computed else "")
-    parts = [html.Span(className=kind, style=_place(low + row.tail_ns, length - row.tail_ns, whole))]
-    if row.tail_ns > 0:
-        parts.insert(
-            0, html.Span(className=f"{kind} mp-pale", style=_place(low, min(row.tail_ns, length), whole))
-        )
+    tail = min(row.tail_ns, length)
+    brought = min(row.brought_ns, tail)
+    pieces = [(low, tail - brought, " mp-pale"), (low + tail - brought, brought, " mp-half-pale")]
+    parts = [
+        html.Span(className=kind + paler, style=_place(begin, ns, whole))
+        for begin, ns, paler in pieces
+        if ns > 0
+    ]
+    if length > tail or not parts:
+        parts.append(html.Span(className=kind, style=_place(low + tail, length - tail, whole)))
     end = _percent((low + length) / whole)
     said = [html.Span(row.value, className="mp-bar-number")]
     if row.note:

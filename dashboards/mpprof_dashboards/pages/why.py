@@ -25,6 +25,7 @@ from mpprof.report.headline import (
     holds,
     kind_of,
     lost_per_update,
+    own_ns,
 )
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import bars, cards
@@ -257,14 +258,16 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
     note = "time per step"
     if query and any(row.href for row in rows):
         note += "; a cause leads to its proof"
-    if any(row.tail_ns for row in rows):
+    if any(row.tail_ns > row.brought_ns for row in rows):
         note += "; pale: float32 loses it, too"
+    if any(row.brought_ns for row in rows):
+        note += "; half pale: 16 bits bring it"
     return cards.section(title, html.Div(drawing, className="mp-card"), note=note)
 
 
 def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
-    """The float32 run, this run, a bar for each cause by its gain, the step after all remedies, what no cause
-    explains, the attainable step. Empty where nothing costs time and there is nothing to compare with."""
+    """The float32 run, this run, a bar for each cause by its gain, what no cause explains, the step after all
+    remedies, the attainable step. Empty where nothing costs time and there is nothing to compare with."""
     facts = document["facts"]
     step, after = facts["step_ns"], facts["after_remedies_ns"]
     alike = not facts.get("unlike")
@@ -291,6 +294,19 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
         rows.insert(0, bars.Row("float32 run", base, words.duration(base), "plain", "baseline"))
     rows[-1:-1] = _per_applied_update(document, query)
     rows += causes
+    unexplained = facts["unexplained_ns"] if alike else None
+    if unexplained is not None and attainable is not None and unexplained > SMALL_RATIO * step:
+        rows.append(
+            bars.Row(
+                "Not explained",
+                -unexplained,
+                f"−{words.duration(unexplained)}",
+                "unknown",
+                "unexplained",
+                start_ns=step + sum(row.length_ns for row in causes),
+                note="no cause recovers it: it stays",
+            )
+        )
     if causes and after is not None:
         rows.append(
             bars.Row(
@@ -303,29 +319,16 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
                 note=after_note(document, after, every=True),
             )
         )
-    unexplained = facts["unexplained_ns"] if alike else None
-    if unexplained is not None and attainable is not None and unexplained > SMALL_RATIO * step:
-        rows.append(
-            bars.Row(
-                "Not explained",
-                -unexplained,
-                f"−{words.duration(unexplained)}",
-                "unknown",
-                "unexplained",
-                start_ns=attainable + unexplained,
-                note="no cause recovers it",
-            )
-        )
     if attainable is not None:
         rows.append(
             bars.Row(
-                "Attainable",
+                "Attainable by precision alone",
                 attainable,
                 words.duration(attainable),
                 "unit",
                 "attainable",
                 computed=True,
-                note=f"{words.speedup(facts['attainable'])} by precision alone, computed",
+                note=f"{words.speedup(facts['attainable'])} attainable, computed",
             )
         )
     return rows + could
@@ -387,8 +390,9 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
     )
     rows, position = [], step
     for cause, gain in paying[:MOST_CAUSES]:
-        found, recovers = titles[cause["code"]], cause["recovers_ns_per_step"]
+        found, recovers, own = titles[cause["code"]], cause["recovers_ns_per_step"], own_ns(cause)
         pale = max(0.0, gain - recovers) if recovers is not None else 0.0
+        brought = own - recovers if own is not None and recovers is not None else 0.0
         rows.append(
             bars.Row(
                 short(found),
@@ -398,6 +402,7 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
                 cause["code"],
                 start_ns=position,
                 tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
+                brought_ns=brought if brought > SMALL_RATIO * gain else 0.0,
                 note=f"{words.percent(gain / step)} of the step",
                 hint=found["summary"] or found["title"],
                 href=proof_href(found, query) if query else "",

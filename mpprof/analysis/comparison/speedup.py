@@ -35,6 +35,7 @@ from mpprof.analysis.comparison.attainable import (
     precision_of,
     ratio,
 )
+from mpprof.analysis.comparison.launches import launches
 from mpprof.analysis.comparison.limits import Share, limits
 from mpprof.analysis.comparison.matching import aligned
 from mpprof.analysis.comparison.observed import StepTimes, interval_of, step_times
@@ -128,6 +129,7 @@ def speedup(
         per_example=scale != 1.0,
         baseline_dtype=was.dtype,
         limits=_limits(before, ratios, extra, baseline.step_ns, expected, with_host) if known else (),
+        launches=None if dissimilar else launches(baseline, mixed),
         potential=None if known or not _could(was, target, dissimilar, peaks) else potential(baseline, peaks),
     )
 

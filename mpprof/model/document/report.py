@@ -135,6 +135,13 @@ class Cause(TypedDict):
         "comes first.",
     ]
     recovers_ns_per_step: Annotated[Number | None, "Of the gain, what lies above the attainable step."]
+    added_ns_per_step: NotRequired[
+        Annotated[
+            Number | None,
+            "Of the gain, what the measured baseline's step does not lose; null where there is no baseline "
+            "that tells.",
+        ]
+    ]
     step_ns: Annotated[Number | None, "The step once it and those before it are remedied."]
 
 

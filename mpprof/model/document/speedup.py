@@ -52,6 +52,13 @@ class Speedup(TypedDict):
     above_attainable_ns: NotRequired[
         Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
     ]
+    launches: NotRequired[
+        Annotated[
+            Launches,
+            "Of a pair whose steps are both as long as the host needs to launch them: what it launches in "
+            "each. Left out of others.",
+        ]
+    ]
     how_to_switch: NotRequired[
         Annotated[list[Remedy], "Mixed precision on: of a float32 run that 16 bits may make faster."]
     ]
@@ -67,6 +74,19 @@ class AttainableRange(TypedDict):
     ]
     tf32_ratio: NotRequired[Annotated[Number, "Of it, what matrix units do in TF32 already."]]
     assumptions: list[str]
+
+
+class Launches(TypedDict):
+    baseline: Annotated[Number, "Kernels and copies per step of the baseline."]
+    mixed: Annotated[Number, "Kernels and copies per step of this run."]
+    baseline_host_ns: Annotated[Number, "What the host needs for a step of the baseline."]
+    mixed_host_ns: Annotated[Number, "What the host needs for a step of this run."]
+    by_class: Annotated[list[ClassLaunches], "Where the two differ, the largest difference first."]
+
+
+class ClassLaunches(Classed):
+    baseline: Annotated[Number, "Kernels and copies per step."]
+    mixed: Number
 
 
 class Limit(Classed):

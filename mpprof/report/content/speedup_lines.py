@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.wording import WORTH_RECORDING
+from mpprof.diagnosis.wording import CLASS_WORDS, WORTH_RECORDING
 from mpprof.model.account import eligible_words
 from mpprof.report import words
 from mpprof.report.content.breakdown import MOSTLY_RATIO, SMALL_RATIO, slices_of
@@ -91,7 +91,7 @@ def speedup(document: doc.Report) -> list[str]:
     if gain is None:
         return [_not_judged("speedup", document)]
     if gain["baseline"] == "measured":
-        return [*measured(gain, document["absent"]), *_baseline(gain), *_switch(gain)]
+        return [*measured(gain, document["absent"]), *_launches(gain), *_baseline(gain), *_switch(gain)]
     lines = []
     if gain["estimated"]:
         low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
@@ -143,6 +143,23 @@ def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[s
     yield said
     if said := gap(gain):
         yield said
+
+
+def _launches(gain: doc.Speedup) -> Iterable[str]:
+    """What the host launches in both runs, where launching limits both."""
+    if (found := gain.get("launches")) is None:
+        return
+    now, before = (words.count(round(found[each])) for each in ("mixed", "baseline"))
+    differ = [
+        f"{CLASS_WORDS[part['class']]} {words.count(round(part['mixed']))} (was "
+        f"{words.count(round(part['baseline']))})"
+        for part in found["by_class"]
+    ]
+    yield (
+        f"the host limits both runs: it needs {words.duration(found['mixed_host_ns'])} for {now} launches a "
+        f"step, in the baseline {words.duration(found['baseline_host_ns'])} for {before}"
+        f"{': ' if differ else ''}{', '.join(differ)}"
+    )
 
 
 def _baseline(gain: doc.Speedup) -> Iterable[str]:

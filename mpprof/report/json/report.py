@@ -160,6 +160,7 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
                 "slug": found.slug,
                 "gain_ns_per_step": rounded(found.gain_ns_per_step),
                 "recovers_ns_per_step": rounded(found.recovers_ns_per_step),
+                "added_ns_per_step": rounded(found.added_ns_per_step),
                 "step_ns": rounded(after_ns.get(found.code)),
             }
             for found in causes(diagnosis.findings)

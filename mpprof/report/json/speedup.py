@@ -50,6 +50,21 @@ def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.
         ],
         "above_attainable_ns": rounded(speedup.above_attainable_ns),
     }
+    if found := speedup.launches:
+        body["launches"] = {
+            "baseline": rounded(found.baseline),
+            "mixed": rounded(found.mixed),
+            "baseline_host_ns": rounded(found.baseline_host_ns),
+            "mixed_host_ns": rounded(found.mixed_host_ns),
+            "by_class": [
+                {
+                    "class": each.category,
+                    "baseline": rounded(each.baseline),
+                    "mixed": rounded(each.mixed),
+                }
+                for each in found.by_class
+            ],
+        }
     if how_to_switch:
         body["how_to_switch"] = list(map(remedy_of, how_to_switch))
     return body
