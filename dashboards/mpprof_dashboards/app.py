@@ -6,6 +6,7 @@ import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import dash
 import dash_mantine_components as dmc
@@ -30,13 +31,15 @@ from mpprof_dashboards.rendered import Rendered
 _LOG = logging.getLogger("mpprof")
 _REFRESH_MS = 5000
 _ASSETS = Path(__file__).parent / "assets"
-# scheme.js comes before everything else, so that a dark page never flashes white.
+# scheme.js comes before everything else, so that a dark page never flashes white. The icon is part of the
+# page: chromium asks for an icon's file again at each change of the address, and a remedy's switch is one.
+_ICON = "data:image/svg+xml," + quote((_ASSETS / "icon.svg").read_text(encoding="utf-8").strip())
 _INDEX = """<!DOCTYPE html>
 <html lang="en">
 <head>
 {%metas%}
 <title>{%title%}</title>
-<link rel="icon" href="/assets/icon.svg" type="image/svg+xml">
+<link rel="icon" href="ICON" type="image/svg+xml">
 <script src="/assets/scheme.js"></script>
 {%css%}
 </head>
@@ -44,7 +47,7 @@ _INDEX = """<!DOCTYPE html>
 {%app_entry%}
 {%config%}{%scripts%}{%renderer%}
 </body>
-</html>"""
+</html>""".replace("ICON", _ICON)
 
 
 def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:

@@ -94,7 +94,7 @@ def register(app: dash.Dash, source: RunSource) -> None:
 
     def summary() -> flask.Response:
         asked = flask.request.args
-        return _answer(lambda: runs.summary(source, asked.get("run", ""), asked.get("baseline") or None))
+        return _answer(lambda: runs.row(source, asked.get("run", ""), asked.get("baseline") or None))
 
     app.server.add_url_rule("/runs.json", view_func=listed_runs)
     app.server.add_url_rule("/run.json", view_func=summary)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
@@ -81,6 +82,18 @@ def _entry(entry: RunEntry, baseline: str | None, now_unix_ns: int, short: str) 
         "problem": words.plain(entry.problem) if entry.problem else None,
         "single": entry.policy == "float32",
     }
+
+
+def row(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
+    """What a run's row says beside its records, or `{problem}` of a run that is listed as readable: that its
+    trace is not is known only once it is read, and is no fault of the request."""
+    try:
+        return summary(source, run, baseline)
+    except MpprofError as error:
+        entry = next((entry for entry in source.entries() if entry.id == run), None)
+        if entry is None or entry.problem:
+            raise
+        return {"problem": words.plain(str(error))}
 
 
 def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:

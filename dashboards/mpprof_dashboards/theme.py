@@ -25,13 +25,13 @@ MANTINE: dict[str, Any] = {
 }
 
 CLASS_COLOURS: dict[str, str] = {
-    "matmul": "#1F78B4",
-    "norm": "#1C95D9",
+    "matmul": "#8A45E0",
+    "norm": "#D2408C",
     "elementwise": "#009E73",
     "reduce": "#3E9C7F",
     "gather_scatter": "#3E9B8C",
-    "cast": "#BB8100",
-    "layout": "#A08D2C",
+    "cast": "#4C8A10",
+    "layout": "#6E8F2E",
     "optimizer": "#AB459A",
     "loss_scale": "#C970A1",
     "other": "#8A913F",
@@ -78,7 +78,7 @@ PLACEMENT_LABELS: dict[str, str] = {
 }
 TOTAL = "#64748B"  # a whole step
 MEASURED = "#64748B"  # a plain measured series
-ACCENT = "#BB8100"  # what deserves a look in a series
+ACCENT = "#C3317A"  # what deserves a look in a series
 GRID = "rgba(128, 136, 148, 0.22)"
 INK = "#7A828E"  # for exports of a figure alone; on a page the style sheet sets the text's colour
 UNKNOWN_PATTERN = "x"
@@ -177,7 +177,7 @@ WORK_LABELS |= {
 WORK_COLOURS |= {f"class/{key}": colour for key, colour in CLASS_COLOURS.items()}
 WORK_LABELS |= {f"class/{key}": label for key, label in CLASS_LABELS.items()}
 LAYER_COLOURS = (
-    "#6E59D6", "#1E96D1", "#3E9B8C", "#127E36", "#919130", "#A18D28", "#CC6677", "#C3317A", "#AB459A",
+    "#6E59D6", "#2C8FA6", "#3E9B8C", "#127E36", "#5F8F1C", "#8A45E0", "#CC6677", "#C3317A", "#AB459A",
     "#6A5FC1", "#5B8C5A", "#A67DC0",
 )  # fmt: skip
 """Of the layers that take the most time."""

@@ -298,8 +298,8 @@ class Signals:
 
     @property
     def memory_in_use(self) -> tuple[int, int] | Absent:
-        """The most that the allocator held, by the step log, else by the trace; and what it could hold: by its own
-        events, else the whole card."""
+        """The most that the allocator held (by the step log, else by the trace), and what it could hold
+        (by its events in the trace, else the whole card)."""
         peak = self.case.steps.peak_memory_bytes if self.case.steps else None
         total = self._device.memory_bytes if self._device else None
         memory = self.case.memory

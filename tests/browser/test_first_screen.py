@@ -27,6 +27,8 @@ RUNS = {
 }
 _LONE_BARS = """() => [...document.querySelectorAll('.mp-bar-chart')]
     .filter(each => each.querySelectorAll('.mp-bar-row').length < 2).map(each => each.id)"""
+_HEADINGS = """() => [...document.querySelectorAll('.mp-remedies td.mp-number')].map(
+    each => getComputedStyle(each, '::before').content)"""
 _EMPTY_BOXES = """() => [...document.querySelectorAll('#page .mp-card')]
     .filter(each => !each.textContent.trim() && !each.querySelector('img, canvas, svg')).length"""
 
@@ -53,6 +55,7 @@ def assert_first_screen(seen: Visit, run: str, baseline: str, kind: str) -> None
     seen.page.set_viewport_size(dict(zip(("width", "height"), NARROW, strict=True)))
     first = '#causes [data-key^="MP"]' if causes else "#headline"
     assert bottom(seen, "#hero") < bottom(seen, first) <= NARROW[1], run
+    assert set(seen.page.evaluate(_HEADINGS)) <= {'"Gains "', '"Step after "'}, run
     assert seen.overflow() <= 0, run
 
 

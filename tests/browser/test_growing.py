@@ -108,10 +108,11 @@ def test_the_end_of_a_training_is_said_in_the_list(
     chromium: Any, tmp_path: Path, how: str, said: str
 ) -> None:
     training = Training(tmp_path)
-    training.go_on(1)
     with serving(tmp_path) as address:
         seen = visit(chromium, address)
         seen.page.goto(f"{address}/runs")
+        seen.page.wait_for_selector("#runs[data-drawn]")
+        training.go_on(1)  # only now: on a busy machine a log grows old while the page is opened
         state = f"() => document.querySelector('#runs tr[data-run=\"{RUN}\"] .mp-chip')?.textContent"
         seen.page.wait_for_function(f"() => ({state})() === 'running'")
         getattr(training, how)()

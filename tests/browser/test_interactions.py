@@ -327,8 +327,12 @@ def test_compared_runs_are_chosen_held_against_the_first_and_struck_where_unlike
     query = "".join(f"&with={quote(run)}" for run in chosen)
     seen.open_well(f"/compare?run={chosen[1]}&baseline={chosen[0]}{query}")
     assert seen.page.locator("#ladder tbody th").all_inner_texts() == list(chosen)
-    assert seen.page.locator("#ladder del").all_inner_texts() == [chosen[2]]
-    assert "device" in seen.page.locator("#ladder del").get_attribute("title")
+    assert seen.page.locator("#ladder th del").all_inner_texts() == [chosen[2]]
+    assert "device" in seen.page.locator("#ladder th del").get_attribute("title")
+    unlike = LogDirectory(SAMPLES).compare(chosen)["steps"][1]
+    times = [words.speedup(unlike["observed"])]
+    assert seen.page.locator("#ladder td del").all_inner_texts() == times
+    assert seen.page.locator("summary del").all_inner_texts() == times
     seen.page.click("#against a:text-is('against the first')")
     seen.page.wait_for_selector("#ladder th:text-is('Against the first')")
     assert "against=first" in seen.page.url

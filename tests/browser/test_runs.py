@@ -132,6 +132,27 @@ def test_runs_without_a_baseline_are_ranked_apart_by_what_they_could_gain(
         alone.assert_quiet()
 
 
+def test_a_trace_that_turns_out_to_be_unreadable_says_why_like_any_other(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """Cut off so that only reading it shows it: its first bytes are those of a trace."""
+    shutil.copytree(SAMPLES / "v100-convnet-float32", tmp_path / "whole")
+    trace = next((SAMPLES / "v100-convnet-float32").rglob("*.xplane.pb"))
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "host.xplane.pb").write_bytes(trace.read_bytes()[:30_000])
+    entries = {entry.id: entry.problem for entry in LogDirectory(tmp_path).entries()}
+    assert entries == {"whole": None, "cut/host.xplane.pb": None}
+    with serving(tmp_path) as address:
+        seen = visit(chromium, address)
+        open_list(seen)
+        line = seen.page.locator('#runs tr[data-run="cut/host.xplane.pb"]')
+        assert "cannot be read: " in line.inner_text()
+        assert "cut off or damaged" in line.inner_text()
+        assert line.locator("input, a").count() == 0
+        assert seen.page.locator('#runs tr[data-run="whole"] input').count() == 1
+        seen.assert_quiet()
+
+
 @pytest.mark.parametrize("width", [1440, 1280, 1024, 768, 390])
 def test_long_names_are_whole_and_push_nothing_out_of_the_window(
     chromium: Any, long_names: str, width: int

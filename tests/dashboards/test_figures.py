@@ -485,6 +485,25 @@ def test_waits_for_one_thing_and_another_are_told_apart_by_their_colours() -> No
         assert min(np.linalg.norm(wait - each) for each in work) > 0.06
 
 
+def test_nothing_else_looks_like_matrix_units_work_off_them_or_waiting() -> None:
+    waits = [
+        colour
+        for key, colour in theme.LANE_COLOURS.items()
+        if key.startswith("idle_") and key != "idle_other"
+    ]
+    taken = {
+        colour: oklab(colour) for colour in (*map(theme.KIND_COLOURS.get, ("unit", "off", "wait")), *waits)
+    }
+    others = {
+        *(colour for key, colour in theme.CLASS_COLOURS.items() if not key.startswith("idle_")),
+        *theme.LAYER_COLOURS, *memory._COLOURS.values(), *memory._MORE_COLOURS, theme.ACCENT,
+    }  # fmt: skip
+    near = {
+        (one, other) for one in others for other in taken if np.linalg.norm(oklab(one) - taken[other]) < 0.06
+    }
+    assert near == set()
+
+
 def test_what_the_host_does_while_others_work_is_an_outline_and_the_unknown_is_hatched() -> None:
     lane = {"kind": "host", "name": "Host", "start_ns": [0, 60], "length_ns": [60, 40], "key": [0, 1],
             "label": [-1, -1], "count": [1, 1], "row": [-1, -1]}  # fmt: skip

@@ -287,10 +287,22 @@ def test_where_another_type_is_the_remedy_the_others_promise_no_step(
     assert "MP801 changes the compute type" in document["absent"]["facts.after_remedies_ns"]
 
 
+def _skipped_after_the_start() -> float:
+    """Of the loss-scale sample, from its own lines, which tell at some steps how many were skipped since."""
+    lines = (SAMPLES / "v100-loss-scale-thrash" / "mpprof" / "steps.jsonl").read_text().splitlines()
+    late = [step for step in map(json.loads, lines) if step.get("step", 0) > 20]
+    return sum(step.get("skipped", 0) for step in late) / len(late)
+
+
 def test_a_share_says_what_it_is_a_share_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"optimizer-float32 +0\.856 ms .* 19\.1 %", said_of(capsys, "h100-mixed-bfloat16"))
     thrash = said_of(capsys, "v100-loss-scale-thrash")
     assert "again and again: 10.3 ms lost per applied update." in thrash
+    said = json.loads(shown(capsys, "report", SAMPLES / "v100-loss-scale-thrash", "--format", "json"))
+    skips = next(found for found in said["findings"] if found["code"] == "MP201")
+    share = next(row for row in skips["evidence"] if row["name"] == "skipped updates after the start")
+    assert (share["value"], share["unit"]) == (pytest.approx(_skipped_after_the_start()), "ratio")
+    assert "46 of 140 updates after the start were skipped (32.9 %)" in said["verdict"]
     assert "skipped 31.2 % of all updates, loss scale 32,768 (2^15) to 2^-35" in thrash
 
 

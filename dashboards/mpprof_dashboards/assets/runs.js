@@ -181,16 +181,9 @@
         cell.dataset.field = column[1];
       });
       var name = part(line, "name");
+      name.title = run.name;
       if (run.problem) {
-        name.appendChild(element("span", run.name, "mp-strong"));
-        name.title = run.name;
-        var why = part(line, "policy");
-        why.colSpan = COLUMNS.length - 2;
-        why.className = "mp-runs-problem";
-        why.textContent = "cannot be read: " + run.problem;
-        why.title = run.problem;
-        while (why.nextSibling) why.nextSibling.remove();
-        held.values = { name: run.name };
+        unreadable(held, run.problem);
         return;
       }
       held.values = {
@@ -209,7 +202,6 @@
       });
       var to = name.appendChild(element("a", run.name));
       to.href = "/" + run.query;
-      name.title = run.name;
       ["policy", "card", "batch", "written"].forEach(function (field) {
         part(line, field).textContent = part(line, field).title = run[field];
       });
@@ -221,6 +213,23 @@
         queue.push(run.id);
         seen.observe(line);
       }
+    }
+    function unreadable(held, problem) {
+      /* Known when the runs are listed, or only once the trace is read. */
+      var line = held.line;
+      var shown = part(line, "name").textContent || held.run.name;
+      part(line, "choose").replaceChildren();
+      part(line, "name").replaceChildren(element("span", shown, "mp-strong"));
+      var why = part(line, "policy");
+      why.colSpan = COLUMNS.length - 2;
+      why.className = "mp-runs-problem";
+      why.textContent = "cannot be read: " + problem;
+      why.title = problem;
+      while (why.nextSibling) why.nextSibling.remove();
+      held.values = { name: held.run.name };
+      if (chosen.indexOf(held.run.id) < 0) return;
+      chosen = chosen.filter(function (id) { return id !== held.run.id; });
+      link();
     }
     function part(line, field) {
       return line.querySelector('[data-field="' + field + '"]');
@@ -258,6 +267,10 @@
     function fill(held, got) {
       var line = held.line;
       line.removeAttribute("aria-busy");
+      if (got.problem) {
+        unreadable(held, got.problem);
+        return;
+      }
       Object.assign(held.values, {
         step: got.step_ns, speedup: got.observed, share: got.share_ratio, cause: got.cause,
         skipped: got.skipped_count, peak: got.peak_bytes,

@@ -49,7 +49,7 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
             "What to change", html.P(_others(document, told), className="mp-note", id="notes"),
             note="no finding has a cost",
         )  # fmt: skip
-    heads = ("On", "Cause", "Change", "Gains", "Step after", "Proof")
+    heads = ("On", "Cause", "Change", _GAINS, _AFTER, "Proof")
     table = html.Table(
         [
             html.Thead(
@@ -91,6 +91,14 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     )
 
 
+_GAINS, _AFTER = "Gains", "Step after"
+
+
+def _number(heading: str, text: Any, **data: str) -> html.Td:
+    """A cell with the heading of its column, which a phone shows beside it."""
+    return html.Td(text, className="mp-number", **{"data-heading": heading}, **data)
+
+
 def _how_to_switch(document: doc.Report) -> list[doc.Remedy]:
     """How to switch mixed precision on: of a float32 run that it may make faster."""
     speedup = document["speedup"]
@@ -111,8 +119,8 @@ def _switch(document: doc.Report, how: list[doc.Remedy]) -> html.Tr:
             html.Td(html.Span("apart", className="mp-chip", title=apart), className="mp-cell-switch"),
             html.Td(html.Span("Mixed precision is off", className="mp-strong")),
             html.Td(_as_code(how, unfolded=False)),
-            html.Td(gains, className="mp-number"),
-            html.Td(after, className="mp-number"),
+            _number(_GAINS, gains),
+            _number(_AFTER, after),
             html.Td("estimated"),
         ]
     )
@@ -200,7 +208,7 @@ def _row(
                 "data-bit": str(bit),
             },
         )
-    last: dict[str, Any] = {"data-after": str(planned[0])} if planned is not None else {}
+    last = {"data-after": str(planned[0])} if planned is not None else {}
     return html.Tr(
         [
             html.Td(switch, className="mp-cell-switch"),
@@ -208,8 +216,8 @@ def _row(
                 [html.Span(found["title"], className="mp-strong"), " ", html.Span(code, className="mp-code")]
             ),
             html.Td(_change(found, unfolded=first)),
-            html.Td(gains, className="mp-number"),
-            html.Td(after, className="mp-number", **last),
+            _number(_GAINS, gains),
+            _number(_AFTER, after, **last),
             html.Td(_proof(found, query)),
         ],
         **{"data-code": code},

@@ -39,16 +39,16 @@ def at_peak(memory: doc.Memory, by: str) -> Figure | None:
 
 
 _COLOURS: dict[str, str] = {
-    "parameters": "#5C6E88", "optimizer slots": "#7C8FA8", "16-bit weight copies": "#A7894E",
+    "parameters": "#5C6E88", "optimizer slots": "#7C8FA8", "16-bit weight copies": "#B24C8C",
     "gradients": "#7362AC", "activations kept for backward": "#0F7A71", "other activations": "#579890",
-    "optimizer temporaries": "#9283C5", "workspaces": "#8A6D3B", "input": "#5B8C5A", "other": "#8A913F",
+    "optimizer temporaries": "#9283C5", "workspaces": "#7E9130", "input": "#5B8C5A", "other": "#8A913F",
     "rounding": "#967F85",
-    "float": "#1E73A3", "float32": "#1E73A3", "half": "#0F7A71", "bfloat16": "#0F7A71", "uint8": "#8A6D3B",
+    "float": "#6E59D6", "float32": "#6E59D6", "half": "#0F7A71", "bfloat16": "#0F7A71", "uint8": "#C06A8A",
     "others": "#828E9E",
 }  # fmt: skip
 """Of kinds and of the commonest types: one colour each, in every figure. What was held before the window and
 what is unknown are grey."""
-_MORE_COLOURS = ("#7362AC", "#579890", "#A7894E", "#9283C5", "#8A913F", "#818EA1")
+_MORE_COLOURS = ("#7362AC", "#579890", "#B24C8C", "#9283C5", "#8A913F", "#818EA1")
 _FAINT = "rgba(255, 255, 255, 0.45)"
 _UNKNOWN = ("unknown", "held before the window", "others")
 _SEEN_RATIO = 0.01

@@ -373,7 +373,7 @@ def _sampled(
         theme.MEASURED,
         theme.ACCENT,
         theme.CLASS_COLOURS["elementwise"],
-        theme.CLASS_COLOURS["optimizer"],
+        theme.LAYER_COLOURS[0],
     ]
     devices = [int(device) for device in np.unique(gpu[~np.isnan(values)])]
     if len(devices) > MOST_DEVICES:

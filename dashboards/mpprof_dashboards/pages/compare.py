@@ -187,10 +187,10 @@ def content(
 def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any]) -> html.Details:
     """A rung behind its title: five of them would be a page of a dozen screens."""
     names = [document["runs"][rung[side]]["run"]["name"] for side in ("from", "to")]
-    said = "cannot be compared" if rung["refused"] else _known(rung["observed"], words.speedup)
+    said = "cannot be compared" if rung["refused"] else _times(rung, struck=bool(rung["labels"]))
     title = [
         html.Span(f"{names[0]} → {names[1]}", className="mp-strong"),
-        html.Span(f" {said}", className="mp-note"),
+        html.Span([" ", said], className="mp-note"),
     ]
     return html.Details([html.Summary(title), *inside], className="mp-section mp-folded", id=f"rung-{row}")
 
@@ -234,7 +234,7 @@ def _ladder(
         numbers = (
             _known(steps[row], words.duration),
             _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
-            "" if rung is None else "refused" if refused else _known(rung["observed"], words.speedup),
+            "" if rung is None else "refused" if refused else _times(rung, struck=row in struck),
             _known(share, words.percent),
             _known(recorded_peak(report), words.size),
         )
@@ -264,6 +264,12 @@ def _ladder(
         ],
         className="mp-section",
     )
+
+
+def _times(rung: doc.Rung, *, struck: bool) -> Any:
+    """The speedup; struck through where the two runs are unlike: it is none of precision."""
+    times = _known(rung["observed"], words.speedup)
+    return html.Del(times) if struck and rung["observed"] is not None else times
 
 
 _SPEEDUP = 4
@@ -471,7 +477,8 @@ def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> A
     doubts = cards.warnings(said) if found["severity"] in ("warning", "error") else cards.remarks(said)
     parts: list[Any] = [html.Div(doubts, id=f"learning-{row}")]
     if drawn is not None:
-        note = "Means over stretches of steps. Shaded: the part that is compared."
+        note = "Means over stretches of steps, where Steps shows Keras' mean over the epoch so far."
+        note += " Shaded: the part that is compared."
         parts.append(graph(drawn, f"losses-{row}", title="Loss against applied updates", note=note))
     return html.Div(parts)
 

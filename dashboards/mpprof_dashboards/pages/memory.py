@@ -18,6 +18,7 @@ from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import memory as figures
 from mpprof_dashboards.figures import steps as step_figures
+from mpprof_dashboards.work import short_op
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -153,7 +154,7 @@ def _tensors(document: doc.Report) -> html.Section | None:
     rows = [
         (
             words.size(t["bytes"]), words.count(t["count"]), t["dtype"], t["shape"], t["kind"], t["layer"],
-            t["op"], "outlives the trace" if t["life_ns"] is None else words.duration(t["life_ns"]),
+            short_op(t["op"]), "outlives the trace" if t["life_ns"] is None else words.duration(t["life_ns"]),
         )
         for t in tensors
     ]  # fmt: skip
