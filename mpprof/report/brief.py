@@ -7,6 +7,7 @@ shown, what to run next. Nothing is cut in the middle: what does not fit is left
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
@@ -506,8 +507,11 @@ def _before_code(lines: list[str], width: int) -> list[str]:
 
 
 def _warnings(document: doc.Report) -> list[str]:
-    time = document["time"]
+    time, why = document["time"], document["absent"].get("time")
     doubt = content.time_doubt(time) if time else None
+    if headline.kind_of(document) == "no trace" and why:
+        where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
+        doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
     return [*([doubt] if doubt else []), *content.warnings(document)]
 
 

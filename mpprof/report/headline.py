@@ -382,7 +382,7 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
     if kind == "window":
         return "No step can be told apart: all shares are of the whole profiler window."
     if kind == "no trace":
-        return "No trace was recorded, so where the step goes is not known."
+        return "No trace shows where the step goes."
     if on_cpu(document):
         slower = " and emulates 16 bits" if observed is not None and observed < 1 else ""
         return f"This run used a CPU, which has no Tensor Cores{slower}."
@@ -419,13 +419,14 @@ def _first_that_fits(*texts: str) -> str:
 
 
 def to_change(document: doc.Report) -> list[str]:
-    """Return the codes of the findings whose remedies are shown: the causes, by rank, without those that
-    others leave nothing to gain; with none, what a CPU makes of 16 bits, which the headline states."""
+    """Return the codes of the findings whose remedies are shown: the causes, by rank, those of memory last,
+    without those that others leave nothing to gain; with none, what a CPU makes of 16 bits, which the
+    headline states."""
     causes, step = document["facts"]["causes"], document["facts"]["step_ns"] or 0.0
     gains = [(cause["code"], cause["gain_ns_per_step"]) for cause in causes]
     paying = [code for code, gain in gains if gain is None or gain >= PAYING_RATIO * step]
     if causes or not on_cpu(document):
-        return paying
+        return sorted(paying, key=of_memory)
     return [found["code"] for found in document["findings"] if found["code"] == _EMULATED]
 
 

@@ -1,7 +1,9 @@
 """The report on one screen: 25 lines of 80 columns whatever is in it, nothing cut, nothing lost uncounted."""
 
 import json
+import os
 import re
+import shutil
 from copy import deepcopy
 from pathlib import Path
 
@@ -339,3 +341,17 @@ def test_a_small_gain_beyond_precision_is_not_named_first() -> None:
     for cause in document["facts"]["causes"]:
         cause["gain_ns_per_step"] = 0.05 * (document["facts"]["step_ns"] or 0.0)
     assert brief.verdict(document, 80).endswith("Mixed precision is in effect.")
+
+
+def test_why_no_trace_shows_where_the_step_goes_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(SAMPLES / "v100-float32-island", tmp_path / "run"))
+    (trace,) = run.rglob("*.xplane.pb")
+    os.truncate(trace, 40)
+    lines = fits(shown(capsys, "report", run))
+    assert "no event is left" in " ".join(lines)
+    trace.unlink()
+    assert "! where the step goes is not known: the trace of the profiler window is gone" in " ".join(
+        fits(shown(capsys, "report", run))
+    )
