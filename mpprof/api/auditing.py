@@ -37,16 +37,16 @@ def audit(
     and more.
 
     Args:
-        model: a Keras model, compiled if optimizer and XLA shall be judged, the path of a saved one, a run or
-            its log directory, whose records hold the model, or a list of these.
-        batch_size: global; None: not judged.
-        gpu: the card it will train on, by name ("A100") or compute capability ("8.0"); None: the one that
-            the framework sees here, or what holds for any.
-        imports: for a saved model: modules to import first, which define classes that it is made of.
+        model: a Keras model (compiled, if optimizer and XLA are to be judged), the path of a saved one, a run
+            or log directory whose records hold the model, or a list of these.
+        batch_size: the global batch, in examples; None: it is not judged.
+        gpu: the card to train on, by name ("A100") or compute capability ("8.0"); None: the one that the
+            framework sees here, else only what holds for every card with Tensor Cores.
+        imports: for a saved model: modules to import first, with the classes that it is made of.
 
-    Returns an `AuditReport`, for a list one for each; it can be printed. Raises `UsageError` where `model` is
-    not a Keras model, `NotFoundError` for an unknown card, `UnreadableError` for a file that Keras cannot
-    load and `UnableError` for a run whose records hold no model.
+    Returns an `AuditReport`, or for a list a tuple with one for each; print it to read it. Raises
+    `UsageError` where `model` is not a Keras model, `NotFoundError` for an unknown card, `UnreadableError`
+    for a file that Keras cannot load, and `UnableError` for a run whose records hold no model.
     """
     if isinstance(model, list | tuple):
         return tuple(audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports) for each in model)

@@ -42,13 +42,13 @@ def forecast(
             Keras model. A run does not hold its model, so that none can be forecast from one.
         cards: by name: "h100", "a100", "v100 32GB".
         policies: Keras dtype policies; float32 is added in front, since the speedup is over it.
-        batch_size: of a step.
-        largest_batch: search the largest that each card holds, too; up to seven more compilations for each
-            card and policy.
-        input_shapes: of each input without the batch, where the model does not state them.
-        imports: modules with the classes that a saved model is made of.
-        time_limit_s: for each card and policy.
-        progress: is called with each phase.
+        batch_size: examples per step.
+        largest_batch: also search the largest batch that each card holds: up to seven more compilations for
+            each card and policy.
+        input_shapes: the shape of each input without the batch, where the model does not state it.
+        imports: modules to import first, with the classes that a saved model is made of.
+        time_limit_s: seconds for each card and policy.
+        progress: called with the name of each phase as it begins.
 
     Returns a `Forecast`; print it. A card and policy that XLA does not compile (it refuses the program,
     crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,

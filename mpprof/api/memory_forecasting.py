@@ -30,18 +30,18 @@ def forecast_memory(
     imports: Sequence[str] = (),
     compile: bool = False,
 ) -> MemoryForecast:
-    """Say what parameters, gradients, optimizer slots and activations will take, and the largest batch.
+    """Estimate the memory that a training will take, by kind, and the largest batch that fits.
 
     Args:
         model: a Keras model, a `.keras` file, `module:function` that returns a model, or a loaded run or log
             directory, whose recorded model is taken.
-        batch_size: examples a step; None: the recorded one of a log directory, else 32.
-        card: by name: "a100", "v100 32GB", or several; None: no largest batch, and no rule that depends on
-            the card.
-        policies: Keras dtype policies.
-        imports: for a saved model: modules with the classes that it is made of.
-        compile: compile the step with XLA for the card, too (needs mpprof[forecast]); where XLA's own buffer
-            assignment is at hand it takes the place of the estimate.
+        batch_size: examples per step; None: the recorded one of a log directory, else 32.
+        card: one or several cards by name ("a100", "v100 32GB"); None: no largest batch, and no rule that
+            depends on the card.
+        policies: one or several Keras dtype policies.
+        imports: for a saved model: modules to import first, with the classes that it is made of.
+        compile: also compile the step with XLA for the card (needs mpprof[forecast]); XLA's buffer
+            assignment then takes the place of the estimate.
 
     Returns a `MemoryForecast` with a run for each card and policy. Raises `UsageError`, `NotFoundError` (an
     unknown card, a missing file), `UnreadableError`, and `UnableError` where the model does not state its

@@ -49,21 +49,21 @@ def compare_policies(
     """Train a model for `steps` steps under each policy, with the callback, and compare the runs.
 
     Args:
-        build_model: builds and compiles it; called once per policy, with that policy set.
+        build_model: returns a new compiled model; called once per policy, with that policy set.
         data: what `fit` takes first: a data set, a generator function's result, or (x, y) or (x, y,
             sample_weight) arrays. It is iterated as often as needed; one that can be used only once must
             hold enough for all policies.
-        steps: per policy, at least 20. With calls of several steps (`steps_per_execution`), full ones.
+        steps: optimizer steps per policy, at least 20; with `steps_per_execution`, rounded up to whole calls.
         policies: two or more names of dtype policies, the baseline first.
         logdir: where the records go; None: a new temporary directory (see the result's `path`).
         batch_size, fit: further arguments of `fit`.
 
-    The process' policy is set back afterwards. The runs share this process: what the first one warms up
+    The policy of the process is restored afterwards. The runs share this process: what the first one warms up
     (files, allocator) is warm for the others, which the steps kept for the comparison leave out.
 
-    Raises `UsageError` for arguments that are none of these, for fewer steps or policies than can be compared
-    and for models of Keras 2, which has a policy of its own, and `UnableError` as `compare` does and where a
-    training ends before its last step, as it does when the data run out.
+    Raises `UsageError` for arguments of other kinds, for too few steps or policies, and for models of
+    Keras 2, which has a policy of its own; `UnableError` where `compare` does, and where a training ends
+    before its last step, as when the data run out.
     """
     import keras
 

@@ -20,17 +20,19 @@ def load(path: Given, *, run: str | None = None, step_range: str | None = None) 
 @overload
 def load(path: Several, *, run: str | None = None, step_range: str | None = None) -> tuple[Run, ...]: ...
 def load(path: Any, *, run: str | None = None, step_range: str | None = None) -> Run | tuple[Run, ...]:
-    """Load the run at a path: a log directory, a trace file, an address; of a list one run for each.
+    """Load a run; for a list of paths, return a tuple with a run for each.
 
     Args:
-        path: of the run; a loaded run is returned as it is.
-        run: which one, where the path holds several: a name, an id, or "latest".
+        path: a log directory, a trace file, or an https://, s3:// or gs:// address of one. A loaded run is
+            returned as it is.
+        run: which run to load where the path holds several: a name, an id, or "latest".
         step_range: ranges of the trace (NVTX, `record_function`, TraceMe) to take as its steps: an exact
             name, or a regular expression between slashes whose first group is the step's number. The step log
             is then left out.
 
-    Traces are read when they are needed, not here. Raises `NotFoundError`, `UnreadableError`, `UsageError`,
-    or `SeveralRunsError` where a choice is needed.
+    Traces are read when they are needed, not here. Raises `NotFoundError` where the path holds no run,
+    `SeveralRunsError` where it holds several and `run` names none, `UnreadableError` for damaged records, and
+    `UsageError` for a `step_range` that is not a regular expression.
     """
     if isinstance(path, list | tuple):
         return tuple(load(each, run=run, step_range=step_range) for each in path)
@@ -44,12 +46,15 @@ def diagnose(
     run: Several, baseline: Given | None = None, *, strict: bool = False
 ) -> tuple[Diagnosis, ...]: ...
 def diagnose(run: Any, baseline: Any = None, *, strict: bool = False) -> Diagnosis | tuple[Diagnosis, ...]:
-    """Judge a run, or the one at a path: where its step goes, what ran on Tensor Cores, what is in the way.
+    """Judge a run: where its step time goes, what ran on Tensor Cores, and what limits the speedup.
 
     Args:
-        run: a path, a loaded run, or a list of either, of which each is judged.
-        baseline: the float32 run of the same model, for the speedup; a path or a loaded run.
-        strict: raise `UnreadableError` for a damaged trace; else what is whole is judged, with a warning.
+        run: a path, a loaded run, or a list of either; for a list, return a tuple with one for each.
+        baseline: the float32 run of the same model, as a path or a loaded run; None: no speedup is judged.
+        strict: raise `UnreadableError` for a damaged trace. By default its whole part is judged, with a
+            warning.
+
+    Raises what `load` raises for a path. A run without a trace, or without records, is judged by what it has.
     """
     found = workflows.diagnose(run, baseline, strict=strict)
     return (
@@ -58,10 +63,14 @@ def diagnose(run: Any, baseline: Any = None, *, strict: bool = False) -> Diagnos
 
 
 def compare(*runs: Given | Several, strict: bool = False) -> Comparison:
-    """Compare two runs or a ladder, in the order given: each against the first and against the one before.
+    """Compare two or more runs, in the order given: each with the first and with the one before.
 
-    Each argument is a loaded run, a path, which stands for all runs under it, or a list of either. Raises
-    `UsageError` for fewer than two."""
+    Args:
+        runs: loaded runs, paths, or lists of either. A path stands for all runs under it, oldest first.
+        strict: as for `diagnose`.
+
+    Raises `UsageError` for fewer than two runs, and what `load` raises for a path.
+    """
     return comparison_of(ladder.compare(*runs, strict=strict))
 
 
@@ -70,10 +79,18 @@ def forecast(model: Several, cards: Sequence[str], **options: Any) -> tuple[Fore
 @overload
 def forecast(model: Any, cards: Sequence[str], **options: Any) -> Forecast: ...
 def forecast(model: Any, cards: Sequence[str], **options: Any) -> Forecast | tuple[Forecast, ...]:
-    """Say what mixed precision would bring a model on cards that are not here; of a list one for each.
+    """Estimate what mixed precision brings a model on cards that are not at hand.
 
-    Arguments, options and errors are those of `mpprof.api.forecasting.forecast`: a `.keras` file,
-    `module:function` or a compiled Keras model, and cards by name."""
+    Args:
+        model: a `.keras` file, `module:function` that returns a compiled model, a compiled Keras model, or a
+            list of these; for a list, return a tuple with a forecast for each.
+        cards: by name: "h100", "a100", "v100 32GB".
+        options: `policies`, `batch_size`, `largest_batch`, `input_shapes`, `imports`, `time_limit_s` and
+            `progress`, as for `mpprof.api.forecasting.forecast`, which describes them.
+
+    Needs mpprof[forecast]. Raises `UsageError`, `NotFoundError` for an unknown card (with the nearest names),
+    and `UnableError` where XLA compiled none of the programs.
+    """
     from mpprof.api import forecasting
 
     if isinstance(model, list | tuple):

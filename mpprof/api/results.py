@@ -36,8 +36,13 @@ FRAME_PIXELS = 560
 
 
 class Table(Columnar, Sequence[Mapping[str, Any]]):
-    """Rows of one kind ("kernels", "ops", "layers", "memory", "runs"), each a mapping as `--format json` has
-    it; a slice is a table again. In columns a reason is two: `reason.code` and `reason.text`."""
+    """A sequence of rows, each a mapping with the keys of `--format json`; a slice is a table again.
+
+    As columns, a reason becomes two: `reason.code` and `reason.text`. An absent value is `None`.
+
+    Attributes:
+        kind: "kernels", "ops", "layers", "memory", "runs" or "survey".
+    """
 
     __slots__ = ("_keys", "_rows", "kind")
 
@@ -70,7 +75,24 @@ class Table(Columnar, Sequence[Mapping[str, Any]]):
 
 @frozen
 class Run(recorded.Run):
-    """One run: its records (`facts`, `steps`, `hardware`, `validations`), where its traces lie, tables."""
+    """One run, as `load` returns it: its records, the paths of its traces, and its tables.
+
+    Attributes:
+        name: short, and unique under the directory that was loaded.
+        path: the run's directory, or its trace file.
+        run_id: the id in its records; without records, its name.
+        facts: machine, framework, model and fits, from `run.json`; None for a trace without records.
+        last_fit: the facts of its last `fit`; None where none was recorded.
+        steps: the step log, in columns; None where none was recorded.
+        validations: when each validation ran, in columns; None where none was recorded.
+        hardware: samples of GPUs and CPU, in columns; None where none were recorded.
+        workers: step logs of the workers after the first, by number; empty for a single worker.
+        traces: paths of its traces, oldest first; the last is analysed. Empty where there is none.
+        hosts: the last trace of each host, the run's own first; empty for a run on one host.
+        step_range: the ranges that `load` was given to take as steps; None where none were named.
+        finished: whether the records hold the end of the training; True where there is no step log.
+        warnings: sentences on what is damaged or missing in the records; empty where nothing is.
+    """
 
     def __repr__(self) -> str:
         return f"Run {self.name}: {', '.join(_about(self))}"
@@ -79,14 +101,22 @@ class Run(recorded.Run):
         return _card(lambda: self.diagnose().document(), self)
 
     def diagnose(self, baseline: Given | None = None, *, strict: bool = False) -> Diagnosis:
-        """Judge this run, as `mpprof.diagnose(run, baseline)` does."""
+        """Judge this run: the same as `mpprof.diagnose(run, baseline, strict=strict)`."""
         return as_(Diagnosis, workflows.diagnose(self, baseline, strict=strict))
 
     def table(
         self, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
     ) -> Table:
-        """Return its kernels, ops, layers or memory as the command of that name does; `steps` are the first
-        and the last one. Raises UnableError where the run has no trace, or memory was not recorded."""
+        """Return the rows that the command of that name lists: kernels, ops, layers or memory.
+
+        Args:
+            kind: "kernels", "ops", "layers" or "memory".
+            by_stream: one row per kernel and stream, not per kernel.
+            steps: the first and the last step to count, both inclusive; None: the whole trace.
+
+        Raises `UsageError` for another kind or for steps outside the trace, and `UnableError` where the run
+        has no trace, or its memory was not recorded.
+        """
         if kind not in get_args(TableKind):
             raise UsageError(
                 f"no table is called {kind!r}", next=f"Give one of {', '.join(get_args(TableKind))}"
@@ -96,9 +126,40 @@ class Run(recorded.Run):
 
 @frozen
 class Diagnosis(finding.Diagnosis):
-    """The judgement of one run: `verdict`, `findings`, `account`, `speedup` and the others.
+    """The judgement of one run, as `diagnose` returns it; printing it gives the report's short form.
 
-    Times are in ns, shares from 0 to 1; None is not known, with the reason in `document()["absent"]`."""
+    Times are in ns, shares from 0 to 1. None means not known; `document()["absent"]` says why.
+
+    Attributes:
+        run: the run that was judged.
+        verdict: the result in one sentence.
+        cause: the code of the finding that the verdict names; None where it names none.
+        explanation: up to three sentences: where the time goes, why, and what to do.
+        findings: the causes that were found, in the order in which to remedy them.
+        clear: codes of the causes that were looked for and are not there.
+        not_applicable: causes that a run of this kind cannot have, with the reason.
+        unable: causes that could not be judged, with what is missing.
+        dismissed: codes of findings that the bounds file says not to remedy.
+        whatif: the step after each remedy of the plan; None without an account.
+        account: the time of one step by class; None where steps or the trace are not known.
+        window: the account of the whole window, for a trace in which no step can be told apart.
+        unlike: why the profiled steps do not stand for the others; None where they do.
+        steps: summary of the step log: counts, median, percentiles; None without one.
+        tensor_core: the share of matrix time on matrix units, with its unknown part.
+        computes: the precision that the run computes in, and the evidence for it.
+        speedup: observed, attainable and expected speedup over the baseline.
+        bounds: what the records alone prove, each with its assumptions.
+        memory: what held memory at the peak.
+        device: the main device.
+        devices: every device of all hosts in a profiled step, the main one first; empty for one device.
+        hosts: every host, that of the account first; None for a run on one host.
+        collectives: communication of the main device per step, by kind.
+        ranges: for a trace without steps: named ranges that may be its steps.
+        how_to_mark: how to mark steps; empty where they are marked.
+        how_to_switch: how to switch mixed precision on, for a float32 run that it may make faster.
+        warnings: sentences on what limits the judgement; empty where nothing does.
+        absent: by key, why a value is not known.
+    """
 
     def __repr__(self) -> str:
         return f"Diagnosis of {self.run.name}: {self.verdict}"
@@ -129,7 +190,14 @@ class Diagnosis(finding.Diagnosis):
 
 @frozen
 class Comparison(finding.Comparison):
-    """Two runs or a ladder: `runs` are diagnoses, `rungs` the comparison of each with the one before."""
+    """Two runs or a ladder, as `compare` returns it; printing it gives the report's short form.
+
+    Attributes:
+        runs: a `Diagnosis` of each run, in the order given.
+        rungs: the comparison of each run with the one before; one less than there are runs.
+        batches: what the step times show of runs of one model at several batch sizes; empty without such
+            runs.
+    """
 
     def __repr__(self) -> str:
         document = self.document()

@@ -37,11 +37,13 @@ def survey(
     Args:
         paths: log directories, traces, or lists of them.
         workers: processes at a time; None: one for each CPU that this process may use.
-        dask: the address of a Dask scheduler, whose workers see the same paths; in place of local processes.
+        dask: the address of a Dask scheduler, to use in place of local processes; its workers must see the
+            same paths.
         resume: a file to which each row is added as soon as it is known. Rows that it holds already are not
             worked out again, unless the run's files, its baseline's or mpprof have changed.
-        time_limit_s: for each run, on local processes.
-        progress: is called after each run.
+        time_limit_s: seconds for each run, in local processes.
+        progress: called after each run with three counts: runs done, runs in all, and runs that could not be
+            read.
 
     A 16-bit run is compared with the newest float32 run of the same model, card and batch among those given.
     Returns a table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first. Then come rows that rest on a

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NoReturn, Protocol, TextIO
+from typing import Any, NoReturn, Protocol, TextIO
 
 from mpprof._version import __version__
 from mpprof.cli import output, progress
@@ -74,6 +74,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, next=f"See `{self.prog} --help`")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Raise UsageError for what a command does not take: argparse would name the help of mpprof alone."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
 
 def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = None) -> int:

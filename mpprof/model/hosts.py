@@ -14,7 +14,7 @@ CollectiveKind = Literal["reduce", "gather", "other"]
 
 @frozen
 class ClockSkew:
-    """How far a host's clock is ahead of the first host's: an estimate, and applied to nothing.
+    """How far a host's clock is ahead of the first host's: an estimate; no time is shifted by it.
 
     The median difference between the ends, on both hosts' clocks, of the same collectives ("collectives"), or
     of the same steps ("steps"), and of how many; `within_ns`: half of the differences lie this close to it.

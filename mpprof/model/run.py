@@ -225,8 +225,10 @@ class Run:
 
     @property
     def run_id(self) -> str:
+        """The id in the records; without records, the name."""
         return self.facts.run_id if self.facts else self.name
 
     @property
     def last_fit(self) -> FitFacts | None:
+        """The facts of the last `fit`; None where none was recorded."""
         return self.facts.fits[-1] if self.facts and self.facts.fits else None

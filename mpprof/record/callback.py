@@ -53,58 +53,58 @@ class _Settings:
 
 
 class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
-    """Record a training: every step, loss scale and skips, memory, and a short profiler window. For Keras 3
-    on TensorFlow, JAX and torch, and for tf_keras.
+    """Record a training: step times, loss scale, skipped steps, memory, and a short profiler window.
 
         model.fit(data, callbacks=[MPProfilerCallback("logs/run1")])
 
-    The training itself is not changed: weights are bit-identical to those without the callback, and no
-    failure in here stops `fit` (it is logged once and written into the run's `absent`).
+    For Keras 3 on TensorFlow, JAX and torch, and for tf_keras. The training is not changed: the weights are
+    bit-identical to those without the callback. A failure of the callback does not stop `fit`: it is logged
+    once and written into the run's `absent`.
 
     Args:
         logdir: where the records go; TensorBoard can open the same directory. If it already holds a
             run, this one gets a directory of its own below it (see `root`).
-        profile_steps: "auto" (5 steps after the 10th, once step times have settled), `(first, last)`
-            inclusive and counted from 1, or None for no window. A window never goes across a
-            validation; `mpprof.record.profile.window` states how large its trace can get.
-        read_every: the loss scale, the skipped steps and the memory are read every so many steps (each of
-            the first 32, and of the 32 after a change); 1 reads on every step. Totals are exact.
+        profile_steps: the steps to profile: "auto" (5 steps after the 10th, once step times have settled),
+            `(first, last)`, inclusive and counted from 1, or None for no window. A window never goes across
+            a validation. `mpprof.record.profile.window` states how large its trace can get.
+        read_every: read the loss scale, the skipped steps and the memory every so many steps; 1: on every
+            step. Each of the first 32 steps is read, and each of the 32 after a change. Totals are exact.
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
-        verbose: 1 prints one line at the end of `fit`, 0 nothing.
-        announce: gets the run's root and returns a sentence to print at the end of `fit`; the default is
-            mpprof's own verdict, printed again once the run has grown by a tenth. None for no verdict.
-        audit: print, once for each model and before its first step, what of it will not reach the Tensor
-            Cores (with `verbose`; nothing where the model is float32 or nothing was found).
-        stop_on: alarms that shall stop the training, some of "loss_scale_stuck", "loss_scale_low",
-            "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Each is raised once, by a
-            warning of the log "mpprof", whether it stops training or not; it is raised when the state is
-            read, so at most `read_every` steps late (or calls, with several steps each). On JAX and on a GPU
-            under torch it comes later by the time that the device lags behind, and within a profile window
-            nothing is read. On JAX and torch the loss is Keras' running mean of it: where a `train_step` of
-            one's own does not keep that, only what Keras says at an epoch's end is seen.
-        tensorboard: write the series as TensorBoard scalars, too (`mpprof/loss_scale`, ...), into the run's
-            directory. Off unless asked for: the records say the same and more, and `mpprof serve` shows them.
-        window_signal: a signal that asks for a further window while `fit` runs, e.g. `signal.SIGUSR1`. Its
-            handler is set for the time of `fit` only, in the main thread only, and only where the process has
-            no handler for that signal; otherwise run.json's `absent` says why.
-        sinks: other places for the same series: `mpprof.WandbSink()`, `mpprof.MlflowSink()`, or a
-            `mpprof.record.sinks.Sink` of your own. One that has `finish` gets a summary and the HTML report
-            when a `fit` ends, which waits for them as it does for the verdict.
-        clock: a monotonic clock in nanoseconds.
+        verbose: 1: print one line at the end of `fit`; 0: print nothing.
+        announce: called with the run's root at the end of `fit`; returns a sentence to print. The default is
+            mpprof's own verdict, printed again once the run has grown by a tenth. None: no verdict.
+        audit: before a model's first step, print once which of its layers will not reach the Tensor Cores.
+            Prints nothing with `verbose=0`, for a float32 model, and where nothing was found.
+        stop_on: names of the alarms that stop the training: "loss_scale_stuck", "loss_scale_low",
+            "loss_scale_runaway", "endless_skips", "non_finite_loss", "throttling". Every alarm is raised
+            once, as a warning of the log "mpprof", whether it stops the training or not. It is raised when
+            the state is read: at most `read_every` steps late (or calls, with several steps each). On JAX,
+            and on a GPU under torch, it is later by the time that the device runs behind the host, and
+            nothing is read within a profile window. On JAX and torch the loss is Keras' running mean; where
+            a custom `train_step` does not update it, it is checked only at the end of an epoch.
+        tensorboard: also write the series as TensorBoard scalars (`mpprof/loss_scale`, ...) into the run's
+            directory. The records hold the same and more, and `mpprof serve` shows them.
+        window_signal: a signal that requests a further window while `fit` runs, e.g. `signal.SIGUSR1`. Its
+            handler is set only during `fit`, only in the main thread, and only where the process has no
+            handler for that signal; otherwise run.json's `absent` says why.
+        sinks: other destinations of the same series: `mpprof.WandbSink()`, `mpprof.MlflowSink()`, or a
+            `mpprof.record.sinks.Sink` of your own. A sink with a method `finish` gets a summary and the HTML
+            report when a `fit` ends; `fit` waits for both, as it does for the verdict.
+        clock: a function that returns monotonic nanoseconds.
 
-    A further window in a training that runs: create a file `window-please` in the run's `mpprof` directory;
-    within about a second it disappears and the next 5 steps are profiled. Or send the `window_signal`.
+    To profile 5 more steps of a running training, create a file `window-please` in the run's `mpprof`
+    directory (within about a second it is taken away), or send the `window_signal`.
 
-    Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), its trace is the run's,
-    and the window of this callback gives way to it.
+    Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), this callback opens no
+    window, and that trace is the run's.
 
-    Known limits: a `fit` that ends by an exception is closed by `close()`, by the next `fit` with this or
-    another such callback, or when the process ends; until then hardware samples go on, and so does the
-    profiler where a window was open. Its model is not kept alive. A `fit` within a `fit`, with the same
-    callback, is left out.
+    Known limits: a `fit` that ends with an exception is closed by `close()`, by the next `fit` with this or
+    another such callback, or when the process ends. Until then hardware samples go on, and so does the
+    profiler where a window was open; the model is not kept alive. A `fit` within a `fit`, with the same
+    callback, is not recorded.
 
-    All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance: it starts a run
-    of its own, as a `fit` in a forked process does. Raises `UsageError` for an argument of another kind.
+    All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance with a run of its
+    own, and so is a `fit` in a forked process. Raises `UsageError` for an argument of another kind.
     """
 
     def __init__(
@@ -264,14 +264,18 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         recorder.add_sinks([*own, *self._settings.sinks])
 
     def close(self) -> None:
-        """Close a `fit` that an exception has ended: put all records on disk and end all threads.
-        Another `fit` may follow. Does nothing where no `fit` is open."""
+        """Close a `fit` that ended with an exception: write all records to disk and end all threads.
+
+        Another `fit` may follow. Does nothing where no `fit` is open.
+        """
         if self._session is not None:
             self._guard(self._session.interrupt)
 
     def result(self) -> RunResult:
-        """Return the run so far, for scripts and notebooks (where it shows itself as a page). Raises
-        `UnableError` where nothing was recorded."""
+        """Return the run so far: counts, median step time, verdict. A notebook shows it as a page.
+
+        Raises `UnableError` where nothing was recorded.
+        """
         root = self.root
         if self._session is None or root is None:
             raise UnableError("nothing was recorded yet", next="Call fit with this callback first")
@@ -279,7 +283,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     @property
     def steps_run(self) -> int | None:
-        """Steps that have run so far; None where they are not recorded (any more)."""
+        """Steps that have run so far; None where they are not recorded, or no longer."""
         session = self._session
         return None if session is None or self._failed or not session.recorder.on else session.calls.step
 

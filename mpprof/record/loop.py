@@ -41,7 +41,7 @@ RESERVED = frozenset(
 )
 """Keys of a step line that are not the loop's to give."""
 
-NO_PROFILER = "not wanted: without a framework (backend=) there is no profiler"
+NO_PROFILER = "no profiler: no framework is imported and none was given (backend=)"
 SKIPS_ARE_READ = "update(skipped=…) is ignored: skipped steps are read from the optimizer's own counters"
 
 HOST_NOTE = (
@@ -68,17 +68,20 @@ class StepRecorder:
             `update(optimizer_variables=…)`. Without an optimizer give `update(loss_scale=…, skipped=…)`: with
             torch's GradScaler its `get_scale()`, and 1 where that fell at `scaler.update()`. Where a
             LossScaleOptimizer's own counters are read, `skipped` is ignored, with one warning.
-        wait: waits for the device where a step's block does not, e.g. `torch.cuda.synchronize` or
-            `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times are
-            then means between two waits.
-        backend: "tensorflow", "jax" or "torch"; None takes Keras' or the one that is imported.
-        batch_size: global, for the record.
+        wait: a function that waits for the device, where a step's block does not: `torch.cuda.synchronize`
+            or `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times
+            are then means between two waits.
+        backend: "tensorflow", "jax" or "torch"; None: Keras' backend, or the framework that is imported.
+        batch_size: the global batch, in examples; None: not recorded.
         profile_steps, read_every, hardware, verbose, announce, stop_on, window_signal, clock: as for
-            `MPProfilerCallback`. An alarm of `stop_on` sets `stop_requested`, which the loop may look at.
+            `MPProfilerCallback`.
 
-    No failure in here stops the loop. Raises `UsageError` on wrong arguments, on a step within a step or
-    before the recorder was entered, and where it is entered again; steps after its end are not recorded,
-    with one warning.
+    Attributes:
+        stop_requested: whether an alarm of `stop_on` was raised; the loop itself has to stop.
+
+    A failure of the recorder does not stop the loop. Steps after the recorder's end are not recorded, with
+    one warning. Raises `UsageError` for wrong arguments, for a step within a step or before the recorder was
+    entered, and where it is entered twice.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class StepRecorder:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """Record one optimizer step: what runs in the `with` block."""
+        """Record the `with` block as one optimizer step."""
         if self._in_step:
             raise UsageError(
                 "step() was called within a step", next="Leave the block of recorder.step() first"
@@ -177,16 +180,19 @@ class StepRecorder:
             self._in_step = False
 
     def update(self, **values: Any) -> None:
-        """Record what the loop knows of the current step, or of the last one: `loss`, `loss_scale`, `skipped`
-        (updates skipped since the value before). Other names are kept in the record as numbers. A value
-        that lies on a device is fetched, which waits for it. `optimizer_variables` are read only on the
-        steps that `read_every` chooses. None: not known on this step. A value that is not a number gives one
-        warning, and its name is no longer recorded.
+        """Record values of the current step, or after it, of the last one.
 
-        After `epoch()`, within `validation()` and after it, values are credited to the last step. Its line is
-        written by then, so they go into a line of their own (kind `update`), which readers put into the
-        step's. Before the first step and after the recorder's end they are ignored with one warning (but for
-        `optimizer_variables` before the first step)."""
+        Args:
+            values: `loss`, `loss_scale`, `skipped` (updates skipped since the last call that gave it) and
+                numbers of other names, which are kept under their names; None: not known on this step. A
+                value on a device is fetched, which waits for it. A value that is not a number gives one
+                warning, and its name is no longer recorded. `optimizer_variables`: a JAX loop's, read only
+                on the steps that `read_every` chooses.
+
+        Late values (after `epoch()`, within or after `validation()`) are credited to the last step, in a
+        line of their own (kind `update`). Before the first step, and after the recorder's end, values are
+        ignored with one warning, but for `optimizer_variables` before the first step.
+        """
         self._values.update(values)
         if self._in_step:
             return
@@ -197,7 +203,7 @@ class StepRecorder:
             self._say_once("update() before the first step was ignored")
 
     def batches(self, data: Iterable[T]) -> Iterator[T]:
-        """Iterate over `data`, recording the wait for each batch as the next step's `input_wait_ns`."""
+        """Iterate over `data`, and record the wait for each batch as the next step's `input_wait_ns`."""
         self._attempt(self._session.describe_data, data)
         iterator = iter(data)
         while True:
@@ -210,14 +216,14 @@ class StepRecorder:
             yield batch
 
     def epoch(self) -> None:
-        """Begin a new epoch: batches count from 0 again, and the time since the last step counts for none."""
+        """Begin a new epoch: batches count from 0 again; the time since the last step belongs to no step."""
         self._attempt(self._session.end_epoch)
         self._epoch, self._batch = self._epoch + 1, 0
         self._attempt(self._session.start_epoch, self._epoch)
 
     @contextlib.contextmanager
     def validation(self) -> Iterator[None]:
-        """Record a validation: the time of the `with` block, which belongs to no step."""
+        """Record the `with` block as a validation; its time belongs to no step."""
         self._attempt(self._session.start_validation)
         try:
             yield

@@ -19,10 +19,21 @@ FRAME_PIXELS = 720
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run so far. Numbers are None where they were not recorded. `finished`: its last `fit` has come to its
-    end, by itself or because it was stopped, and is on disk; `lost` says why what was recorded is not.
+    """A run so far, as `callback.result()` returns it; printing it gives a few lines.
 
-    In a notebook it shows itself as the report's page, inline: no server, no port, nothing fetched."""
+    In a notebook it shows itself as the report's page, inline: no server, no port, nothing fetched.
+
+    Attributes:
+        path: the run's directory.
+        steps: how many have run.
+        skipped: how many updates were skipped; None where that was not recorded.
+        median_step_ns: of the steps after warm-up, in ns; None where no step has a time.
+        alarms: the alarms that were raised, as sentences; empty where none was.
+        finished: whether the last `fit` has ended, by itself or because it was stopped, and is on disk.
+        traced_steps: first and last step of the latest trace; None where there is none.
+        lost: why what was recorded is not on disk; None where it is.
+        timings: how many of the latest timings the median is of; None: of all after warm-up.
+    """
 
     path: Path
     steps: int
@@ -36,11 +47,11 @@ class RunResult:
 
     @cached_property
     def verdict(self) -> str | None:
-        """One sentence; worked out when first asked for, None where nothing can be said."""
+        """The result in one sentence, computed when first asked for; None where nothing can be stated."""
         return verdict(ANNOUNCE, self.path)
 
     def line(self, *, median: bool = True) -> str:
-        """What was recorded, in one line. `median`: with the median step time."""
+        """Return what was recorded, in one line; with `median`, also the median step time."""
         parts = ["1 step" if self.steps == 1 else f"{self.steps} steps"]
         if self.median_step_ns is not None and median:
             of = "" if self.timings is None else f" of the latest {self.timings} timings"

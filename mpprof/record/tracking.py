@@ -19,11 +19,17 @@ ARTIFACT = "mpprof-report"
 
 
 class WandbSink:
-    """Series and summary as `mpprof/...` of a Weights & Biases run, over `mpprof/step`; the report as an
-    artifact of type "mpprof-report".
+    """Write the series and the summary to a Weights & Biases run, and the report as its artifact.
 
-    `run`: None takes the active run; where there is none, `wandb.init(**options)` begins one, which ends with
-    the process or by `wandb.finish()`. Raises `MpprofError` where wandb is not installed."""
+    Series are named `mpprof/...`, over the axis `mpprof/step`; the artifact's type is "mpprof-report".
+
+    Args:
+        run: None: the active run; where there is none, `wandb.init(**options)` begins one, which ends with
+            the process or by `wandb.finish()`.
+        options: arguments of `wandb.init`; not used where a run is given or active.
+
+    Raises `MpprofError` where wandb is not installed.
+    """
 
     def __init__(self, run: Any = None, **options: Any) -> None:
         self._wandb = optional_package("wandb")
@@ -49,12 +55,20 @@ class WandbSink:
 
 
 class MlflowSink:
-    """Series and summary as `mpprof/...` metrics and tags of an MLflow run; the report as the artifact
-    `mpprof/report.html`.
+    """Write the series and the summary to an MLflow run, and the report as `mpprof/report.html`.
 
-    `run_id`: None takes the active run; where there is none, the sink makes one in `experiment` and ends it
-    with the training. `tracking_uri`: None takes MLflow's own. Raises `MpprofError` where MLflow is not
-    installed."""
+    Metrics and tags are named `mpprof/...`.
+
+    Args:
+        run_id: None: the active run; where there is none, the sink makes one and ends it with the training.
+        experiment: the experiment of a run that the sink makes; it is created where it does not exist.
+        tracking_uri: None: the one that MLflow is set to.
+
+    Attributes:
+        run_id: the id of the run that is written to.
+
+    Raises `MpprofError` where MLflow is not installed.
+    """
 
     def __init__(
         self, run_id: str | None = None, *, experiment: str = "Default", tracking_uri: str | None = None

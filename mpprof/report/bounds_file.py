@@ -95,7 +95,7 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         found = tomllib.loads(_text(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"is not a readable bounds file: {error}", where=str(path)) from error
+        raise UsageError(f"not a readable bounds file: {error}", where=str(path)) from error
     bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})
     if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
         raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
@@ -103,7 +103,7 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         if not _is_text(code, limits.LONGEST_NAME):
             raise UsageError("ignore: a cause whose name is empty or too long", where=str(path))
         if not _is_text(reason, limits.LONGEST_TEXT):
-            raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next="Write it as text")
+            raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next=f'Write {code} = "why"')
     return bounds, {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}
 
 

@@ -76,7 +76,7 @@ def _code(name: str, option: str) -> str:
     except NotFoundError as error:
         near = difflib.get_close_matches(name, (*SEVERITIES, DIVERGED_LOSS), n=1, cutoff=0.7)
         next_ = f"Did you mean {near[0]}?" if near else error.next
-        raise UsageError(f"{option} {name}: not a cause, nor a severity", next=next_) from error
+        raise UsageError(f"{option} {name}: neither a cause nor a severity", next=next_) from error
 
 
 def _listed(names: Sequence[str]) -> str:

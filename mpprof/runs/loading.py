@@ -454,7 +454,9 @@ def why_no_trace_in(root: Path, folder: str) -> str:
         return f"the trace of the profiler window is out of reach: {refused[0]}"
     names = [file.relative_to(root / folder).as_posix() for file in _files(root / folder)]
     if not names:
-        return f"the trace of the profiler window is gone: nothing lies in {folder}"
+        return f"the trace of the profiler window is missing: {folder} is empty or not there"
     _, shut = _looked_into(root / folder)
     unknown = f" (these cannot be opened: {_few(shut)})" if shut else ""
-    return f"the trace of the profiler window is gone: no trace lies in {folder}, only {_few(names)}{unknown}"
+    return (
+        f"the trace of the profiler window is missing: {folder} holds no trace, only {_few(names)}{unknown}"
+    )

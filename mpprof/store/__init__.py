@@ -1,4 +1,4 @@
-"""The shelf: the files of a run, their versions, writing them safely and reading them back.
+"""The files of a run: their versions, writing them safely and reading them back.
 
 find_runs(path)      the runs at or below a path
 further_workers(root) the workers of a run beside the first

@@ -31,6 +31,21 @@ def test_a_word_that_is_no_command_gets_the_names_of_all(
     assert all(repr(command.name) in said for command in COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["report", "x", "--frob"], "mpprof report"),
+        (["--quiet", "ls", "x", "y"], "mpprof ls"),
+        (["--frob"], "mpprof"),
+    ],
+)
+def test_what_a_command_does_not_take_points_to_its_own_help(
+    words: list[str], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f"See `{shown} --help`\n")
+
+
 def test_a_command_may_follow_the_options_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quiet", "explain", "MP101"]) == 0
     assert "MP101" in capsys.readouterr().out

@@ -78,7 +78,7 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
         shutil.copytree(path / "mpprof", tmp_path / path.name / "mpprof")
     run, base = tmp_path / MIXED.name, tmp_path / "v100-convnet-float32"
     alone = " ".join(mpprof("memory", run, "--baseline", base).out.split())
-    assert "by the records What was live is not known: the trace of the profiler window is gone" in alone
+    assert "by the records What was live is not known: the trace of the profiler window is missing" in alone
     assert 'open a window with MPProfilerCallback(logdir, profile_steps="auto").' in alone
 
 

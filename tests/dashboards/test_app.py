@@ -399,7 +399,7 @@ def test_runs_of_an_address_that_cannot_be_compared_are_named_and_the_rest_is(
     text = json.dumps(draw(client, "/compare", query)["page"])
     assert "mp-failure" not in text
     assert "Left out: broken, which cannot be read: " in text
-    assert "Left out: gone, which is none of the runs here." in text
+    assert "Left out: gone, which is not among these runs." in text
     assert words.speedup(FakeSource().compare(("fp32", "mixed"))["steps"][0]["observed"]) in text
     assert '"value": ["fp32", "mixed"]' in text
 
@@ -411,8 +411,8 @@ def test_the_chooser_says_what_each_run_is_held_against(client: Any) -> None:
 
     three = "&with=fp32&with=mixed&with=mixed"
     assert said("") == "The first is the baseline."
-    assert "the nearest before it" in said(three)
-    assert said(three + "&against=first") == "Each is held against the first."
+    assert "the nearest one before it" in said(three)
+    assert said(three + "&against=first") == "Each run is compared with the first."
 
 
 def ladder_written(client: Any, runs: list[str], search: str) -> str | None:

@@ -126,7 +126,7 @@ def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Pat
     document = documents.compare_document(ladder.compare(runs))
     shown = texts(compare.content(document))
     assert "Over the batch sizes" in shown
-    assert "two explanations remain, and without a recorded utilisation" in shown.lower()
+    assert "two explanations remain, and no recorded utilisation" in shown.lower()
     assert "These runs cannot be compared" in shown
     assert "they train different models" in shown.lower()
 

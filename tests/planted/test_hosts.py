@@ -140,7 +140,7 @@ def test_a_host_without_a_trace_is_missing_and_the_rest_is_judged(tmp_path: Path
     missing = found.document()["hosts"]["missing"]
     assert [(each["host"], each["worker"]) for each in missing] == [("node-b", 1), ("node-d", 3)]
     assert missing[0]["reason"].startswith("no trace lies in ")
-    assert "no profile" in missing[1]["reason"]
+    assert "not a profile" in missing[1]["reason"]
     warnings = [warning for warning in found.warnings if "hosts of this run" in warning]
     assert [warning.partition(",")[0] for warning in warnings] == ["node-b", "node-d"]
     assert "4 devices train together, and the traces show a step of 2" in " ".join(found.warnings)

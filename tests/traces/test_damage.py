@@ -61,7 +61,7 @@ def test_an_empty_file_is_one_clear_error(file: Path) -> None:
 
 
 def test_text_is_one_clear_error_that_names_file_and_byte(file: Path) -> None:
-    with pytest.raises(UnreadableError, match=r"host\.xplane\.pb: no profile: .*\(byte \d+\)"):
+    with pytest.raises(UnreadableError, match=r"host\.xplane\.pb: not a profile: .*\(byte \d+\)"):
         traces.read(write(file, b"This is a note to myself.\n" * 50))
 
 
@@ -319,6 +319,13 @@ def test_what_is_compressed_twice_or_empty_is_said_so(name: str, tmp_path: Path)
         traces.read(path)
     path.write_bytes(b"")
     with pytest.raises(UnreadableError, match="the file is empty"):
+        traces.read(path)
+
+
+def test_a_gzip_file_of_which_nothing_can_be_unpacked_is_damaged_and_not_empty(tmp_path: Path) -> None:
+    path = tmp_path / "host.trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": []}')[:10])
+    with pytest.raises(UnreadableError, match="not a Chrome trace: the compressed file is damaged after 0 "):
         traces.read(path)
 
 

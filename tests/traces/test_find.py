@@ -102,7 +102,7 @@ def test_the_renamed_trace_of_a_window_is_read(tmp_path: Path, name: str) -> Non
     renamed.write_bytes(b"hello")
     why = workflows.diagnose(workflows.load(tmp_path / "run")).absent["time"]
     folder = own.parent.relative_to(tmp_path / "run").as_posix()
-    assert why.startswith(f"the trace of the profiler window is gone: no trace lies in {folder}, only ")
+    assert why.startswith(f"the trace of the profiler window is missing: {folder} holds no trace, only ")
     assert name in why
 
 

@@ -82,7 +82,7 @@ def test_idle_time_names_the_function_that_the_host_ran(tmp_path: Path) -> None:
     assert f"of the step: the host runs {PREPROCESS}." in headline.headline(found)
     (unable,) = (each["reason"] for each in found["unable"] if each["code"] == "MP301")
     assert PREPROCESS in unable
-    assert "does not show whether that makes the input" in unable
+    assert "does not show whether that code makes the input" in unable
 
 
 def test_without_frames_the_trace_does_not_show_it(tmp_path: Path) -> None:

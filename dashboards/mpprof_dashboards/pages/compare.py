@@ -71,8 +71,8 @@ def layout(context: Context) -> list[Any]:
 
 _HELD = {
     None: "The first is the baseline.",
-    True: "Each is held against the first.",
-    False: "Each is held against the nearest before it that it can be compared with.",
+    True: "Each run is compared with the first.",
+    False: "Each run is compared with the nearest one before it that allows a comparison.",
 }
 
 
@@ -88,7 +88,7 @@ def _left_out(runs: tuple[str, ...], entries: tuple[RunEntry, ...]) -> list[str]
     said = []
     for run in runs:
         if run not in problems:
-            said.append(f"Left out: {words.plain(run)}, which is none of the runs here")
+            said.append(f"Left out: {words.plain(run)}, which is not among these runs")
         elif problem := problems[run]:
             said.append(f"Left out: {words.plain(run)}, which cannot be read: {words.plain(problem)}")
     return said

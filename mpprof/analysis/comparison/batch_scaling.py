@@ -122,7 +122,7 @@ def _explained(lowest: float | None, highest: float | None) -> str:
     device = "the device does, at one rate whatever the batch"
     if lowest is None or highest is None:
         return (
-            f"two explanations remain, and without a recorded utilisation neither is likelier: {host}, or "
+            f"two explanations remain, and no recorded utilisation says which is likelier: {host}, or "
             f"{device}; {SETTLES}"
         )
     said = " to ".join(dict.fromkeys(format_ratio(value) for value in (lowest, highest)))

@@ -52,7 +52,7 @@ def interval_of(baseline: StepTimes, mixed: StepTimes, scale: float) -> tuple[fl
     The worst combination of the two medians' intervals, widened to the means where an account holds these."""
     few = [times for times in (baseline, mixed) if times.interval_ns is None]
     if few:
-        return f"{' and '.join(map(_how_many, few))}; an observed speedup needs {FEWEST} a side"
+        return f"{' and '.join(map(_how_many, few))}; an observed speedup needs {FEWEST} in each run"
     if baseline.basis != mixed.basis:
         profiled, other = sorted((baseline, mixed), key=lambda times: times.basis == "wall")
         return f"{profiled.name} has times of profiled steps alone, {other.name} of unprofiled ones"

@@ -382,5 +382,5 @@ def _with_host(
     return (
         (baseline.step_ns / floor, "")
         if floor > 0
-        else (None, "neither work nor a need of the host is known")
+        else (None, "neither the device's work nor what the host needs is known")
     )

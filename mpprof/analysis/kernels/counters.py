@@ -88,7 +88,7 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
     header = next((row for row in rows if "Kernel Name" in row), None)
     if header is None:
         raise UnreadableError(
-            "no table of Nsight Compute (no column 'Kernel Name')",
+            "not a table of Nsight Compute: it has no column 'Kernel Name'",
             where=where,
             next="Write it with `ncu --csv --page raw`",
         )

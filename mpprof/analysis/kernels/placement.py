@@ -243,7 +243,7 @@ def _product(product: HloInstruction, card: _Card) -> Verdict:
     if precision == "fp32" and (said := _float32_product(product, card, family, what)) is not None:
         return said
     if card.tensor_cores is None or precision in ("unknown", "fp32", "fp64", "mixed"):
-        text = f"{what}: compiled by XLA, as TF32 or with ordinary arithmetic, which nothing states"
+        text = f"{what}: compiled by XLA; nothing states whether as TF32 or with ordinary arithmetic"
         return Verdict("unknown", precision, family, Reason("hlo-product-open", text))
     capability = card.compute_capability
     if not multiplies(precision, capability):

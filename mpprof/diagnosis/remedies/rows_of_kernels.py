@@ -157,7 +157,7 @@ LAYOUT = (
         unless=(its.channels_last,),
     ),
     Row(
-        "MP405", TORCH, "channels_last: model.to(memory_format=torch.channels_last), and the images alike",
+        "MP405", TORCH, "channels_last: model.to(memory_format=torch.channels_last), and the images too",
         "model = model.to(memory_format=torch.channels_last)\n"
         "images = images.to(memory_format=torch.channels_last)",
         "convolutions", unless=(its.channels_last,),

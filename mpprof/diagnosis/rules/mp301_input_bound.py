@@ -70,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
     if share + busy >= SCALE.warning_ratio and busy > max(share, hidden):
         return Unable(
             f"the device idles {format_ratio(busy)} of {{whole}} while {runs}, and the trace does not show "
-            "whether that makes the input"
+            "whether that code makes the input"
         )
     if share + hidden >= SCALE.warning_ratio and hidden > share:
         return Unable(

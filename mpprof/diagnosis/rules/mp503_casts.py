@@ -66,7 +66,11 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("casts in {whole}", total / account.step_ns, SCALE.info_ratio),
             evidence.count("cast kernels {per}", calls),
-            *((evidence.ns("casts of weights and round float32 norms", needed),) if needed else ()),
+            *(
+                (evidence.ns("casts of weights, and casts before and after float32 norms", needed),)
+                if needed
+                else ()
+            ),
         ),
         confidence="high" if account.trace_basis == "device" else "medium",
         severity="info" if signals.on_cpu else None,  # there they are part of emulating 16 bits

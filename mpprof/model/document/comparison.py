@@ -111,8 +111,8 @@ class RemedyOutcome(TypedDict):
     obtained_ns: Annotated[Number | None, "By how much less the parts that the cause claimed take per step."]
     interval_ns: Annotated[
         Interval | None,
-        "95 % of obtained_ns, as if all scatter of the profiled steps and all that the profiler adds were of "
-        "these parts.",
+        "95 % interval of obtained_ns, if all scatter of the profiled steps, and all time that the profiler "
+        "adds, lies in these parts.",
     ]
     reason: Annotated[str | None, "Why something of it is not known."]
     counted: Annotated[
@@ -143,7 +143,7 @@ class WindowsOfTwo(TypedDict):
     ]
     decides: Annotated[
         Literal["waiting", "device", "both"],
-        "What most of both windows is; both: the one is mostly waiting, the other mostly work.",
+        "What most of both windows is; both: one window is mostly waiting, the other mostly work.",
     ]
     waits_for: Annotated[Class | None, "What most of the later one's idle time is; null: not shown, or none."]
     statements: Annotated[list[str], "For people: what changed, what decides, and what is assumed."]

@@ -11,7 +11,7 @@ from mpprof.model.kernels import Precision
 class Hosts(TypedDict):
     read: Annotated[list[Host], "Hosts whose trace was read; `time` is of the first."]
     missing: Annotated[
-        list[MissingHost], "Hosts whose trace could not be read: no time in this document is of them."
+        list[MissingHost], "Hosts whose trace could not be read: no time in this document includes them."
     ]
 
 
@@ -24,8 +24,8 @@ class Host(TypedDict):
     window_steps: Annotated[list[int], "As in `time`."]
     clock_skew: Annotated[
         ClockSkew | None,
-        "How far its clock is ahead of the first host's, as estimated; applied to nothing. Null: not known, "
-        "see `absent`, and for the first host.",
+        "How far its clock is ahead of the first host's, as estimated; no time is shifted by it. Null: "
+        "not known, see `absent`, and for the first host.",
     ]
 
 

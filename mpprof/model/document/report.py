@@ -122,7 +122,7 @@ class Facts(TypedDict):
     ]
     causes: Annotated[
         list[Cause],
-        "The findings that cost time or come before all that do, in the order in which to remedy them.",
+        "The findings that cost time, and those to settle before them, in the order in which to remedy them.",
     ]
 
 

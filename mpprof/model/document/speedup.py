@@ -70,7 +70,7 @@ class AttainableRange(TypedDict):
     eligible_ratio: Annotated[
         Number | None,
         "Share of the float32 run's device time that could use matrix units in 16 bits; null where the trace "
-        "shows no work of the device, and of a measured pair.",
+        "shows no work of the device, and for a measured pair.",
     ]
     tf32_ratio: NotRequired[Annotated[Number, "Of it, what matrix units do in TF32 already."]]
     assumptions: list[str]

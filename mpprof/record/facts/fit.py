@@ -106,7 +106,7 @@ def batch_size_of_running_fit() -> int | Absent:
         return batch_size_of_adapter(getattr(variables["epoch_iterator"], "data_adapter", None))
     if "data_handler" in variables:
         return _batch_size_of_keras_2(variables["data_handler"])
-    return Absent("no Keras fit states it")
+    return Absent("only a Keras fit states it")
 
 
 def input_of_running_fit() -> Facts:

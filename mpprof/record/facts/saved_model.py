@@ -77,7 +77,7 @@ def _version(file: Path) -> str:
             return str(json.loads(entry.read(_MOST_METADATA_BYTES)).get("keras_version", ""))
     except (OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise UnreadableError(
-            "neither a .keras nor an .h5 file of a whole model, or cut off", where=str(file),
+            "not a whole model as .keras or .h5, or the file is cut off", where=str(file),
             next="Save it anew: model.save('model.keras')",
         ) from error  # fmt: skip
 

@@ -85,7 +85,7 @@ def _decides(found: Windows) -> str:
     if found.decides == "device":
         return f"the device idles {both} of them, so its work determines their length"
     if found.decides == "both":
-        return f"the device idles {both} of them: the one is mostly waiting, the other mostly work"
+        return f"the device idles {both} of them: one window is mostly waiting, the other mostly work"
     what = _WAITS.get(found.waits_for or "")
     if what is None:
         return (

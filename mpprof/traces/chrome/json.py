@@ -249,9 +249,13 @@ class _Parse:
             window.at += 1
             yield from self._members()
         else:
-            raise self._none("it is not a JSON object" if first else "the file is empty")
+            raise self._none("it is not a JSON object" if first else self._damage() or "the file is empty")
         if not self.seen and "traceEvents" not in self.file.header:
-            raise self._none(self.file.damages[0] if self.file.damages else "it holds no traceEvents")
+            raise self._none(self._damage() or "it holds no traceEvents")
+
+    def _damage(self) -> str:
+        """The first damage; "": none was found."""
+        return self.file.damages[0] if self.file.damages else ""
 
     def _none(self, why: str) -> UnreadableError:
         schema = self.file.header.get("schema")
@@ -262,7 +266,7 @@ class _Parse:
                 next="Give the log directory or the trace that it was made of",
             )
         return UnreadableError(
-            f"no Chrome trace: {why}",
+            f"not a Chrome trace: {why}",
             where=str(self.file.path),
             next="Give a *.json or *.json.gz that PyTorch's or TensorFlow's profiler wrote",
         )
@@ -375,6 +379,6 @@ class _Parse:
                 return True
             window.at += 1
         self.file.damages.append(
-            f"the file is cut off or damaged at byte {start}; what is whole before it was read"
+            f"the file is cut off or damaged at byte {start}; the whole events before it were read"
         )
         return False

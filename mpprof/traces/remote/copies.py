@@ -54,7 +54,7 @@ def used(file: File, target: Path) -> None:
 
 
 def stand_in(file: File, target: Path) -> None:
-    """A file of the right name, size and time without its bytes, for `awaited`.
+    """A file of the right name, size and time without its bytes, for `lazy_fetch`.
 
     What is there already stays, an older version or one that another process has just completed: it gets its
     bytes, and all of them at once, when it is read.

@@ -1,9 +1,10 @@
 """Traces and log directories that lie elsewhere (https, s3, gs, ...): what is needed of them, fetched once.
 
-Of a log directory the records are fetched, and traces when they are read (`awaited`). A file that was fetched
-stays under the given folder, by its address and by what the server says of its version, so a second look
-costs no more than asking. Nothing is written outside that folder, whatever names a server lists; listings,
-sizes and waiting for an answer are bounded (`answer`), but not a file that goes on coming, however slowly.
+Of a log directory the records are fetched, and traces when they are read (`lazy_fetch`). A file that was
+fetched stays under the given folder, by its address and by what the server says of its version, so a second
+look costs no more than asking. Nothing is written outside that folder, whatever names a server lists;
+listings, sizes and waiting for an answer are bounded (`answer`), but not a file that goes on coming, however
+slowly.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def shown(address: str) -> str:
 
 def fetch(address: str, folder: Path) -> Path:
     """The local copy of a trace file, or of what mpprof reads of a log directory; there, traces stand by name
-    until `awaited.complete` is called for them. What lies on this machine (file://) is read where it is.
+    until `lazy_fetch.complete` is called for them. What lies on this machine (file://) is read where it is.
 
     Raises NotFoundError where nothing lies there, UnreadableError where it cannot be fetched, UsageError
     where the package for the scheme is missing.
@@ -235,7 +236,9 @@ def _explanation(error: Exception, place: str) -> MpprofError:
         )
     if any(_no_credentials(each) for each in chain):
         return UnreadableError(
-            "this machine has no credentials for it", where=place, next="Log in to it, or set its environment"
+            "this machine has no credentials for it",
+            where=place,
+            next="Log in with the store's own tool, or set its environment variables",
         )
     if status in (404, 410):
         return NotFoundError("nothing lies at this address", where=place, next="Check it")

@@ -252,7 +252,7 @@ def _named_planes(space: RawSpace, path: Path) -> list[RawPlane]:
     if not named:
         damaged = f"it is not laid out as an xplane file (byte {space.damage})"
         raise UnreadableError(
-            f"no profile: {damaged if space.damage >= 0 else 'it holds no plane'}",
+            f"not a profile: {damaged if space.damage >= 0 else 'it holds no plane'}",
             where=str(path),
             next="Give a *.xplane.pb file that TensorFlow, JAX or XLA wrote.",
         )
@@ -317,10 +317,9 @@ def _hosts_of_devices(
     doubtful = [parts.devices[row].plane for row, doubt in enumerate(found.doubtful) if doubt]
     if doubtful:
         parts.warnings.append(
-            f"which of the hosts in the file launched the work of {', '.join(doubtful[:_MOST_NAMED])}"
-            f"{' and others' if len(doubtful) > _MOST_NAMED else ''} cannot be told: "
-            "several fit as well, or none; no launch or step marker was joined with it. Read each host's "
-            "own file"
+            f"no launch or step marker was joined with the work of {', '.join(doubtful[:_MOST_NAMED])}"
+            f"{' and others' if len(doubtful) > _MOST_NAMED else ''}: several hosts in the file may have "
+            "launched it, or none. Read each host's own file"
         )
     return Hosts(np.array(found.host, np.int64), of_thread)
 

@@ -34,7 +34,9 @@ def test_two_profiled_steps_of_34_and_49_ms() -> None:
     """The pair is 1.08x by its step times; two profiled steps of it said 0.77x, with high confidence."""
     found = compared(window(B_RUN, 32.0), window(M_RUN, 34.0, 49.0))
     assert (found.observed, found.interval) == (None, None)
-    why = "float32 has 1 profiled step and mixed has 2 profiled steps; an observed speedup needs 6 a side"
+    why = (
+        "float32 has 1 profiled step and mixed has 2 profiled steps; an observed speedup needs 6 in each run"
+    )
     assert found.absent is not None
     assert found.absent["observed"] == found.absent["interval"] == why
 
@@ -68,4 +70,4 @@ def test_records_speak_for_themselves_however_short_the_window() -> None:
     short = replace(M_RUN, steps=c.steps([50.0] * 6))
     found = speedup(None, None, mixed_run=short, baseline_run=before, peaks=V100)
     assert found.observed is None
-    assert "steady step times; an observed speedup needs 6 a side" in (found.absent or {})["observed"]
+    assert "steady step times; an observed speedup needs 6 in each run" in (found.absent or {})["observed"]

@@ -175,8 +175,8 @@ def code(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (cut_off, "or cut off"),
-        (text, "neither a .keras nor an .h5 file"),
+        (cut_off, "or the file is cut off"),
+        (text, "not a whole model as .keras or .h5"),
         (weights, "weights alone, without the model"),
         (code, "a Lambda layer, whose code is not run from a file"),
         (lambda folder: folder, "a directory without a model in it"),
