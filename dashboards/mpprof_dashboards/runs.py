@@ -132,7 +132,7 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
 
 def _of(document: doc.Report, attainable: float) -> str:
     """What the speedup stands against; of one that is none and all there is, no score."""
-    return "no more possible" if at_its_end(document) else f"of {words.speedup(attainable)}"
+    return "at most" if at_its_end(document) else f"of {words.speedup(attainable)}"
 
 
 def _lost(document: doc.Report) -> str:

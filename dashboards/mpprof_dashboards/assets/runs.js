@@ -344,14 +344,13 @@
       var one = worst.appendChild(element("span", text));
       var to = one.appendChild(element("a", held.run.name));
       to.href = "/" + held.run.query;
-      one.appendChild(element("span", ", " + held.said + " "));
-      var row = one.appendChild(element("button", "show its row", "mp-button"));
+      one.appendChild(element("span", ", " + held.said + ". "));
+      var row = one.appendChild(element("button", "show its row", "mp-copy"));
       row.type = "button";
       row.addEventListener("click", function () {
         held.line.scrollIntoView({ block: "center" });
         held.line.querySelector("a").focus();
       });
-      one.appendChild(element("span", "."));
     }
     function link() {
       var float32 = chosen.filter(function (id) { return rows[id] && rows[id].run.single; });
