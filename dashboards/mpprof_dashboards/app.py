@@ -371,7 +371,8 @@ def _downloads(app: dash.Dash, source: RunSource) -> None:
         context = Context(source, entries, chosen)
         try:
             redact = flask.request.args.get("redacted") == "1"
-            text = run_html(source, context.run, chosen.baseline, redact=redact)
+            step = routes.whole(flask.request.args.get("step"))
+            text = run_html(source, context.run, chosen.baseline, step=step, redact=redact)
         except MpprofError as error:
             return routes.refusal(error)
         response = flask.Response(text, mimetype="text/html")

@@ -39,15 +39,20 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
     return _report(document, why.content(document), steps)
 
 
-def run_html(source: RunTables, run: str, baseline: str | None, *, redact: bool = False) -> str:
-    """A run of `source` as one self-contained HTML file: Why, the shown step as a strip, layers, kernels, and
-    what `report_html` holds. With `redact` hosts, users and paths are taken out. Raises MpprofError."""
+def run_html(
+    source: RunTables, run: str, baseline: str | None, *, step: int | None = None, redact: bool = False
+) -> str:
+    """A run of `source` as one self-contained HTML file: Why, a step as a strip (the one that the timeline
+    shows as `step`; None: of median length), layers, kernels, and what `report_html` holds. With `redact`
+    hosts, users and paths are taken out. Raises MpprofError."""
     given: Any = Redacted(source, source.redactor(run)) if redact else source
     document = given.report(run, baseline)
     name = _baseline_name(document) or baseline
     if redact and name is not None:
         name = source.redactor(run)(name)
-    parts = why.content(document, baseline=name, timeline=given.timeline(run, width=why.STRIP_WIDTH))
+    parts = why.content(
+        document, baseline=name, timeline=given.timeline(run, step=step, width=why.STRIP_WIDTH)
+    )
     try:
         parts += layers.content(given, run, document, baseline)
         parts += kernels.content(given, run, document)

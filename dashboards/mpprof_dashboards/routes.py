@@ -32,10 +32,10 @@ def register(app: dash.Dash, source: RunSource) -> None:
         return _answer(
             lambda: source.timeline(
                 asked.get("run", ""),
-                step=_whole(asked.get("step")),
-                from_ns=_whole(asked.get("from")),
-                to_ns=_whole(asked.get("to")),
-                width=_whole(asked.get("width")) or 1,
+                step=whole(asked.get("step")),
+                from_ns=whole(asked.get("from")),
+                to_ns=whole(asked.get("to")),
+                width=whole(asked.get("width")) or 1,
                 colour=asked.get("colour", "placement"),
                 search=asked.get("search", "")[:_MOST_SEARCH],
             )
@@ -43,7 +43,7 @@ def register(app: dash.Dash, source: RunSource) -> None:
 
     def kernel() -> flask.Response:
         asked = flask.request.args
-        row = _whole(asked.get("row"))
+        row = whole(asked.get("row"))
         return _answer(lambda: None if row is None else source.kernel(asked.get("run", ""), row))
 
     def next_kernel() -> flask.Response:
@@ -51,8 +51,8 @@ def register(app: dash.Dash, source: RunSource) -> None:
         return _answer(
             lambda: source.next_kernel(
                 asked.get("run", ""),
-                row=_whole(asked.get("row")),
-                from_ns=_whole(asked.get("from")) or 0,
+                row=whole(asked.get("row")),
+                from_ns=whole(asked.get("from")) or 0,
                 search=asked.get("search", "")[:_MOST_SEARCH],
                 back=asked.get("back") == "1",
             )
@@ -60,7 +60,7 @@ def register(app: dash.Dash, source: RunSource) -> None:
 
     def chrome_trace() -> flask.Response:
         asked = flask.request.args
-        begin, end = _whole(asked.get("from")) or 0, _whole(asked.get("to")) or 0
+        begin, end = whole(asked.get("from")) or 0, whole(asked.get("to")) or 0
         response = _answer(lambda: source.chrome_trace(asked.get("run", ""), begin, end))
         response.headers["Content-Disposition"] = 'attachment; filename="mpprof-trace.json"'
         return response
@@ -111,7 +111,7 @@ def refusal(error: MpprofError) -> flask.Response:
     return flask.Response(f"{words.plain(str(error))}\n", 404, mimetype="text/plain")
 
 
-def _whole(text: str | None) -> int | None:
+def whole(text: str | None) -> int | None:
     """A whole number; None for what is none, or far too large."""
     if text is None or len(text) > _MOST_DIGITS or not text.removeprefix("-").isdecimal():
         return None

@@ -65,9 +65,9 @@ class OneRun(TableMethods):
         mine = self._of[run]
         return workflows.rows_of(mine, kind, steps=ALL_STEPS if in_steps and mine.account else None)
 
-    def timeline(self, run: str, *, width: int = 1400) -> doc.Timeline | None:
+    def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> doc.Timeline | None:
         known = timelines.timeline_of(self._of[run])
-        return None if known is None else timelines.window(known, width=width)
+        return None if known is None else timelines.window(known, step=step, width=width)
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return Redactor(hosts_of(self._of[run].run)).record

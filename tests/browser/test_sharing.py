@@ -58,6 +58,32 @@ def test_one_file_holds_why_the_strip_layers_and_kernels_and_opens_without_a_net
     assert alone.problems == []
 
 
+def test_the_file_that_is_saved_from_the_timeline_shows_its_step(
+    chromium: Any, sample_server: str, tmp_path: Path
+) -> None:
+    source, saved = LogDirectory(SAMPLES), tmp_path / "report.html"
+    median = source.timeline(RUN)
+    other = source.timeline(RUN, step=median["slowest"])
+    assert median["slowest"] != median["median"]
+    seen = visit(chromium, sample_server)
+    seen.page.goto(f"{sample_server}/timeline{VOCABULARY}")
+    seen.page.wait_for_function("() => location.search.includes('step=')")
+    was = seen.page.url
+    seen.page.select_option("#tl-step", str(median["slowest"]))
+    seen.page.wait_for_function("was => location.href !== was", arg=was)
+    with seen.page.expect_download() as download:
+        seen.page.click("#share summary")
+        seen.page.click("[data-share=html]")
+    download.value.save_as(saved)
+    alone = visit(chromium, saved.as_uri())
+    alone.page.goto(saved.as_uri())
+    step = other["steps"][other["step"]]
+    length = words.duration(step["end_ns"] - step["start_ns"])
+    said = f"step {step['number']}, one of {len(other['steps'])} profiled, {length}"
+    assert said in alone.page.inner_text("main")
+    seen.assert_quiet()
+
+
 def test_the_page_is_copied_as_markdown_and_as_a_link(chromium: Any, sample_server: str) -> None:
     seen = visit(chromium, sample_server)
     seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=sample_server)

@@ -16,7 +16,7 @@
   function choice() {
     var asked = new URLSearchParams(window.location.search);
     var kept = new URLSearchParams();
-    ["run", "baseline"].forEach(function (key) {
+    ["run", "baseline", "step"].forEach(function (key) {
       if (asked.has(key)) kept.set(key, asked.get(key));
     });
     return kept.toString();

@@ -435,7 +435,8 @@ def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
     number = timeline["steps"][timeline["step"]]["number"]
     which = f"step {number}, " if number is not None else ""
     more = dcc.Link("open the timeline", href=f"/timeline{query}", className="mp-more") if query else None
-    head = [html.Span(f"{which}the median of {len(timeline['steps'])} profiled, {length}"), " ", more]
+    place = "the median" if timeline["step"] == timeline["median"] else "one"
+    head = [html.Span(f"{which}{place} of {len(timeline['steps'])} profiled, {length}"), " ", more]
     return html.Section(
         [
             html.Div(
