@@ -251,5 +251,5 @@ def _of_error(args: argparse.Namespace) -> str:
 
 _WIDE_TEXTS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 """By the first two bytes: what PowerShell writes of a program's output."""
-_BARE = """The message states neither a limit nor what was in use. --card NAME tells the one; the log
-directory of a run that mpprof's callback recorded tells what filled the memory."""
+_BARE = """The message states neither a limit nor what was in use. --card NAME gives the limit; the
+log directory of a run that mpprof's callback recorded shows what filled the memory."""

@@ -25,7 +25,7 @@ def test_the_cards_are_told_apart_and_nothing_is_expected_of_the_other(compared)
     (step,) = compared["steps"]
     assert "device: NVIDIA A100-PG509-200 against Tesla V100-SXM2-16GB" in step["labels"]
     assert any(
-        "not known to be alike in batch, model, settings and versions" in said for said in step["labels"]
+        "not known to have the same batch, model, settings and versions" in said for said in step["labels"]
     )
     assert (step["expected"], step["ceiling"]) == (None, None)
     assert "cards differ" in step["absent"]["expected"]

@@ -187,7 +187,7 @@ def _speaks_for_the_host(mixed: Side, baseline: Side) -> str:
     """Which way the recorded utilisation points."""
     used = [side.utilization_ratio for side in (baseline, mixed) if side.utilization_ratio is not None]
     if not used:
-        return "no utilisation or input wait is on record to tell"
+        return "no utilisation and no input wait was recorded, which would decide"
     said = " and ".join(dict.fromkeys(format_ratio(ratio) for ratio in used))
     if max(used) > BUSY:
         return f"utilisation was {said}"

@@ -39,7 +39,7 @@ def unlike(one: Side, other: Side) -> tuple[str, ...]:
         missing = " and ".join(side.run.name for side in (one, other) if side.run.facts is None)
         return (
             *labels,
-            f"not known to be alike in batch, model, settings and versions: no records of {missing}",
+            f"not known to have the same batch, model, settings and versions: no records of {missing}",
         )
     known = dict(_conditions(one.run))
     labels += [

@@ -130,7 +130,7 @@ VALIDITY = (
         case="unlike", unless=(its.in_16_bits,),
     ),
     Row(
-        "MP906", ANY, "none needed if the rung is meant to test this change; otherwise change one thing at a time",
+        "MP906", ANY, "none needed if the comparison is meant to test this change; otherwise change one thing at a time",
         case="ladder",
     ),
     Row("MP907", ANY, "mpprof kernels RUN shows them", "mpprof kernels {run}"),

@@ -84,9 +84,9 @@ def _in(computes: ComputePrecision) -> str:
 def _of_a_ladder(differences: Sequence[str], *, also_mixed: bool) -> Outcome:
     """Rungs differ by design: what differs is told, and nothing is wrong with it."""
     if not differences:
-        return Clear("both rungs compute in 16 bits" if also_mixed else "the rungs differ in precision alone")
+        return Clear("both runs compute in 16 bits" if also_mixed else "the runs differ in precision alone")
     return Found(
-        summary=f"beside any change of precision the rungs differ in {'; '.join(differences)}",
+        summary=f"apart from any change of precision, the runs differ in {'; '.join(differences)}",
         evidence=tuple(evidence.text("difference", difference) for difference in differences),
         cases=("ladder",),
         severity="info",

@@ -277,7 +277,7 @@ def test_unlike_says_in_which_respects() -> None:
     assert any(label.startswith("model") for label in labels)
     bare = replace(M_RUN, facts=None)
     (said,) = unlike(Side(B_RUN), Side(bare))
-    assert said.startswith("not known to be alike in batch, model")
+    assert said.startswith("not known to have the same batch, model")
     assert said.endswith("no records of mixed")
 
 
