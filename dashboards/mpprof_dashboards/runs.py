@@ -13,7 +13,7 @@ from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
-from mpprof.report.headline import at_its_end, first_cause, headline, hero, holds
+from mpprof.report.headline import first_cause, headline, hero, holds, no_more_than
 from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
@@ -116,7 +116,7 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
         "observed": observed,
         "attainable": attainable,
         "speedup": answer.figure if answer.kind in ("measured", "unlike") else "—",
-        "of": _of(document, attainable) if attainable is not None else _WITHOUT.get(answer.kind, ""),
+        "of": _WITHOUT.get(answer.kind, "") if attainable is None else _of(observed, attainable),
         "lost_text": _lost(document),
         **_estimated(could, facts["step_ns"]),
         "share_ratio": share["ratio"] if share else None,
@@ -130,9 +130,9 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
     }
 
 
-def _of(document: doc.Report, attainable: float) -> str:
+def _of(observed: float | None, attainable: float) -> str:
     """What the speedup stands against; of one that is none and all there is, no score."""
-    return "at most" if at_its_end(document) else f"of {words.speedup(attainable)}"
+    return "at most" if no_more_than(observed, attainable) else f"of {words.speedup(attainable)}"
 
 
 def _lost(document: doc.Report) -> str:
@@ -183,7 +183,7 @@ def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
         "observed": observed,
         "attainable": attainable,
         "speedup": "—" if observed is None else words.speedup(observed),
-        "of": f"of {words.speedup(attainable)}" if attainable is not None else "",
+        "of": _without(row) if attainable is None else _of(observed, attainable),
         **_estimated(could, step),
         "share_ratio": share,
         "share": "—" if share is None else words.percent(share),
@@ -193,6 +193,15 @@ def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
         "peak_bytes": peak,
         "cause": words.plain((row["cause_slug"] or "—").replace("-", " ")),
     }
+
+
+def _without(row: doc.SurveyRow) -> str:
+    """Why there is no speedup, as far as a survey's row tells."""
+    if row["speedup"] is not None:
+        return ""
+    if row["gpus"] is None:
+        return _WITHOUT["cpu"]
+    return _WITHOUT["float32" if row["policy"] == "float32" else "alone"]
 
 
 def _cause(document: doc.Report) -> str:

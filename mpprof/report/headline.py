@@ -105,8 +105,12 @@ def at_its_end(document: doc.Report) -> bool:
     """Return whether a run has all that precision alone can give, and that is no speedup: "0.74x of 0.74x"
     would read as a success."""
     facts = document["facts"]
-    observed, attainable = facts["observed"], facts["attainable"]
-    if observed is None or attainable is None or facts.get("unlike"):
+    return not facts.get("unlike") and no_more_than(facts["observed"], facts["attainable"])
+
+
+def no_more_than(observed: float | None, attainable: float | None) -> bool:
+    """Return whether a speedup is all that is attainable, and no speedup at that; False where one is not known."""
+    if observed is None or attainable is None:
         return False
     return attainable < NO_SPEEDUP and observed >= AS_GOOD_RATIO * attainable
 
