@@ -109,7 +109,7 @@ def at_its_end(document: doc.Report) -> bool:
 
 
 def no_more_than(observed: float | None, attainable: float | None) -> bool:
-    """Return whether a speedup is all that is attainable, and no speedup at that; False where one is not known."""
+    """Return whether a speedup is all that is attainable, and none at that; False where one is unknown."""
     if observed is None or attainable is None:
         return False
     return attainable < NO_SPEEDUP and observed >= AS_GOOD_RATIO * attainable
