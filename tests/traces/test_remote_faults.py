@@ -271,7 +271,7 @@ def test_a_trace_that_vanished_since_it_was_listed_is_said(web: Web, folder: Pat
     next(there.rglob("*.pb")).unlink()
     for _ in range(2):
         with pytest.raises(
-            UnreadableError, match=f"^{web.url}/logs/plugins/profile/a/host.xplane.pb: is gone"
+            UnreadableError, match=f"^{web.url}/logs/plugins/profile/a/host.xplane.pb: was removed after it was listed"
         ):
             lazy_fetch.complete(path)
 
