@@ -13,7 +13,7 @@ from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
-from mpprof.report.headline import first_cause, headline, hero, holds
+from mpprof.report.headline import at_its_end, first_cause, headline, hero, holds
 from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
@@ -116,7 +116,8 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
         "observed": observed,
         "attainable": attainable,
         "speedup": answer.figure if answer.kind in ("measured", "unlike") else "—",
-        "of": f"of {words.speedup(attainable)}" if attainable is not None else _WITHOUT.get(answer.kind, ""),
+        "of": _of(document, attainable) if attainable is not None else _WITHOUT.get(answer.kind, ""),
+        "lost_text": _lost(document),
         **_estimated(could, facts["step_ns"]),
         "share_ratio": share["ratio"] if share else None,
         "share": "—" if not share or share["ratio"] is None else words.percent(share["ratio"]),
@@ -127,6 +128,20 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
         "cause": _cause(document),
         "spark": spark(source, run),
     }
+
+
+def _of(document: doc.Report, attainable: float) -> str:
+    """What the speedup stands against; of one that is none and all there is, no score."""
+    return "at most" if at_its_end(document) else f"of {words.speedup(attainable)}"
+
+
+def _lost(document: doc.Report) -> str:
+    """What of each step is lost against the attainable one; "" where that is not known."""
+    facts = document["facts"]
+    step, attainable = facts["step_ns"], facts["attainable_step_ns"]
+    if step is None or attainable is None or facts.get("unlike") or step <= attainable:
+        return ""
+    return f"{words.duration(step - attainable)} of each {words.duration(step)} step lost"
 
 
 _WITHOUT: dict[str, str] = {

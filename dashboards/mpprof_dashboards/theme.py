@@ -121,9 +121,10 @@ LANE_KINDS: dict[str, str] = {
 """What is drawn as what: `mp-k-…` of the style sheet."""
 KIND_COLOURS: dict[str, str] = {
     "unit": "#1F78B4", "off": "#D9480F", "other": "#808F9F", "unknown": "#888D96", "wait": "#A0621B",
-    "plain": "#64748B", "quiet": "#7F90A8", "run": "#334155",
+    "plain": "#64748B", "quiet": "#7F90A8", "run": "#334155", "skip": CLASS_COLOURS["loss_scale"],
 }  # fmt: skip
-"""Matrix units blue, matrix work off them vermilion, other work grey, waiting brown, plain series slate."""
+"""Matrix units blue, matrix work off them vermilion, other work grey, waiting brown, plain series slate,
+steps that the loss scale skips in its colour."""
 LANE_COLOURS: dict[str, str] = {key: KIND_COLOURS[kind] for key, kind in LANE_KINDS.items()} | {
     "idle_launch": "#B4861C", "idle_sync": "#BA7A66", "idle_compile": "#716E12", "idle_other": "#7F7C69",
     "copy": "#5D6D82",
@@ -203,4 +204,6 @@ def cause_kind(code: str) -> str:
     """The colour of a cause: what the time that it costs is spent on."""
     if code in _WAITING:
         return "wait"
+    if code.startswith("MP2"):
+        return "skip"
     return "off" if code in _OFF_UNITS else "other"

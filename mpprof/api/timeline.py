@@ -97,6 +97,7 @@ def window(
             {
                 "key": wait.key,
                 "total_ns": wait.total_ns,
+                "count": wait.count,
                 "start_ns": wait.start_ns - origin,
                 "end_ns": wait.end_ns - origin,
             }

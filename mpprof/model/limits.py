@@ -35,6 +35,8 @@ LARGEST_BATCH = 1_000_000_000
 """Examples of a step that a forecast is asked for."""
 MOST_LAYERS = 10_000
 """Layers of a model, and its outputs."""
+DEEPEST_LAYER = 32
+"""Models that lie in one another, each a part of a layer's path: some five in real ones."""
 MOST_INPUTS = 1_024
 """Tensors that one layer takes or gives."""
 MOST_FITS, MOST_WINDOWS = 10_000, 1_000

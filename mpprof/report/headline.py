@@ -191,6 +191,9 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
                 f"{title}.",
                 title,
             )
+        if (back := back_to_baseline(document)) is not None and step:
+            saves = f"{baseline_words(document)} saves {words.duration(step - back)}"
+            return _first_that_fits(f"{title}: {saves} of each {words.duration(step)} step.", f"{title}.")
         if (each := lost_per_update(document, first["code"])) is not None:
             return _first_that_fits(f"{title}: {words.duration(each)} lost per applied update.", f"{title}.")
         if not on_cpu(document):
@@ -329,6 +332,20 @@ def changes_type(document: doc.Report) -> bool:
     return any(remedy.get("other_type") for found in named for remedy in found.get("remedies", []))
 
 
+def back_to_baseline(document: doc.Report) -> float | None:
+    """Return the baseline's step, as measured, where the first remedy changes to the type that the baseline
+    computes in and that step is shorter; None elsewhere."""
+    facts, speedup, first = document["facts"], document["speedup"], first_cause(document)
+    step, base = facts["step_ns"], facts["baseline_step_ns"]
+    computes = speedup.get("baseline_dtype") if speedup else None
+    if first is None or not computes or facts.get("unlike") or step is None or base is None:
+        return None
+    found = next(found for found in document["findings"] if found["code"] == first["code"])
+    other = [remedy for remedy in found.get("remedies", []) if remedy.get("other_type")]
+    changes = any(f'"{computes}"' in (remedy["snippet"] or remedy["text"]) for remedy in other[:1])
+    return base if changes and step >= (1 + PAYING_RATIO) * base else None
+
+
 def first_cause(document: doc.Report) -> doc.Cause | None:
     """Return the cause that the verdict names, else the one that comes first; None where there is none but
     dismissed ones."""
@@ -428,7 +445,10 @@ def _slower(document: doc.Report) -> str:
     each, steps = facts.get("step_ns_per_update"), document["steps"]
     if first and each and step and steps and lost_per_update(document, first["code"]) is not None:
         skipped = f"{words.count(steps['skipped'] or 0)} of {words.count(steps['count'])} steps"
-        return f"An applied update takes {words.duration(each)}: {skipped} changed no weight."
+        return (
+            f"An applied update takes {words.duration(each)}: {skipped} changed no weight, because their "
+            "scaled gradients were not finite (overflow)."
+        )
     if facts.get("unlike") or step is None or base is None or kind_of(document) != "measured":
         return ""
     if step < (1 + PAYING_RATIO) * base:

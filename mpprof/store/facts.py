@@ -157,7 +157,7 @@ def _output(record: Json) -> OutputFacts:
 
 def _layer(record: Json) -> LayerFacts:
     return LayerFacts(
-        name=bounded.name(record, "name") or "",
+        name="/".join((bounded.name(record, "name") or "").split("/")[: limits.DEEPEST_LAYER]),
         class_name=bounded.name(record, "class") or "",
         compute_dtype=bounded.name(record, "compute_dtype"),
         variable_dtype=bounded.name(record, "variable_dtype"),

@@ -534,6 +534,7 @@ def test_the_waits_of_a_window_are_the_idle_time_of_the_device_by_cause(tmp_path
         assert shown is not None
         sums: dict[str, int] = {}
         longest: dict[str, int] = {}
+        times: dict[str, int] = {}
         device = whole["lanes"][0]
         assert set(device["count"]) == {1}  # nothing is merged
         for start, length, key, row in zip(
@@ -544,8 +545,10 @@ def test_the_waits_of_a_window_are_the_idle_time_of_the_device_by_cause(tmp_path
                 name = whole["keys"][key]
                 sums[name] = sums.get(name, 0) + inside
                 longest[name] = max(longest.get(name, 0), inside)
+                times[name] = times.get(name, 0) + 1
         assert sums
         assert {wait["key"]: wait["total_ns"] for wait in shown["waits"]} == sums
+        assert {wait["key"]: wait["count"] for wait in shown["waits"]} == times
         assert [wait["total_ns"] for wait in shown["waits"]] == sorted(sums.values(), reverse=True)
         for wait in shown["waits"]:
             inside = min(wait["end_ns"], to_ns) - max(wait["start_ns"], from_ns)

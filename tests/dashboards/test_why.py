@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components.remedies import combinations, remedies
+from mpprof_dashboards.components.strip import legend, strip
 from mpprof_dashboards.export import render
 from mpprof_dashboards.pages import why
 
@@ -192,6 +193,58 @@ def test_skipped_updates_have_a_bar_and_a_size() -> None:
     assert rows["update"].length_ns + rows["skipped"].length_ns == pytest.approx(rows["step"].length_ns)
     assert rows["skipped"].href
     assert "skipped" not in {row.key for row in why.cause_rows(report("v100-float32-island"), "")}
+
+
+def test_the_total_of_a_run_that_skips_updates_is_per_applied_update() -> None:
+    document = report("v100-loss-scale-thrash")
+    assert combinations(document)[-1]["total"].startswith("32.8 ms → 11.8 ms per applied update")
+    rows = {row.key: row for row in why.cause_rows(document, "?x")}
+    assert rows["skipped"].kind not in (rows["MP501"].kind, rows["MP310"].kind)
+    said = texts(why._hero(document, None, None))
+    assert "scaled gradients were not finite (overflow)" in said
+    assert "of 160 updates skipped, loss scale " in said
+
+
+def test_what_the_baseline_measured_is_the_gain_of_going_back_to_its_type() -> None:
+    document = report("gtx1080ti-mixed-float16")
+    saved = document["facts"]["step_ns"] - document["facts"]["baseline_step_ns"]
+    shown = render(remedies(document, ""))
+    (row,) = re.findall(r'<tr data-code="MP801".*?</tr>', shown)
+    assert words.duration(saved) in row
+    assert words.duration(document["facts"]["baseline_step_ns"]) in row
+    assert row.count("measured") == 2
+    alone = source().report("gtx1080ti-mixed-float16")
+    (row,) = re.findall(r'<tr data-code="MP801".*?</tr>', render(remedies(alone, "")))
+    assert "measured" not in row
+
+
+def test_a_note_whose_remedy_is_listed_above_is_left_out() -> None:
+    notes = {name: _notes(report(name)) for name in NAMES}
+    assert "XLA is off" not in notes["a100-tf32-baseline-mixed-float16"]  # norms: jit_compile=True
+    assert "The batch could be larger" not in notes["a100-launch-bound-mixed-float16"]
+    assert "The batch could be larger" in notes["v100-input-bound-mixed-float16"]
+
+
+def _notes(document: Any) -> str:
+    found = re.search(r'id="notes".*', render(remedies(document, "")))
+    return found[0] if found else ""
+
+
+def test_what_no_cause_explains_ends_the_stairs() -> None:
+    rows = why.cause_rows(report("v100-input-bound-mixed-float16"), "")
+    keys = [row.key for row in rows]
+    assert keys[-3:] == ["unexplained", "after", "attainable"]
+    before, left = rows[-4], rows[-3]
+    assert left.start_ns == pytest.approx(before.start_ns + before.length_ns)
+    assert left.start_ns == pytest.approx(rows[-2].length_ns)
+
+
+def test_the_strip_explains_the_host_s_colours_and_shortens_kernels() -> None:
+    timeline = deepcopy(source().timeline("a100-launch-bound-mixed-float16", width=1200))
+    said = texts(legend(timeline))
+    assert "launches, ops" in said
+    assert "host waits for the device" in said
+    assert not [word for word in texts(strip(timeline)).split() if word == "void"]
 
 
 def test_a_remedy_for_memory_stands_behind_those_for_time() -> None:

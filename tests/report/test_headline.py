@@ -136,7 +136,11 @@ def sample(run: str) -> doc.Report:
             "0.74x",
         ),
         ("a100-tf32-baseline-mixed-float16", "Mixed precision works: little to gain, since float32", "1.01x"),
-        ("gtx1080ti-mixed-float16", "This GPU has no Tensor Cores.", "0.94x"),
+        (
+            "gtx1080ti-mixed-float16",
+            "This GPU has no Tensor Cores: float32 saves 4.30 ms of each 67.4 ms step.",
+            "0.94x",
+        ),
         ("h100-mixed-bfloat16", "Mixed precision is in effect: 100 % of matrix time ran on", "100 %"),
         ("v100-convnet-mixed-float16", "Mixed precision works: 1.89x of 1.94x attainable.", "1.89x"),
         ("v100-float32-island", "A layer stays in float32 (conv2d_2, conv2d_3): 15.0 ms of", "10.1 %"),

@@ -82,7 +82,9 @@ def test_a_class_that_is_no_name_is_none(value: Any) -> None:
 
 
 def test_names_are_as_long_as_names_are() -> None:
-    assert len(layer(name="a/" * 10**6).name) == limits.LONGEST_NAME
+    assert len(layer(name="a" * 10**6).name) == limits.LONGEST_NAME
+    assert layer(name="a/" * 10**6).name == "/".join("a" * limits.DEEPEST_LAYER)
+    assert layer(name="/".join("a" * limits.DEEPEST_LAYER)).name.count("/") == limits.DEEPEST_LAYER - 1
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,7 @@
         part(line, field).textContent = got[field];
       });
       part(line, "cause").title = got.cause;
+      part(line, "cause").classList.toggle("mp-note", held.run.is_baseline && got.observed === null);
       var speedup = part(line, "speedup");
       speedup.replaceChildren();
       if (got.observed !== null) {
@@ -309,7 +310,7 @@
       }
       held.values.missed = got.observed && got.attainable ? got.attainable / got.observed : null;
       held.values.gain = held.values.missed === null && !held.run.is_baseline ? got.could : null;
-      held.said = held.values.missed === null ? got.could_text : got.speedup + " " + got.of + " attainable";
+      held.said = held.values.missed === null ? got.could_text : got.speedup + " " + got.of + " attainable" + (got.lost_text ? ", " + got.lost_text : "");
       line.dataset.filled = "1";
     }
     function rank() {
@@ -343,7 +344,13 @@
       var one = worst.appendChild(element("span", text));
       var to = one.appendChild(element("a", held.run.name));
       to.href = "/" + held.run.query;
-      one.appendChild(element("span", ", " + held.said + "."));
+      one.appendChild(element("span", ", " + held.said + ". "));
+      var row = one.appendChild(element("button", "show its row", "mp-copy"));
+      row.type = "button";
+      row.addEventListener("click", function () {
+        held.line.scrollIntoView({ block: "center" });
+        held.line.querySelector("a").focus();
+      });
     }
     function link() {
       var float32 = chosen.filter(function (id) { return rows[id] && rows[id].run.single; });

@@ -117,7 +117,9 @@
           if (!whole) return null;
           var origin = whole.steps[whole.step].start_ns;
           var window_ = { from: origin + from - step.start_ns, to: origin + to - step.start_ns };
-          if (window_.to <= 0) return null;
+          /* Beside one step stands one step, not the beginning of the next. */
+          if (from >= step.start_ns && to <= step.end_ns) window_.to = Math.min(window_.to, whole.steps[whole.step].end_ns);
+          if (window_.to <= Math.max(0, window_.from)) return null;
           return fetch(url(root.dataset.baseline, window_, width()))
             .then(function (answer) {
               return answer.status === 200 ? answer.json() : null;
@@ -370,7 +372,8 @@
         button.title = "Show the longest";
         button.appendChild(element("span", undefined, "mp-swatch")).style.setProperty("--k", hue(wait.key));
         var text = label(wait.key).replace(/^(waiting|idle,) /, "") + " " + duration(wait.total_ns);
-        if (wait.end_ns - wait.start_ns < wait.total_ns) text += ", longest " + duration(wait.end_ns - wait.start_ns);
+        if (wait.count > 1)
+          text += " in " + wait.count.toLocaleString("en") + " waits, longest " + duration(wait.end_ns - wait.start_ns);
         var begins = wait.start_ns - step.start_ns;
         button.appendChild(document.createTextNode(text + " at " + (begins ? duration(begins) : "0")));
         button.addEventListener("click", function () {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 MOST_NAMED = 8
+_BATCH = "MP303"
 
 
 def remedies(document: doc.Report, query: str) -> html.Section | None:
@@ -144,7 +145,14 @@ def combinations(document: doc.Report) -> list[dict[str, Any]]:
 def _combination(document: doc.Report, step: float, after: float, *, every: bool) -> dict[str, Any]:
     over = headline.speedup_after(document, after)
     times = f" · {words.speedup(over)}" if over else ""
-    limit = _limit(document["facts"], every=every)
+    facts = document["facts"]
+    limit = _limit(facts, every=every)
+    first = headline.first_cause(document)
+    each = facts.get("step_ns_per_update")
+    if first and each and headline.lost_per_update(document, first["code"]) is not None:
+        step, times = each, f" per applied update{times}"  # the remedy of skips comes before all
+    elif headline.changes_type(document):
+        times += " in this run's type"
     total = f"{words.duration(step)} → {words.duration(after)}{times}{limit}"
     note = after_note(document, after, every=every)
     return {"step": words.duration(after), "total": total, "note": note, "ns": after}
@@ -183,7 +191,7 @@ def _row(
     switch: Any = html.Span(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
     )
-    gains, after = _of_updates(document, code)
+    gains, after = _measured(document, code) or _of_updates(document, code)
     if headline.of_memory(code):
         switch = html.Span("memory", className="mp-chip", title="It costs memory, and no time.")
         gains = "—" if found["cost_bytes"] is None else words.size(found["cost_bytes"])
@@ -214,6 +222,16 @@ def _row(
         ],
         **{"data-code": code},
     )
+
+
+def _measured(document: doc.Report, code: str) -> tuple[Any, Any] | None:
+    """What going back to the baseline's type gains, and that run's step, where it was measured."""
+    cause, back = headline.first_cause(document), headline.back_to_baseline(document)
+    step = document["facts"]["step_ns"]
+    if cause is None or cause["code"] != code or back is None or step is None:
+        return None
+    note = html.Div("measured", className="mp-note")
+    return [words.duration(step - back), note], [words.duration(back), note]
 
 
 def _of_updates(document: doc.Report, code: str) -> tuple[Any, Any]:
@@ -279,9 +297,24 @@ def proof_href(found: doc.Finding, query: str) -> str:
     return f"{_PATHS[where]}{query}{own}"
 
 
+def _listed(found: doc.Finding, listed: list[doc.Remedy]) -> bool:
+    """Whether what a note advises is advised above it already."""
+    if found["code"] == _BATCH:
+        return any(remedy.get("larger_batch") for remedy in listed)
+    snippets = {remedy["snippet"] for remedy in listed if remedy["snippet"]}
+    own = [remedy["snippet"] for remedy in found.get("remedies", [])]
+    return bool(own) and all(snippet in snippets for snippet in own)
+
+
 def _others(document: doc.Report, told: list[str]) -> list[Any]:
     """One line: what else was found, by name, and how many checks were clear or not possible."""
-    others = [found["title"] for found in document["findings"] if found["code"] not in told]
+    above = [found for found in document["findings"] if found["code"] in told]
+    listed = [remedy for found in above for remedy in found.get("remedies", [])]
+    others = [
+        found["title"]
+        for found in document["findings"]
+        if found["code"] not in told and not _listed(found, listed)
+    ]
     parts = []
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""

@@ -10,6 +10,7 @@ from dash import html
 
 from mpprof.report import words
 from mpprof_dashboards import theme
+from mpprof_dashboards.work import short_kernel
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -40,13 +41,17 @@ def strip(timeline: doc.Timeline) -> html.Div:
 
 def legend(timeline: doc.Timeline) -> html.Ul:
     """The colours that the strip shows."""
-    shown = {key for lane in timeline["lanes"] if lane["kind"] == "device" for key in lane["key"]}
+    lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}
+    shown = {key for kind in ("host", "device") if kind in lanes for key in lanes[kind]["key"]}
     keys = {timeline["keys"][key] for key in shown}
+    looks: dict[tuple[str, bool], list[str]] = {}  # what looks the same on the host is one
+    for key, colour in theme.LANE_COLOURS.items():
+        if key in keys:
+            looks.setdefault((colour, key in theme.QUIET_LANES), []).append(key)
     return html.Ul(
         [
-            html.Li([_swatch(key, colour), theme.LANE_LABELS[key]])
-            for key, colour in theme.LANE_COLOURS.items()
-            if key in keys
+            html.Li([_swatch(same[0], colour), ", ".join(theme.LANE_LABELS[key] for key in same)])
+            for (colour, _), same in looks.items()
         ],
         className="mp-legend",
     )
@@ -55,6 +60,8 @@ def legend(timeline: doc.Timeline) -> html.Ul:
 def _swatch(key: str, colour: str) -> html.Span:
     if key == "unknown":
         return html.Span(className="mp-swatch mp-k-unknown")
+    if key in theme.QUIET_LANES:
+        return html.Span(className="mp-swatch mp-swatch-quiet", style={"--k": colour})
     return html.Span(className="mp-swatch", style={"background": colour})
 
 
@@ -108,7 +115,7 @@ def _labels(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> list[t
         if whole and (high - low) / whole >= _LABELLED_RATIO:
             said = (_HOST_TEXT.get(key, "") if kind == "host" else _IDLE_TEXT.get(key)) or name
             if said:
-                text = _base(said) if name else f"{said} {words.duration(high - low)}"
+                text = short_kernel(said) if name else f"{said} {words.duration(high - low)}"
                 found.append((text, low / whole, (high - low) / whole, key))
     found.sort(key=lambda item: -item[2])
     placed: list[tuple[str, float, float, str]] = []
@@ -116,11 +123,6 @@ def _labels(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> list[t
         if all(label[1] >= b + length or label[1] + label[2] <= b for _, b, length, _ in placed):
             placed.append(label)
     return placed[:_MOST_LABELS]
-
-
-def _base(name: str) -> str:
-    """The last part of a scope; any other name as it is."""
-    return name.rpartition("/")[2] if "(" not in name and "<" not in name else name
 
 
 def _stretches(timeline: doc.Timeline, lane: doc.TimelineLane) -> list[tuple[int, int, str, str]]:

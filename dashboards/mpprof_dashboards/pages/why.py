@@ -10,6 +10,7 @@ from mpprof.report import limits, window, words
 from mpprof.report.content import (
     PAYING_RATIO,
     SMALL_RATIO,
+    loss_scale,
     matrix_units,
     peak,
     time_doubt,
@@ -203,7 +204,10 @@ def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
         return "—", "updates skipped", "skipped", why_absent(document, "steps.skipped", "steps")
     scale = steps["loss_scale"]
     hint = f"loss scale now {words.scale(scale['last'])}" if scale else ""
-    return words.count(steps["skipped"]), f"of {words.count(steps['count'])} updates skipped", "skipped", hint
+    name = f"of {words.count(steps['count'])} updates skipped"
+    if steps["skipped"] and (said := loss_scale(steps)):
+        name += f", loss scale {said}"
+    return words.count(steps["skipped"]), name, "skipped", hint
 
 
 def _peak(document: doc.Report) -> tuple[str, str, str, str]:

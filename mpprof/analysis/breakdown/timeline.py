@@ -105,10 +105,11 @@ class Shown:
 
 @frozen
 class Wait:
-    """What a device waited for in a window: for how long in all, and when for the longest."""
+    """What a device waited for in a window: for how long in all, how many times, and when for the longest."""
 
     key: Key
     total_ns: int
+    count: int
     start_ns: int
     end_ns: int
 
@@ -196,7 +197,8 @@ def waits(device: Lane, start_ns: int, end_ns: int) -> tuple[Wait, ...]:
     for kind in np.unique(key).tolist():
         own = np.flatnonzero(key == kind)
         longest = own[np.argmax(spent[own])]
-        found.append(Wait(KEYS[kind], int(spent[own].sum()), int(start[longest]), int(end[longest])))
+        bounds = int(start[longest]), int(end[longest])
+        found.append(Wait(KEYS[kind], int(spent[own].sum()), len(own), *bounds))
     return tuple(sorted(found, key=lambda wait: -wait.total_ns))
 
 

@@ -9,15 +9,18 @@ level. Where more than one pairing keeps the order, none is chosen.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, Run
 
 MOST_PAIRS = 1 << 20
-"""Auto-named layers below one parent, of both runs multiplied, that are aligned: a second of plain Python."""
+"""Auto-named layers below one parent, of both runs multiplied, that are aligned."""
 
 _WORDS = re.compile(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])")
 _NUMBERS = re.compile(r"(_\d+)+$")
@@ -143,12 +146,21 @@ def _level(
     given = [{_own(layer): layer for layer in side if not is_auto_named(layer)} for side in (before, after)]
     pairs = {given[0][name].name: given[1][name].name for name in given[0] if name in given[1]}
     auto = [[layer for layer in side if is_auto_named(layer)] for side in (before, after)]
-    pairs |= {auto[0][one].name: auto[1][other].name for one, other in _aligned(auto[0], auto[1], _alike)}
+    pairs |= {auto[0][one].name: auto[1][other].name for one, other in _aligned(auto[0], auto[1])}
+    kinds, paired = [_kinds(side) for side in auto], set(pairs.values())
     alone = (
-        {one.name: _why(one, auto[1]) for one in before if one.name not in pairs},
-        {one.name: _why(one, auto[0]) for one in after if one.name not in pairs.values()},
+        {one.name: _why(one, kinds[1]) for one in before if one.name not in pairs},
+        {one.name: _why(one, kinds[0]) for one in after if one.name not in paired},
     )
     return pairs, alone
+
+
+def _kinds(layers: Sequence[LayerFacts]) -> dict[str, Counter[int | None]]:
+    """How many layers there are of each class and parameter count."""
+    found: dict[str, Counter[int | None]] = defaultdict(Counter)
+    for layer in layers:
+        found[layer.class_name][layer.parameters] += 1
+    return found
 
 
 def _own(layer: LayerFacts) -> str:
@@ -160,43 +172,55 @@ def _alike(one: LayerFacts, other: LayerFacts) -> bool:
     return one.class_name == other.class_name and (None in counts or counts[0] == counts[1])
 
 
-def _why(layer: LayerFacts, others: Sequence[LayerFacts]) -> str:
+def _why(layer: LayerFacts, others: Mapping[str, Counter[int | None]]) -> str:
     if not is_auto_named(layer):
         return f"the other run has no layer {_own(layer)!r} there"
     count = "" if layer.parameters is None else f" with {layer.parameters:,} parameters"
-    alike = sum(_alike(layer, other) for other in others)
+    counts = others.get(layer.class_name, Counter())
+    alike = counts.total() if layer.parameters is None else counts[layer.parameters] + counts[None]
     if not alike:
         return f"the other run has no {layer.class_name}{count} there"
     of = "its place among the other layers differs" if alike == 1 else f"any of {alike} could be it"
     return f"the other run has {layer.class_name}{count} there, but {of}"
 
 
-def _aligned(
-    before: Sequence[LayerFacts],
-    after: Sequence[LayerFacts],
-    alike: Callable[[LayerFacts, LayerFacts], bool],
-) -> list[tuple[int, int]]:
+def _aligned(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> list[tuple[int, int]]:
     """The rows that belong together in every longest alignment that keeps the order.
 
     A pair may be the r-th of a longest common subsequence where the longest ones before and after it fill it
     up; where it is the only r-th, it is certain."""
     n, m = len(before), len(after)
-    if n == m and all(map(alike, before, after)):
+    if n == m and all(map(_alike, before, after)):
         return [(row, row) for row in range(n)]
-    if n * m > MOST_PAIRS:
+    if not n or not m or n * m > MOST_PAIRS:
         return []
-    same = [[alike(one, other) for other in after] for one in before]
-    head = [[0] * (m + 1) for _ in range(n + 1)]
-    tail = [[0] * (m + 1) for _ in range(n + 1)]
-    for i in range(n):
-        for j in range(m):
-            head[i + 1][j + 1] = head[i][j] + 1 if same[i][j] else max(head[i][j + 1], head[i + 1][j])
-    for i in reversed(range(n)):
-        for j in reversed(range(m)):
-            tail[i][j] = tail[i + 1][j + 1] + 1 if same[i][j] else max(tail[i + 1][j], tail[i][j + 1])
-    ranked: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for i in range(n):
-        for j in range(m):
-            if same[i][j] and head[i][j] + 1 + tail[i + 1][j + 1] == head[n][m]:
-                ranked[head[i][j]].append((i, j))
-    return [pairs[0] for pairs in ranked.values() if len(pairs) == 1]
+    same = _all_alike(before, after)
+    head, tail = _longest(same), _longest(same[::-1, ::-1])[::-1, ::-1]
+    row, column = np.nonzero(same & (head[:-1, :-1] + 1 + tail[1:, 1:] == head[n, m]))
+    rank = head[row, column]
+    certain = np.bincount(rank, minlength=1)[rank] == 1
+    return list(zip(row[certain].tolist(), column[certain].tolist(), strict=True))
+
+
+def _all_alike(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> NDArray[np.bool_]:
+    """`_alike` of each with each."""
+    codes: dict[str | int | None, int] = {None: 0}
+    kinds, sizes = (
+        [
+            np.array([codes.setdefault(getattr(layer, name), len(codes)) for layer in side])
+            for side in (before, after)
+        ]
+        for name in ("class_name", "parameters")
+    )
+    unknown = (sizes[0] == 0)[:, None] | (sizes[1] == 0)
+    same = (kinds[0][:, None] == kinds[1]) & ((sizes[0][:, None] == sizes[1]) | unknown)
+    return np.asarray(same, np.bool_)
+
+
+def _longest(same: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Of the first i rows and the first j columns the length of a longest common subsequence."""
+    found = np.zeros((same.shape[0] + 1, same.shape[1] + 1), np.int32)
+    for row, alike in enumerate(same):
+        longer = np.maximum(found[row, 1:], found[row, :-1] + alike)
+        found[row + 1, 1:] = np.maximum.accumulate(longer)
+    return found

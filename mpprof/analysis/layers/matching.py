@@ -41,6 +41,8 @@ _KERAS_LAYERS = frozenset(_LAYER_NAMES.split())
 Match = tuple[str, bool]
 """The layer's name ("" for none), and whether the scope lies in the model at all."""
 Matcher = Callable[[Scope], Match]
+Names = dict[str, None]
+"""Names in an order, of which a model has thousands: whether one is among them is asked for each scope."""
 
 
 def matcher(
@@ -73,31 +75,31 @@ def _with_model(
     return max(attempts, key=lambda attempt: attempt.explained).matches  # the first of equals: fewest entries
 
 
-def _tree(model: ModelFacts) -> dict[str, tuple[str, ...]]:
+def _tree(model: ModelFacts) -> dict[str, Names]:
     """Names of the children of each layer by its path, in the model's order; "" is the model itself."""
-    children: dict[str, dict[str, None]] = defaultdict(dict)
+    children: dict[str, Names] = defaultdict(dict)
     for layer in model.layers:
         parts = layer.name.split("/")
         for depth, part in enumerate(parts):
             children["/".join(parts[:depth])][part] = None
-    return {path: tuple(names) for path, names in children.items()}
+    return children
 
 
 def _attempt(
-    scopes: frozenset[Scope], tree: dict[str, tuple[str, ...]], model_name: str | None, entries: int
+    scopes: frozenset[Scope], tree: Mapping[str, Names], model_name: str | None, entries: int
 ) -> _Attempt:
     matches: dict[Scope, Match] = {}
     explained = 0
     inside: list[tuple[Scope, tuple[str, ...]]] = []
     for scope in scopes:
-        rest = _within_model(scope, model_name, tree.get("", ()))
+        rest = _within_model(scope, model_name, tree.get("", {}))
         matches[scope] = ("", rest is not None)
         inside.append((scope, scope.path if rest is None else rest))
     explained += sum(scope.path[0] == f"{model_name}_{entries - 1}" for scope, _ in inside if scope.path)
     pending = [("", inside)]
     while pending:
         path, members = pending.pop()
-        names = tree.get(path, ())
+        names = tree.get(path, {})
         if not names:
             continue
         found = [(scope, rest, _first(rest, names)) for scope, rest in members]
@@ -123,7 +125,7 @@ def _modules_attempt(
     return _Attempt(found.count, matches)
 
 
-def _within_model(scope: Scope, name: str | None, layers: Sequence[str]) -> tuple[str, ...] | None:
+def _within_model(scope: Scope, name: str | None, layers: Names) -> tuple[str, ...] | None:
     """The path below the model's own scope; None where it is not under it (JAX leaves it out)."""
     if not name or not scope.path or scope.phase in ("optimizer", "loss_scale"):
         return None
@@ -133,12 +135,12 @@ def _within_model(scope: Scope, name: str | None, layers: Sequence[str]) -> tupl
     return None
 
 
-def _first(path: tuple[str, ...], names: Sequence[str]) -> int | None:
+def _first(path: tuple[str, ...], names: Names) -> int | None:
     """Where in `path` the first scope stands that may belong to one of the layers `names`."""
     return next((at for at, part in enumerate(path) if part in names or _base(part) in names), None)
 
 
-def _nearest(scope: str, names: Sequence[str]) -> str:
+def _nearest(scope: str, names: Names) -> str:
     return scope if scope in names else _base(scope)
 
 
@@ -147,7 +149,7 @@ def _base(scope: str) -> str:
     return match[1] if match else scope
 
 
-def _replay(names: Sequence[str], entries: int) -> dict[str, str]:
+def _replay(names: Names, entries: int) -> dict[str, str]:
     """Scope name -> layer, if each layer's scope is entered `entries` times, in order, and numbered as
     `tf.Graph.unique_name` does."""
     uses: dict[str, int] = {}

@@ -78,6 +78,9 @@ class Evidence(TypedDict):
 class Remedy(TypedDict):
     text: str
     snippet: Annotated[str | None, "Code to copy, Python or shell."]
+    larger_batch: NotRequired[
+        Annotated[bool, "It raises the batch: more examples a second, no shorter step. Left out where not."]
+    ]
     other_type: NotRequired[
         Annotated[
             bool,

@@ -40,6 +40,7 @@ class Timeline(TypedDict):
 class TimelineWait(TypedDict):
     key: str
     total_ns: Annotated[int, "Within the window."]
+    count: Annotated[int, "How many waits that is."]
     start_ns: Annotated[int, "Of the longest wait, which may begin before the window."]
     end_ns: int
 

@@ -170,4 +170,6 @@ def _parts(finding: Finding) -> list[doc.FindingPart]:
 
 def remedy_of(remedy: Remedy) -> doc.Remedy:
     body: doc.Remedy = {"text": remedy.text, "snippet": remedy.snippet or None}
+    if remedy.larger_batch:
+        body["larger_batch"] = True
     return {**body, "other_type": True} if remedy.other_type else body

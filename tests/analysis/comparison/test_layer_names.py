@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpprof.analysis.comparison import layer_names
 from mpprof.analysis.comparison.layer_names import (
     LayerNames,
     is_auto_named,
@@ -139,6 +140,20 @@ def test_scopes_lose_their_numbers_and_ops_keep_theirs() -> None:
     assert unnumbered_op(op, "dense_2", frozenset({"functional"})) == expected
     jax = "jit(step)/transpose(jvp(dense_1))/dot_general"
     assert unnumbered_op(jax, "dense_1", frozenset()) == "jit(step)/transpose(jvp(dense))/dot_general"
+
+
+def test_many_layers_are_paired_in_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten thousand layers none is held against each of the other run's."""
+    compared = []
+    alike = layer_names._alike
+    monkeypatch.setattr(layer_names, "_alike", lambda *two: compared.append(two) or alike(*two))
+    named = [dense(f"m{n % 3}/of_user_{n}") for n in range(3_000)]
+    for size, paired in ((1_500, 0), (900, 899)):  # more than are aligned, and not
+        before, after = ([dense(f"dense_{n}", n + more) for n in range(size)] for more in (0, 1))
+        found = pair_layers([*before, *named], [*after, *named])
+        assert len(found.counterparts) == len(named) + paired
+        assert found.only_from["dense_0"] == "the other run has no Dense with 0 parameters there"
+    assert len(compared) < 10 * 3_000
 
 
 CLASSES = ("Dense", "Conv2D", "Dropout")

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mpprof.analysis.layers.attribution import attribute
+from mpprof.analysis.layers.matching import matcher
 from mpprof.analysis.layers.scopes import parse
 from mpprof.model.run import ModelFacts
 from mpprof.model.trace import HloInstruction, Op
@@ -43,6 +44,26 @@ def test_jax_scopes_are_taken_as_they_stand() -> None:
         (None, "optimizer"),
         (None, "loss_scale"),
     ]
+
+
+class Counted(str):
+    """A scope that counts what it is held against."""
+
+    asked = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.asked += 1
+        return str.__eq__(self, other)
+
+
+def test_a_scope_is_not_held_against_each_of_thousands_of_layers() -> None:
+    facts = model(*(f"of_user_{n}" for n in range(3_000)))
+    scopes = [replace(parse(f"jit(f)/jvp(a)/of_user_{n}/add"), leaf=str(n)) for n in range(50)]
+    scopes = [replace(scope, path=tuple(map(Counted, scope.path))) for scope in scopes]
+    found = matcher(scopes, facts)
+    assert [found(scope) for scope in scopes] == [(f"of_user_{n}", True) for n in range(50)]
+    assert Counted.asked < 50 * 100
 
 
 @pytest.mark.parametrize("facts", [NESTED, None])
