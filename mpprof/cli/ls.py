@@ -9,7 +9,6 @@ from time import time_ns
 from mpprof.cli import output, paths
 
 FORMATS = ("table", "csv", "json")
-WIDTH_WITHOUT_TERMINAL = 80
 
 
 class Ls:
@@ -45,7 +44,7 @@ class Ls:
             text = tables.to_csv(rows, list(listing.RunRow.__annotations__))
         else:
             ascii_only = args.output is None and output.ascii_only()
-            width = output.width(WIDTH_WITHOUT_TERMINAL)
+            width = output.width_of_names() if args.output is None else output.UNCUT
             text = table.to_text(rows, now_unix_ns=now, width=width, ascii_only=ascii_only)
         output.write(text, args.output, force=args.force)
         return 0

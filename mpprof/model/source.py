@@ -69,7 +69,7 @@ class RunTables(Protocol):
     def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]: ...
 
     def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> doc.Timeline | None:
-        """A step (None: that of median length), merged to `width` pixels. None: no trace, or no step in it."""
+        """A step (None: that of median length), merged to `width` pixels. None: no trace or no step in it."""
         ...
 
     def redactor(self, run: str) -> Callable[[Any], Any]:

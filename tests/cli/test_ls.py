@@ -51,17 +51,21 @@ def test_each_run_has_its_policy_card_batch_and_the_step_time_of_its_report(mppr
     assert created == sorted(created)  # type: ignore[type-var]
 
 
-@pytest.mark.parametrize("columns", [None, "80", "68"])
-def test_the_table_fits_80_columns(
-    columns: str | None, mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    if columns:
-        monkeypatch.setenv("COLUMNS", columns)
+@pytest.mark.parametrize("columns", ["80", "68"])
+def test_the_table_fits_80_columns(columns: str, mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     lines = mpprof("ls", SAMPLES).out.splitlines()
     assert lines[0].split() == ["run", "policy", "card", "batch", "step", "state", "written"]
     assert len(lines) == 1 + len(rows(mpprof, SAMPLES))
-    assert max(map(len, lines)) <= int(columns or 80)
+    assert max(map(len, lines)) <= int(columns)
+
+
+def test_in_a_pipe_every_name_is_whole(mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    found = rows(mpprof, SAMPLES)
+    table = mpprof("ls", SAMPLES).out
+    assert {line.split()[0] for line in table.splitlines()[1:]} == set(found)
+    assert "…" not in table
 
 
 def test_the_state_is_told_by_the_records_end_and_the_last_write(mpprof: Mpprof, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def serious(diagnosis: Diagnosis) -> list[str]:
         ("v100-float32-island", None, ["MP104"]),
         ("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32", ["MP402"]),
         ("v100-loss-scale-thrash", None, ["MP201"]),
-        ("gtx1080ti-mixed-float16", "gtx1080ti-float32", ["MP801"]),
+        ("gtx1080ti-mixed-float16", "gtx1080ti-float32", ["MP801", "MP604"]),
         ("v100-truncated", None, ["MP909"]),
     ],
 )

@@ -282,6 +282,7 @@ def test_where_another_type_is_the_remedy_the_others_promise_no_step(
     assert "all remedied" not in said
     assert "float32, measured 63.12 ms" in said
     assert "2. MP501, in 16 bits: " in said
+    assert "3. MP604, in 16 bits: " in said
     document = json.loads(
         shown(capsys, "report", SAMPLES / "gtx1080ti-mixed-float16", *base, "--format", "json")
     )
