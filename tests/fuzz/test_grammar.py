@@ -3,18 +3,24 @@ change where the file means the same."""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.fuzz.grammar import saying
+from mpprof.errors import MpprofError
+from tests.fuzz.grammar import kineto, records, same_xplane, saying, worker, xplane_tree
 from tests.fuzz.grammar.grammars import BY_NAME, GRAMMARS, pair
 from tests.fuzz.harness import fuzz, fuzz_in_parts
 
 COUNT, EVERY = 3_000, 30
 SOAK_COUNT, SOAK_EVERY = 100_000, 10
 CORPUS = Path(__file__).parent / "corpus"
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "traces"
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -23,6 +29,29 @@ def test_thousands_of_files_and_their_twins(name: str) -> None:
     assert figures["executions"] == COUNT
     assert figures["pairs"] > COUNT / EVERY / 3
     assert figures["refused"] < COUNT * 0.6
+
+
+def _reports(numbers: range, folder: Path) -> int:
+    """How many of these variants of run.json give a report; the others are refused with one error."""
+    told = 0
+    for number in numbers:
+        worker.put(folder, pair(BY_NAME["run"], number)[0])
+        with contextlib.suppress(MpprofError):
+            told += bool(saying.said(folder / "run"))
+    return told
+
+
+def test_a_wrong_value_of_each_key_of_run_json_gives_a_report(tmp_path: Path) -> None:
+    keys = records.key_paths()
+    assert (
+        _reports(range(keys), tmp_path) == keys - 1
+    )  # but for the schema, without which it is no file of ours
+
+
+@pytest.mark.full
+def test_so_does_each_wrong_value_of_each_key(tmp_path: Path) -> None:
+    numbers = range(records.variants())
+    assert _reports(numbers, tmp_path) == len(numbers) - len(records.WRONG)
 
 
 @pytest.mark.soak
@@ -73,3 +102,36 @@ def test_what_differed_before_is_said_the_same(
         read.write_bytes(path.with_name(path.name.replace(".one.", f".{kind}.")).read_bytes())
         documents.append(saying.said(read))
     assert not list(saying.differences(*documents))
+
+
+@pytest.mark.parametrize("change", same_xplane.CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("name", ["gtx1080ti-xla/cyclops.xplane.pb", "mi300-jax/jax08_gemm.xplane.pb"])
+def test_a_recorded_xplane_and_its_twin_are_said_the_same(name: str, change: Any, tmp_path: Path) -> None:
+    def written(space: xplane_tree.Space) -> Path:
+        (tmp_path / "host.xplane.pb").write_bytes(space.to_bytes())
+        return tmp_path / "host.xplane.pb"
+
+    content = _real(name).read_bytes()
+    before = saying.said(written(xplane_tree.parse(content)))
+    space = xplane_tree.parse(content)
+    change(random.Random(1), space)
+    assert not list(saying.differences(before, saying.said(written(space))))
+
+
+@pytest.mark.parametrize("change", kineto.CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("name", ["a100-v100-torch/alexnet_a100.json.gz"])
+def test_so_are_recorded_traces_of_pytorch(name: str, change: Any, tmp_path: Path) -> None:
+    def said(document: Any) -> saying.Document:
+        worker.put(tmp_path, kineto.written(document))
+        return saying.said(tmp_path / BY_NAME["kineto"].at)
+
+    content = gzip.decompress(_real(name).read_bytes())
+    before, document = said(json.loads(content)), json.loads(content)
+    change(random.Random(1), document)
+    assert not list(saying.differences(before, said(document)))
+
+
+def _real(name: str) -> Path:
+    if not (REAL / name).exists():
+        pytest.skip(f"no {REAL / name}: recorded traces are not part of the project")
+    return REAL / name

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from tests.fuzz.grammar import words
@@ -39,15 +40,27 @@ def made(dice: random.Random) -> Records:
 
 
 def with_wrong_facts(number: int, dice: random.Random) -> Records:
-    """Input `number` of all that replace one value of run.json: every key path by every wrong value; beyond
-    those several at once."""
+    """Input `number` of all that replace one value of run.json: every key path by every wrong value, each path
+    once before one comes again; beyond those several at once."""
     found = made(random.Random("the same but for one value"))
     found.run = _facts(random.Random("all keys"), full=True)
     paths = list(_paths(found.run))
-    for _ in range(1 if number < len(paths) * len(WRONG) else dice.choice((1, 2, 5))):
-        owner, key = paths[number // len(WRONG)] if number < len(paths) * len(WRONG) else dice.choice(paths)
-        owner[key] = json.loads(json.dumps(WRONG[number % len(WRONG)]))
+    turn, at = divmod(number, len(paths))
+    for _ in range(1 if number < variants() else dice.choice((1, 2, 5))):
+        owner, key = paths[at] if number < variants() else dice.choice(paths)
+        owner[key] = json.loads(json.dumps(WRONG[(turn + at) % len(WRONG)]))
     return found
+
+
+@cache
+def key_paths() -> int:
+    """How many key paths run.json has."""
+    return len(list(_paths(_facts(random.Random("all keys"), full=True))))
+
+
+def variants() -> int:
+    """How many inputs of `with_wrong_facts` replace one value."""
+    return key_paths() * len(WRONG)
 
 
 def with_wrong_lines(dice: random.Random, *, hardware: bool) -> Records:
