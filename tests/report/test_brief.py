@@ -353,6 +353,6 @@ def test_why_no_trace_shows_where_the_step_goes_is_said(
     lines = fits(shown(capsys, "report", run))
     assert "no event is left" in " ".join(lines)
     trace.unlink()
-    assert "! where the step goes is not known: the trace of the profiler window is gone" in " ".join(
+    assert "! where the step goes is not known: the trace of the profiler window is missing" in " ".join(
         fits(shown(capsys, "report", run))
     )
