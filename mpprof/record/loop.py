@@ -41,7 +41,7 @@ RESERVED = frozenset(
 )
 """Keys of a step line that are not the loop's to give."""
 
-NO_PROFILER = "no profiler: no framework is imported and none was given (backend=)"
+NO_PROFILER = "not wanted: there is no profiler without a framework (give backend=)"
 SKIPS_ARE_READ = "update(skipped=…) is ignored: skipped steps are read from the optimizer's own counters"
 
 HOST_NOTE = (
