@@ -210,7 +210,10 @@ def test_skipped_updates_cost_what_the_log_says() -> None:
     assert document["facts"]["step_ns_per_update"] == pytest.approx(each, rel=0.01)
     assert lost_per_update(document, "MP201") == pytest.approx(each - steady, rel=0.01)
     assert lost_per_update(document, "MP501") is None
-    assert beside(document) == "An applied update takes 32.8 ms: 50 of 160 steps changed no weight."
+    assert (
+        beside(document)
+        == "An applied update takes 32.8 ms: 50 of 160 steps changed no weight, because their scaled gradients were not finite (overflow)."
+    )
     document = deepcopy(document)
     document["facts"]["step_ns_per_update"] = None
     assert headline(document).endswith("again and again: 32.9 % (skipped updates after the start).")
