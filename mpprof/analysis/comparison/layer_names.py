@@ -46,8 +46,10 @@ class LayerNames:
         marked where the other run calls another layer so."""
         if (found := self.counterparts.get(layer)) is not None:
             return found
+        if layer not in self.only_from:
+            return layer
         taken = layer in self.only_to or layer in self.counterparts.values()
-        return f"{layer} (baseline's)" if layer in self.only_from and taken else layer
+        return f"{layer} (baseline's)" if taken else layer
 
 
 def layer_names(baseline: Run, mixed: Run) -> LayerNames:

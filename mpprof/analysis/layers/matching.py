@@ -70,7 +70,9 @@ def _with_model(
 ) -> dict[Scope, Match]:
     tree = _tree(model)
     most = 1 if any(scope.wrapped for scope in scopes) else _MOST_ENTRIES
-    attempts = [_attempt(scopes, tree, model.name, entries) for entries in range(1, most + 1)]
+    rows = list(scopes)
+    bases = {part: _base(part) for part in {part for scope in rows for part in scope.path}}
+    attempts = [_attempt(rows, bases, tree, model.name, entries) for entries in range(1, most + 1)]
     attempts.append(_modules_attempt(scopes, model, sizes))
     return max(attempts, key=lambda attempt: attempt.explained).matches  # the first of equals: fewest entries
 
@@ -86,34 +88,43 @@ def _tree(model: ModelFacts) -> dict[str, Names]:
 
 
 def _attempt(
-    scopes: frozenset[Scope], tree: Mapping[str, Names], model_name: str | None, entries: int
+    scopes: Sequence[Scope],
+    bases: Mapping[str, str],
+    tree: Mapping[str, Names],
+    name: str | None,
+    entries: int,
 ) -> _Attempt:
-    matches: dict[Scope, Match] = {}
-    explained = 0
-    inside: list[tuple[Scope, tuple[str, ...]]] = []
-    for scope in scopes:
-        rest = _within_model(scope, model_name, tree.get("", {}))
-        matches[scope] = ("", rest is not None)
-        inside.append((scope, scope.path if rest is None else rest))
-    explained += sum(scope.path[0] == f"{model_name}_{entries - 1}" for scope, _ in inside if scope.path)
-    pending = [("", inside)]
+    """`bases`: each part of a scope's path without the number that TensorFlow added."""
+    matches: list[Match] = []
+    members: list[tuple[int, int]] = []  # row in `scopes`, and where in its path the part below starts
+    for row, scope in enumerate(scopes):
+        below = _below_model(scope, name, tree.get("", {}))
+        matches.append(("", below is not None))
+        members.append((row, below or 0))
+    explained = sum(scope.path[0] == f"{name}_{entries - 1}" for scope in scopes if scope.path)
+    pending = [("", members)]
     while pending:
         path, members = pending.pop()
-        names = tree.get(path, {})
-        if not names:
+        if not (names := tree.get(path, {})):
             continue
-        found = [(scope, rest, _first(rest, names)) for scope, rest in members]
         replayed = _replay(names, entries)
-        groups: dict[str, list[tuple[Scope, tuple[str, ...]]]] = defaultdict(list)
-        for scope, rest, at in found:
-            if at is None:
+        groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        seen: set[str] = set()
+        for row, start in members:
+            parts = scopes[row].path
+            for at in range(start, len(parts)):
+                part = parts[at]
+                if part in names or bases[part] in names:
+                    break
+            else:
                 continue
-            child = replayed.get(rest[at]) or _nearest(rest[at], names)
-            matches[scope] = (f"{path}/{child}".lstrip("/"), True)
-            groups[child].append((scope, rest[at + 1 :]))
-        explained += len({rest[at] for _, rest, at in found if at is not None and rest[at] in replayed})
+            child = replayed.get(part) or (part if part in names else bases[part])
+            matches[row] = (f"{path}/{child}".lstrip("/"), True)
+            groups[child].append((row, at + 1))
+            seen.add(part)
+        explained += sum(part in replayed for part in seen)
         pending += [(f"{path}/{child}".lstrip("/"), group) for child, group in groups.items()]
-    return _Attempt(explained, matches)
+    return _Attempt(explained, dict(zip(scopes, matches, strict=True)))
 
 
 def _modules_attempt(
@@ -125,23 +136,14 @@ def _modules_attempt(
     return _Attempt(found.count, matches)
 
 
-def _within_model(scope: Scope, name: str | None, layers: Names) -> tuple[str, ...] | None:
-    """The path below the model's own scope; None where it is not under it (JAX leaves it out)."""
+def _below_model(scope: Scope, name: str | None, layers: Names) -> int | None:
+    """Where the path below the model's own scope starts; None where it is not below it (JAX has none)."""
     if not name or not scope.path or scope.phase in ("optimizer", "loss_scale"):
         return None
     head = scope.path[0]
     if head == name or (_base(head) == name and not scope.wrapped):
-        return scope.path[1:] if head not in layers or len(scope.path) > 1 else None
+        return 1 if head not in layers or len(scope.path) > 1 else None
     return None
-
-
-def _first(path: tuple[str, ...], names: Names) -> int | None:
-    """Where in `path` the first scope stands that may belong to one of the layers `names`."""
-    return next((at for at, part in enumerate(path) if part in names or _base(part) in names), None)
-
-
-def _nearest(scope: str, names: Names) -> str:
-    return scope if scope in names else _base(scope)
 
 
 def _base(scope: str) -> str:

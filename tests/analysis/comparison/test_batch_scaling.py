@@ -59,7 +59,7 @@ def test_a_constant_time_per_example_with_an_idling_device_points_to_the_input()
 @pytest.mark.parametrize(
     ("used", "words"),
     [
-        (None, "without a recorded utilisation neither is likelier"),
+        (None, "no recorded utilisation says which is likelier"),
         (0.88, "the device does, at one rate whatever the batch (the likelier, at a utilisation of 88.0 %)"),
         (0.99, "the device limits it"),
     ],
