@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,13 +115,18 @@ def process_scopes(run: Run) -> frozenset[str]:
 def unnumbered_op(op: str, layer: str | None, scopes: frozenset[str]) -> str:
     """Return an op's scope path without the numbers of `process_scopes` and of the scopes of its layer, which
     two runs may number differently: "functional_1_1/dense_2_1/MatMul_1" as "functional/dense/MatMul_1"."""
-    known = scopes | {_NUMBERS.sub("", name) for name in (layer or "").split("/") if name}
+    known = scopes | {_bare(name) for name in (layer or "").split("/") if name}
     return _PART.sub(lambda part: _unnumbered(part[0], known), op) if known else op
 
 
 def _unnumbered(part: str, scopes: frozenset[str]) -> str:
-    bare = _NUMBERS.sub("", part)
+    bare = _bare(part)
     return bare if bare in scopes else part
+
+
+@lru_cache(maxsize=1 << 14)  # the same scopes stand in the paths of thousands of ops
+def _bare(name: str) -> str:
+    return _NUMBERS.sub("", name)
 
 
 def _layers(run: Run) -> tuple[LayerFacts, ...]:
