@@ -16,6 +16,9 @@ from mpprof_dashboards.components.context import listed
 
 # A page asks for a dozen files and callbacks at once; waitress' four threads would queue them.
 _THREADS = 16
+# A browser keeps up to six connections open for minutes: waitress' hundred are seventeen readers, and the next one
+# waits for ever. Below the 1,024 files that select() can watch.
+_CONNECTIONS = 600
 
 
 def serve(
@@ -34,7 +37,13 @@ def serve(
     channels: dict[int, Any] = {}
     try:
         server = waitress.create_server(
-            app.server, map=channels, host=host, port=port, threads=_THREADS, ident=None
+            app.server,
+            map=channels,
+            host=host,
+            port=port,
+            threads=_THREADS,
+            connection_limit=_CONNECTIONS,
+            ident=None,
         )
     except OSError as error:
         for channel in list(channels.values()):  # what waitress had opened before it tried to bind

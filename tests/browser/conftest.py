@@ -25,6 +25,20 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(autouse=True)
+def _pages_are_closed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of a test that is over: each page keeps connections to its server open."""
+    before = {id(one) for one in _contexts(request)}
+    yield
+    for context in _contexts(request):
+        if id(context) not in before:
+            context.close()
+
+
+def _contexts(request: pytest.FixtureRequest) -> list[Any]:
+    return list(request.getfixturevalue("chromium").contexts) if "chromium" in request.fixturenames else []
+
+
 @pytest.fixture(scope="package")
 def fake_server() -> Iterator[str]:
     server = waitress.create_server(create_app(FakeSource()).server, host="127.0.0.1", port=0, threads=8)

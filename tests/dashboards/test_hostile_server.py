@@ -130,6 +130,16 @@ def test_hosts_that_are_none(server: Server) -> None:
         assert server.ask("GET", "/", Host=host)[0] in (400, 403, 431), host
 
 
+def test_connections_that_browsers_keep_open_keep_no_reader_out(server: Server) -> None:
+    """Six of each of 25 readers, as a browser holds them when its page is there."""
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(150)]
+    try:
+        assert server.ask("GET", "/runs.json")[0] == 200
+    finally:
+        for one in idle:
+            one.close()
+
+
 def test_calls_with_any_value_in_each_place(server: Server) -> None:
     def asked(body: Any) -> int:
         return server.ask("POST", "/_dash-update-component", json.dumps(body).encode())[0]
