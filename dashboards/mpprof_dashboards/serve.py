@@ -16,8 +16,8 @@ from mpprof_dashboards.components.context import listed
 
 # A page asks for a dozen files and callbacks at once; waitress' four threads would queue them.
 _THREADS = 16
-# A browser keeps up to six connections open for minutes: waitress' hundred are seventeen readers, and the next one
-# waits for ever. Below the 1,024 files that select() can watch.
+# A browser keeps up to six connections open for minutes: with waitress' hundred, seventeen readers would shut
+# out the next. Below the 1,024 files that select() can watch.
 _CONNECTIONS = 600
 
 
