@@ -42,6 +42,7 @@ _LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
 answered, a cost may mean something else. Idle and classes are then ranked by cost."""
+_MEMORY = ledger.ORDER_OF_JUDGEMENT.index("6")
 
 MOSTLY_IDLE_RATIO = 0.5
 """A window in which the device idles for more than half may hold anything beside training: loading, building
@@ -338,6 +339,7 @@ def _ranked(
 
     What must be settled first, because a gain may mean something else until then (validity, ceiling, in
     effect and skips), comes before all gains where it is an error, and before those of warnings as one.
+    A warning of memory alone answers another question: it comes behind all that costs time.
     """
     in_plan = [found for found in findings if found.code in place and found.code not in dismissed]
     causes = [found for found in in_plan if found.code not in ceilings]
@@ -358,7 +360,7 @@ def _ranked(
             return (2 * _SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
             return (0, 0, *tie)
-        if found.severity == "warning":
+        if found.severity == "warning" and order[0] != _MEMORY:
             return (1, mild - 0.5, *tie) if order[0] < _QUESTIONS_OF_PRINCIPLE else (2, 0, *tie)
         return (4, 0, *tie)
 

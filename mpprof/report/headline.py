@@ -423,14 +423,13 @@ def _first_that_fits(*texts: str) -> str:
 
 
 def to_change(document: doc.Report) -> list[str]:
-    """Return the codes of the findings whose remedies are shown: the causes, by rank, those of memory last,
-    without those that others leave nothing to gain; with none, what a CPU makes of 16 bits, which the
-    headline states."""
+    """Return the codes of the findings whose remedies are shown: the causes, by rank, without those that
+    others leave nothing to gain; with none, what a CPU makes of 16 bits, which the headline states."""
     causes, step = document["facts"]["causes"], document["facts"]["step_ns"] or 0.0
     gains = [(cause["code"], cause["gain_ns_per_step"]) for cause in causes]
     paying = [code for code, gain in gains if gain is None or gain >= PAYING_RATIO * step]
     if causes or not on_cpu(document):
-        return sorted(paying, key=of_memory)
+        return paying
     return [found["code"] for found in document["findings"] if found["code"] == _EMULATED]
 
 

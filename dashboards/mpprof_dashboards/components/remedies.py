@@ -31,16 +31,12 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     order = plan["order"] if plan and step else []
     paying = [row for row in order if step and row["gain_ns"] >= PAYING_RATIO * step]
     gains = {cause["code"]: cause["gain_ns_per_step"] for cause in facts["causes"]}
-    settle = [code for code in headline.to_change(document) if gains.get(code) is None]
-    told = [*settle, *(row["code"] for row in paying)]
-    planned: list[tuple[str, tuple[int, doc.WhatIfStep] | None]]
-    planned = [(code, None) for code in settle if not headline.of_memory(code)]
-    planned += [(row["code"], (bit, row)) for bit, row in enumerate(paying)]
-    planned += [(code, None) for code in settle if headline.of_memory(code)]
+    bits = {row["code"]: (bit, row) for bit, row in enumerate(paying)}
+    told = [code for code in headline.to_change(document) if code in bits or gains.get(code) is None]
     open_ = not headline.holds(document)  # where nothing was lost, nothing has to be mended
     rows = [
-        _row(document, findings[code], query, at, first=open_ and not n)
-        for n, (code, at) in enumerate(planned)
+        _row(document, findings[code], query, bits.get(code), first=open_ and not n)
+        for n, code in enumerate(told)
     ]
     if how:
         rows.insert(0, _switch(document, how))
