@@ -66,7 +66,7 @@ _Waiting = tuple[str, int, str | None]
 
 
 def _is_apart(one: str, other: str) -> bool:
-    """Whether neither of two directories lies in the other."""
+    """Return whether neither of two directories lies in the other."""
     first, second = PurePath(one), PurePath(other)
     return not (first.is_relative_to(second) or second.is_relative_to(first))
 

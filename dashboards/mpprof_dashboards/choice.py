@@ -30,7 +30,7 @@ class Choice:
     host: str | None = None
 
     def query(self) -> str:
-        """The URL's query, with its question mark; empty without a run."""
+        """Return the URL's query, with its question mark; empty without a run."""
         if self.run is None:
             return ""
         pairs = [("run", self.run), ("baseline", self.baseline or NO_BASELINE)]
@@ -44,13 +44,15 @@ _OWN = ("run", "baseline", "with", "against")
 
 
 def stated(chosen: Choice, search: str) -> str:
-    """The query `search` with the choice `chosen` in place of what it states of one; all else stays."""
+    """Return the query `search` with the choice `chosen` in place of the one that it states; everything else
+    stays."""
     rest = [(name, value) for name, value in parse_qsl(search.removeprefix("?")) if name not in _OWN]
     return chosen.query() + (f"&{urlencode(rest)}" if rest else "")
 
 
 def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
-    """The choice that a query states. An id that is not in `entries` stays: the page says what is wrong."""
+    """Return the choice that a query states. An id that is not in `entries` is kept: the page says what is
+    wrong."""
     values = parse_qs((search or "").removeprefix("?"))
     run = values.get("run", [None])[0] or default_run(entries)
     stated = values.get("baseline", [None])[0]
@@ -63,8 +65,8 @@ def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
 
 
 def default_run(entries: Sequence[RunEntry]) -> str | None:
-    """The newest readable run; one with a reduced precision before one without, and before either one that is
-    not on a CPU alone, where mixed precision gains nothing."""
+    """Return the newest readable run. A run that is not on a CPU alone comes first, because mixed precision
+    gains nothing on a CPU; after that, a run with a reduced precision comes before one without."""
     if not entries:
         return None
 
@@ -80,11 +82,11 @@ def default_run(entries: Sequence[RunEntry]) -> str | None:
 
 
 def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None:
-    """The float32 run that a run of reduced precision is compared with where nobody says another."""
+    """Return the float32 run that a run of reduced precision is compared with where nobody says another."""
     return default_baselines(tuple(entries)).get(run or "")
 
 
 @lru_cache(4)
 def default_baselines(entries: tuple[RunEntry, ...]) -> Mapping[str, str | None]:
-    """By run: `default_baseline`; kept until one of the runs changes."""
+    """Return `default_baseline` by run; kept until one of the runs changes."""
     return MappingProxyType(baselines.default_baselines(entries))

@@ -56,7 +56,7 @@ def _baseline(root: str) -> workflows.Analysis:
 
 
 def _gpus(run: Run, document: doc.Report) -> int | None:
-    """GPUs that train; None on a CPU."""
+    """Return the number of GPUs that train; None on a CPU."""
     if run.facts is not None:
         return run.facts.replicas if any(each.kind == "gpu" for each in run.facts.devices) else None
     time = document["time"]
@@ -106,7 +106,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
 def _attainable(
     facts: doc.Facts, gain: doc.Speedup | None, *, alike: bool
 ) -> tuple[float | None, float | None, bool]:
-    """The attainable speedup: worked out against a measured baseline, else an estimated range."""
+    """Return the attainable speedup: worked out against a measured baseline, else an estimated range."""
     if facts["attainable"] is not None and alike:
         return facts["attainable"], facts["attainable"], False
     found = (gain.get("attainable") or gain["estimated"]) if gain and gain["baseline"] != "measured" else None
@@ -114,8 +114,8 @@ def _attainable(
 
 
 def _lost(facts: doc.Facts, skipped_ratio: float | None, *, alike: bool) -> tuple[float | None, str | None]:
-    """The share of the time that is lost, however it is lost, and by which bound: the shortest of the step
-    after all remedies, which count what float32 loses as well (a device that waits for its input), and,
+    """Return the share of the time that is lost, however it is lost, and by which bound: the shortest of the
+    step after all remedies, which count what float32 loses as well (a device that waits for its input), and,
     with a comparable baseline, of the attainable step and the baseline's own. A step whose update is skipped
     is lost whole."""
     step = facts["step_ns"]
@@ -130,7 +130,7 @@ def _lost(facts: doc.Facts, skipped_ratio: float | None, *, alike: bool) -> tupl
 
 
 def broken(task: Task, problem: str) -> SurveyRow:
-    """The row of a run that could not be analysed."""
+    """Return the row of a run that could not be analysed."""
     row = dict.fromkeys(SurveyRow.__annotations__)
     known = {"run": task.name, "path": task.root, "baseline": task.baseline, "problem": problem}
     return cast("SurveyRow", {**row, "estimated": False, "one_step": False, "warnings": 0, **known})

@@ -68,7 +68,7 @@ class Report:
 
 
 def _chosen(args: argparse.Namespace, path: Path) -> tuple[Run, Run | None]:
-    """The run at a path. Of two runs that are a pair, where neither is named, the one and its baseline."""
+    """Return the run at a path; of a pair of runs, where none is named, the one and its baseline."""
     try:
         return paths.load(args, path, args.run_id, args.host), None
     except SeveralRunsError:

@@ -57,8 +57,8 @@ def _baseline(chosen: RunEntry, groups: Mapping[_Key, list[RunEntry]]) -> str | 
 
 
 def _keys(entry: RunEntry) -> Iterator[_Key]:
-    """What the run may have in common with its baseline, the surest first. Runs are looked up by these: each
-    against all others would take minutes for a hundred thousand runs."""
+    """Yield what the run may have in common with its baseline, the surest first. Runs are looked up by these:
+    each against all others would take minutes for a hundred thousand runs."""
     yield "name", entry.backend, _stem(entry.name)
     if folder := _folder(entry.name):
         yield "folder", entry.backend, folder
@@ -68,7 +68,7 @@ def _keys(entry: RunEntry) -> Iterator[_Key]:
 
 
 def _unlike(one: RunEntry, other: RunEntry) -> bool:
-    """Whether the two are known to train different models, or with different batch sizes or devices."""
+    """Return whether the two are known to differ in their models, batch sizes or devices."""
     return any(
         first is not None and second is not None and first != second
         for first, second in (
@@ -90,12 +90,12 @@ def _folder(name: str) -> str:
 
 @lru_cache(8192)
 def _stem(name: str) -> str:
-    """A run's name without what says its precision: "resnet-mixed_float16" -> "resnet-"."""
+    """Return a run's name without what says its precision: "resnet-mixed_float16" -> "resnet-"."""
     return _PRECISION.sub("", name)
 
 
 def is_reduced(entry: RunEntry) -> bool:
-    """Whether a run is in less than float32: by the recorded policy; of a trace without records by its
+    """Return whether a run is in less than float32: by the recorded policy; of a trace without records by its
     name."""
     if entry.policy is None:
         return bool(_NARROW.search(entry.name)) and not _WIDE.search(entry.name)
@@ -103,7 +103,7 @@ def is_reduced(entry: RunEntry) -> bool:
 
 
 def is_float32(entry: RunEntry) -> bool:
-    """Whether a run is in float32, as `is_reduced`; of some runs neither is known."""
+    """Return whether a run is in float32, as `is_reduced`; of some runs neither is known."""
     if entry.policy is None:
         return bool(_WIDE.search(entry.name)) and not _NARROW.search(entry.name)
     return entry.policy == "float32"

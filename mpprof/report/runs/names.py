@@ -22,7 +22,7 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
 
 
 def _alike(short: Mapping[str, str]) -> Iterable[list[str]]:
-    """The names that cannot be told apart, group by group."""
+    """Return the names that cannot be told apart, group by group."""
     groups = defaultdict(list)
     for name, cut in short.items():
         groups[cut].append(name)
@@ -30,7 +30,7 @@ def _alike(short: Mapping[str, str]) -> Iterable[list[str]]:
 
 
 def _apart(names: Sequence[str], width: int) -> dict[str, str]:
-    """Each name as its head, and what follows the beginning that all of them have in common."""
+    """Return each name as its head, and what follows the beginning that all of them have in common."""
     first, last = min(names), max(names)
     common = next(at for at in range(len(last)) if first[at : at + 1] != last[at])
     longest = max(map(len, names)) - common

@@ -23,8 +23,8 @@ _LEFT = ("run", "policy", "card", "cause")
 def to_text(
     rows: Sequence[Mapping[str, Any]], *, width: int | None, limit: int, ascii_only: bool = False
 ) -> str:
-    """The first `limit` rows that could be analysed, the sum over all, and which runs or traces could not be
-    read, and why. `width` None: uncut, for a pipe."""
+    """Return the first `limit` rows that could be analysed, the sum over all, and which runs or traces could
+    not be read, and why. A `width` of None leaves lines uncut, for a pipe."""
     good = [row for row in rows if row["id"] is not None]
     cells = [_cells(row) for row in good[:limit]]
     lines = _table(cells, width) if cells else []
@@ -41,7 +41,7 @@ def to_text(
 
 
 def _problems(what: str, rows: Sequence[Mapping[str, Any]], limit: int) -> list[str]:
-    """A heading and the first `limit` reasons; nothing of no rows."""
+    """Return a heading and the first `limit` reasons; nothing for no rows."""
     if not rows:
         return []
     said = [f"  {words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows[:limit]]
@@ -71,8 +71,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _table(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
-    """A head and a line for each row; the least needed columns give way until names can be read. Without a
-    `width` all is there, uncut."""
+    """Return a head and a line for each row; the least needed columns are dropped until names can be read.
+    Without a `width` nothing is dropped or cut."""
     columns = list(COLUMNS)
     widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in columns}
     least = min(widths["run"], NAME_LEAST)
@@ -117,7 +117,7 @@ def _whole(good: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """The columns as a Parquet file, by pyarrow or else Polars. Raises MpprofError without either."""
+    """Write the columns as a Parquet file, by pyarrow or else Polars. Raises MpprofError without either."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
