@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
-from mpprof.api.entries import entry_of, why_no_trace
 from mpprof.api.one_run import TableMethods
+from mpprof.api.run_entries import entry_of, why_no_trace
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import HOST_MARK, RunEntry

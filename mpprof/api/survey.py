@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from mpprof.api import survey_dask, survey_processes
-from mpprof.api.entries import entry_at
 from mpprof.api.results import Table
+from mpprof.api.run_entries import entry_at
 from mpprof.api.survey_row import Task
 from mpprof.errors import UsageError
 from mpprof.model.document import SurveyRow

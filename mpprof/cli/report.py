@@ -72,9 +72,9 @@ def _chosen(args: argparse.Namespace, path: Path) -> tuple[Run, Run | None]:
     try:
         return paths.load(args, path, args.run_id, args.host), None
     except SeveralRunsError:
-        from mpprof.api import entries
+        from mpprof.api import run_entries
 
-        pair = entries.pair_at(path) if args.run_id is None and args.baseline is None else None
+        pair = run_entries.pair_at(path) if args.run_id is None and args.baseline is None else None
         if pair is None:
             raise
     name, baseline = pair

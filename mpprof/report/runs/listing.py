@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpprof.report import words
-from mpprof.report.runs.names import shortened
+from mpprof.report.runs.short_names import shortened
 
 NAME_MOST, NAME_LEAST = 28, 16
 CARD_LEAST, CARD_LEAST_OF_ALL = 10, 6

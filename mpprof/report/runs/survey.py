@@ -10,7 +10,7 @@ from typing import Any
 from mpprof.errors import MpprofError
 from mpprof.report import words
 from mpprof.report.runs.listing import card, known, short_policy
-from mpprof.report.runs.names import shortened
+from mpprof.report.runs.short_names import shortened
 from mpprof.report.text import wrapped
 
 NAME_LEAST = 32
