@@ -18,7 +18,6 @@ from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
 from mpprof.api.one_run import TableMethods
-from mpprof.api.run_entries import entry_of, why_no_trace
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import HOST_MARK, RunEntry
@@ -29,6 +28,7 @@ from mpprof.report.redact import Redactor, hosts_of
 from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
+from mpprof.runs.run_entries import entry_of, why_no_trace
 from mpprof.runs.state import state_of
 from mpprof.shared_results import SharedResults
 

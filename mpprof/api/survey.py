@@ -9,13 +9,13 @@ from typing import Any, cast
 
 from mpprof.api import survey_dask, survey_processes
 from mpprof.api.results import Table
-from mpprof.api.run_entries import entry_at
 from mpprof.api.survey_row import Task
 from mpprof.errors import UsageError
 from mpprof.model.document import SurveyRow
 from mpprof.report.runs.baselines import default_baselines
 from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import loading
+from mpprof.runs.run_entries import entry_at
 
 TIME_LIMIT_S = 600.0
 """A run that takes longer to analyse is given up."""

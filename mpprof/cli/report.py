@@ -72,14 +72,26 @@ def _chosen(args: argparse.Namespace, path: Path) -> tuple[Run, Run | None]:
     try:
         return paths.load(args, path, args.run_id, args.host), None
     except SeveralRunsError:
-        from mpprof.api import run_entries
-
-        pair = run_entries.pair_at(path) if args.run_id is None and args.baseline is None else None
+        pair = _pair(path) if args.run_id is None and args.baseline is None else None
         if pair is None:
             raise
     name, baseline = pair
     output.note(args, f"two runs lie here: {name} is compared with {baseline} (--run shows one alone)")
     return paths.load(args, path, name, args.host), paths.load(args, path, baseline)
+
+
+def _pair(path: Path) -> tuple[str, str] | None:
+    """Return the names of a run and of its baseline, where a directory holds these two and no other run."""
+    from mpprof.report.runs.baselines import default_baselines
+    from mpprof.runs import loading, run_entries
+
+    at = loading.places(path)
+    if len(at) != 2:
+        return None
+    names = {str(place.root): place.name for place in at}
+    baselines = default_baselines(run_entries.entry_at(place, place.name) for place in at)
+    pairs = [(names[run], names[baseline]) for run, baseline in baselines.items() if baseline is not None]
+    return pairs[0] if pairs else None
 
 
 def _written(document: doc.Report, mine: Analysis, base: Analysis | None, args: argparse.Namespace) -> str:

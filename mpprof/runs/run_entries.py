@@ -8,8 +8,7 @@ from typing import Any
 from mpprof.errors import MpprofError
 from mpprof.model.run import RunFacts
 from mpprof.model.source import RunEntry
-from mpprof.report.runs.baselines import default_baselines
-from mpprof.runs.loading import Place, places
+from mpprof.runs.loading import Place
 from mpprof.store import formats as stored
 from mpprof.store.facts import read_facts
 from mpprof.traces import formats
@@ -54,14 +53,3 @@ def entry_at(place: Place, name: str) -> RunEntry:
         except MpprofError as error:
             problem = str(error)
     return entry_of(name, facts, id=str(place.root), problem=problem, live=False, has_trace=False)
-
-
-def pair_at(path: Path) -> tuple[str, str] | None:
-    """Return the names of a run and of its baseline, where a directory holds these two and no other run."""
-    at = places(path)
-    if len(at) != 2:
-        return None
-    names = {str(place.root): place.name for place in at}
-    baselines = default_baselines(entry_at(place, place.name) for place in at)
-    pairs = [(names[run], names[baseline]) for run, baseline in baselines.items() if baseline is not None]
-    return pairs[0] if pairs else None
