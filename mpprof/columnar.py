@@ -41,12 +41,12 @@ class Columnar(ABC):
 
 
 def polars_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
-    """Columns as a `polars.DataFrame`. Raises MpprofError without Polars."""
+    """Return the columns as a `polars.DataFrame`. Raises MpprofError without Polars."""
     return optional_package("polars").DataFrame(dict(columns), strict=False, infer_schema_length=None)
 
 
 def pandas_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
-    """Columns as a `pandas.DataFrame`. Raises MpprofError without pandas."""
+    """Return the columns as a `pandas.DataFrame`. Raises MpprofError without pandas."""
     pandas = optional_package("pandas")
     return pandas.DataFrame(
         {name: pandas.Series(values, dtype=_nullable(values)) for name, values in columns.items()}
@@ -54,7 +54,8 @@ def pandas_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
 
 
 def _nullable(values: Sequence[Any]) -> str | None:
-    """pandas' nullable type for values with gaps, which it would else take for floats or objects."""
+    """Return pandas' nullable type for values with gaps, which pandas would else take for floats or
+    objects."""
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) == 1 and any(value is None for value in values):
         return {int: "Int64", bool: "boolean"}.get(kinds.pop())
@@ -62,7 +63,7 @@ def _nullable(values: Sequence[Any]) -> str | None:
 
 
 def html_table(columns: Mapping[str, Sequence[Any]]) -> str:
-    """The first rows and columns as an HTML table; every text is escaped, absent values are a dash."""
+    """Return the first rows and columns as an HTML table; every text is escaped, absent values are a dash."""
     from html import escape  # its table of entities takes as long to make as ten modules of ours
 
     names = list(columns)[:SHOWN_COLUMNS]

@@ -28,7 +28,7 @@ Command = Callable[[list[str]], int]
 
 
 def samples() -> Path | None:
-    """The sample runs of a source checkout; None in an installation without them."""
+    """Return the sample runs of a source checkout; None in an installation without them."""
     folder = Path(__file__).resolve().parents[1] / "sample_traces"
     return folder if (folder / "make.py").is_file() else None
 
@@ -55,7 +55,8 @@ def run(directory: Path, command: Command, *, serve: bool, port: int) -> None:
 
 
 def _show_sample(command: Command, folder: Path) -> None:
-    """What a report of a GPU says, by a sample; all of them are copied so that the page shows them, too."""
+    """Show what a report of a GPU says, by a sample; all of the samples are copied so that the page shows
+    them, too."""
     found = samples()
     if found is None:
         return
@@ -66,7 +67,7 @@ def _show_sample(command: Command, folder: Path) -> None:
 
 
 def _show_mended(command: Command, folder: Path) -> None:
-    """A training that waits for its input: what the report says, the change, and what it brought."""
+    """Show a training that waits for its input: what the report says, the change, and what it brought."""
     _say(f"3. The same network on JPEG files, {STEPS_OF_IMAGES} steps. Its input:\n\n{_code(slow_input)}")
     train(SLOW, folder / SLOW)
     _show(command, "report", str(folder / SLOW))
@@ -87,7 +88,7 @@ def _show(command: Command, *arguments: str) -> None:
 
 
 def _code(function: Callable[..., Any]) -> str:
-    """The body of a function, indented, as its file has it."""
+    """Return the body of a function, indented, as its file has it."""
     body = inspect.getsource(function).partition(":\n")[2]
     return textwrap.indent(textwrap.dedent(body).rstrip(), "    ")
 
@@ -121,7 +122,7 @@ def train(name: str, directory: Path) -> None:
 
 
 def train_here(name: str, directory: Path) -> None:
-    """The training itself: a small convnet, on random images in memory or on JPEG files of random images."""
+    """Train a small convnet, on random images in memory or on JPEG files of random images."""
     import keras
 
     from mpprof import MPProfilerCallback
@@ -151,7 +152,7 @@ def train_here(name: str, directory: Path) -> None:
 
 
 def in_memory() -> tuple[Any, Any]:
-    """Random images and labels, as arrays."""
+    """Return random images and labels, as arrays."""
     import numpy as np
 
     random = np.random.default_rng(1)
@@ -160,7 +161,7 @@ def in_memory() -> tuple[Any, Any]:
 
 
 def files() -> Any:
-    """Random images as JPEG files of 768 x 768 pixels, with labels, as a dataset."""
+    """Return random images as JPEG files of 768 x 768 pixels, with labels, as a dataset."""
     import numpy as np
     import tensorflow as tf
 
@@ -173,7 +174,7 @@ def files() -> Any:
 
 
 def decoded(file: Any, label: Any) -> tuple[Any, Any]:
-    """One image, as small as the network takes it."""
+    """Return one image, as small as the network takes it."""
     import tensorflow as tf
 
     image = tf.io.decode_jpeg(file, channels=3)

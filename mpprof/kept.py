@@ -21,7 +21,8 @@ class Kept(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K, version: Hashable, make: Callable[[], V]) -> V:
-        """The value of `key` at `version`; what `make` raises is passed on, and nothing is kept of it."""
+        """Return the value of `key` at `version`. An error that `make` raises is passed on, and nothing is
+        kept then."""
         kept = self._at(key, version)
         if kept is not None:
             return kept[0]

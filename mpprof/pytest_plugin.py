@@ -21,14 +21,14 @@ class MpprofRun:
         self.logdir = logdir
 
     def callback(self, **options: Any) -> MPProfilerCallback:
-        """A callback for `fit` that records into this test's directory; `options` are its own."""
+        """Return a callback for `fit` that records into this test's directory; `options` are its own."""
         from mpprof.record import MPProfilerCallback
 
         quiet = {"verbose": 0, "announce": None}
         return MPProfilerCallback(self.logdir, **(quiet | options))
 
     def diagnose(self, path: Any = None, baseline: Any = None) -> Diagnosis:
-        """The judgement of what was recorded here, or of the run at a path."""
+        """Return the judgement of what was recorded here, or of the run at a path."""
         from mpprof.api import public
 
         run = public.load(self.logdir, run="latest") if path is None else public.load(path)
@@ -37,6 +37,6 @@ class MpprofRun:
 
 @pytest.fixture
 def mpprof_run(tmp_path: Path) -> MpprofRun:
-    """Records what this test trains (`callback()`) and judges it (`diagnose()`), or a run that is there
-    (`diagnose("logs/mixed")`); for `mpprof.testing.assert_tensor_cores`."""
+    """Return an object that records what this test trains (`callback()`) and judges it (`diagnose()`), or a
+    run that is there (`diagnose("logs/mixed")`); for `mpprof.testing.assert_tensor_cores`."""
     return MpprofRun(tmp_path / "mpprof-logs")

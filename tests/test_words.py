@@ -98,6 +98,29 @@ def texts() -> list[tuple[str, str]]:
     return [*found, *((place, " ".join(text.split())) for place, text in shown_docstrings()), *documents()]
 
 
+VERBS = """
+Abandon Accept Add Analyse Answer Append Ask Assert Attach Begin Call Check Claim Close Collect
+Compare Compile Correct Count Create Decide Describe Divide Do Draw Drop End Enter Estimate Explain
+Extract Fetch Find Forget Give Go Hand Have Hold Import Index Install Iterate Join Judge Keep Leave
+Load Log Look Make Mark Move Note Number Open Overwrite Pair Pass Patch Place Prepare Print Put
+Raise Read Record Refuse Release Remove Rename Replace Reset Restart Restore Return Rewrite Round
+Run Say Search Serve Set Settle Show Silence Sort Start Stop Switch Take Tell Train Turn Unpack Wait
+Walk Warn Write Yield
+"""
+"""The verbs, in the imperative, that docstrings of functions begin with; another one is added here."""
+
+
+def docstrings_of_functions() -> Iterator[tuple[str, str]]:
+    """Those of mpprof and dashboards; a property's says what it is."""
+    for path in sorted(each for folder in ("mpprof", "dashboards") for each in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            decorators = [ast.unparse(each) for each in node.decorator_list]
+            if not any(each.endswith(("property", ".setter")) for each in decorators):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.get_docstring(node) or ""
+
+
 TEXTS = texts()
 
 
@@ -112,3 +135,12 @@ def test_messages_pages_and_documents_are_found() -> None:
 def test_turns_that_have_to_be_read_twice_are_not_used(pattern: str) -> None:
     found = [f"{place}: {text}" for place, text in TEXTS if re.search(pattern, text, re.IGNORECASE)]
     assert not found, f"write: {BANNED[pattern]}\n" + "\n".join(found)
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    found = [(place, text) for place, text in docstrings_of_functions() if text]
+    assert len(found) > 2000
+    others = [
+        f"{place}: {text}" for place, text in found if text.split()[0].rstrip(",;:") not in VERBS.split()
+    ]
+    assert not others, "\n".join(others)

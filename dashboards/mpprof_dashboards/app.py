@@ -51,7 +51,8 @@ _INDEX = """<!DOCTYPE html>
 
 
 def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
-    """The dashboard over `source`. It answers only to loopback names and to `host`, else with 403."""
+    """Return the dashboard over `source`. It answers only to loopback names and to `host`, and with 403 to
+    other names."""
     app = dash.Dash(
         "mpprof_dashboards",
         title=f"mpprof · {source.title}",
@@ -76,7 +77,7 @@ def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
 
 
 def _frame(source: RunSource) -> dmc.MantineProvider:
-    """What stays while pages come and go."""
+    """Return the frame that stays while pages change."""
     bar = [
         html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title),
         html.Div(
@@ -160,7 +161,7 @@ _KEYS = (
 
 
 def _keys() -> Any:
-    """A dialog of the browser's own, which keeps the focus inside and gives it back."""
+    """Return a dialog of the browser's own, which keeps the focus inside and restores it afterwards."""
     rows = [html.Div([html.Dt(keys), html.Dd(does)], className="mp-panel-row") for keys, does in _KEYS]
     return html.Dialog(
         [html.H2("Keys", className="mp-section-title"), html.Dl(rows),
@@ -171,8 +172,8 @@ def _keys() -> Any:
 
 def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
     def choose(search: str | None, _: int | None) -> tuple[Any, ...]:
-        """What the choosers offer and show. What is chosen there is written into the URL by choosers.js:
-        as an output of this callback it would keep the page waiting."""
+        """Return what the choosers offer and show. choosers.js writes what is chosen there into the URL: as
+        an output of this callback it would keep the page waiting."""
         entries, _problem = listed(source)
         now = choices.read(search, entries)
         # A chooser clears a value that it does not list, which would be taken for a choice.
@@ -182,7 +183,7 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
         return run, options, baseline, options, [run, baseline]
 
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
-        """The page that the URL names; a refresh that changes nothing leaves the page alone."""
+        """Return the page that the URL names; a refresh that changes nothing leaves the page as it is."""
         page, context, problem, version = _asked(source, path, search)
         live = not context.entries or (context.entry is not None and context.entry.live)
         if dash.ctx.triggered_id == "live" and version == seen:
@@ -213,7 +214,8 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
 def _asked(
     source: RunSource, path: str | None, search: str | None
 ) -> tuple[Page | None, Context, MpprofError | None, str]:
-    """What an address names: the page, the run, why there is none, and what changes with what is shown."""
+    """Return what an address names: the page, the run, why there is none, and a version that changes with
+    what is shown."""
     entries, problem = listed(source)
     page = next((page for page in PAGES if page.path == path), None)
     by_host = page is not None and page.by_host
@@ -290,14 +292,16 @@ def _draw_ahead(source: RunSource, rendered: Rendered, path: str, search: str) -
 
 
 def _heading(page: Page, context: Context) -> list[Any]:
-    """The page's first heading, for those who hear it; a page that shows its own brings it."""
+    """Return the page's first heading, for screen readers; empty for a page that shows a heading of its
+    own."""
     if page.heading:
         return []
     return [html.H1(f"{page.title}: {context.name_of(context.choice.run)}", className="mp-unseen")]
 
 
 def _version(context: Context, problem: MpprofError | None) -> str:
-    """What changes with anything that a page shows: the files of the run and its baseline, and its state."""
+    """Return a text that changes with anything that a page shows: the files of the run and its baseline, and
+    its state."""
     entry = context.entry
     if problem is not None or entry is None:
         return f"{problem} {len(context.entries)}"
@@ -309,7 +313,7 @@ def _version(context: Context, problem: MpprofError | None) -> str:
 
 
 def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> None:
-    """Checks and headers of every request: the Host, the run in the address, the content policy."""
+    """Add the checks and headers of every request: the Host, the run in the address, the content policy."""
     policy = security.content_policy(app.csp_hashes())
     paths = {page.path for page in PAGES}
 
@@ -329,7 +333,8 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> 
         return None
 
     def with_choice(search: str) -> Any:
-        """To the address that names a run, so that the address bar always holds a link worth sharing."""
+        """Return a redirect to the address that names a run, so that the address bar always holds a link
+        worth sharing."""
         path, entries = flask.request.path, listed(source)[0]
         if path == "/" and len(entries) > runs.LANDS_ABOVE and "with" not in flask.request.args:
             return flask.redirect(runs.PAGE.path)
@@ -363,7 +368,7 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> 
 
 
 def _downloads(app: dash.Dash, source: RunSource) -> None:
-    """Routes of the report that the address names: one HTML file, and Markdown."""
+    """Add the routes of the report that the address names: one HTML file, and Markdown."""
 
     def save_report() -> flask.Response:
         entries, _ = listed(source)

@@ -42,13 +42,14 @@ def is_call(app: dash.Dash) -> bool:
 
 
 def _outputs(output: str) -> list[str]:
-    """The properties that a callback's name lists: "..a.b...c.d..", or one, perhaps with a digest."""
+    """Return the properties that a callback's name lists: "..a.b...c.d..", or one, perhaps with a digest."""
     names = output[2:-2].split("...") if output.startswith("..") else [output]
     return [_without_digest(name) for name in names]
 
 
 def _without_digest(name: str) -> str:
-    """A property that several callbacks set has a digest after its name."""
+    """Return a property's name without its digest: a property that several callbacks set has a digest after
+    its name."""
     return name.partition("@")[0]
 
 
@@ -76,7 +77,7 @@ def _fits(given: Any, taken: dict[str, str]) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether it can be written into a link: half a surrogate pair cannot."""
+    """Return whether the text can be written into a link: half a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

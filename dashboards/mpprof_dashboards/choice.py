@@ -30,7 +30,7 @@ class Choice:
     host: str | None = None
 
     def query(self) -> str:
-        """The URL's query, with its question mark; empty without a run."""
+        """Return the URL's query, with its question mark; empty without a run."""
         if self.run is None:
             return ""
         pairs = [("run", self.run), ("baseline", self.baseline or NO_BASELINE)]
@@ -44,13 +44,15 @@ _OWN = ("run", "baseline", "with", "against")
 
 
 def stated(chosen: Choice, search: str) -> str:
-    """The query `search` with the choice `chosen` in place of what it states of one; all else stays."""
+    """Return the query `search` with the choice `chosen` in place of the one that it states; everything else
+    stays."""
     rest = [(name, value) for name, value in parse_qsl(search.removeprefix("?")) if name not in _OWN]
     return chosen.query() + (f"&{urlencode(rest)}" if rest else "")
 
 
 def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
-    """The choice that a query states. An id that is not in `entries` stays: the page says what is wrong."""
+    """Return the choice that a query states. An id that is not in `entries` is kept: the page says what is
+    wrong."""
     values = parse_qs((search or "").removeprefix("?"))
     run = values.get("run", [None])[0] or default_run(entries)
     stated = values.get("baseline", [None])[0]
@@ -63,8 +65,8 @@ def read(search: str | None, entries: Sequence[RunEntry]) -> Choice:
 
 
 def default_run(entries: Sequence[RunEntry]) -> str | None:
-    """The newest readable run; one with a reduced precision before one without, and before either one that is
-    not on a CPU alone, where mixed precision gains nothing."""
+    """Return the newest readable run. A run that is not on a CPU alone comes first, because mixed precision
+    gains nothing on a CPU; after that, a run with a reduced precision comes before one without."""
     if not entries:
         return None
 
@@ -75,7 +77,7 @@ def default_run(entries: Sequence[RunEntry]) -> str | None:
 
 
 def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None:
-    """The float32 run that a run of reduced precision is most likely meant to be held against.
+    """Return the float32 run that a run of reduced precision is most likely meant to be compared with.
 
     Never one that is known to train another model or to run on another device. Of the others the one whose
     name says the same but for the precision ("x/base" beside "x/mixed"), one of as large a batch before the
@@ -106,8 +108,8 @@ def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None
 
 @lru_cache(4)
 def default_baselines(entries: tuple[RunEntry, ...]) -> Mapping[str, str | None]:
-    """By run: `default_baseline`. Of hundreds of runs each is held against all others: once, until one
-    of them changes."""
+    """Return `default_baseline` by run. With hundreds of runs, each is compared with all others only once,
+    until one of them changes."""
     return MappingProxyType({entry.id: default_baseline(entry.id, entries) for entry in entries})
 
 
@@ -121,7 +123,7 @@ _WIDE = re.compile(r"float32|fp32|(?<![a-z])(base(line)?|ref(erence)?)(?![a-z])"
 
 
 def _unlike(one: RunEntry, other: RunEntry) -> bool:
-    """Whether the two are known to train different models or to run on different devices."""
+    """Return whether the two are known to train different models or to run on different devices."""
     return any(
         first is not None and second is not None and first != second
         for first, second in ((one.parameters, other.parameters), (one.device, other.device))
@@ -129,7 +131,8 @@ def _unlike(one: RunEntry, other: RunEntry) -> bool:
 
 
 def experiment(name: str) -> str:
-    """What groups runs: their directory, else their name without what says its precision."""
+    """Return the key that groups runs: their directory, else their name without the part that states its
+    precision."""
     return _folder(name) or _stem(name).strip("-_. ") or name
 
 
@@ -139,12 +142,13 @@ def _folder(name: str) -> str:
 
 @lru_cache(8192)
 def _stem(name: str) -> str:
-    """A run's name without what says its precision: "resnet-mixed_float16" -> "resnet-"."""
+    """Return a run's name without the part that states its precision: "resnet-mixed_float16" -> "resnet-"."""
     return _PRECISION.sub("", name)
 
 
 def _reduced(entry: RunEntry) -> bool:
-    """By the recorded policy; of a trace without records by its name."""
+    """Return whether a run has a reduced precision, by the recorded policy; for a trace without records, by
+    its name."""
     if entry.policy is None:
         return bool(_NARROW.search(entry.name)) and not _WIDE.search(entry.name)
     return entry.policy not in ("float32", "float64")

@@ -32,7 +32,8 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 
 def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
-    """The report `document` as a self-contained HTML file, with the step log's figures where it is given.
+    """Return the report `document` as a self-contained HTML file, with the step log's figures where it is
+    given.
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
@@ -42,9 +43,9 @@ def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
 def run_html(
     source: RunTables, run: str, baseline: str | None, *, step: int | None = None, redact: bool = False
 ) -> str:
-    """A run of `source` as one self-contained HTML file: Why, a step as a strip (the one that the timeline
-    shows as `step`; None: of median length), layers, kernels, and what `report_html` holds. With `redact`
-    hosts, users and paths are taken out. Raises MpprofError."""
+    """Return a run of `source` as one self-contained HTML file: Why, a step as a strip (the one that the
+    timeline shows as `step`; None means one of median length), layers, kernels, and what `report_html` holds.
+    With `redact`, hosts, users and paths are removed. Raises MpprofError."""
     given: Any = Redacted(source, source.redactor(run)) if redact else source
     document = given.report(run, baseline)
     name = _baseline_name(document) or baseline
@@ -62,7 +63,7 @@ def run_html(
 
 
 def _baseline_name(document: doc.Report) -> str | None:
-    """What the report calls the run that it was measured against."""
+    """Return the report's name for the run that it was measured against."""
     speedup = document["speedup"]
     return speedup["baseline_id"] if speedup and speedup["baseline"] == "measured" else None
 
@@ -76,7 +77,7 @@ def _report(
 
 
 def card_html(document: doc.Report) -> str:
-    """The first screen of Why, without scripts: the answer, the causes, the remedies."""
+    """Return the first screen of Why, without scripts: the answer, the causes, the remedies."""
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -92,8 +93,8 @@ def card_html(document: doc.Report) -> str:
 
 
 def comparison_html(document: doc.Comparison) -> str:
-    """The comparison `document` as a self-contained HTML file, with the document as JSON in the element
-    `mpprof-compare`."""
+    """Return the comparison `document` as a self-contained HTML file, with the document as JSON in the
+    element `mpprof-compare`."""
     names = " → ".join(report["run"]["name"] for report in document["runs"])
     return _file(compare.content(document), f"mpprof · {names}", "mpprof-compare", document)
 
@@ -122,14 +123,15 @@ def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comp
 
 
 def _json(document: doc.Report | doc.Comparison) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot end the script element that it is in."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, as JSON escapes it
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def render(part: Any) -> str:
-    """A tree of `dash.html` elements and graphs as HTML text; a link within the page is its text."""
+    """Return a tree of `dash.html` elements and graphs as HTML text; a link within the page becomes its
+    text."""
     return markup.render(part, _other)
 
 

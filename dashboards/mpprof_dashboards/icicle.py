@@ -45,7 +45,7 @@ def tree(
     phases: Sequence[str] = ("forward", "backward", "other"),
     steps: int | None,
 ) -> Node:
-    """The ops of `device` in `phases` as a tree of their layers' paths, times per step.
+    """Return the ops of `device` in `phases` as a tree of their layers' paths, times per step.
 
     Ops of no layer stand in one node of their own, which is part of the whole."""
     casts: dict[str | None, float] = defaultdict(float)
@@ -132,7 +132,7 @@ def _alike(same: list[Node]) -> bool:
 
 
 def _joined(same: list[Node], stem: str) -> Node:
-    """One node for several, its children joined by their names in turn."""
+    """Return one node for several, with their children joined by name in turn."""
     made = Node(stem.replace("#", "*"), _pattern([node.path for node in same]), count=len(same))
     inner: dict[str, list[Node]] = {}
     for node in same:
@@ -151,6 +151,6 @@ def _joined(same: list[Node], stem: str) -> Node:
 
 
 def _pattern(paths: list[str]) -> str:
-    """What paths of one shape have in common, `*` for the numbers in which they differ."""
+    """Return what paths of one shape have in common, with `*` for the numbers in which they differ."""
     parts = zip(*(path.split("/") for path in paths), strict=False)
     return "/".join(same[0] if len(set(same)) == 1 else _stem(same[0]).replace("#", "*") for same in parts)

@@ -40,8 +40,8 @@ class Rendered:
             self._ahead.release()
 
     def get(self, key: Hashable, version: Hashable, make: Callable[[], Any]) -> Any:
-        """The page `key` at `version` as plain data; what `make` raises is passed on and not kept. Who asks
-        for what is being made waits for it."""
+        """Return the page `key` at `version` as plain data; what `make` raises is passed on and not kept. A
+        caller that asks for a page in the making waits for it."""
         with self._lock:
             making = self._making.setdefault(key, Lock())
         try:

@@ -25,7 +25,7 @@ _MOST_TEXT = 20_000
 
 
 def register(app: dash.Dash, source: RunSource) -> None:
-    """Adds the routes to the app's server."""
+    """Add the routes to the app's server."""
 
     def timeline() -> flask.Response:
         asked = flask.request.args
@@ -107,12 +107,12 @@ def register(app: dash.Dash, source: RunSource) -> None:
 
 
 def refusal(error: MpprofError) -> flask.Response:
-    """Why there is no answer; a name in it may be no text."""
+    """Return a response that says why there is no answer; a name in it may not be valid text."""
     return flask.Response(f"{words.plain(str(error))}\n", 404, mimetype="text/plain")
 
 
 def whole(text: str | None) -> int | None:
-    """A whole number; None for what is none, or far too large."""
+    """Return a whole number; None for what is not a whole number, or is far too large."""
     if text is None or len(text) > _MOST_DIGITS or not text.removeprefix("-").isdecimal():
         return None
     return int(text)

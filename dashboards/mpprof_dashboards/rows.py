@@ -107,7 +107,7 @@ def _shown(table: Table, row: Row, largest: Mapping[str, float]) -> dict[str, An
 
 
 def select(table: Table, what: Asked) -> list[Row]:
-    """The rows that pass all filters, sorted; rows without a value come last either way."""
+    """Return the rows that pass all filters, sorted; rows without a value come last in either direction."""
     columns = {column.field: column for column in table.columns}
     tests = [matcher(columns[name], typed) for name, typed in what.filters.items() if name in columns]
     if "only" in what.filters:  # the rows that were picked in a figure
@@ -127,7 +127,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 def text(column: Column, row: Row) -> str:
-    """A cell in words; empty where there is no value."""
+    """Return a cell in words; empty where there is no value."""
     value = row.get(column.field)
     if value is None or value == "":
         return ""
@@ -162,8 +162,8 @@ _EQUAL_RATIO = 0.005
 
 
 def matcher(column: Column, typed: str) -> Callable[[Row], bool]:
-    """What a filter lets through: a comparison on the value ("> 1 ms"), a whole name with what lies below it
-    ("=block_1"), else a part of what is shown.
+    """Return what a filter lets through: a comparison on the value ("> 1 ms"), a whole name with what lies
+    below it ("=block_1"), else a part of what is shown.
 
     A comparison that is still being typed lets everything through."""
     if column.number and typed[:1] in "<>=":
@@ -187,7 +187,7 @@ def matcher(column: Column, typed: str) -> Callable[[Row], bool]:
 
 
 def _names(column: Column, row: Row) -> tuple[str, ...]:
-    """The whole names behind a cell, which may show only how many they are."""
+    """Return the whole names behind a cell, which may show only how many there are."""
     names: tuple[str, ...] | None = row.get(f"{column.field}_names")
     return names if names is not None else (str(row.get(column.full) or row.get(column.field) or ""),)
 
@@ -206,7 +206,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 
 
 def to_csv(table: Table, what: Asked) -> str:
-    """The rows that pass the filters, as comma-separated values: raw numbers, whole names."""
+    """Return the rows that pass the filters, as comma-separated values: raw numbers, whole names."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.field for column in table.columns])
@@ -216,7 +216,7 @@ def to_csv(table: Table, what: Asked) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    """Return a cell; text that a spreadsheet would take for a formula gets an apostrophe in front."""
     if not isinstance(value, str):
         return value
     plain = words.plain(value)

@@ -28,8 +28,8 @@ SPARK_TOP = 2.0
 
 
 def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
-    """`{version, groups: [{name, runs: [...]}]}`: experiments, the newest first, and their runs. `version`
-    changes with anything that is shown."""
+    """Return `{version, groups: [{name, runs: [...]}]}`: experiments, the newest first, and their runs.
+    `version` changes with anything that is shown."""
     groups: dict[str, list[RunEntry]] = {}
     for entry in sorted(entries, key=lambda entry: (entry.created_unix_ns or 0, entry.name)):
         groups.setdefault(choices.experiment(entry.name), []).append(entry)
@@ -49,7 +49,7 @@ def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
 
 
 def _title(name: str, same: list[RunEntry]) -> str:
-    """What the names of an experiment's runs have in common, where that is more than its key."""
+    """Return what the names of an experiment's runs have in common, where that is more than its key."""
     shared = "".join(
         letters[0]
         for letters in takewhile(
@@ -60,7 +60,7 @@ def _title(name: str, same: list[RunEntry]) -> str:
 
 
 def _within(title: str, name: str) -> str:
-    """A run's name below its experiment's title: without what the title says already."""
+    """Return a run's name below its experiment's title, without the part that the title already states."""
     return name.removeprefix(title).strip("/-_. ") or name
 
 
@@ -85,8 +85,8 @@ def _entry(entry: RunEntry, baseline: str | None, now_unix_ns: int, short: str) 
 
 
 def row(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
-    """What a run's row says beside its records, or `{problem}` of a run that is listed as readable: that its
-    trace is not is known only once it is read, and is no fault of the request."""
+    """Return what a run's row shows besides its records, or `{problem}` for a run that is listed as readable
+    but whose trace is not: that is known only once the trace is read, and is not the fault of the request."""
     try:
         return summary(source, run, baseline)
     except MpprofError as error:
@@ -97,8 +97,8 @@ def row(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
 
 
 def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
-    """What a run's row says beside its records: of a survey's row, where one is kept, else of its report.
-    Raises MpprofError where the run cannot be read."""
+    """Return what a run's row shows besides its records: from a survey's row, where one is kept, else from
+    the run's report. Raises MpprofError where the run cannot be read."""
     row = source.surveyed(run, baseline)
     if row is not None and row["problem"] is None:
         return _of_survey(row) | {"spark": spark(source, run)}
@@ -131,12 +131,13 @@ def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]
 
 
 def _of(observed: float | None, attainable: float) -> str:
-    """What the speedup stands against; of one that is none and all there is, no score."""
+    """Return what the speedup is compared with; for a run that has no speedup and can have none, "at most" in
+    place of a score."""
     return "at most" if no_more_than(observed, attainable) else f"of {words.speedup(attainable)}"
 
 
 def _lost(document: doc.Report) -> str:
-    """What of each step is lost against the attainable one; "" where that is not known."""
+    """Return how much of each step is lost against the attainable one; "" where that is not known."""
     facts = document["facts"]
     step, attainable = facts["step_ns"], facts["attainable_step_ns"]
     if step is None or attainable is None or facts.get("unlike") or step <= attainable:
@@ -196,7 +197,7 @@ def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
 
 
 def _without(row: doc.SurveyRow) -> str:
-    """Why there is no speedup, as far as a survey's row tells."""
+    """Return why there is no speedup, as far as a survey's row tells."""
     if row["speedup"] is not None:
         return ""
     if row["gpus"] is None:
@@ -211,7 +212,8 @@ def _cause(document: doc.Report) -> str:
 
 
 def spark(source: RunSource, run: str) -> list[list[float]]:
-    """The step times as points of a square of side 1, cut at `SPARK_TOP` medians; of few steps none."""
+    """Return the step times as points of a square of side 1, cut at `SPARK_TOP` medians; empty where there
+    are few steps."""
     table = source.steps(run)
     if table is None or len(table) < 3:
         return []

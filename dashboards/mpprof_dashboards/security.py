@@ -10,7 +10,7 @@ LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 def host_name(header: str) -> str:
-    """The name in a Host header, without port and brackets: "[::1]:8050" -> "::1"."""
+    """Return the name in a Host header, without port and brackets: "[::1]:8050" -> "::1"."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
     return header.partition(":")[0].lower() if header.count(":") == 1 else header.lower()
@@ -24,7 +24,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def allows(header: str, bound: str) -> bool:
-    """Whether a request with this Host header is for us.
+    """Return whether a request with this Host header is meant for this server.
 
     Loopback names and the bound host are. Bound to every interface, this machine's own names and plain
     addresses are too: a foreign site that points its name at us (DNS rebinding) always sends its name.
@@ -39,7 +39,8 @@ def allows(header: str, bound: str) -> bool:
 
 
 def content_policy(script_hashes: Iterable[str]) -> str:
-    """A Content-Security-Policy: own files and the hashed inline scripts of Dash, nothing from elsewhere.
+    """Return a Content-Security-Policy: own files and the hashed inline scripts of Dash, nothing from
+    elsewhere.
 
     Styles must be allowed inline: plotly and Mantine write theirs at run time."""
     scripts = " ".join(["'self'", *script_hashes])

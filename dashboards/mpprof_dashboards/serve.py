@@ -71,7 +71,7 @@ def serve(
 
 
 def _shown(host: str) -> str:
-    """The host as it goes into a URL that this machine's browser can open."""
+    """Return the host as it goes into a URL that this machine's browser can open."""
     if host in ("0.0.0.0", "", "::"):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

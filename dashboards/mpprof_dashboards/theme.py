@@ -201,7 +201,7 @@ _OFF_UNITS = frozenset(
 
 
 def cause_kind(code: str) -> str:
-    """The colour of a cause: what the time that it costs is spent on."""
+    """Return the colour of a cause, by what the time that it costs is spent on."""
     if code in _WAITING:
         return "wait"
     if code.startswith("MP2"):

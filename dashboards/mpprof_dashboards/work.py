@@ -45,7 +45,7 @@ def per(document: doc.Report) -> Per:
 
 
 def over(document: doc.Report) -> str:
-    """What the tables are summed over, where the user named ranges as steps; empty otherwise."""
+    """Return what the tables are summed over, where the user named ranges as steps; empty otherwise."""
     time = document["time"]
     return f"; over {summed_over(document)}" if time and "step_range" in time else ""
 
@@ -61,12 +61,12 @@ _LONGEST_ARGUMENTS = 32
 
 
 def short_op(name: str) -> str:
-    """A scope without what the framework wraps around every op."""
+    """Return a scope without the parts that the framework wraps around every op."""
     return _ENVELOPE.sub("", name) or name
 
 
 def short_kernel(name: str) -> str:
-    """A kernel without return type, namespaces and parameters, long template arguments left out."""
+    """Return a kernel without return type, namespaces and parameters, long template arguments left out."""
     text = _ANONYMOUS.sub("", name.removeprefix("void "))
     if "/" in text.partition("<")[0].partition("(")[0]:
         return short_op(name)
@@ -85,7 +85,7 @@ _WHOLE = "a part of the name, or =dense for that name and what lies below it"
 
 
 def _columns(per: Per, name: str, second: Column, *rest: Column) -> tuple[Column, ...]:
-    """What all three tables begin with."""
+    """Return the columns that all three tables begin with."""
     return (
         Column("place", "Ran on", dot=True),
         Column("short", name, full="name", hint=_WHOLE),
@@ -103,7 +103,7 @@ SORT = "-ns"
 
 
 def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, ...]:
-    """The columns of the table `kind`; the device among them where there are several."""
+    """Return the columns of the table `kind`; the device among them where there are several."""
     layer, last = Column("layer", "Layer", full="layers", hint=_WHOLE), ((_DEVICE,) if devices else ())
     more: tuple[Column, ...]
     if kind == "op":
@@ -131,8 +131,8 @@ KINDS = ("kernel", "op", "layer")
 
 
 def table(source: RunTables, run: str, document: doc.Report, kind: str, cause: str | None = None) -> Table:
-    """The table `kind` of a run, or of its work that the finding `cause` is about. Raises MpprofError where
-    the run has no trace that can be read."""
+    """Return the table `kind` of a run, or of its work that the finding `cause` is about. Raises MpprofError
+    where the run has no trace that can be read."""
     each = per(document)
     ops = source.ops(run, in_steps=True)
     kernels = source.kernels(run, in_steps=True) if kind != "op" or cause else []
@@ -161,7 +161,8 @@ def table(source: RunTables, run: str, document: doc.Report, kind: str, cause: s
 def of_cause(
     document: doc.Report, cause: str, kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow]
 ) -> list[doc.KernelRow]:
-    """The kernels in those parts of the step that a finding is about; none where it names no work."""
+    """Return the kernels in those parts of the step that a finding is about; none where the finding names no
+    work."""
     findings = [found for found in document["findings"] if found["code"] == cause]
     parts = {(part["class"], part["layer"]) for found in findings for part in found.get("parts", [])}
     phases = {(row["device"], row["op"]): row["phase"] for row in ops}
@@ -171,14 +172,14 @@ def of_cause(
 def _parts_of(
     row: doc.KernelRow, phases: Mapping[tuple[str, str | None], Phase]
 ) -> list[tuple[str, str | None]]:
-    """A kernel's class with each of the layers that it works for."""
+    """Return a kernel's class with each of the layers that it works for."""
     phase = phases.get((row["device"], row["op"]), "other")
     category = class_of(row["family"] or "other", row["placement"], phase)
     return [(category, layer) for layer in (row["layer"].split(", ") if row["layer"] else [None])]
 
 
 def grouped(kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Per) -> list[dict[str, Any]]:
-    """A row for each kernel name on each device with one verdict, over all ops that launched it."""
+    """Return a row for each kernel name on each device with one verdict, over all ops that launched it."""
     eligible = {(row["device"], row["op"]): row for row in ops}
     groups: dict[tuple[Any, ...], list[doc.KernelRow]] = {}
     for row in kernels:
@@ -211,7 +212,8 @@ def _kernel(
 
 
 def _could(ops: list[doc.OpRow], matrix: bool) -> tuple[str, str]:
-    """Whether matrix work could use Tensor Cores, and why it does not; of several ops the worst answer."""
+    """Return whether matrix work could use Tensor Cores, and why it does not; for several ops, the worst
+    answer."""
     if not matrix:
         return "", ""
     known = {op["eligible"]: op for op in ops if op.get("eligible")}
@@ -247,7 +249,7 @@ def _over(flops: float | None, bytes_: float | None) -> float | None:
 def layers(
     rows: Sequence[doc.LayerRow], kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Per
 ) -> list[dict[str, Any]]:
-    """A row for each layer with its time on matrix units, off them, in casts and in the rest."""
+    """Return a row for each layer with its time on matrix units, off them, in casts and in the rest."""
     parts: dict[tuple[str, str | None], dict[str, float]] = {}
     could: dict[tuple[str, str | None], float] = {}
     of_layer: dict[tuple[str, str | None], set[str]] = {}
@@ -288,7 +290,7 @@ _LAYER_PLACES = {"unit": "mostly matrix units", "off": "mostly off them", "other
 
 
 def op_key(device: str, op: str | None) -> str:
-    """What a figure names an op by: short, and the same in every table."""
+    """Return the key by which a figure names an op: short, and the same in every table."""
     return f"{zlib.crc32(f'{device} {op}'.encode()):08x}"
 
 

@@ -72,7 +72,8 @@ def audit_one(
 
 
 def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory, ...]:
-    """What the model is estimated to take in float32 and in 16 bits; empty where that cannot be told."""
+    """Return what the model is estimated to take in float32 and in 16 bits; empty where that cannot be
+    told."""
     if report.batch_size is None:
         return ()
     card = _named(gpu) if gpu else _here(run)
@@ -92,7 +93,7 @@ def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory
 
 
 def _holds_runs(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory holds records: one without is a model that was saved as a directory."""
+    """Return whether a directory holds records: one without is a model that was saved as a directory."""
     from mpprof import store
 
     return bool(store.find_runs(Path(path)))
@@ -108,7 +109,7 @@ def _recorded(run: Run) -> Run:
 
 
 def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
-    """The same of a run's facts."""
+    """Return the audit of a run's facts."""
     from mpprof.diagnosis import audit as judging
 
     card = _named(gpu) if gpu else _here(run)
@@ -116,8 +117,8 @@ def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
 
 
 def announce(model: Any, batch_size: int | None) -> list[str]:
-    """A few lines for the start of a training; none where there is nothing to say, or the model is float32
-    on purpose."""
+    """Return a few lines for the start of a training; none where there is nothing to say, or the model is
+    float32 on purpose."""
     from mpprof.record.facts import untrained
 
     report = audit_run(untrained.run_of(model, batch_size))
@@ -138,7 +139,7 @@ def _here(run: Run) -> DeviceFacts | None:
 
 
 def _without_cpu(run: Run) -> Run:
-    """A model is audited for a GPU, also on a machine without one."""
+    """Return the run without its devices: a model is audited for a GPU, also on a machine without one."""
     if run.facts is None:
         return run
     return replace(run, facts=replace(run.facts, devices=()))

@@ -24,8 +24,8 @@ Event = dict[str, Any]
 
 
 def document(known: Timeline, from_ns: int, to_ns: int) -> dict[str, Any]:
-    """All events that reach into `[from_ns, to_ns)`, in times from the first step's start; each kernel with
-    its verdict and an arrow from its launch. Raises UnableError where there are too many."""
+    """Return all events that reach into `[from_ns, to_ns)`, in times from the first step's start; each kernel
+    with its verdict and an arrow from its launch. Raises UnableError where there are too many."""
     begin, end = known.origin_ns + from_ns, known.origin_ns + to_ns
     lane, host = known.lanes.lanes[0], known.trace.host
     inside = np.flatnonzero((lane.start_ns < end) & (lane.end_ns > begin))
@@ -60,7 +60,7 @@ def _steps(known: Timeline, from_ns: int, to_ns: int) -> Iterator[Event]:
 
 
 def _wait(known: Timeline, row: int) -> Event:
-    """A stretch in which the device has no work, by what it waits for."""
+    """Return the event of a stretch in which the device has no work, named by what the device waits for."""
     lane = known.lanes.lanes[0]
     name = KEYS[lane.key[row]].replace("_", " ")
     start, end = int(lane.start_ns[row]), int(lane.end_ns[row])
@@ -68,7 +68,7 @@ def _wait(known: Timeline, row: int) -> Event:
 
 
 def _call(known: Timeline, row: int) -> Event:
-    """An event of the host."""
+    """Return an event of the host."""
     host = known.trace.host
     name, kind = known.trace.strings[host.name[row]], HostKind(host.kind[row]).name.lower()
     start = int(host.start_ns[row]) - known.lanes.shift_ns - known.origin_ns
@@ -76,7 +76,7 @@ def _call(known: Timeline, row: int) -> Event:
 
 
 def _tracks(known: Timeline, calls: np.ndarray[Any, Any]) -> Iterator[Event]:
-    """What names the processes and threads of the other events."""
+    """Yield the events that name the processes and threads of the other events."""
     trace, device = known.trace, known.lanes.device
     plane = trace.devices[device].plane if device < len(trace.devices) else "Device"
     for pid, name in ((_DEVICE, plane), (_HOST, "Host")):
@@ -97,7 +97,7 @@ def _span(name: str, category: str, pid: int, tid: int, start_ns: int, duration_
 
 
 def _kernel(known: Timeline, row: int) -> Iterator[Event]:
-    """The kernel with what is known of it, and the arrow from its launch."""
+    """Yield the kernel with what is known of it, and the arrow from its launch."""
     told, table, host = kernel(known, row), known.trace.kernels, known.trace.host
     assert told is not None
     span = _span(

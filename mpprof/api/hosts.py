@@ -22,8 +22,8 @@ Placed = tuple[Trace, Placements, Ownership]
 
 
 def hosts_of(run: Run, own: Placed, account: Account, read: Callable[[Path, Run], Placed]) -> Hosts | None:
-    """Every host of the run, that of `own` first; None for a run on one. One trace at a time is held beside
-    `own`, and one that cannot be read, or shows no step, is a host that is missing."""
+    """Return every host of the run, that of `own` first; None for a run on one host. One trace at a time is
+    held beside `own`, and the host of a trace that cannot be read, or shows no step, is missing."""
     if not run.hosts:
         return None
     first = run.hosts[0]
@@ -49,7 +49,7 @@ def hosts_of(run: Run, own: Placed, account: Account, read: Callable[[Path, Run]
 
 
 def doubts(hosts: Hosts | None, account: Account | None, run: Run) -> tuple[str, ...]:
-    """What is not known of a run because traces of it are missing."""
+    """Return what is not known of a run because traces of it are missing."""
     missing = hosts.missing if hosts is not None else ()
     count = len(missing) + (len(hosts.read) if hosts is not None else 1)
     said = [
@@ -71,7 +71,7 @@ def doubts(hosts: Hosts | None, account: Account | None, run: Run) -> tuple[str,
 
 
 def _of_worker(run: Run, worker: int | None) -> Run:
-    """The run with the step log of this worker: the others' steps are not those of its trace."""
+    """Return the run with the step log of this worker: the others' steps are not those of its trace."""
     own = run.steps if worker == 0 else run.workers.get(worker) if worker is not None else None
     return replace(run, steps=own, workers={}, hosts=())
 
@@ -84,7 +84,8 @@ def _landmarks(placed: Placed, account: Account, run: Run) -> communication.Land
 
 
 def _account_of(host: HostTrace, run: Run, trace: Path, account: Account) -> HostAccount:
-    """The same in short: of many hosts, the cells of every device would be held."""
+    """Return the host's account in short, without cells: of many hosts, the cells of every device would be
+    held."""
     devices = (account.profiled or account.main, *account.devices[1:])
     steps = run.workers.get(host.worker) if host.worker else run.steps if host.worker == 0 else None
     summary = stepping.summarise(steps, run.facts)

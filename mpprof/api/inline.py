@@ -11,15 +11,15 @@ from mpprof.report import json as documents
 
 
 def page(path: str | Path) -> str:
-    """The HTML that `mpprof report --format html` writes, of the run in this very directory.
+    """Return the HTML that `mpprof report --format html` writes, of the run in this very directory.
 
     Raises MpprofError, or ImportError without plotly."""
     return _page(_of(path))
 
 
 def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
-    """What sinks are given when a training has ended: figures and the verdict by name, only what is known,
-    and the page. Raises as `page` does."""
+    """Return what sinks are given when a training has ended: figures and the verdict by name, only what is
+    known, and the page. Raises as `page` does."""
     source = _of(path)
     document = source.document
     facts, steps, share = document["facts"], document["steps"], document["tensor_core"]

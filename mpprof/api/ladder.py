@@ -34,7 +34,7 @@ def compare(*chosen: Given | Several, strict: bool = False, dismissed: Collectio
 
 
 def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str] = ()) -> Comparison:
-    """The comparison of what was already analysed. Raises UsageError for fewer than two runs."""
+    """Return the comparison of what was already analysed. Raises UsageError for fewer than two runs."""
     if len(analyses) < 2:
         raise UsageError(
             "a comparison needs two runs or more", next="Give the baseline first, then the others"
@@ -85,7 +85,7 @@ def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analys
 
 
 def _windows(start: Analysis, end: Analysis) -> Windows | None:
-    """Both whole windows, where not both runs have steps; of one that has them, too."""
+    """Return the whole windows of both runs, also of a run that has steps, where not both runs have them."""
     if start.account is not None and end.account is not None:
         return None
     whole = _window(start), _window(end)
@@ -106,7 +106,7 @@ def _learning(start: Analysis, end: Analysis, speedup: Speedup | None) -> Learni
 
 
 def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[str, ...]:
-    """What makes the parts of two runs hard to compare, whatever their records say."""
+    """Return what makes the parts of two runs hard to compare, whatever their records say."""
     said = [
         f"profiling changed {mine.run.name}: its parts are those of a profiled step, which takes "
         f"{format_ns(mine.account.window_ns)} and not {format_ns(mine.account.wall_ns)}"

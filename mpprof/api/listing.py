@@ -84,7 +84,7 @@ def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
 
 
 def _why(run: Run, key: str) -> str:
-    """Why a run that can be read has no value for a column."""
+    """Return why a run that can be read has no value for a column."""
     if run.facts is None:
         return NO_RECORDS if run.steps is None else "run.json is missing"
     if run.steps is None and key in ("steps", "step_ns", "state"):

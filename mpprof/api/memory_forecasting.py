@@ -80,13 +80,13 @@ def forecast_memory(
 
 
 def _listed(names: str | Sequence[str] | None) -> Sequence[str]:
-    """Each name once; of a text those between its commas."""
+    """Return each name once; for a text, the names between its commas."""
     given = names.split(",") if isinstance(names, str) else names or ()
     return list(dict.fromkeys(name.strip() for name in given))
 
 
 def _together(found: Sequence[MemoryForecast]) -> MemoryForecast:
-    """One forecast with the runs of all cards."""
+    """Return one forecast with the runs of all cards."""
     if len(found) == 1:
         return found[0]
     unknown = dict.fromkeys(text for one in found for text in one.unknown)
@@ -107,7 +107,8 @@ def card_facts(name: str) -> DeviceFacts:
 
 
 def _run(model: Any, imports: Sequence[str]) -> tuple[Run, Any]:
-    """The run, and the model that it describes; None where there are only records of it."""
+    """Return the run, and the model that it describes; None for the model where there are only records of
+    it."""
     from mpprof.record.facts import saved_model, untrained
 
     if isinstance(model, Run):
@@ -137,7 +138,7 @@ def _is_trace(path: Path) -> bool:
 
 
 def _called(name: str) -> Any:
-    """What the function gives that `module:function` names, importable from here."""
+    """Return the result of the function that `module:function` names, importable from here."""
     module, function = name.split(":", 1)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -157,7 +158,7 @@ def _called(name: str) -> Any:
 
 
 def _assigned(found: MemoryForecast, model: Any, card: str, imports: Sequence[str]) -> MemoryForecast:
-    """The same with what XLA assigned, for the policies that it compiled."""
+    """Return the forecast with what XLA assigned, for the policies that were compiled."""
     from mpprof.api.forecasting import forecast
 
     policies = [run.policy for run in found.runs]
@@ -180,7 +181,8 @@ def _assigned(found: MemoryForecast, model: Any, card: str, imports: Sequence[st
 
 
 def _largest(run: PolicyMemory, found: MemoryForecast, peak: int) -> int | None:
-    """With what XLA assigned beyond parameters and slots taken to grow with the batch."""
+    """Return the largest batch, where what XLA assigned beyond parameters and slots is taken to grow with the
+    batch."""
     fixed = run.parameters_bytes + (run.slots_bytes or 0)
     each = max(1, (peak - fixed) // found.batch_size)
     return training.largest_batch(found.card_bytes, fixed, each)

@@ -85,7 +85,7 @@ def compare_policies(
 
 
 def _checked(build_model: Any, steps: Any, policies: Any) -> list[str]:
-    """The policies' names."""
+    """Return the policies' names."""
     import keras
 
     if isinstance(build_model, keras.Model) or not callable(build_model):
@@ -113,7 +113,7 @@ def _checked(build_model: Any, steps: Any, policies: Any) -> list[str]:
 
 
 def _ran_out(runs: dict[str, Run], steps: int) -> str | None:
-    """Why these runs, by policy, are not of the same data; None where they are."""
+    """Return why these runs, by policy, are not of the same data; None where they are."""
     longest = 0
     for policy, run in runs.items():
         if run.steps is None:

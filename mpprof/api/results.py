@@ -229,22 +229,22 @@ class Comparison(finding.Comparison):
 
 
 def as_(kind: type[T], found: Any) -> T:
-    """The same values as an instance of a class that shows itself."""
+    """Return the same values as an instance of a class that shows itself."""
     return found if isinstance(found, kind) else kind(*[getattr(found, each.name) for each in fields(found)])
 
 
 def run_of(found: recorded.Run) -> Run:
-    """A loaded run as one that shows itself."""
+    """Return a loaded run as one that shows itself."""
     return as_(Run, found)
 
 
 def comparison_of(found: finding.Comparison) -> Comparison:
-    """A comparison whose diagnoses show themselves, too."""
+    """Return a comparison whose diagnoses show themselves, too."""
     return Comparison(tuple(as_(Diagnosis, each) for each in found.runs), found.rungs, batches=found.batches)
 
 
 def _about(run: recorded.Run) -> list[str]:
-    """What it is, in few words: only what is known."""
+    """Return what the run is, in few words: only what is known."""
     facts, fit = run.facts, run.last_fit
     said = []
     if fit is not None:
@@ -287,7 +287,8 @@ def _row(document: doc.Comparison, at: int) -> dict[str, Any]:
 
 
 def _card(make: Any, shown: object) -> str:
-    """The card in a frame of its own, so that no style leaves it; the text where it cannot be drawn."""
+    """Return the card in a frame of its own, so that no style leaves it; the text where it cannot be
+    drawn."""
     try:
         document = make()
         module, _, name = CARD.partition(":")

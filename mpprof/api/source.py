@@ -129,8 +129,8 @@ class LogDirectory(TableMethods):
             self._answer.begun_s = float("inf")
 
     def entries(self) -> tuple[RunEntry, ...]:
-        """Every run, oldest first; one that cannot be read is listed with its problem, and so is a directory
-        that cannot be opened."""
+        """Return every run, oldest first; one that cannot be read is listed with its problem, and so is a
+        directory that cannot be opened."""
         with self._lock:
             found = self._scan()
         elsewhere = self._refresh is not None
@@ -140,7 +140,7 @@ class LogDirectory(TableMethods):
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
     def report(self, run: str, baseline: str | None = None) -> doc.Report:
-        """The `mpprof.report/1` document of a run, against a baseline run where one is named.
+        """Return the `mpprof.report/1` document of a run, against a baseline run where one is named.
 
         It is kept until a file of either changes, and given to all who ask: nobody may change it."""
         baseline = baseline if baseline != run else None
@@ -154,8 +154,8 @@ class LogDirectory(TableMethods):
         return self._reports.get((run, baseline), self.version(run, baseline), make)
 
     def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
-        """The row that a survey has kept of the run against this baseline; None where there is none, or a
-        file of either has changed since."""
+        """Return the row that a survey has kept of the run against this baseline; None where there is none,
+        or a file of either has changed since."""
         if self._journal is None or self._step_range is not None:
             return None
         with self._lock:
@@ -185,7 +185,7 @@ class LogDirectory(TableMethods):
         return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
-        """The rows of a table, kept as long as the analysis is."""
+        """Return the rows of a table, kept as long as the analysis is."""
         return self._analysed(run).rows(kind, in_steps)
 
     def roofs(self, run: str) -> doc.Roofs | None:
@@ -226,14 +226,14 @@ class LogDirectory(TableMethods):
         return None if known is None else chrome_trace.document(known, from_ns, to_ns)
 
     def _timeline_of(self, run: str) -> timelines.Timeline | None:
-        """The lanes of a run, which are kept as long as its analysis is."""
+        """Return the lanes of a run, which are kept as long as its analysis is."""
         return self._analysed(run).timeline()
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return Redactor(hosts_of(self._run(run))).record
 
     def compare(self, runs: tuple[str, ...]) -> doc.Comparison:
-        """The `mpprof.compare/1` document of two runs or more, in the order given."""
+        """Return the `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 
         compared = compare_analyses([self._analysis(run) for run in runs], dismissed=self._ignore)
@@ -241,7 +241,7 @@ class LogDirectory(TableMethods):
         return dismissals.applied_to_comparison(document, self._ignore)
 
     def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:
-        """Reads what is new or changed; forgets what is gone. Nothing is looked at again `within_s` of the
+        """Read what is new or changed, and forget what is gone. Nothing is looked at again `within_s` of the
         last time: one answer asks several times, and hundreds of runs are thousands of files."""
         begun_s = getattr(self._answer, "begun_s", float("inf"))
         if self._scanned_s >= begun_s or monotonic() - self._scanned_s < within_s:
@@ -281,7 +281,7 @@ class LogDirectory(TableMethods):
         return found
 
     def _base(self, name: str) -> str:
-        """The run's own name, of a name that states one of its hosts, too."""
+        """Return the run's own name, also from a name that states one of its hosts."""
         return name if name in self._runs else name.rpartition(HOST_MARK)[0] or name
 
     def _run(self, name: str) -> Run:
@@ -326,7 +326,7 @@ def _attempt(read: Callable[[], _T]) -> _T | MpprofError:
 
 
 def _sayable(name: str) -> str:
-    """A name that can be written into a link: bytes of a path that are no UTF-8 are written out."""
+    """Return a name that can be written into a link: bytes of a path that are no UTF-8 are written out."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -361,7 +361,8 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
 
 
 def _no_trace(run: Run) -> str | None:
-    """Why the file that a run without records consists of is no trace; None: its bytes are a trace's."""
+    """Return why the file that a run without records consists of is no trace; None: its bytes are a
+    trace's."""
     why = [known.why for file in run.traces if (known := formats.of(file)) is not None]
     return f"{run.traces[-1]}: {why[-1]}" if why and why[-1] else None
 
@@ -371,7 +372,7 @@ def _files(signature: Signature) -> tuple[Path, ...]:
 
 
 def _is_whole(signature: Signature) -> bool:
-    """Whether the list of runs has read all of the logs among these files."""
+    """Return whether the list of runs has read all of the logs among these files."""
     return all(size <= LISTED_BYTES for path, size, _ in signature if path.endswith(".jsonl"))
 
 

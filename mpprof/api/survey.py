@@ -84,8 +84,8 @@ _HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 
 
 def ranked(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
-    """The rows that lose most first; then what a single profiled step makes possible, which is less certain;
-    then what is not known, and last what could not be read."""
+    """Return the rows, those that lose most first; then those with what a single profiled step makes
+    possible, which is less certain; then what is not known, and last what could not be read."""
 
     def rank(row: SurveyRow) -> tuple[bool, bool, bool, float, str]:
         lost = row["lost_gpu_hours_per_day"]
@@ -98,7 +98,7 @@ def ranked(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
 
 
 def tasks(paths: Sequence[Path]) -> list[Task]:
-    """What there is to analyse under these paths, neighbours with one baseline together."""
+    """Return the tasks under these paths: what there is to analyse, neighbours with one baseline together."""
     places = [(path, place) for path in paths for place in _places(path)]
     kinds = {place.root: _kind(place) for _, place in places}
     twins: dict[tuple[Any, ...], Path] = {}
@@ -140,7 +140,8 @@ class _Kind:
 
 
 def _kind(place: loading.Place) -> _Kind | None:
-    """None: a trace without records, or a run.json that cannot be read."""
+    """Return the kind of the run at this place; None: a trace without records, or a run.json that cannot be
+    read."""
     from mpprof.store import facts as stored
     from mpprof.store import formats
 

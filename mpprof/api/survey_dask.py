@@ -14,8 +14,9 @@ CONNECT_S = 30
 
 
 def rows(left: Sequence[Task], address: str) -> Iterator[tuple[Task, SurveyRow]]:
-    """Each task with its row, as they come. What a worker that died had in hand, Dask gives to another; a run
-    that ends several workers is given up. Raises MpprofError without Dask, or where nothing answers."""
+    """Yield each task with its row, as they come. Dask gives the task of a worker that died to another
+    worker; a run that ends several workers is given up. Raises MpprofError without Dask, or where nothing
+    answers."""
     try:
         import distributed  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:

@@ -30,7 +30,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 
 def rows(left: Sequence[Task], workers: int, time_limit_s: float) -> Iterator[tuple[Task, SurveyRow]]:
-    """Each task with its row, as they come. Workers end when the iterator does."""
+    """Yield each task with its row, as they come. Workers end when the iterator does."""
     waiting: Queue[Task] = Queue()
     done: Queue[tuple[Task, SurveyRow] | BaseException] = Queue()
     for task in left:

@@ -53,7 +53,7 @@ def _baseline(root: str) -> workflows.Analysis:
 
 
 def _gpus(run: Run, document: doc.Report) -> int | None:
-    """GPUs that train; None on a CPU."""
+    """Return the number of GPUs that train; None on a CPU."""
     if run.facts is not None:
         return run.facts.replicas if any(each.kind == "gpu" for each in run.facts.devices) else None
     time = document["time"]
@@ -102,7 +102,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
 def _attainable(
     facts: doc.Facts, gain: doc.Speedup | None, *, alike: bool
 ) -> tuple[float | None, float | None, bool]:
-    """The attainable speedup: worked out against a measured baseline, else an estimated range."""
+    """Return the attainable speedup: worked out against a measured baseline, else an estimated range."""
     if facts["attainable"] is not None and alike:
         return facts["attainable"], facts["attainable"], False
     found = (gain.get("attainable") or gain["estimated"]) if gain and gain["baseline"] != "measured" else None
@@ -110,7 +110,8 @@ def _attainable(
 
 
 def _lost(facts: doc.Facts, *, alike: bool) -> tuple[float | None, str | None]:
-    """The share of the step that is lost: against the attainable one, else that after all remedies."""
+    """Return the share of the step that is lost: against the attainable step, else against the step after all
+    remedies."""
     step = facts["step_ns"]
     if not step:
         return None, None
@@ -122,7 +123,7 @@ def _lost(facts: doc.Facts, *, alike: bool) -> tuple[float | None, str | None]:
 
 
 def broken(task: Task, problem: str) -> SurveyRow:
-    """The row of a run that could not be analysed."""
+    """Return the row of a run that could not be analysed."""
     row = dict.fromkeys(SurveyRow.__annotations__)
     known = {"run": task.name, "path": task.root, "baseline": task.baseline, "problem": problem}
     return cast("SurveyRow", {**row, "estimated": False, "one_step": False, "warnings": 0, **known})

@@ -44,7 +44,8 @@ class Timeline:
 
 
 def timeline_of(mine: Analysis) -> Timeline | None:
-    """The timeline of the main device's steps; None without a trace, or where no step can be told apart."""
+    """Return the timeline of the main device's steps; None without a trace, or where no step can be told
+    apart."""
     if mine.trace is None or mine.placements is None or mine.ownership is None or mine.account is None:
         return None
     plane = mine.account.main.device
@@ -63,8 +64,9 @@ def window(
     colour: str = "placement",
     search: str = "",
 ) -> doc.Timeline:
-    """A window of the lanes: of one step (None: the one of median length), or between two times from the
-    first step's start. What lies outside the steps is cut off; where nothing is left, it is the step's."""
+    """Return a window of the lanes: of one step (None: the one of median length), or between two times from
+    the first step's start. What lies outside the steps is cut off; where nothing is left, the window is the
+    step's."""
     lanes, origin = known.lanes, known.origin_ns
     until = int(lanes.end_ns[-1])
     at = lanes.median if step is None or not 0 <= step < len(lanes.start_ns) else step
@@ -110,7 +112,7 @@ def window(
 
 
 def _colouring(known: Timeline, colour: str) -> Colouring | None:
-    """How to colour by anything but the placement, which is in the lanes; worked out once."""
+    """Return how to colour by anything but the placement, which is in the lanes; worked out once."""
     by: ColourBy = next((by for by in COLOURS_BY if by == colour), "placement")
     if by == "placement":
         return None
@@ -156,7 +158,7 @@ def _lane(
 def next_kernel(
     known: Timeline, *, row: int | None, from_ns: int, search: str, back: bool
 ) -> doc.KernelDetails | None:
-    """The kernel after (`back`: before) `row`, or the time `from_ns` where that is None, of those that
+    """Return the kernel after (`back`: before) `row`, or the time `from_ns` where that is None, of those that
     `search` finds; after the last comes the first."""
     rows, searched = known.work, _searched(known, search)
     if searched is not None:
@@ -173,7 +175,7 @@ def next_kernel(
 
 
 def kernel(known: Timeline, row: int) -> doc.KernelDetails | None:
-    """One row of the trace's kernel table in words; None where there is no such row."""
+    """Return one row of the trace's kernel table in words; None where there is no such row."""
     trace, placements, ownership = known.trace, known.placements, known.ownership
     if not 0 <= row < len(trace.kernels):
         return None

@@ -78,7 +78,7 @@ class Analysis(Case):
 
 
 def analyse(run: Run, *, strict: bool = False) -> Analysis:
-    """Reads the run's latest trace, if it has one, and computes everything that needs no baseline.
+    """Read the run's latest trace, if it has one, and compute everything that needs no baseline.
 
     A trace that cannot be read is a problem stated in the result where records remain to be judged, and
     raises UnreadableError where nothing does, or where `strict` is set.
@@ -130,7 +130,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
 
 
 def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placements, attribution.Ownership]:
-    """Where each kernel ran, and whose op it is."""
+    """Return where each kernel ran, and whose op it is."""
     placements = placement.place(trace, counted)
     ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
     placements = placement_host.by_layers(trace, placements, ownership)
@@ -140,7 +140,7 @@ def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placem
 def _hosts(
     run: Run, own: tuple[Trace, Placements, attribution.Ownership], account: Account | None
 ) -> Hosts | None:
-    """What the run's other hosts did; None where there are none, or the own trace shows no step."""
+    """Return what the run's other hosts did; None where there are none, or the own trace shows no step."""
     if not run.hosts or account is None:
         return None
 
@@ -152,7 +152,8 @@ def _hosts(
 
 
 def _with_steps_of(run: Run, trace: Trace, step_range: str) -> tuple[Run, Trace]:
-    """The run whose steps are ranges of its trace: what its log calls a step is another thing."""
+    """Return the run and its trace, where the run's steps are ranges of the trace: what the run's log calls a
+    step is another thing."""
     from mpprof.analysis.steps import ranges
 
     trace = ranges.with_steps_of(trace, step_range)
@@ -178,8 +179,8 @@ def window_of(
 
 
 def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Counters]:
-    """What hardware counters said of kernels, where the run has a file of them. A damaged file is a warning
-    of the run, unless `strict`."""
+    """Return what hardware counters said of kernels, where the run has a file of them. A damaged file is a
+    warning of the run, unless `strict`."""
     if not (run.path / "mpprof" / "counters.json").is_file():
         return run, {}
     from mpprof import store
@@ -197,7 +198,8 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
 def _tensor_core(
     account: Account | None, trace: Trace, placements: Placements, matrix_units: bool | None
 ) -> TensorCoreShare | None:
-    """Of the steps, or of the whole window, whichever the account is of; None without work."""
+    """Return the Tensor Core share of the steps, or of the whole window, whichever the account is of; None
+    without work."""
     if account is None:
         return None
     on_host = trace.basis == "host"
@@ -244,7 +246,8 @@ def _why_no_trace(run: Run) -> str:
 
 
 def _peaks(run: Run, trace: Trace | None) -> DevicePeaks | None:
-    """Of the device that the trace names, completed by what the run recorded of it (its marketing name)."""
+    """Return the peaks of the device that the trace names, completed by what the run recorded of it (its
+    marketing name)."""
     recorded = [facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu"]
     for facts in recorded or ([trace.devices[0].facts] if trace and trace.devices else []):
         if (peaks := device_peaks.peaks(facts)) is not None:
@@ -279,8 +282,8 @@ def judge(
     ladder: bool = False,
     dismissed: Iterable[str] = (),
 ) -> Diagnosis:
-    """The judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by design.
-    `dismissed`: codes of findings that come last, and are not called the cause."""
+    """Return the judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by
+    design. `dismissed`: codes of findings that come last, and are not called the cause."""
     speedup = _speedup(mine, baseline)
     case = replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, dismissed=frozenset(dismissed))
     held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
@@ -334,7 +337,7 @@ def judge(
 
 
 def _programs(trace: Trace) -> tuple[Program, ...]:
-    """The compiled programs of a trace in which XLA took memory for some."""
+    """Return the compiled programs of a trace in which XLA took memory for some."""
     if not (sizes := assigned.sizes_taken(trace)):
         return ()
     from mpprof.traces.xspace.programs import programs
@@ -348,7 +351,8 @@ def _collectives(mine: Analysis) -> tuple[Collective, ...]:
 
 
 def _saved(mine: Analysis, baseline: Analysis | None, unlike: Sequence[str]) -> MemoryAccount | None:
-    """The memory account, with what was saved where there is a baseline that differs in precision alone."""
+    """Return the memory account, with what was saved where there is a baseline that differs in precision
+    alone."""
     if baseline is None:
         return mine.memory
     if unlike:
@@ -361,14 +365,14 @@ def _main_device(mine: Analysis) -> DeviceFacts | None:
 
 
 def _device_of(trace: Trace, account: Account | None) -> DeviceFacts | None:
-    """The device that the account is of, else the trace's first, as the trace states it."""
+    """Return the device that the account is of, else the trace's first, as the trace states it."""
     found, main = trace.devices, account.main.device if account else None
     chosen = next((device for device in found if device.plane == main), found[0] if found else None)
     return chosen.facts if chosen else None
 
 
 def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
-    """Whether the device has matrix units, by the trace and the run's facts; None: not known."""
+    """Return whether the device has matrix units, by the trace and the run's facts; None: not known."""
     if device is None:
         return None
     recorded = (facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu")
@@ -376,12 +380,12 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
 
 
 def signals_of(mine: Analysis) -> Signals:
-    """What rules see of a run that is held against no other."""
+    """Return what rules see of a run that is compared with no other."""
     return Signals(mine)
 
 
 def _proof(mine: Analysis, baseline: Analysis | None) -> Proof | None:
-    """What records alone prove, where no trace says where the matrix work ran; None where one does."""
+    """Return what records alone prove, where no trace says where the matrix work ran; None where one does."""
     if mine.peaks is None or (mine.tensor_core is not None and mine.tensor_core.ratio is not None):
         return None
     from mpprof.analysis.comparison import bounds
@@ -413,7 +417,7 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
 
 
 def _of_windows(found: Speedup, mine: Analysis, baseline: Analysis) -> Speedup:
-    """The same, with the true reason for what it lacks where a trace is there and has no steps."""
+    """Return the speedup with the true reason for what it lacks, where a trace is there and has no steps."""
     names = [each.run.name for each in (baseline, mine) if each.account is None and each.window is not None]
     if not names or found.absent is None:
         return found
@@ -423,7 +427,7 @@ def _of_windows(found: Speedup, mine: Analysis, baseline: Analysis) -> Speedup:
 
 
 def side(mine: Analysis) -> Side:
-    """What a run is, beside its step, where it is held against another."""
+    """Return what a run is, beside its step, where it is compared with another."""
     from mpprof.analysis.comparison.comparability import Side
 
     return Side(mine.run, _main_device(mine), mine.peaks)
@@ -458,8 +462,8 @@ def _why_no_memory(mine: Analysis) -> str:
 
 
 def announce(root: str | Path) -> str:
-    """The verdict that the callback prints when `fit` ends, on the run of this very directory. It is that of
-    `mpprof report`, or says of how many steps it is."""
+    """Return the verdict that the callback prints when `fit` ends, on the run of this very directory. It is
+    that of `mpprof report`, or says of how many steps it is."""
     # Of this host alone: others may still write their traces, and a `fit` is not to end the later for them.
     run = replace(load_at(Path(root), most_bytes=ANNOUNCED_BYTES), hosts=())
     left_out = stepping.left_out(run.steps) if run.steps is not None else None
@@ -481,14 +485,14 @@ def table_rows(
     steps: tuple[int, int] | None = None,
     strict: bool = False,
 ) -> Sequence[Row]:
-    """Rows of a table command. Raises UnableError where the run has no trace to make them from."""
+    """Return the rows of a table command. Raises UnableError where the run has no trace to make them from."""
     return rows_of(analyse(run, strict=strict), kind, by_stream=by_stream, steps=steps)
 
 
 def rows_of(
     mine: Analysis, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
 ) -> Sequence[Row]:
-    """Rows of a table, of what was already analysed."""
+    """Return the rows of a table, from what was already analysed."""
     if mine.trace is None or mine.placements is None or mine.ownership is None:
         raise UnableError(mine.trace_problem or "no trace", where=str(mine.run.path), next=RECORD_A_WINDOW)
     if kind == "memory":
@@ -505,7 +509,8 @@ def rows_of(
 
 
 def roofs_of(mine: Analysis) -> Roofs | None:
-    """The peak rates of the device that the account is of; None where they, or the device, are not known."""
+    """Return the peak rates of the device that the account is of; None where they, or the device, are not
+    known."""
     if mine.trace is None or mine.account is None:
         return None
     from mpprof.analysis.breakdown import rates

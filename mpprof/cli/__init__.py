@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
 
 
 def _is_nowhere() -> bool:
-    """Whether the working directory was removed: it still answers to `.`, and has no path."""
+    """Return whether the working directory was removed: `.` still names it, and it has no path."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def _is_nowhere() -> bool:
 
 
 def _nobody() -> TextIO:
-    """Where output goes in a process that was started without it (`>&-`)."""
+    """Return the file that output goes to in a process that was started without it (`>&-`)."""
     return open(os.devnull, "w", encoding="utf-8")
 
 
@@ -150,7 +150,7 @@ def _run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _silent_log() -> Iterator[None]:
-    """Within it the package's warnings go nowhere."""
+    """Silence the package's warnings while the context lasts."""
     import logging
 
     log = logging.getLogger("mpprof")
@@ -163,8 +163,8 @@ def _silent_log() -> Iterator[None]:
 
 
 def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
-    """The parser of a command line of these words: of the command that is the first of them; else of every
-    command, with the options of those that they name. None: of all with all options."""
+    """Return the parser of a command line of these words: of the command that is the first of them; else of
+    every command, with the options of those that they name. None: of all with all options."""
     shared = _options(argparse.SUPPRESS)  # after the command: must not reset what stood before it
     parser = _Parser(
         prog="mpprof",
@@ -199,7 +199,7 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
 
 
 def _listing() -> str:
-    """Every command with the first line of its docstring, in groups."""
+    """Return every command with the first line of its docstring, in groups."""
     lines = []
     for heading, group in GROUPS.items():
         lines += ["", f"{heading}:"]
@@ -208,7 +208,7 @@ def _listing() -> str:
 
 
 def _options(default: object) -> _Parser:
-    """The options that every command takes, before or after its name."""
+    """Return the options that every command takes, before or after its name."""
     parser = _Parser(add_help=False)
     group = parser.add_argument_group("options of every command")
     flags = {

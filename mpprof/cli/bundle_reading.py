@@ -27,7 +27,7 @@ _KERAS = {"config.json", "metadata.json"}
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """The directory that holds the bundle's run, for as long as the context lasts.
+    """Unpack the bundle, and give the directory that holds its run for as long as the context lasts.
 
     Raises UnreadableError for what is no bundle, is damaged, is larger than its bound or names files outside
     itself; TooNewError for one written by a newer mpprof.
@@ -60,7 +60,7 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
 
 
 def _other(archive: zipfile.ZipFile, path: Path) -> UnreadableError:
-    """What to say of a zip file that is no bundle."""
+    """Return the error for a zip file that is no bundle."""
     if set(archive.namelist()) >= _KERAS:
         return UnreadableError(
             "is a saved Keras model, not a run", where=str(path), next=f"See: mpprof audit {quoted(path)}"
@@ -92,7 +92,8 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
 
 
 def _extract(archive: zipfile.ZipFile, folder: Path, path: Path) -> None:
-    """Every file under `folder`; sizes are counted while writing, because a zip's own table may lie."""
+    """Extract every file under `folder`; sizes are counted while writing, because a zip's own table may state
+    wrong sizes."""
     total, most = 0, _most_bytes(path)
     for member in archive.infolist():
         if member.is_dir() or member.filename == MANIFEST:

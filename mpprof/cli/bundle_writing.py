@@ -32,14 +32,14 @@ NOT_REDACTED = (
 
 
 def folder_of(run: Run) -> str:
-    """The run's name as one safe component of a path."""
+    """Return the run's name as one safe component of a path."""
     return re.sub(r"[^\w.-]+", "_", run.name.replace("/", "-")).strip("._") or "run"
 
 
 def bundle(
     run: Run, *, all_traces: bool = False, max_trace_bytes: int = 512 << 20
 ) -> tuple[bytes, dict[str, Any]]:
-    """The zip and its manifest. Traces over `max_trace_bytes`, unpacked, are left out and listed.
+    """Return the zip and its manifest. Traces over `max_trace_bytes`, unpacked, are left out and listed.
 
     Raises UnreadableError where a record cannot be read.
     """
@@ -99,7 +99,8 @@ def _record(path: Path, redactor: Redactor) -> bytes:
 
 
 def _lines(path: Path, redactor: Redactor) -> bytes:
-    """Step lines hold numbers only and stay as they are, which keeps a long log fast; so does a torn line."""
+    """Return the lines of a log, redacted. Step lines hold numbers only and stay as they are, which keeps a
+    long log fast; a torn line stays as it is, too."""
     text = path.read_text(encoding="utf-8", errors="replace")
     lines = (
         line if _STEP_LINE.search(line) else redactor.text(line) for line in text.splitlines(keepends=True)
@@ -108,7 +109,7 @@ def _lines(path: Path, redactor: Redactor) -> bytes:
 
 
 def _trace(path: Path, redactor: Redactor, limit: int) -> bytes | str:
-    """The redacted trace; or the reason why it is left out."""
+    """Return the redacted trace; or the reason why it is left out."""
     if not path.name.endswith(TRACE_SUFFIXES):
         return "this format cannot be redacted"
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -120,7 +121,7 @@ def _trace(path: Path, redactor: Redactor, limit: int) -> bytes | str:
 
 
 def _trace_name(run: Run, path: Path, number: int) -> str:
-    """The trace's place under the run, its file name (which is a host's) replaced."""
+    """Return the trace's place under the run, its file name (which is a host's) replaced."""
     inside = run.path.is_dir() and path.is_relative_to(run.path)
     folder = path.parent.relative_to(run.path).as_posix() if inside else "plugins/profile/bundled"
     suffix = next(suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix))

@@ -63,7 +63,7 @@ class Check:
 def _rows(
     document: Report, outcomes: Iterable[Outcome], ignore: Mapping[str, str]
 ) -> list[dict[str, str | None]]:
-    """A row for each check and each dismissed finding."""
+    """Return a row for each check and each dismissed finding."""
     rows: list[dict[str, str | None]] = [
         {"check": each.check, "verdict": each.verdict, "text": each.text, "cause": each.cause}
         for each in outcomes

@@ -57,7 +57,8 @@ class Classify:
 
 
 def _names(arguments: list[str]) -> Iterable[str]:
-    """One name a line; blank lines are none. A line that is not text is read as far as it is."""
+    """Return the names, one a line; blank lines are no names. A line that is not text is read as far as it is
+    text."""
     if arguments:
         return arguments
     if hasattr(sys.stdin, "reconfigure"):
@@ -80,7 +81,7 @@ def _facts(args: argparse.Namespace) -> DeviceFacts | None:
 
 
 def _capability(text: str) -> tuple[int, int]:
-    """ "8.0" or "80", for argparse."""
+    """Return the compute capability in "8.0" or "80", for argparse."""
     parts = re.fullmatch(r"(\d{1,2})\.(\d)|(\d{1,2})(\d)", text.strip())
     if not parts:
         raise argparse.ArgumentTypeError(f"{text!r} is not a compute capability: give one such as 8.0")

@@ -50,7 +50,7 @@ class Completion:
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Those of the parser and of its commands."""
+    """Return the actions of the parser and of its commands."""
     found = list(parser._actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

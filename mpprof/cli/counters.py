@@ -41,7 +41,7 @@ class Counters:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """`--run` and `--gpu`: whose kernels were counted."""
+    """Add `--run` and `--gpu`: whose kernels were counted."""
     parser.add_argument(
         "--run",
         dest="run_path",
@@ -53,7 +53,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
-    """The verdicts of a CSV, kept with the run that is named; raises MpprofError."""
+    """Keep the verdicts of a CSV with the run that is named, and return them; raises MpprofError."""
     from mpprof import store
     from mpprof.analysis.kernels import counters
     from mpprof.report import words
@@ -74,7 +74,8 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
 
 
 def target(args: argparse.Namespace) -> Run | None:
-    """The run that `--run` names; None without. Raises NotFoundError for one that has no records."""
+    """Return the run that `--run` names; None without it. Raises NotFoundError for a run that has no
+    records."""
     from mpprof.api import workflows
 
     if args.run_path is None:
@@ -91,13 +92,13 @@ def target(args: argparse.Namespace) -> Run | None:
 
 
 def _card(run: Run) -> str:
-    """The name of the run's card, where all of its cards are of one kind; "" for any."""
+    """Return the name of the run's card, where all of its cards are of one kind; "" for any."""
     names = {device.name for device in (run.facts.devices if run.facts else ()) if device.kind == "gpu"}
     return (names.pop() or "") if len(names) == 1 else ""
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a CSV. Raises UnreadableError."""
+    """Return the lines of a CSV. Raises UnreadableError."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UnreadableError(
@@ -111,7 +112,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def show(verdicts: Verdicts, form: str) -> None:
-    """One row per kernel: what it is, and which counter says so."""
+    """Show one row per kernel: what it is, and which counter says so."""
     from mpprof.report import json as documents
     from mpprof.report import words
 

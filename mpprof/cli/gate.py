@@ -22,7 +22,7 @@ GITHUB = "github"
 
 
 def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """`--fail-on` and `--allow-unable`."""
+    """Add `--fail-on` and `--allow-unable`."""
     group = parser.add_argument_group(
         "checks",
         "exit code 1 and a line on stderr for each check that failed; the report is still written",
@@ -39,7 +39,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 def add_allow_unable(parser: argparse._ActionsContainer) -> None:
-    """`--allow-unable`."""
+    """Add `--allow-unable`."""
     parser.add_argument(
         "--allow-unable",
         action="store_true",
@@ -48,7 +48,7 @@ def add_allow_unable(parser: argparse._ActionsContainer) -> None:
 
 
 def add_ignore(parser: argparse._ActionsContainer) -> None:
-    """`--bounds`, of whose file [ignore] is read."""
+    """Add `--bounds`, of whose file [ignore] is read."""
     parser.add_argument(
         "--bounds",
         metavar="FILE",
@@ -58,8 +58,8 @@ def add_ignore(parser: argparse._ActionsContainer) -> None:
 
 
 def ignored(args: argparse.Namespace) -> Mapping[str, str]:
-    """The findings that are dismissed: reason by code; none without --bounds. Raises UsageError for a file
-    that is none of bounds."""
+    """Return the findings that are dismissed: reason by code; none without --bounds. Raises UsageError for a
+    file that is no file of bounds."""
     if args.bounds is None:
         return {}
     from mpprof.report import bounds_file
@@ -68,7 +68,7 @@ def ignored(args: argparse.Namespace) -> Mapping[str, str]:
 
 
 def add_min_speedup(group: argparse._ArgumentGroup) -> None:
-    """`--min-speedup`."""
+    """Add `--min-speedup`."""
     group.add_argument(
         "--min-speedup",
         metavar="X",
@@ -88,7 +88,7 @@ def _speedup(text: str) -> float:
 
 
 def forbidden(args: argparse.Namespace, *, compared: bool = False) -> Forbidden | None:
-    """What --fail-on names; None without it. Raises UsageError for a name that does not exist."""
+    """Return what --fail-on names; None without it. Raises UsageError for a name that does not exist."""
     if args.fail_on is None:
         return None
     from mpprof.report import checks
@@ -125,7 +125,8 @@ def of_comparison(args: argparse.Namespace, document: doc.Comparison, wanted: Fo
 
 
 def _note_unable(args: argparse.Namespace, reports: Iterable[doc.Report], wanted: Forbidden) -> None:
-    """A severity is judged by the findings: how many causes had none because they could not be judged."""
+    """Note how many causes had no finding because they could not be judged: a severity is judged by the
+    findings."""
     for report in reports if wanted.severity is not None else ():
         if count := sum(each["code"] not in wanted.codes for each in report["unable"]):
             output.note(
@@ -149,13 +150,14 @@ def conclude(args: argparse.Namespace, outcomes: Iterable[Outcome]) -> int:
 
 
 def annotates(args: argparse.Namespace) -> bool:
-    """Whether failed checks become annotations of GitHub Actions: there, and with `--format github`."""
+    """Return whether failed checks become annotations of GitHub Actions: they do there, and with `--format
+    github`."""
     return os.environ.get("GITHUB_ACTIONS") == "true" or getattr(args, "format", None) == GITHUB
 
 
 def annotation(title: str, text: str) -> str:
-    """An error as GitHub Actions takes it from a step's output. Names from foreign files cannot begin another
-    command: line breaks are written out."""
+    """Return an error as GitHub Actions takes it from a step's output. Names from foreign files cannot begin
+    another command: line breaks are written out."""
     return f"::error title={_escaped(title, property=True)}::{_escaped(words.plain(text))}"
 
 

@@ -40,7 +40,7 @@ class Check:
 
 
 def checks() -> tuple[Check, ...]:
-    """Everything, in the order in which it matters."""
+    """Return all checks, in the order in which they matter."""
     gpus = _gpus()
     return (
         Check("mpprof", "ok", f"{__version__}, Python {platform.python_version()}, {platform.machine()}"),
@@ -60,7 +60,7 @@ def checks() -> tuple[Check, ...]:
 
 
 def _version(*names: str) -> str | None:
-    """The version of the first of these distributions that is installed."""
+    """Return the version of the first of these distributions that is installed."""
     for name in names:
         try:
             return metadata.version(name)
@@ -112,7 +112,8 @@ def _text(value: str | bytes) -> str:
 
 
 def _cupti(has_gpu: bool) -> Check:
-    """Whether the library that records kernels can be loaded; frameworks bring one as a Python package."""
+    """Return whether the library that records kernels can be loaded; frameworks bring one as a Python
+    package."""
     packaged = [_version(f"nvidia-cuda-cupti-cu{major}") for major in _CUPTI_MAJORS]
     for major in _CUPTI_MAJORS:
         try:
@@ -132,7 +133,7 @@ def _cupti(has_gpu: bool) -> Check:
 
 
 def permission(params: Path, status: Path) -> Check:
-    """Whether this process may profile the GPU: the driver's setting, or CAP_SYS_ADMIN.
+    """Return whether this process may profile the GPU: the driver's setting, or CAP_SYS_ADMIN.
 
     NVIDIA, "ERR_NVGPUCTRPERM: permission issue with performance counters".
     """
@@ -189,7 +190,7 @@ def _frameworks() -> list[Check]:
 
 
 def _keras() -> list[Check]:
-    """Backend and policy as Keras will read them: the environment first, then keras.json."""
+    """Return the backend and policy as Keras will read them: the environment first, then keras.json."""
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     path = Path(home) / "keras.json"
     settings: Any = {}
@@ -219,7 +220,8 @@ def _keras() -> list[Check]:
 
 
 def _workers(config: str | None) -> list[Check]:
-    """The cluster that TensorFlow reads from TF_CONFIG, where it is set: what Keras 3 cannot do with it."""
+    """Return the cluster that TensorFlow reads from TF_CONFIG, where it is set, with what Keras 3 cannot do
+    with it."""
     if config is None:
         return []
     name = "TF_CONFIG"
@@ -247,7 +249,8 @@ def _workers(config: str | None) -> list[Check]:
 
 
 def _environment() -> list[Check]:
-    """Only the variables that change what a step costs or a trace shows, and only those that are set."""
+    """Return only the variables that change what a step costs or a trace shows, and only those that are
+    set."""
     return [Check(name, "info", repr(os.environ[name])) for name in _ENVIRONMENT if name in os.environ]
 
 
@@ -274,7 +277,8 @@ def _page() -> Check:
 
 
 def _temporary() -> Check:
-    """Where bundles are unpacked; beside the cache nothing else is written outside the log directory."""
+    """Return where bundles are unpacked; beside the cache nothing else is written outside the log
+    directory."""
     folder = tempfile.gettempdir()
     if not os.access(folder, os.W_OK):
         return Check("temporary files", "missing", f"{folder} cannot be written", "Bundles cannot be read.")
@@ -285,7 +289,7 @@ def _temporary() -> Check:
 
 
 def _cache() -> Check:
-    """Where what was read of JSON and SQLite traces is kept, and what was fetched from elsewhere."""
+    """Return where what was read of JSON and SQLite traces is kept, and what was fetched from elsewhere."""
     from mpprof.traces.cache import entries
 
     root = entries.folder()
@@ -301,7 +305,7 @@ def _cache() -> Check:
 
 
 def _addresses() -> Check:
-    """Which addresses can be read in place of paths."""
+    """Return which addresses can be read in place of paths."""
     packages = {"https": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
     known = [f"{scheme}://" for scheme, package in packages.items() if _version(package)]
     lacking = [scheme for scheme, package in packages.items() if not _version(package)]

@@ -125,7 +125,8 @@ def _is_model(args: argparse.Namespace) -> bool:
 
 
 def _is_model_itself(path: Path) -> bool:
-    """Whether it is a model's file or function, and no log directory that holds a recorded one."""
+    """Return whether the path is a model's file or function, and no log directory that holds a recorded
+    one."""
     if path.suffix in MODELS:
         return True
     if ":" not in str(path):  # not a function: a trace's page of text need not import the forecast
@@ -137,7 +138,8 @@ def _is_model_itself(path: Path) -> bool:
 
 @contextmanager
 def _model(args: argparse.Namespace) -> Iterator[str | Run]:
-    """The model, by its path or name, or the run that recorded it, of which a bundle may hold the records."""
+    """Give the model, by its path or name, or the run that recorded it; a bundle may hold the records of that
+    run."""
     path = args.path
     recorded = path.is_dir() and not (path / "saved_model.pb").is_file()
     if not _is_model_itself(path) and (recorded or paths.is_elsewhere(path)):
@@ -151,7 +153,7 @@ def _model(args: argparse.Namespace) -> Iterator[str | Run]:
 
 
 def _refuse(args: argparse.Namespace, what: str, *options: str, csv: bool = False) -> None:
-    """Raises UsageError for the first of the options that was given: it says nothing of `what`."""
+    """Raise UsageError for the first of the options that was given: it says nothing of `what`."""
     flags = {"run_id": "run", "imports": "import"}
     given = [f"--{flags.get(one, one).replace('_', '-')}" for one in options if getattr(args, one)]
     given += ["--format csv"] if csv and args.format == "csv" else []
@@ -162,7 +164,7 @@ def _refuse(args: argparse.Namespace, what: str, *options: str, csv: bool = Fals
 
 
 def _before_training(args: argparse.Namespace) -> str:
-    """What a training of a model will take."""
+    """Return what a training of a model will take."""
     from mpprof.api.memory_forecasting import forecast_memory
     from mpprof.report import json as documents
     from mpprof.report.memory import before_training
@@ -189,7 +191,7 @@ def _before_training(args: argparse.Namespace) -> str:
 
 
 def _programs(mine: Analysis, args: argparse.Namespace) -> str:
-    """What XLA assigned to the programs of the run's last trace."""
+    """Return what XLA assigned to the programs of the run's last trace."""
     from mpprof.analysis.memory.assigned import alive
     from mpprof.errors import UnableError
     from mpprof.report import json as documents
@@ -212,7 +214,7 @@ def _programs(mine: Analysis, args: argparse.Namespace) -> str:
 
 
 def _of_error(args: argparse.Namespace) -> str:
-    """What the last out-of-memory error in a text says."""
+    """Return what the last out-of-memory error in a text says."""
     from mpprof.analysis.memory import out_of_memory
     from mpprof.api.memory_forecasting import card_facts
     from mpprof.diagnosis.out_of_memory.advice import advise

@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"^((?:\x1b\[[\d;]*m)*)mpprof (?=[a-z]+(?: |$))", re.MULTI
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """`-o FILE` and `--force`."""
+    """Add `-o FILE` and `--force`."""
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to FILE, not to the terminal"
     )
@@ -31,7 +31,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:
-    """`-v`."""
+    """Add `-v`."""
     parser.add_argument(
         "-v", "--verbose", action="store_true",
         help="show all of it as text: evidence, notes, what is clear and what could not be judged "
@@ -40,7 +40,7 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
-    """Refuses, before any work is done, a file that exists or a place that cannot be written."""
+    """Refuse a file that exists or a place that cannot be written, before any work is done."""
     if path is None:
         return
     if path.is_dir():
@@ -54,7 +54,8 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
 
 def write(text: str, path: Path | None, *, force: bool = False) -> None:
-    """To `path`, or to stdout where it is None. Raises MpprofError; leaves nothing half-written."""
+    """Write the text to `path`, or to stdout where it is None. Raises MpprofError; leaves nothing
+    half-written."""
     progress.clear()
     if path is None:
         text = _COMMAND.sub(lambda match: f"{match[1]}{program()} ", text)
@@ -64,7 +65,8 @@ def write(text: str, path: Path | None, *, force: bool = False) -> None:
 
 
 def _print(text: str) -> None:
-    """To stdout, all of it, now. A reader who has left (BrokenPipeError) is no error of ours: see `main`."""
+    """Print all of the text to stdout and flush it. A reader who has left (BrokenPipeError) is no error of
+    ours: see `main`."""
     try:
         if sys.stdout is None:  # the caller has closed it
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -79,7 +81,7 @@ def _print(text: str) -> None:
 
 
 def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
-    """A whole file or none: written beside its place, then renamed into it."""
+    """Write a whole file or none: it is written beside its place, then renamed into it."""
     check_output(path, force=force)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{time_ns():x}.part")
     made = False
@@ -97,21 +99,22 @@ def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
 
 
 def width(without_terminal: int = WIDTH_WITHOUT_TERMINAL) -> int:
-    """Columns of the terminal (COLUMNS counts), from 68 to 120; `without_terminal` where there is none."""
+    """Return the columns of the terminal (COLUMNS counts), from 68 to 120; `without_terminal` where there is
+    none."""
     import shutil  # not needed where nothing is printed
 
     return max(68, min(120, shutil.get_terminal_size((without_terminal, 24)).columns))
 
 
 def width_of_names() -> int:
-    """Columns for a table whose names may be cut: those of the terminal; as many as there are in a pipe or a
-    file, where nothing is cut."""
+    """Return the columns for a table whose names may be cut: those of the terminal; in a pipe or a file,
+    where nothing is cut, as many as there are."""
     there = sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
     return width() if there else UNCUT
 
 
 def color(args: argparse.Namespace) -> bool:
-    """Only on a terminal that has colours, and only where nobody objects."""
+    """Return whether to use colours: only on a terminal that has them, and only where nobody objects."""
     return (
         sys.stdout is not None
         and sys.stdout.isatty()
@@ -122,7 +125,7 @@ def color(args: argparse.Namespace) -> bool:
 
 
 def ascii_only() -> bool:
-    """Whether stdout's encoding lacks what bars and units need."""
+    """Return whether stdout's encoding lacks what bars and units need."""
     try:
         "█▏µ…→×".encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except UnicodeEncodeError:
@@ -131,12 +134,13 @@ def ascii_only() -> bool:
 
 
 def complain(text: str) -> None:
-    """To stderr. Names in it may come from foreign files: only its line breaks act on the terminal."""
+    """Write the text to stderr. Names in it may come from foreign files: only its line breaks act on the
+    terminal."""
     lines = (words.plain(line) for line in f"mpprof: {text}".split("\n"))
     print("\n".join(lines), file=sys.stderr)
 
 
 def note(args: argparse.Namespace, text: str) -> None:
-    """Something to know besides the result, on stderr; not with --quiet."""
+    """Write something to know besides the result to stderr; not with --quiet."""
     if not args.quiet:
         complain(text)

@@ -22,13 +22,13 @@ _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+]+:/")
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    """PATH and `--run`."""
+    """Add PATH and `--run`."""
     parser.add_argument("path", metavar="PATH", type=Path, help=PATH_HELP)
     add_run(parser)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """`--run`, as `args.run_id`."""
+    """Add `--run`, as `args.run_id`."""
     parser.add_argument(
         "--run", dest="run_id", metavar="ID|latest", help="which run, where PATH holds several"
     )
@@ -49,7 +49,7 @@ def add_imports(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> No
 
 
 def add_step_range(parser: argparse.ArgumentParser) -> None:
-    """`--step-range`, as `args.step_range`."""
+    """Add `--step-range`, as `args.step_range`."""
     parser.add_argument(
         "--step-range",
         metavar="NAME",
@@ -59,13 +59,13 @@ def add_step_range(parser: argparse.ArgumentParser) -> None:
 
 
 def add_host(parser: argparse.ArgumentParser) -> None:
-    """`--host`, as `args.host`."""
+    """Add `--host`, as `args.host`."""
     parser.add_argument("--host", metavar="NAME", help="show only this host of a run on several")
 
 
 @contextmanager
 def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
-    """The path itself, or the directory that a bundle was unpacked to for as long as it is needed.
+    """Give the path itself, or the directory that a bundle was unpacked to, for as long as it is needed.
 
     Errors within the context name the bundle, not the directory that is gone when they are read. What lies
     at an address is fetched into the cache; with --no-cache, for as long as it is needed. Where somebody
@@ -85,7 +85,8 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
 
 
 def _is_bundle(path: Path) -> bool:
-    """By its first bytes; one that lost them by its name, unless it is a trace in spite of that."""
+    """Return whether the path is a bundle: by its first bytes; a bundle that lost them is told by its name,
+    unless it is a trace in spite of that."""
     try:
         if not path.is_file():  # to open a pipe would be to wait for its writer
             return False
@@ -103,7 +104,8 @@ def _is_bundle(path: Path) -> bool:
 
 @contextmanager
 def _named(folder: Path, given: Path) -> Iterator[None]:
-    """Errors within it speak of the path that was given, not of where its files were put."""
+    """Rewrite the errors raised inside, so that they name the path that was given and not the place where its
+    files were put."""
     try:
         yield
     except MpprofError as error:
@@ -138,8 +140,8 @@ def _fetched(args: argparse.Namespace, path: Path) -> Iterator[Path]:
 
 
 def refresher(args: argparse.Namespace, path: Path, folder: Path) -> Callable[[], None] | None:
-    """What looks again at the address whose copy `folder` is; None for a path of this machine. Where it can
-    no longer be reached that is said, and what was fetched stays."""
+    """Return a function that looks again at the address whose copy `folder` is; None for a path of this
+    machine. Where the address can no longer be reached, the function says so, and what was fetched stays."""
     if not _is_address(path) or path.suffix.lower() == ".zip":
         return None
     from mpprof.traces.remote import fetch
@@ -158,7 +160,7 @@ def refresher(args: argparse.Namespace, path: Path, folder: Path) -> Callable[[]
 
 
 def shown(path: Path) -> str:
-    """A path as it was given; an address without passwords and signatures."""
+    """Return a path as it was given; an address without passwords and signatures."""
     if not _is_address(path):
         return str(path)
     from mpprof.traces.remote import fetch
@@ -167,7 +169,7 @@ def shown(path: Path) -> str:
 
 
 def again(args: argparse.Namespace, command: str, given: Iterable[Path], options: Iterable[str]) -> str:
-    """The same command with these options of it that were given, to be copied into a shell."""
+    """Return the same command with these options of it that were given, to be copied into a shell."""
     parts = ["mpprof", command, *(quoted(shown(path)) for path in given)]
     for option in options:
         value = getattr(args, option)
@@ -182,7 +184,7 @@ def _is_address(path: Path) -> bool:
 
 
 def renamed(value: Any, folder: Path, given: Path) -> Any:
-    """A JSON value in whose texts the unpacked directory goes by the path that was given."""
+    """Return a JSON value in whose texts the unpacked directory is named by the path that was given."""
     if folder == given:
         return value
     if isinstance(value, str):
@@ -197,18 +199,19 @@ def renamed(value: Any, folder: Path, given: Path) -> Any:
 
 
 def is_elsewhere(path: Path) -> bool:
-    """Whether its run has to be fetched or unpacked first."""
+    """Return whether the run of this path has to be fetched or unpacked first."""
     return _is_address(path) or (path.suffix.lower() == ".zip" and _is_bundle(path))
 
 
 def refuse_address(path: Path, why: str) -> None:
-    """Raises UsageError for an address, where a command can do nothing with one."""
+    """Raise UsageError for an address, where a command can do nothing with one."""
     if _is_address(path):
         raise UsageError(f"lies elsewhere: {why}", where=shown(path), next="Copy it to this machine first")
 
 
 def load(args: argparse.Namespace, path: Path, run_id: str | None, host: str | None = None) -> Run:
-    """The one run at `path`, of several hosts `host` alone; the errors are those of `workflows.load`."""
+    """Return the one run at `path`, of several hosts `host` alone; the errors are those of
+    `workflows.load`."""
     from mpprof.api import workflows
 
     run = workflows.load(path, run=run_id, step_range=getattr(args, "step_range", None))

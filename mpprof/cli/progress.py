@@ -73,7 +73,8 @@ _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 @contextmanager
 def shown(*, quiet: bool, color: bool) -> Iterator[None]:
-    """Within it `say` shows what is being done to whoever watches; to nobody where `quiet`."""
+    """Show what is being done, as `say` states it, to whoever watches while the context lasts; to nobody
+    where `quiet`."""
     line = Line(color=color) if not quiet and sys.stderr.isatty() else None
     token = _LINE.set(line)
     try:

@@ -69,7 +69,7 @@ class Serve:
 
 
 def port_number(text: str) -> int:
-    """A TCP port, for argparse."""
+    """Return a TCP port, for argparse."""
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number from 0 to 65535")
     return int(text)

@@ -115,7 +115,8 @@ def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -
 
 
 def _told(clock_s: Callable[[], float] = monotonic) -> Callable[[int, int, int], None]:
-    """What a survey tells after each run: how far it is, and how long it will take."""
+    """Return a function that tells after each run of a survey how far the survey is, and how long it will
+    take."""
     began_s = clock_s()
 
     def told(done: int, of: int, problems: int) -> None:

@@ -65,7 +65,7 @@ class Table:
         return self._written(*self._rows(mine, args), args)
 
     def _rows(self, mine: Analysis, args: argparse.Namespace) -> tuple[Sequence[Row], Sequence[Row]]:
-        """The rows that are asked for, grouped and in order; and all rows as they were."""
+        """Return the rows that are asked for, grouped and in order; and all rows as they were."""
         from mpprof.api import workflows
         from mpprof.report import tables
 
@@ -101,7 +101,8 @@ class Table:
 
 
 def _say(mine: Analysis, args: argparse.Namespace) -> None:
-    """What was passed over or is damaged, and why there may be no kernels: a table has no room for it."""
+    """Note what was passed over or is damaged, and why there may be no kernels: a table has no place for
+    these notes."""
     if mine.trace is None:
         return
     missing = [mine.trace.missing["kernels"]] if "kernels" in mine.trace.missing else []
@@ -155,7 +156,7 @@ class Layers(Table):
 
 
 def _head(kind: str, args: argparse.Namespace) -> str:
-    """What the times of the table below are summed over; memory has no times."""
+    """Return what the times of the table below are summed over; memory has no times."""
     if kind == "memory":
         return ""
     of = "the whole trace"
@@ -168,7 +169,8 @@ def _head(kind: str, args: argparse.Namespace) -> str:
 
 
 def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:
-    """What the table leaves out, and the unknown share of all, which always stands beside the known."""
+    """Return what the table leaves out, and the unknown share of all, which always stands beside the known
+    share."""
     from mpprof.report import words
 
     lines = []

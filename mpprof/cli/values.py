@@ -9,7 +9,7 @@ from mpprof.errors import UsageError
 
 
 def batch(text: str) -> int:
-    """The `type` of an option that is a number of examples."""
+    """Return a number of examples from the text of an option; the function is the option's `type`."""
     from mpprof.model.limits import LARGEST_BATCH  # needs NumPy, and most commands take no batch
 
     if not (text.isdecimal() and len(text) <= 20 and 1 <= int(text) <= LARGEST_BATCH):
@@ -21,7 +21,7 @@ def batch(text: str) -> int:
 
 
 def names(option: str, text: str, example: str) -> Sequence[str]:
-    """The names in a list with commas, each once. Raises UsageError where there is not one."""
+    """Return the names in a list with commas, each once. Raises UsageError where there is not one."""
     found = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
     if not found:
         raise UsageError(f"{option} {text!r} has no name in it", next=f"Example: {option} {example}")

@@ -69,7 +69,7 @@ class Verify:
 
 
 def found(given: str | None) -> str:
-    """The `ncu` to run. Raises NotFoundError."""
+    """Return the `ncu` to run. Raises NotFoundError."""
     from shutil import which
 
     path = which(given or "ncu")
@@ -82,8 +82,8 @@ def found(given: str | None) -> str:
 
 
 def available(ncu: str) -> tuple[str, ...]:
-    """The metrics to ask for: those that this machine's card has, or all that are known where `ncu` cannot
-    say (it then leaves out the others itself)."""
+    """Return the metrics to ask for: those that this machine's card has, or all that are known where `ncu`
+    cannot say (it then leaves out the others itself)."""
     import subprocess
 
     from mpprof.analysis.kernels.counters import METRICS
@@ -102,7 +102,8 @@ def available(ncu: str) -> tuple[str, ...]:
 def arguments(
     ncu: str, metrics: Sequence[str], log: Path, launch_count: int, launch_skip: int = 0
 ) -> list[str]:
-    """The command line before the user's own. The clocks are left as they are, children are counted too."""
+    """Return the part of the command line before the user's own. The clocks are left as they are, children
+    are counted too."""
     return [
         ncu, "--csv", "--page", "raw", "--metrics", ",".join(f"{metric}.sum" for metric in metrics),
         "--print-units", "base", "--clock-control", "none", "--target-processes", "all",
@@ -112,7 +113,7 @@ def arguments(
 
 
 def complain(lines: Sequence[str], code: int, command: Sequence[str]) -> None:
-    """Raises UnableError where `ncu` counted nothing, with the reason that it gave."""
+    """Raise UnableError where `ncu` counted nothing, with the reason that it gave."""
     errors = [line.removeprefix("==ERROR==").strip() for line in lines if line.startswith("==ERROR==")]
     if any("ERR_NVGPUCTRPERM" in line for line in lines):
         raise UnableError(

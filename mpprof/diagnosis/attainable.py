@@ -47,12 +47,13 @@ class Attainable:
 
 
 def whole(rows: Iterable[int]) -> tuple[Claim, ...]:
-    """The cells need not be at all."""
+    """Return the claims that the cells need not be there at all."""
     return tuple(Claim(row) for row in rows)
 
 
 def scaled(signals: Signals, rows: Iterable[int], ratio: float) -> tuple[Claim, ...]:
-    """The cells could be `ratio` times faster; those that are launch-limited could not."""
+    """Return the claims that the cells could be `ratio` times faster; those that are launch-limited could
+    not."""
     return tuple(
         Claim(row, signals.cells[row].ns_per_step / ratio)
         for row in rows
@@ -61,12 +62,12 @@ def scaled(signals: Signals, rows: Iterable[int], ratio: float) -> tuple[Claim, 
 
 
 def halved(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
-    """Memory-bound work whose tensors would have half the bytes."""
+    """Return claims on memory-bound work at the time that it would take if its tensors had half the bytes."""
     return scaled(signals, rows, 2.0)
 
 
 def lessened(signals: Signals, claims: tuple[Claim, ...], ns: float) -> tuple[Claim, ...]:
-    """The same claims with `ns` less to gain in all, because the remedy itself takes as long."""
+    """Return the same claims with `ns` less to gain in all, because the remedy itself takes as long."""
     gain = sum(signals.cells[claim.cell].ns_per_step - claim.attainable_ns for claim in claims)
     if gain <= 0 or ns <= 0:
         return claims
@@ -78,7 +79,7 @@ def lessened(signals: Signals, claims: tuple[Claim, ...], ns: float) -> tuple[Cl
 
 
 def matrix(signals: Signals, rows: Iterable[int]) -> Attainable | Absent:
-    """Matrix work that did not run in 16 bits on matrix units, as if it had.
+    """Return what matrix work that did not run in 16 bits on matrix units would take if it had.
 
     In this order, per cell: the rate of 16-bit matrix kernels of the same family and similar size in this
     very trace; how near the cell comes to the rate of the arithmetic it ran on; the comparison with the
@@ -107,7 +108,7 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Attainable | Absent:
 
 
 def _why_unknown(signals: Signals, rows: Iterable[int]) -> str:
-    """Why none of the ways to what matrix work could reach is open."""
+    """Return why no way is open to tell what the matrix work could reach."""
     in_16_bits = all(
         signals.cells[row].placement in ACCELERATED and signals.cells[row].precision in HALF_PRECISIONS
         for row in rows
@@ -168,7 +169,8 @@ class _Known:
         return {key: (np.array(rows)[:, 0], np.array(rows)[:, 1]) for key, rows in gathered.items()}
 
     def _compute_ns(self, row: int) -> float:
-        """What the operations of a cell take at the peak in 16 bits, per step; 0 where it is not known."""
+        """Return the time of a cell's operations at the peak in 16 bits, per step; 0 where it is not
+        known."""
         peaks = known(self.signals.peaks)
         rate = peaks.flops_per_s.get(self.half) if peaks else None
         return (self.cells[row].flops_per_step or 0.0) / rate * 1e9 if rate else 0.0
@@ -178,7 +180,7 @@ class _Known:
         return "bf16" if self.signals.half == "bf16" else "fp16"
 
     def least_ns(self, row: int) -> tuple[float, str] | None:
-        """What a cell takes at least in 16 bits on matrix units, per step, and what bounds it."""
+        """Return the least time of a cell in 16 bits on matrix units, per step, and what bounds it."""
         cell = self.cells[row]
         narrow = 2 if cell.precision in ("fp32", "tf32") else 1
         moved = cell.bytes_per_step / narrow if cell.bytes_per_step else None
@@ -193,7 +195,8 @@ class _Known:
         return {(part.category, part.layer): part for part in speedup.slices}
 
     def by_bytes(self, row: int) -> float:
-        """What moving the bytes of a cell takes at least, in 16 bits, per step; 0 where it is not known."""
+        """Return the least time in which the bytes of a cell can be moved, in 16 bits, per step; 0 where it
+        is not known."""
         cell, peaks = self.cells[row], known(self.signals.peaks)
         if not cell.bytes_per_step or peaks is None or not peaks.bandwidth_bytes_per_s:
             return 0.0
@@ -216,7 +219,8 @@ class _Known:
 
 
 def _well_fed(cell: Cell) -> bool:
-    """16-bit work on matrix units with full loads: what a rate may be taken from."""
+    """Return whether the cell is 16-bit work on matrix units with full loads: a rate may be taken from such
+    work."""
     alignment = kernel_alignment(cell.kernel or "")
     return (
         cell.placement in ACCELERATED
@@ -227,9 +231,10 @@ def _well_fed(cell: Cell) -> bool:
 
 
 def _by_roof(run: _Known, row: int) -> float | None:
-    """As near to its roofline as kernels of its kind come to theirs in this trace: those with the same bound.
-    Failing those, what is bound by memory comes as near as streaming kernels do, and nothing is said of what
-    is bound by compute: how near kernels come to the memory's rate is no measure of that."""
+    """Return the time of the cell if it comes as near to its roofline as kernels of its kind with the same
+    bound come to theirs in this trace. Without such kernels, work that is bound by memory is assumed to come
+    as near as streaming kernels do, and None is returned for work that is bound by compute: how near kernels
+    come to the memory's rate is no measure of that."""
     cell, least = run.cells[row], run.least_ns(row)
     if least is None or not cell.flops_per_step or not cell.calls_per_step:
         return None
@@ -264,8 +269,8 @@ def _by_same_trace(run: _Known, row: int) -> float | None:
 
 
 def _by_own_share(run: _Known, row: int) -> float | None:
-    """As near to its peak in 16 bits as it comes to that of the arithmetic it ran on, less what matrix units
-    usually leave of theirs."""
+    """Return the time of the cell if it comes as near to its peak in 16 bits as it comes to the peak of the
+    arithmetic it ran on, less what matrix units usually leave of theirs."""
     cell, least, peaks = run.cells[row], run.least_ns(row), known(run.signals.peaks)
     ran = peaks.flops_per_s.get(_arithmetic(cell)) if peaks else None
     if least is None or not ran or not cell.flops_per_step or least[1] != "compute" or cell.ns_per_step <= 0:
@@ -276,7 +281,8 @@ def _by_own_share(run: _Known, row: int) -> float | None:
 
 
 def _by_comparison(run: _Known, row: int) -> float | None:
-    """The slice's excess over its attainable time is shared among its fallback cells by their time."""
+    """Return the time of the cell without its part of the slice's excess over its attainable time, which the
+    fallback cells of the slice share by their time."""
     cell = run.cells[row]
     part = run.slice_of(cell)
     if part is None or part.baseline_ns <= 0:
@@ -311,7 +317,7 @@ def _by_peaks(run: _Known, row: int) -> float | None:
 
 
 def _arithmetic(cell: Cell) -> str:
-    """The key of `DevicePeaks.flops_per_s` for the arithmetic that ran."""
+    """Return the key of `DevicePeaks.flops_per_s` for the arithmetic that ran."""
     if cell.placement in ACCELERATED:
         return str(cell.precision)
     # 16-bit storage on ordinary arithmetic computes in float32 unless the name says half2, which we cannot

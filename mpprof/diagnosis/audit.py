@@ -90,13 +90,13 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
 
 
 def _model_rules() -> list[ModelRule]:
-    """The rules that can check a model, in the order of their notes."""
+    """Return the rules that can check a model, in the order of their notes."""
     rules = [cast(ModelRule, rule) for rule in ALL if hasattr(rule, "check_model")]
     return sorted(rules, key=lambda rule: _FIRST.index(rule.CODE) if rule.CODE in _FIRST else len(_FIRST))
 
 
 def _is_on_records(rule: Rule) -> bool:
-    """Whether its `judge` needs no trace, so that it can be asked before the training, too."""
+    """Return whether the rule's `judge` needs no trace, so that it can be asked before the training, too."""
     return bool(getattr(rule, "ON_RECORDS", False))
 
 

@@ -14,7 +14,8 @@ _LOSSES = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits
 
 
 def off_or_narrow(cell: Cell) -> bool:
-    """A matrix kernel on 16-bit operands that missed the matrix units, or reads them in narrow loads."""
+    """Return whether the cell is a matrix kernel on 16-bit operands that missed the matrix units, or reads
+    them in narrow loads."""
     sixteen = cell.precision in HALF_PRECISIONS or any(
         dtype in ("half", "bfloat16", "f16", "bf16") for dtype, _ in shapes.tensors(cell.shapes or "")
     )
@@ -25,7 +26,8 @@ def off_or_narrow(cell: Cell) -> bool:
 
 
 def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
-    """The sizes of this cell's work that are not multiples of 8; None where too few are known to tell."""
+    """Return the sizes of this cell's work that are not multiples of 8; None where too few are known to
+    tell."""
     cell = signals.cells[row]
     sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
     if sizes:
@@ -37,7 +39,7 @@ def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
 
 
 def is_loss(cell: Cell) -> bool:
-    """Work of the loss in float32 that is no matrix work."""
+    """Return whether the cell is work of the loss in float32 that is no matrix work."""
     if cell.category not in ("elementwise", "reduce", "other") or cell.precision not in ("fp32", "mixed"):
         return False
     scopes = (cell.op or "").replace("(", "/").replace(")", "/").split("/")
@@ -45,13 +47,13 @@ def is_loss(cell: Cell) -> bool:
 
 
 def gives_float32(layer: LayerFacts) -> bool:
-    """A layer with float32 output that is no entry to the model."""
+    """Return whether the layer has float32 output and is no entry to the model."""
     return layer.output_dtype == "float32" and not layers.is_entry(layer)
 
 
 def activation_casts(signals: Signals) -> tuple[int, ...]:
-    """Rows of casts in 16-bit layers that are casts of no weight: what the layer is fed, and its gradient.
-    The first layer, which takes the data in, norms, and the model's end are left out."""
+    """Return the rows of casts in 16-bit layers that are not casts of a weight: casts of the layer's input,
+    and of its gradient. The first layer, which takes the data in, norms, and the model's end are left out."""
     facts = known(signals.layers) or ()
     first = next((layer.name for layer in facts if not layers.is_entry(layer)), None)
     by_right = {first, *layers.head(facts), *(layer.name for layer in facts if layers.is_norm(layer))}
@@ -73,13 +75,14 @@ def activation_casts(signals: Signals) -> tuple[int, ...]:
 
 
 def _goes_up(cell: Cell) -> bool:
-    """A cast to float32 on the way forward: what follows computes in it, within the layer or behind it. A
-    layer that is fed float32 casts it down, and up again only its gradient."""
+    """Return whether the cell is a cast to float32 in the forward pass: what follows computes in float32,
+    within the layer or behind it. A layer that is fed float32 casts its input down, and casts only its
+    gradient up again."""
     kind = next((dtype for dtype, _ in shapes.tensors(cell.shapes or "")), "")
     return cell.phase == "forward" and kind in ("half", "bfloat16", "f16", "bf16")
 
 
 def _weights(layer: LayerFacts) -> frozenset[int]:
-    """How many values its kernel and its bias may have, each by itself or together."""
+    """Return how many values the layer's kernel and bias may have, each by itself or together."""
     parameters, bias = layer.parameters or 0, shapes.width(layer) or 0
     return frozenset((parameters, parameters - bias, bias))

@@ -17,13 +17,14 @@ other device time, memory, several GPUs."""
 
 
 def order(code: str) -> tuple[int, str]:
-    """Sort key of a code ("MP301") in the order of judgement; an unknown hundred comes last."""
+    """Return the key that sorts a code ("MP301") by the order of judgement; an unknown hundred comes last."""
     place = ORDER_OF_JUDGEMENT.find(code[2:3]) if len(code) > 2 else -1
     return (place if place >= 0 else len(ORDER_OF_JUDGEMENT), code)
 
 
 def settle(wishes: Mapping[str, tuple[int, Sequence[Claim]]]) -> dict[str, tuple[Claim, ...]]:
-    """Who gets which cell. `wishes`: code -> (specificity, claims).
+    """Return the claims that each code is granted, so that one code gets each cell. `wishes`: code ->
+    (specificity, claims).
 
     A cell goes to the most specific of those that claim it and, among equals, to the first in the order of
     judgement; the order of `wishes` does not matter. A code that claims a cell twice has it once, as first
@@ -54,7 +55,8 @@ class GapShares:
     explained_ns: dict[str, float]
 
     def lost_ratio(self, code: str) -> float:
-        """What this finding explains of the lost time, from 0 to 1; 0 where nothing was lost."""
+        """Return the share of the lost time that this finding explains, from 0 to 1; 0 where nothing was
+        lost."""
         if self.lost_ns <= 0:
             return 0.0
         return min(1.0, self.explained_ns.get(code, 0.0) / self.lost_ns)  # rounding may end above

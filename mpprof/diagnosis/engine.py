@@ -155,8 +155,8 @@ def unlike(case: Case) -> tuple[str, ...]:
 
 
 def _pays(signals: Signals) -> bool:
-    """Whether 16 bits may make this float32 run faster: by the estimate, else because its device has matrix
-    units."""
+    """Return whether 16 bits may make this float32 run faster: by the estimate, else because its device has
+    matrix units."""
     if signals.computes.kind != "float32" or signals.on_cpu or signals.host_only or signals.in_window:
         return False
     peaks, speedup = known(signals.peaks), signals.case.speedup
@@ -220,7 +220,7 @@ def _weighed(
 
 
 def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
-    """The remedies of all findings that hold time of the step."""
+    """Return the plan of the remedies of all findings that hold time of the step."""
     account = signals.case.account
     if account is None:
         return None
@@ -235,8 +235,8 @@ def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:
 def _surfacing(
     clear: Iterable[Rule], granted: Mapping[str, Sequence[Claim]], plan: noun.WhatIf, signals: Signals
 ) -> tuple[noun.Surfacing, ...]:
-    """What these rules, which find nothing in the step as it is, find in the step after all remedies, the
-    largest first: the same rules, asked of an account without what the claims free."""
+    """Return what these rules, which find nothing in the step as it is, find in the step after all remedies,
+    the largest first: the same rules judge an account without the time that the claims free."""
     account = signals.case.account
     claimed = {claim.cell: claim for claims in granted.values() for claim in claims}
     if account is None or signals.distorted or not claimed or plan.best_step_ns <= 0:
@@ -267,7 +267,7 @@ def _surfacing(
 
 
 def _slices(slices: Sequence[Slice], cells: Sequence[Cell], step_ns: float) -> tuple[Slice, ...]:
-    """The same classes with the time of these cells."""
+    """Return the same classes with the time of these cells."""
     time: dict[Class, float] = {}
     for cell in cells:
         time[cell.category] = time.get(cell.category, 0.0) + cell.ns_per_step
@@ -279,14 +279,14 @@ def _slices(slices: Sequence[Slice], cells: Sequence[Cell], step_ns: float) -> t
 
 
 def _work_ns(signals: Signals) -> float:
-    """What the device works in a step as it runs without the profiler."""
+    """Return the device's work in a step as it runs without the profiler, in ns."""
     return sum(signals.cells[row].ns_per_step for row in signals.work) * signals.undistorted
 
 
 def _recovered(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], case: Case) -> dict[str, float]:
-    """By code, what of a remedy's gain this run had lost against the attainable step; the rest goes beyond
-    that. Where losses come to more than the way to the attainable step, because other parts were faster than
-    thought or because the host is a floor, each recovers the same share."""
+    """Return by code how much of a remedy's gain this run had lost against the attainable step; the rest goes
+    beyond that. Where losses come to more than the way to the attainable step, because other parts were
+    faster than thought or because the host is a floor, each recovers the same share."""
     above_ns = _above_attainable(case)
     if above_ns is None:
         return {}
@@ -301,8 +301,8 @@ def _recovered(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], case
 
 
 def _added(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], signals: Signals) -> dict[str, float]:
-    """By code, what of a remedy's gain the baseline's step does not lose: where this run takes longer than it
-    for the same work or wait. Empty without a baseline to hold it against."""
+    """Return by code how much of a remedy's gain the baseline's step does not lose: where this run takes
+    longer than the baseline for the same work or wait. Empty without a baseline to compare with."""
     baseline, speedup = known(signals.baseline), signals.case.speedup
     if baseline is None or speedup is None or speedup.expected is None:
         return {}
@@ -323,7 +323,7 @@ def _added(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], signals:
 
 
 def _above_attainable(case: Case) -> float | None:
-    """This run's step less the attainable one; None where nothing is known to be attainable."""
+    """Return this run's step less the attainable one; None where nothing is known to be attainable."""
     attainable_ns = case.speedup.attainable_step_ns if case.speedup else None
     return None if attainable_ns is None or case.account is None else case.account.step_ns - attainable_ns
 
@@ -334,8 +334,8 @@ def _ranked(
     ceilings: Container[str],
     dismissed: Container[str],
 ) -> list[noun.Finding]:
-    """In the order of the plan: by gain, but no ceiling before what was lost; then what gains no time, the
-    ceilings behind all causes, and what was dismissed.
+    """Return the findings in the order of the plan: by gain, but no ceiling before what was lost; then what
+    gains no time, the ceilings behind all causes, and what was dismissed.
 
     What must be settled first, because a gain may mean something else until then (validity, ceiling, in
     effect and skips), comes before all gains where it is an error, and before those of warnings as one.
@@ -390,8 +390,8 @@ _OF_THE_WORK = frozenset(("MP907", "MP912"))
 
 
 def _clear_of_steps(rule: Rule, signals: Signals, answer: Clear) -> Outcome:
-    """The same answer, where the rule gives it without the window, too. A share of a window that is mostly
-    idle is below any limit, and tells nothing of a step."""
+    """Return the same answer, where the rule gives it without the window, too. A share of a window that is
+    mostly idle is below any limit, and tells nothing of a step."""
     try:
         alone = rule.judge(Signals(replace(signals.case, window=None)))
     except Missing:
@@ -407,7 +407,7 @@ def _clear_of_steps(rule: Rule, signals: Signals, answer: Clear) -> Outcome:
 def _settle(
     found: Mapping[str, Found], by_code: Mapping[str, Rule], signals: Signals
 ) -> tuple[dict[str, tuple[Claim, ...]], dict[str, str]]:
-    """Share out the cells: (code -> its claims, code -> why it has nothing left to say).
+    """Divide the cells among the codes: return (code -> its claims, code -> why it has nothing left to say).
 
     A rule that loses so many cells that the rest is not worth saying is neither found nor clear: it can be
     told once the other is remedied. What it did hold goes back to the others.
@@ -431,7 +431,8 @@ def _settle(
 
 
 def _severity(outcome: Found, claims: Sequence[Claim], signals: Signals) -> noun.Severity | None:
-    """The severity that is stated, or that the cost has on the rule's scale; None: not worth saying."""
+    """Return the severity that is stated, or that the cost has on the rule's scale; None: not worth
+    saying."""
     if outcome.severity is not None or outcome.scale is None:
         return outcome.severity or "warning"
     cost = signals.cost_ns(claims) if outcome.claims else outcome.cost_ns
@@ -490,7 +491,7 @@ def _finding(
 
 
 def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPart, ...]:
-    """The parts of the step that these cells belong to."""
+    """Return the parts of the step that these cells belong to."""
     excess: dict[tuple[Class, Phase, str | None, str | None], float] = {}
     for claim in claims:
         cell = signals.cells[claim.cell]
@@ -502,7 +503,8 @@ def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPar
 def _is_ceiling(
     outcome: Found, claims: Sequence[Claim], signals: Signals, cost: float | None, explained: float | None
 ) -> bool:
-    """What every healthy run of this kind has, and the comparison (if there is one) does not show to be more.
+    """Return whether the finding is one that every healthy run of this kind has, and that the comparison (if
+    there is one) does not show to be more.
 
     A baseline that idles less shows nothing of the kind: its longer kernels hide the same launches."""
     if outcome.scale is None or not outcome.scale.normal or not cost:
@@ -512,22 +514,22 @@ def _is_ceiling(
 
 
 def _is_loss(outcome: Found, cost: float | None, signals: Signals) -> bool:
-    """What is normal as a rule, but the baseline shows that here it need not be."""
+    """Return whether the finding, which is normal as a rule, need not be here, as the baseline shows."""
     if outcome.scale is None or not outcome.scale.normal or signals.whole_ns <= 0:
         return False
     return (cost or 0.0) >= LOSS_RATIO * signals.whole_ns
 
 
 def _confidence(outcome: Found, signals: Signals) -> noun.Confidence:
-    """The rule's own, but low for costs out of a window in which steps took far longer than they do, of a
-    single step, which may not be representative, and of a window without steps."""
+    """Return the rule's own confidence, but low for costs out of a window in which steps took far longer than
+    they do, of a single step, which may not be representative, and of a window without steps."""
     doubtful = signals.distorted or signals.one_step or signals.in_window
     return "low" if outcome.claims and doubtful else outcome.confidence
 
 
 def _worded(text: str, signals: Signals) -> str:
-    """A rule's text with what its times are of: a step, or the whole window where no step can be told
-    apart."""
+    """Return a rule's text, completed with what its times refer to: a step, or the whole window where no step
+    can be told apart."""
     for name, words in (_OF_WINDOW if signals.in_window else _OF_STEP).items():
         text = text.replace(name, words)
     return text
@@ -546,21 +548,23 @@ def _filled_in(summary: str, stated: float | None, cost: float | None, whole_ns:
 
 
 def _whatif(remedy: whatif.Remedy, step_ns: float, signals: Signals) -> float:
-    """The step with this finding's cells at what they could be, and nothing else remedied."""
+    """Return the time of the step with this finding's cells at what they could be, and nothing else
+    remedied."""
     account = signals.case.account
     host_ns = account.host_ns if account else None
     return min(step_ns, whatif.step_after(step_ns, host_ns, [remedy], _work_ns(signals)))
 
 
 def _of_the_baseline(signals: Signals) -> str | None:
-    """Why the baseline's window tells nothing of its other steps; None where it does, or there is none."""
+    """Return why the baseline's window tells nothing of its other steps; None where the window does, or where
+    there is no baseline."""
     baseline = known(signals.baseline)
     said = window.unlike(baseline) if baseline is not None else None
     return f"of the baseline {said}" if said else None
 
 
 def _unsplit(speedup: Speedup | None, doubt: str) -> Speedup | None:
-    """The comparison without parts of the gap: they would be those of other steps."""
+    """Return the comparison without parts of the gap: the parts would be those of other steps."""
     if speedup is None or not speedup.slices:
         return speedup
     return replace(speedup, slices=(), absent=(speedup.absent or {}) | {"slices": doubt})
@@ -569,8 +573,9 @@ def _unsplit(speedup: Speedup | None, doubt: str) -> Speedup | None:
 def _completed(
     case: Case, recovers: Mapping[str, float], shares: ledger.GapShares | None, signals: Signals
 ) -> Speedup | None:
-    """The comparison with what no remedy recovers of the way to the attainable step; where that is not known,
-    with what no claim explains of the plain difference. Without a measured baseline, how to record one."""
+    """Return the comparison with what no remedy recovers of the way to the attainable step; where that is not
+    known, with what no claim explains of the plain difference. Without a measured baseline, return how to
+    record one."""
     speedup = case.speedup
     if speedup is not None and speedup.baseline == "estimated":
         return replace(speedup, absent=(speedup.absent or {}) | {"observed": signals.how_to_compare})

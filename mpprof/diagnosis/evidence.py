@@ -39,7 +39,7 @@ def text(name: str, value: str | bool | None, limit: str | None = None) -> Evide
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """The first `most` of the names, and how many there are beyond: "a, b and 3 more"."""
+    """Return the first `most` of the names, and how many there are beyond: "a, b and 3 more"."""
     shown = list(dict.fromkeys(map(_short, names)))
     if len(shown) <= most:
         return ", ".join(shown)
@@ -47,7 +47,7 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 
 def _short(name: str) -> str:
-    """A long path by its end, which tells layers apart: ".../attention_1/query"."""
+    """Return a long path by its end, which tells layers apart: ".../attention_1/query"."""
     if len(name) <= _LONGEST or "/" not in name:
         return name
     return ".../" + "/".join(name.split("/")[-2:])

@@ -20,8 +20,8 @@ _ROOM = "MP303"
 
 
 def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Up to three sentences, each with its numbers; empty where the run has no account. Of a window without
-    steps the last says how to have steps."""
+    """Return up to three sentences, each with its numbers; empty where the run has no account. Of a window
+    without steps the last sentence says how to record steps."""
     account = diagnosis.account or diagnosis.window
     if account is None:
         return ()
@@ -35,8 +35,8 @@ def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> str:
-    """The largest parts of the step; of matrix work, where it ran. Of the profiled step, where that is unlike
-    the others (`distorted`)."""
+    """Return the largest parts of the step, and of matrix work, where it ran. They are parts of the profiled
+    step where that is unlike the others (`distorted`)."""
     profiling = sum(part.ns_per_step for part in account.main.slices if part.category == "profiling")
     added = 0.0 if distorted else max(0.0, -profiling)
     parts = {part.category: part.ns_per_step for part in account.main.slices if part.category != "profiling"}
@@ -67,7 +67,7 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
 
 
 def _waits(account: Account, category: Class, whole_ns: float) -> str:
-    """What the device waited for where the class does not say it: the largest part of `idle_other`."""
+    """Return what the device waited for where the class does not say it: the largest part of `idle_other`."""
     if category != "idle_other":
         return ""
     found = next((part for part in account.main.slices if part.category == category), None)
@@ -91,7 +91,7 @@ def _on_units(share: TensorCoreShare | None) -> str:
 
 
 def _why(diagnosis: Diagnosis, account: Account) -> str:
-    """Against a measured baseline that is comparable, where the difference lies."""
+    """Return where the difference from a measured baseline lies that is comparable."""
     speedup = diagnosis.speedup
     if speedup is None or speedup.baseline != "measured" or speedup.gap_ns is None or unlike(diagnosis):
         return ""
@@ -99,7 +99,7 @@ def _why(diagnosis: Diagnosis, account: Account) -> str:
 
 
 def _against(speedup: Speedup, account: Account) -> str:
-    """By class: what takes longer than it could (or did), and what is faster."""
+    """Return by class what takes longer than it could (or did), and what is faster."""
     by_class: dict[Class, float] = {}
     for part in speedup.slices:
         by_class[part.category] = by_class.get(part.category, 0.0) + part.ns_per_step
@@ -121,7 +121,8 @@ def _against(speedup: Speedup, account: Account) -> str:
 
 
 def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
-    """First what the verdict names, else what pays most; then all that is left to gain."""
+    """Return the remedy to apply first (of the finding that the verdict names, else of the one that gains
+    most), then all that is left to gain."""
     plan = diagnosis.whatif
     if account.trace_basis == "host" or plan is None:
         return ""
@@ -154,6 +155,6 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
 
 
 def _to_have_steps(diagnosis: Diagnosis) -> str:
-    """What to record, or to say, so that times can be told per step."""
+    """Return what to record, or to say, so that times can be told per step."""
     how = "; ".join(remedy.text for remedy in diagnosis.how_to_mark)
     return f"to get an account of a step, {how}" if how else ""

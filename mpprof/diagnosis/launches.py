@@ -27,22 +27,24 @@ it idles around a call is what a call costs."""
 
 
 def claims(signals: Signals) -> tuple[Claim, ...]:
-    """A claim on each cell of `idle_launch`, less what the profiler added to it, and less what the baseline
-    idles around its call where that is not bound by launches itself. Empty without an account."""
+    """Return a claim on each cell of `idle_launch`, less what the profiler added to it, and less what the
+    baseline idles around the cell's call where the baseline is not bound by launches itself. Empty without an
+    account."""
     rows = signals.of("idle_launch")
     added, price = _by_row(signals, rows), _price_of_a_call(signals)
     return tuple(Claim(row, max(added[row], price.get(signals.cells[row].cause, 0.0))) for row in rows)
 
 
 def between(signals: Signals) -> tuple[int, ...]:
-    """The cells of idle time between two launches of a step."""
+    """Return the cells of idle time between two launches of a step."""
     return signals.select(lambda cell: cell.cause in _PER_LAUNCH)
 
 
 def added_ns(signals: Signals) -> float:
-    """What profiling added to this idle time of a step: host work for the most part, and so time without
-    launches. Where profiling distorted the step, what its share of an unprofiled one would leave too little
-    of for the device's work, which profiling does not change. 0 without unprofiled steps to tell it from."""
+    """Return the ns that profiling added to this idle time of a step. The profiler's work is host work for
+    the most part, and so time without launches. Where profiling distorted the step, it is the idle time
+    beyond what an unprofiled step leaves beside the device's work, which profiling does not change. 0 without
+    unprofiled steps to compare with."""
     account = signals.case.measured
     if account is None or not account.wall_ns:
         return 0.0
@@ -53,14 +55,14 @@ def added_ns(signals: Signals) -> float:
 
 
 def with_the_profilers(signals: Signals) -> bool:
-    """No unprofiled step is known: launches are as slow as the profiler makes them."""
+    """Return whether no unprofiled step is known, so that launches are as slow as the profiler makes them."""
     account = signals.case.measured
     return account is not None and not account.wall_ns
 
 
 def left_out(signals: Signals) -> str:
-    """What the share of this idle time leaves out, or could not, in brackets; "" where profiling added
-    nothing worth saying."""
+    """Return in brackets what the share of this idle time leaves out, or what it could not leave out; ""
+    where profiling added nothing worth saying."""
     added = added_ns(signals)
     if added >= NOTABLE_RATIO * signals.whole_ns:
         return f" (without the {format_ratio(added / signals.whole_ns)} that profiling added)"
@@ -68,8 +70,8 @@ def left_out(signals: Signals) -> str:
 
 
 def host_gets_ahead(signals: Signals) -> bool:
-    """Whether a step that began with an empty queue ends with more work queued than it idled for: then the
-    host launches fast enough, and it is the empty queue that costs."""
+    """Return whether a step that began with an empty queue ends with more work queued than it idled for: then
+    the host launches fast enough, and the cost is that of the empty queue."""
     account = signals.case.measured
     path = account.host_path if account else None
     if account is None or path is None:
@@ -79,8 +81,8 @@ def host_gets_ahead(signals: Signals) -> bool:
 
 
 def _by_row(signals: Signals, rows: tuple[int, ...]) -> dict[int, float]:
-    """What profiling added, by cell. It works for every launch, so that the time between launches has it
-    before the rest."""
+    """Return by cell how much profiling added. The profiler works for every launch, so that the time between
+    launches gets the added time before the rest."""
     left_ns = added_ns(signals)
     split: dict[int, float] = {}
     per_launch = between(signals)
@@ -91,7 +93,7 @@ def _by_row(signals: Signals, rows: tuple[int, ...]) -> dict[int, float]:
 
 
 def _spread(signals: Signals, rows: Iterable[int], ns: float) -> dict[int, float]:
-    """`ns` over these cells by their size, to none more than it has."""
+    """Return `ns` divided among these cells by their size, to none more than it has."""
     sizes = {row: signals.cells[row].ns_per_step for row in rows}
     whole = sum(sizes.values())
     share = min(1.0, max(0.0, ns) / whole) if whole > 0 else 0.0

@@ -23,7 +23,7 @@ HEADINGS = (
 
 
 def codes() -> tuple[tuple[str, str, str], ...]:
-    """(code, slug, title) of every cause that mpprof can judge, by code."""
+    """Return (code, slug, title) of every cause that mpprof can judge, by code."""
     return tuple(sorted((rule.CODE, rule.SLUG, rule.TITLE) for rule in rules.ALL))
 
 
@@ -33,7 +33,7 @@ def subjects() -> dict[str, str]:
 
 
 def explain(cause: str) -> str:
-    """The manual page of a cause, given by its code or slug in any case ("MP104", "float32-island").
+    """Return the manual page of a cause, given by its code or slug in any case ("MP104", "float32-island").
 
     Raises NotFoundError, naming the nearest causes, for anything else.
     """
@@ -58,8 +58,8 @@ def _rule_of(cause: str) -> Rule:
 
 
 def page(rule: Rule) -> str:
-    """The page as it is printed: the code, the slug, and the rule's docstring, with the table's remedies for
-    other frameworks and cards at the end of what to do."""
+    """Return the page as it is printed: the code, the slug, and the rule's docstring, with the table's
+    remedies for other frameworks and cards at the end of what to do."""
     text = inspect.cleandoc(rule.__doc__ or _docstring(rule)).strip()
     others = [
         textwrap.fill(
@@ -74,14 +74,15 @@ def page(rule: Rule) -> str:
 
 
 def _docstring(rule: Rule) -> str:
-    """What the rule's source says of it: `python -OO` keeps no docstrings."""
+    """Return the docstring of the rule from its source: `python -OO` keeps no docstrings."""
     import ast  # only here
 
     return ast.get_docstring(ast.parse(inspect.getsource(sys.modules[rule.__name__]))) or ""
 
 
 def _nearest(wanted: str) -> list[Rule]:
-    """At most three: by number for what looks like a code, by spelling for the rest."""
+    """Return at most three rules that are nearest to `wanted`: by number for what looks like a code, by
+    spelling for the rest."""
     number = re.fullmatch(r"(?:mp)?(\d{1,4})", wanted)
     if number:
         return sorted(

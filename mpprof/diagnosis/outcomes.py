@@ -44,15 +44,15 @@ class Missing(Exception):
 
 
 def need(answer: T | Absent) -> T:
-    """The answer itself; a rule that asks for one that is absent is thereby *unable*, and *not applicable*
-    where the question does not arise."""
+    """Return the answer itself. A rule that asks for an answer that is absent becomes *unable*, and *not
+    applicable* where the question does not arise."""
     if isinstance(answer, Absent):
         raise Missing(answer)
     return answer
 
 
 def known(answer: T | Absent) -> T | None:
-    """The answer, or None where the rule can do without it."""
+    """Return the answer, or None where the rule can do without it."""
     return None if isinstance(answer, Absent) else answer
 
 
@@ -66,7 +66,7 @@ class Claim:
 
 
 def cost_ns(claims: Sequence[Claim], cells: Sequence[Cell]) -> float:
-    """What the claimed cells take above what they could, in ns per step; never negative."""
+    """Return the ns per step that the claimed cells take above what they could take; never negative."""
     return float(sum(_excess(claim, cells) for claim in claims))
 
 
@@ -89,7 +89,7 @@ class Scale:
     normal: bool = False
 
     def severity(self, ratio: float) -> Severity | None:
-        """None: below what is worth saying."""
+        """Return the severity of this share; None where it is below what is worth saying."""
         if ratio >= self.error_ratio:
             return "error"
         if ratio >= self.warning_ratio:
@@ -97,7 +97,8 @@ class Scale:
         return "info" if ratio >= self.info_ratio else None
 
     def crossed(self, ratio: float) -> float:
-        """The highest of the limits that this share has reached; the lowest where it has reached none."""
+        """Return the highest of the limits that this share has reached; the lowest where it has reached
+        none."""
         return max((r for r in (self.warning_ratio, self.error_ratio) if ratio >= r), default=self.info_ratio)
 
 

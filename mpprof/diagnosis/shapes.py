@@ -25,7 +25,8 @@ Tensor = tuple[str, tuple[int, ...]]
 
 @lru_cache(maxsize=8192)
 def tensors(text: str) -> tuple[Tensor, ...]:
-    """`"(half[32,512];half[512,1001])"` -> (("half", (32, 512)), ("half", (512, 1001))).
+    """Return the tensors of a text: `"(half[32,512];half[512,1001])"` -> (("half", (32, 512)), ("half", (512,
+    1001))).
 
     Anything else in the text is passed over; no tensor gives an empty tuple.
     """
@@ -36,12 +37,13 @@ def tensors(text: str) -> tuple[Tensor, ...]:
 
 
 def largest(text: str | None) -> int:
-    """Values of the largest of these tensors; 0 where there is none."""
+    """Return how many values the largest of these tensors has; 0 where there is none."""
     return max((prod(dims) for _, dims in tensors(text or "")), default=0)
 
 
 def matrix_dimensions(shapes: str | None, family: Family | None) -> tuple[int, ...]:
-    """The sizes that decide how well matrix instructions are filled; empty where the shapes are not known.
+    """Return the sizes that decide how well matrix instructions are filled; empty where the shapes are not
+    known.
 
     GEMM: the last two axes of each operand (M, N, K; batch axes do not matter). Convolution in NHWC: the
     last axis of each operand (channels in, channels out); spatial sizes and the batch only multiply M.
@@ -53,20 +55,21 @@ def matrix_dimensions(shapes: str | None, family: Family | None) -> tuple[int, .
 
 
 def unaligned(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that are not multiples of 8, each once, in order."""
+    """Return the sizes that are not multiples of 8, each once, in order."""
     return tuple(dict.fromkeys(size for size in sizes if size % ALIGNMENT))
 
 
 @lru_cache(maxsize=8192)
 def kernel_alignment(name: str) -> int | None:
-    """The operand alignment that a kernel's name states (`..._align1`), in values; None where it does not."""
+    """Return the operand alignment that a kernel's name states (`..._align1`), in values; None where it does
+    not."""
     found = _ALIGN.search(name)
     return int(found.group(1)) if found else None
 
 
 def made(layer: LayerFacts) -> tuple[str, int] | None:
-    """(argument, size) of what decides how many features or channels a layer gives out, of several axes
-    their product; None for others."""
+    """Return (argument, size) of what decides how many features or channels a layer gives out, of several
+    axes their product; None for others."""
     if layer.kind == "EinsumDense":
         size = einsum.made(layer.config)
         return ("output_shape", size) if size else None
@@ -79,13 +82,13 @@ def made(layer: LayerFacts) -> tuple[str, int] | None:
 
 
 def width(layer: LayerFacts) -> int | None:
-    """The output features or channels of a layer that multiplies matrices; None for others."""
+    """Return the output features or channels of a layer that multiplies matrices; None for others."""
     found = made(layer)
     return found[1] if found else None
 
 
 def last_axis(shape: object) -> int | None:
-    """The last axis of a recorded shape; None where it is unknown, dynamic, or of several tensors."""
+    """Return the last axis of a recorded shape; None where it is unknown, dynamic, or of several tensors."""
     if isinstance(shape, list | tuple) and shape and isinstance(shape[-1], int):
         return shape[-1]
     return None

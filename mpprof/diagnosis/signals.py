@@ -104,7 +104,8 @@ class SkipHistory:
     span: NDArray[np.int64]
 
     def within(self, first: int, last: int | None = None) -> tuple[int, int]:
-        """(skipped, steps) of the readings that lie wholly in steps `first`..`last`, both inclusive."""
+        """Return (skipped, steps) of the readings that lie wholly in steps `first`..`last`, both
+        inclusive."""
         inside = self.step - self.span + 1 >= first
         if last is not None:
             inside &= self.step <= last
@@ -124,15 +125,16 @@ class Signals:
     def remedies(
         self, cause: str, cases: Sequence[str] = ("",), values: Mapping[str, object] | None = None
     ) -> tuple[Remedy, ...]:
-        """What fits this run of the table's remedies for a cause (or of "record run" and its like)."""
+        """Return those of the table's remedies for a cause (or for "record run" and its like) that fit this
+        run."""
         return choosing.choose(cause, self, cases, values)
 
     def advice(self, cause: str, case: str = "") -> str:
-        """The same as one text; "" where nothing can be done."""
+        """Return the remedies as one text; "" where nothing can be done."""
         return choosing.sentence(self.remedies(cause, (case,)))
 
     def hint(self, cause: str) -> str:
-        """The same to end a sentence with: "; record ...", or nothing."""
+        """Return the remedies as the end of a sentence: "; record ...", or nothing."""
         said = self.advice(cause)
         return f"; {said}" if said else ""
 
@@ -182,7 +184,7 @@ class Signals:
         }
 
     def named(self, *marks: str) -> bool:
-        """Whether a text of the trace (events, kernels, ops) holds any of these."""
+        """Return whether a text of the trace (events, kernels, ops) holds any of these words."""
         return any(mark in self._texts for mark in marks)
 
     @cached_property
@@ -281,7 +283,7 @@ class Signals:
         return self.computes.kind in ("float32", "float64")
 
     def not_in(self, dtype: str) -> NotApplicable:
-        """What a rule of runs that compute in `dtype` says of one that does not."""
+        """Return the answer of a rule for runs that compute in `dtype` to a run that does not."""
         return NOT_IN_16_BITS if self.wide else NotApplicable(f"the run does not compute in {dtype}")
 
     @property
@@ -495,11 +497,11 @@ class Signals:
         return self.case.measured.main.cells if self.case.measured else ()
 
     def select(self, chosen: Callable[[Cell], bool]) -> tuple[int, ...]:
-        """Rows of the cells for which `chosen` holds and that have time."""
+        """Return the rows of the cells for which `chosen` holds and that have time."""
         return tuple(row for row, cell in self._with_time if chosen(cell))
 
     def of(self, category: Class) -> tuple[int, ...]:
-        """Rows of the cells of a class that have time."""
+        """Return the rows of the cells of a class that have time."""
         return self._by_class.get(category, ())
 
     @cached_property
@@ -514,15 +516,15 @@ class Signals:
         return tuple((row, cell) for row, cell in enumerate(self.cells) if cell.ns_per_step > 0)
 
     def time(self, rows: tuple[int, ...]) -> float:
-        """ns per step of these cells together."""
+        """Return the ns per step of these cells together."""
         return float(sum(self.cells[row].ns_per_step for row in rows))
 
     def cost_ratio(self, claims: Sequence[Claim]) -> float:
-        """What these claims come to, as a share of the step; 0 without an account."""
+        """Return the cost of these claims as a share of the step; 0 without an account."""
         return self.cost_ns(claims) / self.whole_ns if self.whole_ns > 0 else 0.0
 
     def cost_ns(self, claims: Sequence[Claim]) -> float:
-        """What these claims come to, of idle time no more than there is without the profiler."""
+        """Return the cost of these claims in ns, of idle time no more than there is without the profiler."""
         of_work = [claim for claim in claims if self.cells[claim.cell].category not in NO_WORK]
         return min(cost_ns(claims, self.cells), self.idle_ns + cost_ns(of_work, self.cells))
 
@@ -570,7 +572,7 @@ class Signals:
         return account.step_ns / self.whole_ns if account and self.whole_ns > 0 else 1.0
 
     def share(self, *roles: Class) -> float | Absent:
-        """These classes' share of the step, else of the whole window."""
+        """Return these classes' share of the step, else of the whole window."""
         account = self.activity
         if isinstance(account, Absent):
             return account
@@ -699,7 +701,7 @@ def _on_accelerator(account: Account | Absent, *, on_cpu: bool) -> Account | Abs
 
 
 def _logdir(run: Path) -> Path:
-    """The log directory that a run lies in: profilers put a trace three folders below it."""
+    """Return the log directory that a run lies in: profilers put a trace three folders below it."""
     parts = run.parts
     if "plugins" in parts[:-1]:
         return Path(*parts[: parts.index("plugins")])

@@ -73,7 +73,7 @@ class Untrained:
         return bool(layer.masked or (outer is not None and outer.masked))
 
     def input_shape(self, layer: LayerFacts) -> object:
-        """Its own, or that of the wrapper that hands its input on."""
+        """Return the layer's own input shape, or that of the wrapper that hands its input on."""
         by_name = {f.name: f for f in self.layers}
         at: LayerFacts | None = layer
         while at is not None and at.input_shape is None and at.kind != "StackedRNNCells":

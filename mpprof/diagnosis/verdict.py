@@ -102,8 +102,8 @@ def per_update(diagnosis: Diagnosis) -> float | None:
 
 
 def verdict(diagnosis: Diagnosis) -> str:
-    """One sentence: what was expected and what came, or what share of the matrix work ran on matrix units;
-    then the worst cause, or what is missing to say more."""
+    """Return one sentence: what was expected and what was measured, or what share of the matrix work ran on
+    matrix units; then the worst cause, or what is missing to say more."""
     signals = _signals(diagnosis)
     parts = [_what_happened(signals, diagnosis), _why(signals, diagnosis)[0]]
     sentence = "; ".join(part for part in parts if part)
@@ -111,7 +111,7 @@ def verdict(diagnosis: Diagnosis) -> str:
 
 
 def cause(diagnosis: Diagnosis) -> Finding | None:
-    """The finding that the verdict names; None where it names none."""
+    """Return the finding that the verdict names; None where it names none."""
     return _why(_signals(diagnosis), diagnosis)[1]
 
 
@@ -145,7 +145,7 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
 
 
 def _in_short(other: Sequence[str], diagnosis: Diagnosis) -> str:
-    """Why the baseline is unlike, without the values."""
+    """Return why the baseline is unlike this run, without the values."""
     heads = [difference.partition(":")[0] for difference in other]
     heads = [head for head in heads if not head.startswith("not known")] or heads
     named = any(_differences(found) for found in diagnosis.findings if found.code == _UNLIKE)
@@ -153,7 +153,7 @@ def _in_short(other: Sequence[str], diagnosis: Diagnosis) -> str:
 
 
 def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
-    """What one run shows: its step, and where its matrix work ran."""
+    """Return what one run shows: its step, and where its matrix work ran."""
     share = signals.case.tensor_core
     step = _step(signals)
     if share is not None and share.ratio is not None:
@@ -190,7 +190,7 @@ def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
 
 
 def _window(signals: Signals) -> str:
-    """The window that is judged in place of a step, and how much of it the device worked."""
+    """Return the window that is judged in place of a step, and for how much of it the device worked."""
     account = signals.case.measured
     assert account is not None
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
@@ -199,7 +199,8 @@ def _window(signals: Signals) -> str:
 
 
 def _policy(signals: Signals) -> str:
-    """The policy that the model trains under, by what was recorded of its types; "" where that is unknown."""
+    """Return the policy that the model trains under, by what was recorded of its types; "" where that is
+    unknown."""
     fit, computes = known(signals.fit), signals.computes
     if computes.by != "policy":
         return ""
@@ -210,7 +211,7 @@ def _policy(signals: Signals) -> str:
 
 
 def _memory(diagnosis: Diagnosis) -> str:
-    """What was saved of the memory, where it is worth a manager's time."""
+    """Return how much memory was saved, where that is worth a manager's time."""
     held = diagnosis.memory
     if held is None or held.saved_bytes is None or held.peak_bytes + held.saved_bytes <= 0:
         return ""
@@ -252,7 +253,8 @@ def _could(signals: Signals, found: AttainableRange) -> str:
 
 
 def _precision(signals: Signals) -> str:
-    """ "with mixed_float16 ", or "in float16 " where kernels tell and no policy; "" of what is not 16-bit."""
+    """Return "with mixed_float16 ", or "in float16 " where kernels tell the type and no policy is known; ""
+    for what is not 16-bit."""
     if not signals.computes.narrow:
         return ""
     policy = _policy(signals)
@@ -262,18 +264,19 @@ def _precision(signals: Signals) -> str:
 
 
 def _no_difference(speedup: Speedup) -> bool:
-    """The interval of the observed speedup holds 1."""
+    """Return whether the interval of the observed speedup holds 1."""
     return speedup.interval is not None and speedup.interval[0] <= 1.0 <= speedup.interval[1]
 
 
 def _baseline(signals: Signals, speedup: Speedup) -> str:
-    """What it is held against: float32 only where that is known of it, and this run is in 16 bits."""
+    """Return what the run is compared with: float32 only where that is known of the baseline, and this run is
+    in 16 bits."""
     float32 = speedup.baseline_dtype == "float32" and signals.computes.narrow
     return "in float32" if float32 else "in the baseline"
 
 
 def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
-    """The second half of the sentence, and the finding that it names."""
+    """Return the second half of the sentence, and the finding that it names."""
     findings = [found for found in diagnosis.findings if found.code not in diagnosis.dismissed]
     case = signals.case
     ranked = causes(findings)
@@ -323,7 +326,8 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
 
 
 def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
-    """That no finding says why: of what the step lost, or of the time in which it did none of its work."""
+    """Return a clause that no finding explains the lost time: what the step lost, or the time in which it did
+    none of its work."""
     if _unexplained(diagnosis):
         return "no finding explains what was lost"
     found = {finding.code for finding in diagnosis.findings}
@@ -345,7 +349,7 @@ def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
 
 
 def _lost(part: Slice, signals: Signals) -> str:
-    """A part of the step that is none of its own work, and what is known of it."""
+    """Return a part of the step that is none of its own work, and what is known of it."""
     said = f"{format_ns(part.ns_per_step)} ({format_ratio(part.ratio)}) of {_LOST_WORDS[part.category]}"
     if part.category == "comm" and len(signals.devices) < 2:
         return f"{said} (one rank does not show whether it waited for others)"
@@ -354,7 +358,7 @@ def _lost(part: Slice, signals: Signals) -> str:
 
 
 def _unexplained(diagnosis: Diagnosis) -> bool:
-    """The step is notably longer than it could be, and no finding says why."""
+    """Return whether the step is notably longer than it could be, and no finding says why."""
     speedup, account = diagnosis.speedup, diagnosis.account
     if speedup is None or account is None or speedup.expected is None or not speedup.unexplained_ns:
         return False
@@ -362,7 +366,7 @@ def _unexplained(diagnosis: Diagnosis) -> bool:
 
 
 def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
-    """The finding is a cost, and a smaller one than this share of the step."""
+    """Return whether the finding is a cost, and a smaller one than this share of the step."""
     if top is None:
         return True
     cost_ns = top.cost_ns_in_window if signals.in_window else top.cost_ns_per_step or top.gain_ns_per_step
@@ -371,7 +375,8 @@ def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:
 
 
 def _notable(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
-    """The first of findings that are only worth a mention whose cost is worth a manager's time."""
+    """Return the first finding, of those that are only worth a mention, whose cost is worth a manager's
+    time."""
     for found in findings:
         cost = found.cost_ns_per_step or found.cost_ns_in_window or 0.0
         if cost and (found.lost_ratio or 0.0) >= NOTABLE_GAP_RATIO:
@@ -382,7 +387,7 @@ def _notable(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
 
 
 def _ceiling(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
-    """The first of what every healthy run of this kind leaves on the table, where that is much."""
+    """Return the first of the findings that every healthy run of this kind has, where its gain is much."""
     step_ns = signals.case.account.step_ns if signals.case.account else 0.0
     for found in findings:
         gain = found.gain_ns_per_step or 0.0
@@ -392,7 +397,8 @@ def _ceiling(signals: Signals, findings: Sequence[Finding]) -> Finding | None:
 
 
 def _is_ceiling(found: Finding) -> bool:
-    """Its remedy gains time, and yet nothing was lost: every run of this kind has it."""
+    """Return whether the finding's remedy gains time although nothing was lost: every run of this kind has
+    it."""
     return found.cost_ns_per_step is None and found.gain_ns_per_step is not None
 
 
@@ -420,14 +426,14 @@ def _cause(top: Finding, signals: Signals) -> str:
 
 
 def _without(found: Finding, signals: Signals) -> str:
-    """The step with the remedy of this finding: "70.0 ms at best"."""
+    """Return the step time with the remedy of this finding: "70.0 ms at best"."""
     assert signals.case.account is not None
     now = signals.case.account.step_ns
     return format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step, each="")
 
 
 def _step(signals: Signals) -> str | None:
-    """The step time, with what it rests on where that is little."""
+    """Return the step time, and what it rests on where that is little."""
     steps, account = signals.case.steps, signals.case.account
     if steps is not None and steps.median_ns:
         if steps.interval_ns is not None:

@@ -31,7 +31,8 @@ class Around:
 
 
 def profiled_ns(signals: Signals) -> float | None:
-    """A profiled step without the time in which it was compiled anew (MP902), which no profiler adds."""
+    """Return the time of a profiled step without the time in which it was compiled anew (MP902), which no
+    profiler adds."""
     account = known(signals.account)
     if account is None:
         return None
@@ -39,22 +40,23 @@ def profiled_ns(signals: Signals) -> float | None:
 
 
 def added_ns(signals: Signals) -> float:
-    """By how much a profiled step is longer than an unprofiled one; 0 where that is not known."""
+    """Return by how many ns a profiled step is longer than an unprofiled one; 0 where that is not known."""
     account = known(signals.account)
     return max(0.0, account.window_ns - account.wall_ns) if account and account.wall_ns else 0.0
 
 
 def works_longer(signals: Signals) -> bool:
-    """Whether a profiled step's idle time is too short for what it is longer by: on a CPU, where the profiler
-    records each op as it runs, those take longer, too."""
+    """Return whether a profiled step's idle time is too short for what the step is longer by: on a CPU, where
+    the profiler records each op as it runs, the ops take longer, too."""
     account = known(signals.account)
     idle_ns = sum(signals.time(signals.of(category)) for category in IDLE_CLASSES)
     return account is not None and account.trace_basis == "host" and idle_ns < added_ns(signals)
 
 
 def reason(signals: Signals) -> Reason:
-    """What makes profiled steps longer than steady ones: steps beside them that are as steady ones leave the
-    profiler; else it is warm-up where steady steps come later, and the load of the machine where not."""
+    """Return what makes profiled steps longer than steady ones. It is the profiler where steps beside them
+    are like steady ones; else it is warm-up where steady steps come later, and the load of the machine where
+    not."""
     account, summary, beside = known(signals.account), known(signals.summary), around(signals)
     if account is None or summary is None or not summary.median_ns or beside is None:
         return "unknown"
@@ -94,7 +96,8 @@ def unlike(signals: Signals) -> str | None:
 
 
 def around(signals: Signals) -> Around | None:
-    """The times of the steps beside the window; None where the log or the steps' numbers do not tell them."""
+    """Return the times of the steps beside the window; None where the log or the steps' numbers do not tell
+    them."""
     account, table = known(signals.account), known(signals.table)
     if account is None or table is None or not account.steps or min(account.steps) < 0:
         return None

@@ -41,13 +41,13 @@ _WHY: dict[LimitKind, str] = {
 
 
 def class_words(category: Class, account: Account) -> str:
-    """What a class of this account is called."""
+    """Return the name of a class of this account."""
     on_host = ON_HOST.get(category) if account.trace_basis == "host" else None
     return on_host or _with_pooling(category, account) or CLASS_WORDS[category]
 
 
 def _with_pooling(category: Class, account: Account) -> str:
-    """Elementwise work of which a tenth or more pools, by both."""
+    """Return the name of elementwise work of which a tenth or more is pooling: it names both."""
     part = next((part for part in account.main.slices if part.category == category), None)
     if part is None or part.pooling_ns_per_step <= 0 or part.pooling_ns_per_step < 0.1 * part.ns_per_step:
         return ""
@@ -56,7 +56,8 @@ def _with_pooling(category: Class, account: Account) -> str:
 
 
 def precisions(by_precision: Mapping[Precision, float]) -> str:
-    """The types of a twentieth of this time or more, the most of it first: "tf32 and bf16"; "" of none."""
+    """Return the types that have a twentieth of this time or more, the most of it first: "tf32 and bf16"; ""
+    of none."""
     whole = sum(by_precision.values())
     ordered = sorted(by_precision.items(), key=lambda item: -item[1])
     named = [
@@ -68,15 +69,15 @@ def precisions(by_precision: Mapping[Precision, float]) -> str:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """ "a, b and c"; "nothing stands out" of none."""
+    """Return the parts as a list in words: "a, b and c"; "nothing stands out" of none."""
     if len(parts) < 2:
         return "".join(parts) or "nothing stands out"
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def limiting(limits: Sequence[Limit], step: str = "the float32 step") -> str:
-    """What keeps the attainable speedup low, as a clause: "61.0 % of the float32 step is the optimizer, which
-    stays in float32"; empty where nothing is known of it."""
+    """Return what keeps the attainable speedup low, as a clause: "61.0 % of the float32 step is the
+    optimizer, which stays in float32"; empty where nothing is known of it."""
     whole = sum(limit.best_ns for limit in limits)
     named: list[Limit] = []
     for limit in limits:
@@ -93,8 +94,8 @@ def limiting(limits: Sequence[Limit], step: str = "the float32 step") -> str:
 
 
 def more_launches(found: Launches | None) -> str:
-    """What a run launches beyond its baseline: "267 launches a step instead of 185 (54 more for loss scaling,
-    27 for casts)"; empty where that is not more."""
+    """Return what a run launches beyond its baseline: "267 launches a step instead of 185 (54 more for loss
+    scaling, 27 for casts)"; empty where that is not more."""
     if found is None or found.mixed - found.baseline < 1:
         return ""
     more = [part for part in found.by_class if part.mixed - part.baseline >= 1][:MOST_LIMITS]
@@ -120,7 +121,7 @@ def _limit(limit: Limit) -> str:
 
 
 def attainable_range(found: AttainableRange, *, one_step: bool, units: str) -> str:
-    """What 16 bits could make of a float32 run, as a clause."""
+    """Return what 16 bits could make of a float32 run, as a clause."""
     share = eligible_words(found.eligible_ratio, found.tf32_ratio, units=units)
     low, high = format_speedup(found.low), format_speedup(found.high)
     span = low if low == high else f"{low.removesuffix('x')} to {high}"

@@ -25,8 +25,8 @@ Compile = Callable[[int], BatchBytes]
 
 
 def largest_batch(compile: Compile, first: BatchBytes, memory_bytes: int) -> LargestBatch:
-    """Search from one compiled batch on. `compile` compiles the step at a batch, and raises `UnableError`
-    where it cannot: the band is then what was found before, with that reason."""
+    """Search for the largest batch, starting at one compiled batch. `compile` compiles the step at a batch,
+    and raises `UnableError` where it cannot: the band is then what was found before, with that reason."""
     known = {first.batch_size: first}
     reason = ""
     try:
@@ -62,8 +62,8 @@ _Pick = Callable[[BatchBytes], float]
 
 
 def _half_way(known: _Known, memory_bytes: int) -> int | None:
-    """A second point for the line. What is in proportion to the batch is never more than all of the bytes, so
-    that this one needs at most half of the memory."""
+    """Return a second point for the line. The part of the bytes that is in proportion to the batch is never
+    more than all of them, so that this point needs at most half of the memory."""
     if len(known) > 1:
         return None
     (first,) = known.values()
@@ -75,7 +75,7 @@ def _half_way(known: _Known, memory_bytes: int) -> int | None:
 
 
 def _fitting(known: _Known, memory_bytes: int) -> int | None:
-    """The next batch to compile in search of the largest that fits; None: it is found."""
+    """Return the next batch to compile in search of the largest that fits; None: it is found."""
     limit = SHARE * memory_bytes
     fits, over = _ends(known, limit, _most)
     if fits is not None and _most(known[fits]) >= (1 - CLOSE) * limit:
@@ -91,14 +91,14 @@ def _too_large(known: _Known, memory_bytes: int) -> int | None:
 
 
 def _ends(known: _Known, limit: float, pick: _Pick) -> tuple[int | None, int | None]:
-    """The largest batch within the limit, and the smallest above that one which is over it."""
+    """Return the largest batch within the limit, and the smallest batch above it that is over the limit."""
     within = max((batch for batch in known if pick(known[batch]) <= limit), default=None)
     return within, min((batch for batch in known if batch > (within or 0)), default=None)
 
 
 def _between(known: _Known, pick: _Pick, wanted: float, fits: int | None, over: int | None) -> int | None:
-    """The batch that needs `wanted` bytes by the line through the two nearest points, between the largest
-    that fits and the smallest that does not; None where no other lies between."""
+    """Return the batch that needs `wanted` bytes by the line through the two nearest points, between the
+    largest that fits and the smallest that does not; None where no other lies between."""
     low = (fits or 0) + 1
     high = over - 1 if over is not None else _MOST_AHEAD * max(known)
     if low > high or (fits is not None and over is not None and over - fits <= CLOSE * fits):
@@ -118,12 +118,12 @@ def _between(known: _Known, pick: _Pick, wanted: float, fits: int | None, over: 
 
 
 def _even(batch: int) -> int:
-    """A multiple of 8, as matrix units like it, where that is no large change."""
+    """Return a multiple of 8, which suits matrix units, where that is no large change."""
     return batch // 8 * 8 if batch >= 64 else batch
 
 
 def _line(compiled: Sequence[BatchBytes]) -> tuple[Band, Band] | tuple[None, None]:
-    """Fixed bytes, and bytes for each example."""
+    """Return the fixed bytes, and the bytes for each example."""
     plain = [one for one in compiled if not one.recomputed][:2]
     if len(plain) < 2:
         return None, None

@@ -46,7 +46,7 @@ def stated_rates(card: Card) -> Mapping[str, float]:
 
 
 def fastest_rate(placement: Placement, precision: Precision, card: Card, rates: Mapping[str, float]) -> float:
-    """The highest of these rates, in FLOP/s, at which the card may do these products."""
+    """Return the highest of these rates, in FLOP/s, at which the card may do these products."""
     ordinary = rates.get("fp16_cuda", 0.0) if precision == "fp16" else 0.0
     ordinary = max(ordinary, rates.get("fp32_cuda", 0.0))
     if placement == "cuda_core":
@@ -58,14 +58,14 @@ def fastest_rate(placement: Placement, precision: Precision, card: Card, rates: 
 
 
 def slowest_rate(placement: Placement, precision: Precision, card: Card, rates: Mapping[str, float]) -> float:
-    """The rate if the card chooses the slower of the units that may run these products."""
+    """Return the rate if the card chooses the slower of the units that may run these products."""
     if placement == "unknown":
         return rates.get("fp32_cuda", 0.0) or fastest_rate(placement, precision, card, rates)
     return fastest_rate(placement, precision, card, rates)
 
 
 def at_least_ns(work: Launch, rate: float, card: Card) -> float:
-    """The bound for all executions of one launch; a loop of unknown length counts once."""
+    """Return the bound for all executions of one launch; a loop of unknown length counts once."""
     moved = work.read_bytes + work.written_bytes
     through_cache = moved / (L2_BYTES_PER_CLOCK_PER_SM * card.sm_count * card.highest_clock_khz * 1e3)
     from_memory = sum(max(0.0, part - card.l2_bytes) for part in (work.read_bytes, work.written_bytes))
@@ -74,7 +74,7 @@ def at_least_ns(work: Launch, rate: float, card: Card) -> float:
 
 
 def _computing_s(work: Launch, rate: float, card: Card) -> float:
-    """The least time of the operations, by the best algorithm that a library may take.
+    """Return the least time of the operations, by the best algorithm that a library may take.
 
     That is a product of every tap but for convolutions of stride 1. For those cuDNN has Winograd's transform
     (filters of 3 and 5, on any unit; its kernels' names state tiles of 4 x 4, and of 9 x 9 for filters of 5,
@@ -104,7 +104,8 @@ def _times(work: Launch) -> int:
 
 
 def traffic_bytes(launches: Sequence[Launch], l2_bytes: float) -> float:
-    """The least that a step reads from memory, if the L2 cache always kept what is needed soonest.
+    """Return the least bytes that a step reads from memory, if the L2 cache always kept what is needed
+    soonest.
 
     Belady's rule, on parts of values: when more is held than fits, what is used again latest goes first. No
     cache does better. Loops are left out, and so is what is written: the bound stays a bound.
@@ -139,14 +140,15 @@ def _next(uses: Sequence[int], at: int) -> int | None:
 
 
 def ideal_ns(work: Launch, rate: float, card: Card) -> float:
-    """The roofline time of all executions of one launch: all bytes from memory, all operations at `rate`."""
+    """Return the roofline time of all executions of one launch: all bytes from memory, all operations at
+    `rate`."""
     moving = (work.read_bytes + work.written_bytes) / card.bandwidth_bytes_per_s
     computing = (work.flops or 0.0) / rate if rate else 0.0
     return max(moving, computing) * 1e9 * _times(work)
 
 
 def of_either(own: Iterable[tuple[object, float]], library: Iterable[tuple[object, float]] | None) -> float:
-    """The bound of a step whose parts may each come from either program: for each part the lesser."""
+    """Return the bound of a step whose parts may each come from either program: for each part the lesser."""
     first = _summed(own)
     if library is None:
         return sum(first.values())

@@ -69,7 +69,7 @@ def main(request_path: str, out: str) -> int:
 
 
 def _end_with_parent() -> None:
-    """Linux ends this process when the one that asks is ended without a chance to end it."""
+    """Make Linux end this process when the process that asks is ended without a chance to end this one."""
     with contextlib.suppress(OSError, AttributeError):
         import ctypes
 
@@ -136,7 +136,7 @@ def _plugin_version() -> str:
 
 
 def _device(jax: Any, target: str) -> Any:
-    """The described card, as a device that programs can be compiled for."""
+    """Return the described card, as a device that programs can be compiled for."""
     if not _plugin_version():
         raise Mendable(
             "forecast needs XLA's compiler for NVIDIA cards, which is not installed",
@@ -159,7 +159,7 @@ def _device(jax: Any, target: str) -> Any:
 
 @contextlib.contextmanager
 def _as_on(target: tuple[int, int], recurrent: list[str]) -> Iterator[None]:
-    """Keras asks this machine what the card can do; let it hear the target's answers.
+    """Patch Keras so that it gets the target's answers where it asks this machine what the card can do.
 
     Attention takes cuDNN's fused kernel from compute capability 8.0 on. Recurrent layers would take cuDNN's
     on a GPU, which cannot be lowered here: that they asked is noted in `recurrent`."""
@@ -202,7 +202,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _model(keras: Any, request: dict[str, Any]) -> Any:
-    """The compiled model under the policy of the request."""
+    """Return the compiled model under the policy of the request."""
     try:
         keras.config.set_dtype_policy(request["policy"])
     except ValueError as error:
@@ -228,7 +228,8 @@ def _model(keras: Any, request: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _without_drawing(keras: Any) -> Iterator[None]:
-    """Initial values do not matter here, and drawing them compiles a program for each shape."""
+    """Patch random initialisers to give zeros. Initial values do not matter here, and drawing them compiles a
+    program for each shape."""
     from keras.src.initializers import random_initializers
 
     base = random_initializers.RandomInitializer
@@ -272,8 +273,8 @@ def _called(request: dict[str, Any]) -> Any:
 
 
 def _loaded(request: dict[str, Any]) -> Any:
-    """A saved model, rebuilt under another policy: each layer that had the model's own policy gets the new
-    one; a layer of another policy (a float32 output) keeps it."""
+    """Return a saved model, rebuilt under another policy: each layer that had the model's own policy gets the
+    new one; a layer of another policy (a float32 output) keeps it."""
     from mpprof.errors import MpprofError
     from mpprof.record.facts.saved_model import load_model
 
@@ -298,7 +299,7 @@ def _loaded(request: dict[str, Any]) -> Any:
 
 
 def _policy_of(model: Any) -> str:
-    """The policy of most of the model's layers: what it was built under."""
+    """Return the policy of most of the model's layers: the one that the model was built under."""
     names = [layer.dtype_policy.name for layer in model._flatten_layers() if layer is not model]
     return max(set(names), key=names.count) if names else str(model.dtype_policy.name)
 
@@ -315,7 +316,7 @@ def _with_policy(config: Any, old: str, new: str) -> Any:
 
 
 def _data(keras: Any, model: Any, batch: int, stated: Sequence[Sequence[int]] | None) -> tuple[Any, Any]:
-    """Shapes and types of a batch: of the inputs, and of the targets that the loss takes."""
+    """Return the shapes and types of a batch: of the inputs, and of the targets that the loss takes."""
     import jax
 
     if getattr(model, "inputs", None):
@@ -359,7 +360,8 @@ def _as_keras(keras: Any, specs: Any) -> Any:
 
 
 def _targets(jax: Any, model: Any, predicted: Any) -> Any:
-    """A sparse loss takes one class index where the others take a value for each output."""
+    """Return the shapes and types of the targets. A sparse loss takes one class index where the others take a
+    value for each output."""
     import keras
 
     flat = keras.tree.flatten(predicted)
@@ -379,14 +381,14 @@ def _targets(jax: Any, model: Any, predicted: Any) -> Any:
 
 
 def _lowered(jax: Any, model: Any, inputs: Any, outputs: Any, device: Any) -> Any:
-    """The train step with optimizer and loss scaling, lowered for the card."""
+    """Return the train step with optimizer and loss scaling, lowered for the card."""
     import numpy as np
     from jax.sharding import SingleDeviceSharding
 
     there = SingleDeviceSharding(device)
 
     def example(spec: Any) -> Any:
-        """A batch that takes no memory: only its shape and type are looked at."""
+        """Return a batch that takes no memory: only its shape and type are looked at."""
         return np.broadcast_to(np.zeros((), spec.dtype), spec.shape)
 
     def place(spec: Any) -> Any:
@@ -422,7 +424,7 @@ def _recurrent_layers(keras: Any, model: Any) -> list[str]:
 
 
 def _facts(model: Any) -> dict[str, Any]:
-    """The model as a run's record describes it."""
+    """Return the model as a run's record describes it."""
     from mpprof.record.facts.layers import model_facts
     from mpprof.store import formats
 
@@ -446,7 +448,8 @@ def _bytes(variables: Sequence[Any]) -> int:
 def _kept_or_compiled(
     lowered: Any, source: bytes, request: dict[str, Any], folder: Path, dump: Path
 ) -> dict[str, Any]:
-    """The compiled programs: from the cache where the same program was compiled for the same card before."""
+    """Return the compiled programs: from the cache where the same program was compiled for the same card
+    before."""
     told = hashlib.sha256(source)
     told.update(json.dumps([request["target"], _plugin_version(), PROGRAMS, _KEPT_VERSION]).encode())
     entry = Path(request["cache"]) / told.hexdigest() if request["cache"] else None
@@ -468,7 +471,8 @@ def _kept_or_compiled(
 
 
 def _kept(entry: Path, folder: Path) -> dict[str, Any] | None:
-    """The programs of an entry, their files copied to `folder`; None where any is not as it was kept."""
+    """Return the programs of an entry, and copy their files to `folder`; None where any file is not as it was
+    kept."""
     try:
         kept = json.loads((entry / "programs.json").read_text())
         for name, digest in kept["sha256"].items():
@@ -484,7 +488,7 @@ def _kept(entry: Path, folder: Path) -> dict[str, Any] | None:
 
 
 def _keep(entry: Path, programs: dict[str, Any], folder: Path) -> None:
-    """Place an entry whole or not at all, and let the oldest go."""
+    """Place an entry whole or not at all, and remove the oldest entries."""
     part = entry.with_name(f"part-{os.getpid()}-{entry.name}")
     part.mkdir(parents=True, exist_ok=True)
     digests: dict[str, str] = {}
@@ -541,7 +545,7 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
 
 
 def alive(dump: Path, modules: Sequence[str]) -> list[tuple[str, str, int]]:
-    """What XLA's own account holds alive at the peak, without the program's arguments: name of the
+    """Return what XLA's own account holds alive at the peak, without the program's arguments: name of the
     instruction, type and bytes, largest first. What is too little to tell stands last, without a name."""
     found: list[tuple[str, str, int]] = []
     for module in modules:
@@ -571,7 +575,8 @@ _LEAST_ALIVE = 0.001
 
 
 def _has_own_products(path: Path) -> bool:
-    """Whether Triton compiles any product of the program (the kinds of its fusions: xla/service/gpu)."""
+    """Return whether Triton compiles any product of the program (the kinds of its fusions:
+    xla/service/gpu)."""
     return re.search(rb"__triton_(?:nested_)?gemm", path.read_bytes()) is not None
 
 
@@ -580,8 +585,8 @@ def _modules(dump: Path) -> list[str]:
 
 
 def _kernels(dump: Path, modules: Sequence[str]) -> dict[str, list[str]]:
-    """The matrix instructions in the PTX of each instruction's kernel: by the instruction's name. One that is
-    not listed has no kernel of XLA's own."""
+    """Return the matrix instructions in the PTX of each instruction's kernel, by the instruction's name. An
+    instruction that is not listed has no kernel of XLA's own."""
     found: dict[str, list[str]] = {}
     for module in modules:
         by_entry: dict[str, list[str]] = {}
@@ -603,7 +608,7 @@ def _kernels(dump: Path, modules: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _of_entry(text: str, entry: str) -> list[str]:
-    """The instructions between this entry and the next."""
+    """Return the instructions between this entry and the next."""
     begin = re.search(rf"\.entry\s+{re.escape(entry)}\b", text)
     assert begin is not None
     after = _ENTRY.search(text, begin.end())
@@ -615,13 +620,13 @@ _STACK_FRAMES = 17
 
 
 def _hlo_proto(module: bytes) -> bytes:
-    """An HloProto around an HloModuleProto (field 1), without the paths of source files."""
+    """Return an HloProto around an HloModuleProto (field 1), without the paths of source files."""
     kept = b"".join(field for number, field in _split(module) if number != _STACK_FRAMES)
     return b"\x0a" + _varint(len(kept)) + kept
 
 
 def _split(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a protobuf message, each with its bytes as they stand there."""
+    """Yield the fields of a protobuf message, each with its bytes as they stand there."""
     at = 0
     while at < len(message):
         begin = at
@@ -669,8 +674,8 @@ _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _first_line(error: BaseException) -> str:
-    """Of what an error says, without a period at its end: it stands within a sentence. Keras puts in front
-    of an error where it was raised."""
+    """Return the first line of an error's text, without a period at its end: it stands within a sentence.
+    Keras writes the place where an error was raised before its text; those lines are left out."""
     text = _STYLE.sub("", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     while len(lines) > 1 and _AROUND.search(lines[0]):

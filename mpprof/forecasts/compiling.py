@@ -67,7 +67,7 @@ def compiled(
 
 
 def is_function(model: str) -> bool:
-    """Whether MODEL names a function, `package.module:function`, and not a file."""
+    """Return whether MODEL names a function, `package.module:function`, and not a file."""
     module, colon, function = model.partition(":")
     dotted = [part for text in (module, function) for part in text.split(".")]
     return bool(colon) and not Path(model).exists() and all(part.isidentifier() for part in dotted)
@@ -118,7 +118,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process' own, where no GPU of this machine is seen and nobody's XLA flags speak in."""
+    """Return this process' own environment without XLA flags, and with the GPUs of this machine hidden."""
     kept = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "JAX_PLATFORMS")}
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]

@@ -110,7 +110,7 @@ class Program:
         return iter(range(len(self.launches)))
 
     def part(self, at: int) -> tuple[str, str]:
-        """Layer and phase of a launch: what is compared between two programs."""
+        """Return the layer and phase of a launch: two programs are compared by them."""
         return self.owners.layer_of(at) or "", self.owners.phase_of(at)
 
 
@@ -126,17 +126,17 @@ def program(
 
 
 def scope_of(op_name: str) -> str:
-    """The scope of an op without the op itself: programs rename ops, and keep their scopes."""
+    """Return the scope of an op without the op itself: programs rename ops, and keep their scopes."""
     return op_name.rpartition("/")[0]
 
 
 def is_product(hlo: HloInstruction) -> bool:
-    """Whether an instruction multiplies matrices, itself, within, or by a library call."""
+    """Return whether an instruction multiplies matrices, itself, within, or by a library call."""
     return bool(products(hlo)) or _library(hlo) != ""
 
 
 def _library(hlo: HloInstruction) -> str:
-    """Which kind of library call an instruction is; "" for none that multiplies matrices."""
+    """Return the kind of library call that an instruction is; "" where it multiplies no matrices."""
     target = hlo.custom_call.lower()
     if "cublas" in target or "gemm" in target or "matmul" in target:
         return "gemm"
@@ -146,8 +146,8 @@ def _library(hlo: HloInstruction) -> str:
 
 
 def attention_flops(hlo: HloInstruction) -> float | None:
-    """Matrix operations of cuDNN's fused attention: two products forward, five backward, each of queries x
-    keys x head size. The operands come as (batch, length, heads, size)."""
+    """Return the matrix operations of cuDNN's fused attention: two products forward, five backward, each of
+    queries x keys x head size. The operands come as (batch, length, heads, size)."""
     if (
         "fmha" not in hlo.custom_call.lower()
         or len(hlo.operand_shapes) < 2
@@ -160,7 +160,8 @@ def attention_flops(hlo: HloInstruction) -> float | None:
 
 
 def asked_flops(work: Launch) -> float | None:
-    """Matrix operations of one execution; None: it multiplies no matrices, or how many is not stated."""
+    """Return the matrix operations of one execution; None: it multiplies no matrices, or their number is not
+    stated."""
     return attention_flops(work.hlo) if _library(work.hlo) == "attention" else work.flops
 
 
@@ -173,7 +174,8 @@ class Asked:
 
 
 def asked(source: Sequence[Launch], made: Program) -> dict[int, Asked]:
-    """For each launch of `made` that does matrix work of the model, how much the model asked for there.
+    """Return, for each launch of `made` that does matrix work of the model, how much the model asked for
+    there.
 
     Products are paired within their scope, largest first. Those that are left over belong to a product that
     XLA merged (its launch counts them), or became loops: launches of their scope that multiply and add.
@@ -216,8 +218,8 @@ def _executed(made: Program, at: int) -> float:
 
 
 def _merged(scope: str, flops: float, made: Program, found: Mapping[int, float]) -> int | None:
-    """The launch that does a product of this scope together with another layer's: it has the layer among its
-    own and operations to spare."""
+    """Return the launch that does a product of this scope together with another layer's: it has the layer
+    among its own and operations to spare."""
     layer = scope.rpartition("/")[2] if "/" in scope else scope
     backward = "transpose(" in scope
     for at, already in found.items():
@@ -236,7 +238,8 @@ def _product_name(hlo: HloInstruction) -> str:
 
 
 def _loop(scope: str, made: Program) -> int | None:
-    """The launch that does a product of this scope by multiplying and adding: the one that reads most."""
+    """Return the launch that does a product of this scope by multiplying and adding: the one that reads
+    most."""
     fitting = [
         at
         for at, work in enumerate(made.launches)
@@ -263,7 +266,7 @@ def decide(
     asked_of: Mapping[int, Asked],
     recurrent: frozenset[str],
 ) -> Decision:
-    """What is decided of the launch in row `at` of the program with XLA's own products."""
+    """Return the decision for the launch in row `at` of the program with XLA's own products."""
     work = own.launches[at]
     if not is_product(work.hlo):
         looped = asked_of.get(at)
@@ -328,13 +331,13 @@ def _family(work: Launch) -> Family:
 
 
 def _operands(hlo: HloInstruction) -> Precision:
-    """The type of a product's two factors."""
+    """Return the type of a product's two factors."""
     inside = products(hlo)
     return operands([precision_of(dtype) for dtype in (inside[0] if inside else hlo).operand_dtypes[:2]])
 
 
 def _never(work: Launch, precision: Precision, card: Card, policy: str) -> str:
-    """Why the card's matrix units cannot multiply these operands; "" where they can or may."""
+    """Return why the card's matrix units cannot multiply these operands; "" where they can or may."""
     if precision == "fp32":
         if not multiplies("tf32", card.compute_capability):
             if "bfloat16" in policy:
@@ -349,13 +352,14 @@ def _never(work: Launch, precision: Precision, card: Card, policy: str) -> str:
 
 
 def _narrow(policy: str) -> bool:
-    """Whether the model was asked to compute in 16 bits."""
+    """Return whether the model was asked to compute in 16 bits."""
     return policy.endswith("float16")
 
 
 def _aligned(work: Launch) -> bool:
-    """Whether the rows of all operands begin at multiples of 16 bytes: the last size of each is one of 8; of
-    a convolution its channels, in whatever order they lie (cuDNN puts them last where it needs to)."""
+    """Return whether the rows of all operands begin at multiples of 16 bytes: the last size of each is a
+    multiple of 8; of a convolution the number of channels counts, in whatever order they lie (cuDNN puts them
+    last where it needs to)."""
     if any(work.channels):
         return all(size % ALIGNED == 0 for size in work.channels)
     inside = products(work.hlo)
@@ -370,7 +374,7 @@ gemv and gemmSN families."""
 
 
 def _smallest(work: Launch) -> float:
-    """The least of a product's rows, columns and terms."""
+    """Return the least of the numbers of a product's rows, columns and terms."""
     inside = products(work.hlo)
     product = inside[0] if inside else work.hlo
     flops = product.flops or work.flops
@@ -384,7 +388,8 @@ def is_recurrent(layers: Sequence[str], recurrent: frozenset[str]) -> bool:
 
 
 def _in_library(at: int, own: Program, library: Program | None, precision: Precision) -> bool:
-    """Whether the libraries' program has a call on operands of that type for the same part of the model."""
+    """Return whether the libraries' program has a call on operands of that type for the same part of the
+    model."""
     if library is None:
         return False
     part = own.part(at)

@@ -69,8 +69,8 @@ class _Judged:
 def card_forecast(
     compiled: Compiled, card: Card, model: ModelFacts | None, float32: Compiled | None
 ) -> CardForecast:
-    """The forecast of one card and policy. `float32`: the same model and card in float32, for the speedup;
-    None where that was not compiled."""
+    """Return the forecast of one card and policy. `float32`: the same model and card in float32, for the
+    speedup; None where that was not compiled."""
     result = compiled.result
     source = launches(compiled.programs["source"])
     own, library = _both(compiled, source, card, model)
@@ -172,7 +172,8 @@ def _rate(decision: Decision, card: Card) -> float:
 
 
 def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: frozenset[str]) -> float:
-    """Without the recurrent layers: cuDNN's kernels, which keep weights on the SMs, take the loop's place."""
+    """Return the least time of a step. It is without the recurrent layers: cuDNN's kernels, which keep
+    weights on the SMs, take the loop's place."""
 
     def parts(judged: _Judged) -> list[tuple[object, float]]:
         return [
@@ -193,7 +194,8 @@ def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: froz
 
 
 def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
-    """The roofline time of a step; with `slowest`, on the slower of the units where the card may choose."""
+    """Return the roofline time of a step; with `slowest`, on the slower of the units where the card may
+    choose."""
     rates = bounds.stated_rates(card)
     pick = bounds.slowest_rate if slowest else bounds.fastest_rate
     return sum(
@@ -224,13 +226,15 @@ def _speedup(
 
 
 def _too_short(judged: _Judged, card: Card) -> bool:
-    """Whether the kernels' ideal times are on average below what lies between one kernel and the next."""
+    """Return whether the kernels' ideal times are on average below the time that lies between one kernel and
+    the next."""
     times = sum(1 if work.count is None else work.count for work in judged.program.launches)
     return _ideal(judged, card, slowest=True) < times * bounds.BETWEEN_KERNELS_NS
 
 
 def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
-    """The range of measured steps of this kind of model on this card; None where none was published."""
+    """Return the range of measured steps of this kind of model on this card; None where none was
+    published."""
     if card.compute_capability != CALIBRATED or "bfloat16" in policy or not _like_resnet(own):
         return None
     ideal = _ideal(own, card, slowest=False)
@@ -239,7 +243,7 @@ def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
 
 
 def _like_resnet(own: _Judged) -> bool:
-    """Whether nearly all matrix work is convolutions with small filters and many channels."""
+    """Return whether nearly all matrix work is convolutions with small filters and many channels."""
     whole = like = 0.0
     for at, work in enumerate(own.program.launches):
         flops = own.asked[at].flops if at in own.asked else 0.0
@@ -280,8 +284,8 @@ def _memory(result: Mapping[str, Any]) -> ForecastMemory:
 
 
 def _alive(program: Program, result: Mapping[str, Any]) -> tuple[AliveBytes, ...]:
-    """The temporaries at the peak by layer, phase and type; none where XLA's account does not sum to what it
-    assigned: it names a loop's values more than once, and values of gigabytes can be missing."""
+    """Return the temporaries at the peak by layer, phase and type; none where XLA's account does not sum to
+    what it assigned: it names a loop's values more than once, and values of gigabytes can be missing."""
     own = result["programs"]["own"]
     whole = sum(size for *_, size in own.get("alive", ()))
     if not _LEAST_TOLD * own["temporaries_bytes"] <= whole <= own["temporaries_bytes"]:
@@ -304,8 +308,8 @@ _RECOMPUTED = b".remat"
 
 
 def batch_bytes(compiled: Compiled) -> BatchBytes:
-    """What the step needs at the batch that was compiled, and whether XLA computes anything twice to need no
-    more."""
+    """Return the bytes that the step needs at the batch that was compiled, and whether XLA computes anything
+    twice to need no more."""
     made = [program for name, program in compiled.programs.items() if name != "source"]
     return BatchBytes(
         int(compiled.result["batch_size"]),
@@ -320,7 +324,7 @@ def batch_bytes(compiled: Compiled) -> BatchBytes:
 def _shares(
     kernels: Sequence[ForecastKernel], whole: float
 ) -> tuple[float, float, float, float] | tuple[None, None, None, None]:
-    """Shares of the model's matrix operations: can, cannot, open; and decided."""
+    """Return the shares of the model's matrix operations: can, cannot, open; and decided."""
     if whole <= 0:
         return (None,) * 4
     sums: dict[str, float] = defaultdict(float)
@@ -380,6 +384,6 @@ def _unknown(
 
 
 def policies(text: str) -> tuple[str, ...]:
-    """The policies of a comma-separated list, float32 first: it is what the others are compared with."""
+    """Return the policies of a comma-separated list, float32 first: the others are compared with it."""
     named = tuple(dict.fromkeys(part for part in re.split(r"[,\s]+", text) if part))
     return ("float32", *(name for name in named if name != "float32"))

@@ -78,13 +78,13 @@ class Card:
 
 
 def cards() -> tuple[Card, ...]:
-    """Every card that can be forecast, in the table's order."""
+    """Return every card that can be forecast, in the table's order."""
     made = (_card(product) for product in device_peaks.products())
     return tuple(card for card in made if isinstance(card, Card))
 
 
 def card(name: str) -> Card:
-    """The card of that name ("h100", "NVIDIA A100-SXM4-40GB", "v100 32GB").
+    """Return the card of that name ("h100", "NVIDIA A100-SXM4-40GB", "v100 32GB").
 
     Raises `NotFoundError` with the nearest names for one that is not in the table, and `UsageError` for one
     that the table does not describe well enough, or that no compiler here can compile for.
@@ -103,7 +103,7 @@ def card(name: str) -> Card:
 
 
 def _card(product: Product, memory_bytes: int | None = None) -> Card | str:
-    """The card of a product; or why there is none."""
+    """Return the card of a product; or why there is none."""
     if product.vendor != "nvidia" or product.kind != "gpu":
         return "XLA's compiler for NVIDIA GPUs is what is installed"
     capability = product.compute_capability
@@ -150,7 +150,7 @@ def _nearest(name: str) -> str:
 
 
 def description(card: Card) -> str:
-    """The card as XLA's target description, in protobuf's text form."""
+    """Return the card as XLA's target description, in protobuf's text form."""
     has = ARCHITECTURES[card.compute_capability]
     major, minor = card.compute_capability
     dnn_major, dnn_minor, dnn_patch = CUDNN.split(".")

@@ -37,7 +37,7 @@ _ANYWHERE: frozenset[Class] = frozenset(("matmul", "comm", "copy", "profiling"))
 
 
 def class_of(family: Family, placement: Placement, phase: Phase) -> Class:
-    """The class of a kernel: the role of its work in the step.
+    """Return the class of a kernel: the role of its work in the step.
 
     By family, but work of the optimizer and of loss scaling by its phase. `unknown` is what neither name,
     op nor phase tells anything about. A fusion whose parts are not known counts as elementwise; clearing
@@ -345,7 +345,8 @@ NO_WORK_SEEN = "the trace shows no work of the device"
 
 
 def eligible_words(ratio: float | None, tf32_ratio: float | None, *, units: str) -> str:
-    """How much of the device's time matrix units could do in 16 bits, and what of it they do in TF32."""
+    """Return how much of the device's time is work that matrix units could do in 16 bits, and how much of
+    that they do in TF32."""
     if ratio is None:
         return NO_WORK_SEEN
     if ratio <= 0.0:

@@ -67,7 +67,7 @@ class AuditReport:
 
 
 def lines(report: AuditReport) -> list[str]:
-    """The report as text, notes of one cause under one heading."""
+    """Return the report as text, notes of one cause under one heading."""
     said = [_head(report), *(f"warning: {text}" for text in report.warnings)]
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
@@ -110,7 +110,7 @@ def _memory(report: AuditReport) -> str:
 
 
 def short(report: AuditReport, most: int = 5) -> list[str]:
-    """The same in a few lines, one for each cause."""
+    """Return the report in a few lines, one for each cause."""
     codes = list(dict.fromkeys(note.code for note in report.notes if note.severity != "info"))
     if not codes and not report.warnings:
         return []
@@ -126,6 +126,6 @@ def short(report: AuditReport, most: int = 5) -> list[str]:
 
 
 def _command(report: AuditReport) -> str:
-    """What says the same again: without the batch size nothing is said of it."""
+    """Return the call that gives this report again: without the batch size nothing is said of it."""
     of_batch = any(note.about for note in report.notes)
     return f"mpprof.audit(model{f', batch_size={report.batch_size}' if of_batch else ''})"

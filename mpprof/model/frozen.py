@@ -23,8 +23,8 @@ def frozen(cls: type[C], /) -> type[C]: ...
 def frozen(*, slots: bool) -> Callable[[type[C]], type[C]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[C] | None = None, /, *, slots: bool = True) -> type[C] | Callable[[type[C]], type[C]]:
-    """The class as an immutable dataclass with slots: compared, hashed, shown, copied and pickled by fields.
-    `slots=False` leaves room for cached properties.
+    """Return the class as an immutable dataclass with slots: compared, hashed, shown, copied and pickled by
+    fields. `slots=False` allows cached properties.
 
     `dataclasses.fields`, `replace` and `asdict` work on it; its signature can be inspected from its first
     object on. A field may have a default or a default factory and be `kw_only`; what else `field` takes, and
@@ -53,7 +53,8 @@ def _frozen(cls: type[C], slots: bool) -> type[C]:
 
 
 def changed(one: C, **values: Any) -> C:
-    """`dataclasses.replace` for a `frozen` object, in a third of the time: for thousands of them."""
+    """Return a changed copy of a `frozen` object, as `dataclasses.replace` does, in a third of the time: for
+    thousands of them."""
     made = object.__new__(type(one))
     for name in type(one).__dataclass_fields__:  # type: ignore[attr-defined]
         object.__setattr__(made, name, getattr(one, name))
@@ -63,8 +64,8 @@ def changed(one: C, **values: Any) -> C:
 
 
 def _init(cls: Any) -> Callable[..., None]:
-    """`__init__` as it would be written by hand, written when the first object is made: many classes of a
-    program that runs one command never have any."""
+    """Return an `__init__` that is written, as it would be by hand, when the first object is made: many
+    classes of a program that runs one command never have any."""
 
     def first(self: Any, *args: Any, **named: Any) -> None:
         cls.__init__ = _written(cls)

@@ -17,9 +17,9 @@ would take longer to give the memory of a larger one than a few columns take to 
 
 
 def groups(columns: Sequence[NDArray[Any]], n: int) -> tuple[Int64, Int64]:
-    """Of `n` rows those that agree in all columns of whole numbers: the group of each row, and the first row
-    of each group. Groups are numbered in the order of their values, by the first column before the others.
-    Both are empty where there is no row."""
+    """Return those of `n` rows that agree in all columns of whole numbers: the group of each row, and the
+    first row of each group. Groups are numbered in the order of their values, by the first column before the
+    others. Both are empty where there is no row."""
     key: Int64 = np.zeros(n, np.int64)
     size, most = 1, max(_TABLE, 4 * n)  # keys lie below `size`
     for column in columns:
@@ -44,7 +44,7 @@ def groups(columns: Sequence[NDArray[Any]], n: int) -> tuple[Int64, Int64]:
 
 
 def distinct(column: NDArray[T]) -> NDArray[T]:
-    """The values of a column of whole numbers, ascending and each once.
+    """Return the values of a column of whole numbers, ascending and each once.
 
     As `np.unique`, which imports NumPy's masked arrays: that takes longer than a small trace is read in."""
     if not len(column):
@@ -59,7 +59,8 @@ def distinct(column: NDArray[T]) -> NDArray[T]:
 
 
 def _without_holes(keys: NDArray[Any], low: int, width: int, most: int) -> tuple[Int64, int]:
-    """Keys of `width` values from `low` on numbered in their order without holes, and how many there are."""
+    """Return keys of `width` values from `low` on, numbered in their order without holes, and how many there
+    are."""
     if width == 1 or not len(keys):
         return np.zeros(len(keys), np.int64), min(1, len(keys))
     if width > most:

@@ -78,13 +78,13 @@ MOST_LEVELS = 64
 
 
 def sizes(column: NDArray[np.int64], largest: int) -> NDArray[np.int64]:
-    """Sizes in bytes, -1 for those beyond any that there is."""
+    """Return the sizes in bytes, -1 for those that are larger than any possible size."""
     if column.max(initial=-1) <= largest:
         return column
     return np.where(column <= largest, column, -1)
 
 
 def unix_ns(value: object) -> int | None:
-    """A time since 1970; None for what is none."""
+    """Return a time since 1970; None where the value is no such time."""
     known = isinstance(value, int) and EARLIEST_UNIX_NS < value < LATEST_UNIX_NS
     return value if known and not isinstance(value, bool) else None  # type: ignore[return-value]

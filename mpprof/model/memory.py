@@ -252,7 +252,7 @@ class MemoryAccount:
         return max(1, self.peak_bytes + max(0, self.saved_bytes or 0))
 
     def of_gap(self, code: str) -> int | None:
-        """Bytes of the gap that are this cause's; None where nothing could be expected."""
+        """Return the bytes of the gap that belong to this cause; None where nothing could be expected."""
         if self.expected_saving_bytes is None:
             return None
         return next((part.bytes for part in self.gap if part.code == code), 0)
@@ -344,8 +344,8 @@ class MemoryForecast:
         return tuple(dict.fromkeys(run.card for run in self.runs))
 
     def saving_bytes(self, policy: str, card: str | None = None) -> int | None:
-        """What a policy is expected to save of the peak in float32, on that card (None: the first); None
-        where either was not asked for."""
+        """Return how many bytes a policy is expected to save of the peak in float32, on that card (None: the
+        first); None where either was not asked for."""
         card = card or self.runs[0].card
         peaks = {run.policy: run.peak_bytes for run in self.runs if run.card == card}
         if policy not in peaks or "float32" not in peaks:

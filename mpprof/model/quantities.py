@@ -17,7 +17,7 @@ _BYTE_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "
 
 
 def _special(value: float | None) -> str | None:
-    """The words for a value that is no ordinary number, else None."""
+    """Return the words for a value that is no ordinary number, else None."""
     if value is None:
         return NOT_KNOWN
     if math.isnan(value):
@@ -28,7 +28,8 @@ def _special(value: float | None) -> str | None:
 
 
 def _significant(value: float, digits: int = 3) -> str:
-    """`digits` significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 -> "5.00"."""
+    """Return `digits` significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 ->
+    "5.00"."""
     if value == 0:
         return "0"
     # Rounded first, so that 9.996 becomes 10.0 and not 10.00.
@@ -38,7 +39,8 @@ def _significant(value: float, digits: int = 3) -> str:
 
 
 def _scaled(value: float | None, units: Sequence[tuple[float, str]], smallest: str) -> str:
-    """Three significant digits in the largest unit that the value fills; else whole ones of `smallest`."""
+    """Return three significant digits in the largest unit that the value fills; else whole ones of
+    `smallest`."""
     special = _special(value)
     if special is not None or value is None:
         return special or NOT_KNOWN
@@ -49,7 +51,8 @@ def _scaled(value: float | None, units: Sequence[tuple[float, str]], smallest: s
 
 
 def format_ns(value: float | None) -> str:
-    """A duration of `value` nanoseconds with three significant digits: `1.23 ms`, `870 ns`, `2.50 s`."""
+    """Return a duration of `value` nanoseconds with three significant digits: `1.23 ms`, `870 ns`, `2.50
+    s`."""
     special = _special(value)
     if special is not None or value is None:
         return special or NOT_KNOWN
@@ -63,8 +66,8 @@ def format_ns(value: float | None) -> str:
 
 
 def format_after(best_ns: float, now_ns: float, *, one_step: bool, each: str = " a step") -> str:
-    """What a step takes once something is remedied: `70.0 ms a step at best`; as a range where all that is
-    known is one step: `70.0 to 100 ms a step`. `each`: what stands behind the time."""
+    """Return the time of a step once something is remedied: `70.0 ms a step at best`; as a range where all
+    that is known is one step: `70.0 to 100 ms a step`. `each`: the text behind the time."""
     best, now = format_ns(best_ns), format_ns(now_ns)
     if not one_step or best == now:
         return f"{best}{each} at best"
@@ -73,12 +76,12 @@ def format_after(best_ns: float, now_ns: float, *, one_step: bool, each: str = "
 
 
 def format_bytes(value: float | None) -> str:
-    """A size in binary units with three significant digits: `1.50 GiB`, `512 bytes`."""
+    """Return a size in binary units with three significant digits: `1.50 GiB`, `512 bytes`."""
     return _scaled(value, _BYTE_UNITS, "byte" if value is not None and abs(value) == 1 else "bytes")
 
 
 def format_ratio(value: float | None) -> str:
-    """A ratio as a percentage: `15.3 %`, `100 %`, `0.02 %`, `<0.01 %`, `0 %`."""
+    """Return a ratio as a percentage: `15.3 %`, `100 %`, `0.02 %`, `<0.01 %`, `0 %`."""
     special = _special(value)
     if special is not None or value is None:
         return special or NOT_KNOWN
@@ -98,17 +101,18 @@ def format_ratio(value: float | None) -> str:
 
 
 def format_flops_per_s(value: float | None) -> str:
-    """A rate of arithmetic with three significant digits: `18.0 TFLOP/s`, `840 GFLOP/s`."""
+    """Return a rate of arithmetic with three significant digits: `18.0 TFLOP/s`, `840 GFLOP/s`."""
     return _scaled(value, _RATE_UNITS, "FLOP/s")
 
 
 def format_bytes_per_s(value: float | None) -> str:
-    """A rate of transfer in decimal units with three significant digits, as vendors state it: `1.80 GB/s`."""
+    """Return a rate of transfer in decimal units with three significant digits, as vendors state it: `1.80
+    GB/s`."""
     return _scaled(value, _TRANSFER_UNITS, "B/s")
 
 
 def format_speedup(value: float | None) -> str:
-    """A speedup with two decimals: `1.07x`; from 10 on with one."""
+    """Return a speedup with two decimals: `1.07x`; from 10 on with one."""
     special = _special(value)
     if special is not None or value is None:
         return special or NOT_KNOWN
@@ -116,7 +120,7 @@ def format_speedup(value: float | None) -> str:
 
 
 def format_count(value: float | None) -> str:
-    """A count with separators: `2,100,000`; up to two decimals where it is a mean."""
+    """Return a count with separators: `2,100,000`; up to two decimals where it is a mean."""
     special = _special(value)
     if special is not None or value is None:
         return special or NOT_KNOWN
@@ -128,7 +132,7 @@ def format_count(value: float | None) -> str:
 
 
 def format_quantity(value: float | int | str | bool | None, unit: str) -> str:
-    """A value in one of the units of `Evidence` ("ns", "bytes", "ratio", "count", "text", "speedup").
+    """Return a value in one of the units of `Evidence` ("ns", "bytes", "ratio", "count", "text", "speedup").
 
     An unknown unit is printed behind the number as it stands.
     """

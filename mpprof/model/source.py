@@ -61,7 +61,7 @@ class RunTables(Protocol):
     def hardware(self, run: str) -> HardwareTable | None: ...
 
     def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
-        """Rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
+        """Return rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
         ...
 
     def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]: ...
@@ -69,11 +69,13 @@ class RunTables(Protocol):
     def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]: ...
 
     def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> doc.Timeline | None:
-        """A step (None: that of median length), merged to `width` pixels. None: no trace or no step in it."""
+        """Return a step (None: that of median length), merged to `width` pixels. None: no trace or no step in
+        it."""
         ...
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
-        """A function that takes hosts, users and paths out of a JSON value, as `mpprof bundle` does."""
+        """Return a function that removes hosts, users and paths from a JSON value, as `mpprof bundle`
+        does."""
         ...
 
 
@@ -85,19 +87,21 @@ class RunSource(RunTables, Protocol):
     def entries(self) -> tuple[RunEntry, ...]: ...
 
     def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
-        """The row of a survey, where one has kept it and no file of either run has changed since."""
+        """Return the row of a survey, where the survey has kept it and no file of either run has changed
+        since."""
         ...
 
     def one_answer(self) -> AbstractContextManager[None]:
-        """While it is held by a thread, that thread sees the files as they were at one time."""
+        """Hold, for the thread that enters it, a view of the files as they were at one time."""
         ...
 
     def version(self, run: str, baseline: str | None = None) -> str:
-        """What changes when the files of either change: nothing is read or computed for it."""
+        """Return a text that changes when the files of either run change: nothing is read or computed for
+        it."""
         ...
 
     def roofs(self, run: str) -> doc.Roofs | None:
-        """The peak rates of the run's main device; None where they are not known."""
+        """Return the peak rates of the run's main device; None where they are not known."""
         ...
 
     def timeline(
@@ -111,8 +115,8 @@ class RunSource(RunTables, Protocol):
         colour: str = "placement",
         search: str = "",
     ) -> doc.Timeline | None:
-        """A window of what ran when, merged to `width` pixels: of a step (None: the one of median length), or
-        between two times from the first step's start. None: no trace, or no step in it.
+        """Return a window of what ran when, merged to `width` pixels: of a step (None: the one of median
+        length), or between two times from the first step's start. None: no trace, or no step in it.
 
         `colour`: "placement", "precision", "layer" or "class". Kernels with `search` in their name, op or
         layer are counted."""
@@ -121,16 +125,16 @@ class RunSource(RunTables, Protocol):
     def next_kernel(
         self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False
     ) -> doc.KernelDetails | None:
-        """The kernel of the timeline that follows `row`, or the time `from_ns` (`back`: that is before it)
-        among those that `search` finds, the first after the last; None where there is none."""
+        """Return the kernel of the timeline that follows `row`, or the time `from_ns` (`back`: the one before
+        it), among those that `search` finds, the first after the last; None where there is none."""
         ...
 
     def chrome_trace(self, run: str, from_ns: int, to_ns: int) -> dict[str, Any] | None:
-        """All events of a window of the timeline in the Trace Event Format, which Perfetto opens."""
+        """Return all events of a window of the timeline in the Trace Event Format, which Perfetto opens."""
         ...
 
     def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
-        """One kernel of the timeline as it ran; None where there is no such row."""
+        """Return one kernel of the timeline as it ran; None where there is no such row."""
         ...
 
     def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...

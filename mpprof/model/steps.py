@@ -21,7 +21,7 @@ ABSENT = -1
 
 
 def _with_none(values: NDArray[Any], known: Bool) -> list[Any]:
-    """The values as Python's, None where they are not known."""
+    """Return the values as Python objects, None where they are not known."""
     return [value if there else None for value, there in zip(values.tolist(), known.tolist(), strict=True)]
 
 

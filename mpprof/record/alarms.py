@@ -58,7 +58,8 @@ class Alarm:
 
 
 def checked(stop_on: str | Iterable[str]) -> frozenset[str]:
-    """The kinds of `stop_on`, which may be one. Raises `UsageError` for one that does not exist."""
+    """Return the kinds of `stop_on`, which may be one kind. Raises `UsageError` for one that does not
+    exist."""
     wanted = tuple(stop_on) if isinstance(stop_on, Iterable) and not isinstance(stop_on, str) else (stop_on,)
     unknown = [kind for kind in wanted if kind not in KINDS]
     if unknown:
@@ -81,7 +82,7 @@ class Watch:
     _late: deque[int] = field(default_factory=lambda: deque(maxlen=DRIFT_STEPS))
 
     def see(self, seen: Seen) -> list[Alarm]:
-        """The alarms that begin with this reading."""
+        """Return the alarms that begin with this reading."""
         self._keep_times(seen.intervals_ns)
         found = []
         for kind, text in self._look(seen):
@@ -91,9 +92,9 @@ class Watch:
         return found
 
     def as_ever(self, span: int, skipped: int | None, loss_scale: float | None, loss: float | None) -> bool:
-        """The quick way, to be tried before `see` where no GPU throttles: whether all is as nearly always
-        (nothing skipped, the same scale, a finite loss). Then it keeps what `see` would keep, but for step
-        times, which are seen later; after a False, `see` it."""
+        """Return whether all is as nearly always (nothing skipped, the same scale, a finite loss): the quick
+        way, to be tried before `see` where no GPU throttles. In that case the watch keeps what `see` would
+        keep, but for step times, which are seen later; after a False, call `see`."""
         if skipped or loss_scale != self._scale or self._skipped_lately:
             return False
         if loss is not None and not math.isfinite(loss):

@@ -18,8 +18,8 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def checked_logdir(logdir: Any) -> str:
-    """With a home directory for a `~`, as a shell has it. Raises `UsageError` where it is no path of a local
-    directory."""
+    """Return the path with a home directory in place of a `~`, as in a shell. Raises `UsageError` where it is
+    no path of a local directory."""
     text = os.fspath(logdir) if isinstance(logdir, str | os.PathLike) else None
     if not isinstance(text, str) or not text:
         raise UsageError(f"logdir is {logdir!r}", next="Give the path of a directory")
@@ -32,14 +32,15 @@ def checked_logdir(logdir: Any) -> str:
 
 
 def checked_callable(name: str, value: T) -> T:
-    """Raises `UsageError` where it can neither be called nor is None."""
+    """Return the value if it can be called or is None. Raises `UsageError` where it can neither be called nor
+    is None."""
     if value is None or callable(value):
         return value
     raise UsageError(f"{name} is {value!r}", next="Give a function")
 
 
 def checked_announce(announce: Announce | str | None) -> Announce | str | None:
-    """Raises `UsageError` where it is neither a function nor the name of one."""
+    """Return the value if it is a function or the name of one. Raises `UsageError` where it is neither."""
     if isinstance(announce, str) and re.fullmatch(r"[\w.]+:\w+", announce):
         return announce
     if announce is None or callable(announce):
@@ -48,7 +49,7 @@ def checked_announce(announce: Announce | str | None) -> Announce | str | None:
 
 
 def checked_sinks(sinks: Iterable[Sink]) -> tuple[Sink, ...]:
-    """Raises `UsageError` where one of them is not a sink."""
+    """Return the sinks as a tuple. Raises `UsageError` where one of them is not a sink."""
     given = tuple(sinks) if isinstance(sinks, Iterable) else (sinks,)
     for sink in given:
         if not all(callable(getattr(sink, name, None)) for name in ("scalars", "close")):
@@ -60,7 +61,7 @@ def checked_sinks(sinks: Iterable[Sink]) -> tuple[Sink, ...]:
 
 
 def checked_batch_size(size: int | None) -> int | None:
-    """Raises `UsageError` where it is no whole number of 1 or more."""
+    """Return the batch size. Raises `UsageError` where it is no whole number of 1 or more."""
     if size is None or (isinstance(size, int) and type(size) is not bool and size >= 1):
         return size
     raise UsageError(f"batch_size is {size!r}", next="Give the global batch size, 1 or more, or None")

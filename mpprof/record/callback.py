@@ -299,7 +299,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             tell([last_line(self._announce(self._session.calls.step), root, summary)])
 
     def _announce(self, steps: int) -> Announce | str | None:
-        """Who judges the run of so many steps; None where mpprof's own verdict would say nothing new."""
+        """Return who judges the run of so many steps; None where mpprof's own verdict would say nothing
+        new."""
         if self._settings.announce != ANNOUNCE:
             return self._settings.announce
         if steps < self._judged_steps * (1 + NEWS_RATIO):
@@ -319,13 +320,14 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
 
 def _nothing() -> None:
-    """No model was audited yet."""
+    """Do nothing: no model was audited yet."""
 
 
 def stop_after(steps: int, recorded: MPProfilerCallback) -> Any:
-    """A callback that ends a training after so many steps, when the call that reaches them has run. Stands
-    behind `recorded` in the list, which knows how many have run: where an input ends by itself, Keras tells
-    the begin of a call more. Where nothing is recorded any more it counts the begins."""
+    """Return a callback that ends a training after so many steps, when the call that reaches them has run.
+    The callback stands behind `recorded` in the list, which knows how many have run: where an input ends by
+    itself, Keras tells the begin of one call more. Where nothing is recorded any more the callback counts the
+    begins."""
 
     class StopAfter(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
         begun = 0

@@ -49,7 +49,8 @@ class CallLog:
         self._calls_since_wait = 0
 
     def start_fit(self, per_call: int, in_epoch: int | None) -> None:
-        """`per_call` is steps_per_execution; `in_epoch` the steps of an epoch, None where not known."""
+        """Begin to log a fit. `per_call` is steps_per_execution; `in_epoch` the steps of an epoch, None where
+        not known."""
         self.leave_fast_path()
         self.fit += 1
         self.per_call, self.in_epoch = max(1, per_call), in_epoch
@@ -60,16 +61,17 @@ class CallLog:
         self.is_open, self._end_ns, self.waited_ns = False, None, None
 
     def covers(self, batch: int) -> int:
-        """How many steps the call that begins with `batch` will run, as far as that is known."""
+        """Return how many steps the call that begins with `batch` will run, as far as that is known."""
         left = self.per_call if self.in_epoch is None else self.in_epoch - batch
         return max(1, min(self.per_call, left))
 
     def left(self, batch: int) -> int | None:
-        """Steps of this epoch from `batch` on; None where not known."""
+        """Return the steps of this epoch from `batch` on; None where not known."""
         return None if self.in_epoch is None else self.in_epoch - batch
 
     def begin(self, batch: int, now_ns: int) -> Line | None:
-        """A call begins; the line of the one before gets its interval and is complete."""
+        """Note that a call begins. Returns the line of the call before, which gets its interval and is
+        complete."""
         line = self._take_ended_line()
         if self.runs_behind:
             self._start_waiting(now_ns)
@@ -80,7 +82,8 @@ class CallLog:
         return line
 
     def end(self, now_ns: int) -> Line | None:
-        """The open call has run. Returns its line, which is also `ended_line`; None where none was open."""
+        """Note that the open call has run. Returns its line, which is also `ended_line`; None where none was
+        open."""
         self.leave_fast_path()
         if not self.is_open:
             return None
@@ -113,13 +116,14 @@ class CallLog:
         keep: Callable[[int], None],
         put: Callable[[Line | PlainLine], None],
     ) -> None:
-        """A call of one step has ended. Those that end before the step `until` may be told by `begin_fast`
-        and `end_fast`. Their intervals go to `keep` and their lines, complete, to `put`."""
+        """Enter the fast path, after a call of one step has ended. Calls that end before the step `until` may
+        be told by `begin_fast` and `end_fast`. Their intervals go to `keep` and their lines, complete, to
+        `put`."""
         self._clock, self._keep, self._put = clock, keep, put
         self.fast_until = until
 
     def begin_fast(self, batch: int) -> None:
-        """What `begin` does, where the call before has ended and `fast_until` is not reached."""
+        """Do what `begin` does, where the call before has ended and `fast_until` is not reached."""
         now_ns, begin_ns, end_ns = self._clock(), self._begin_ns, self._end_ns
         assert end_ns is not None
         interval_ns = now_ns - begin_ns
@@ -137,15 +141,15 @@ class CallLog:
         self._batch, self._begin_ns, self.is_open = batch, now_ns, True
 
     def end_fast(self, logs: dict[str, Any] | None) -> None:
-        """What `end` does, for a call that `begin_fast` was told of."""
+        """Do what `end` does, for a call that `begin_fast` was told of."""
         self._end_ns, self._ended_fast, self.is_open, self._loss = self._clock(), True, False, None
         self.step += 1
         if logs and type(loss := logs.get("loss")) is float:
             self._loss = loss
 
     def dispatched_fast(self, batch: int, now_ns: int) -> PlainLine | None:
-        """What `dispatched` does where the device runs behind and `fast_until` is not reached. None: it is
-        not a call like any other after all, and nothing has changed."""
+        """Do what `dispatched` does, where the device runs behind and `fast_until` is not reached. None: the
+        call is not like any other after all, and nothing has changed."""
         if not self.is_open or batch == self._batch:
             return None
         self.step = step = self.step + 1
@@ -155,7 +159,7 @@ class CallLog:
         return line
 
     def leave_fast_path(self) -> None:
-        """Something else happens."""
+        """Leave the fast path, because something else happens."""
         self.fast_until = 0
         if self._ended_fast:
             assert self._end_ns is not None
@@ -164,8 +168,8 @@ class CallLog:
             line.loss, self._pending, self._ended_fast = self._loss, line, False
 
     def cut_short(self, ran: int, now_ns: int) -> Line | None:
-        """The open call, whose end is not told, ran so many steps and then found no more input. When it ended
-        is not known but for that it was before now. None: no such call."""
+        """Note that the open call, whose end is not told, ran so many steps and then found no more input. It
+        ended before now; when is not known. None: no such call."""
         if not 0 < ran <= self.covers(self._batch) or (line := self.end(now_ns)) is None:
             return None
         line.duration_ns = line.dispatch_ns = None
@@ -173,7 +177,7 @@ class CallLog:
         return line
 
     def covers_of_open(self) -> int:
-        """How many steps the open call was to run; 0: none is open."""
+        """Return how many steps the open call was to run; 0: none is open."""
         return self.covers(self._batch) if self.is_open else 0
 
     @property
@@ -182,7 +186,7 @@ class CallLog:
         return self._begin_ns
 
     def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
-        """Where only begins are seen: the call before has been dispatched.
+        """Note, where only begins are seen, that the call before has been dispatched.
 
         `batch` is the call that begins now, None at the end of an epoch. Returns the line of the call
         before. Where the device runs behind it has no interval: that is known only between two waits.
@@ -208,13 +212,13 @@ class CallLog:
         return line
 
     def drop(self) -> None:
-        """The open call has never run."""
+        """Drop the open call, which has never run."""
         self.leave_fast_path()
         self.is_open = False
 
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
-        """The device has finished all calls so far, but for the last `behind`: the mean interval since the
-        wait before is known. It belongs to `line`, of the last call that has finished."""
+        """Note that the device has finished all calls so far, but for the last `behind`: the mean interval
+        since the wait before is known. It belongs to `line`, of the last call that has finished."""
         calls = self._calls_since_wait - behind
         if line is not None:
             line.synced = True
@@ -227,7 +231,8 @@ class CallLog:
             self.waited(now_ns)
 
     def restart_interval(self, now_ns: int) -> None:
-        """Our own work (opening or closing a window) ends here: it belongs to no call's interval."""
+        """Restart the interval where our own work (opening or closing a window) ends: it belongs to no call's
+        interval."""
         self.leave_fast_path()
         if self.is_open:
             self._begin_ns = now_ns
@@ -235,8 +240,8 @@ class CallLog:
             self.waited(now_ns)
 
     def leave_out(self, duration_ns: int) -> None:
-        """So long, up to now, we described the run, or somebody evaluated in the midst of an epoch: it
-        belongs to no call's times."""
+        """Leave out a duration up to now in which we described the run, or somebody evaluated in the midst of
+        an epoch: it belongs to no call's times."""
         self.leave_fast_path()
         self._begin_ns += duration_ns
         if self._end_ns is not None:
@@ -245,20 +250,20 @@ class CallLog:
             self.waited_ns += duration_ns
 
     def close_epoch(self) -> Line | None:
-        """The epoch's last line, which has no interval; a begin without an end is dropped."""
+        """Close the epoch: return its last line, which has no interval; a begin without an end is dropped."""
         line = self._take_ended_line()
         self.is_open, self._end_ns, self.waited_ns = False, None, None
         return line
 
     def correct(self, line: Line, missing: int) -> None:
-        """The last call ran `missing` steps fewer than it claimed."""
+        """Correct a line whose call, the last one, ran `missing` steps fewer than it claimed."""
         line.step -= missing
         line.covers -= missing
         line.batch -= missing
         self.step -= missing
 
     def _line(self, now_ns: int) -> Line:
-        """Of the call that has run by now, which counts from here on."""
+        """Return the line of the call that has run by now, which counts from here on."""
         covers = 1 if self.per_call == 1 else self.covers(self._batch)
         self.step += covers
         self._calls_since_wait += 1

@@ -30,8 +30,8 @@ ANNOUNCE = "mpprof.api.workflows:announce"
 
 
 def last_line(announce: Announce | str | None, root: Path, summary: Callable[..., str]) -> str:
-    """What was recorded, the verdict, and the command that shows more. `summary` is asked for a median step
-    time only where no verdict states one: two figures of one thing are one too many."""
+    """Return what was recorded, the verdict, and the command that shows more. `summary` is asked for a median
+    step time only where no verdict states one, so that the line does not state two."""
     sentence = verdict(announce, root)
     said = summary(median=sentence is None)
     return _in_one_line(filter(None, [f"mpprof: {said}.", sentence, f"More: {command(root)}"]))
@@ -63,7 +63,8 @@ def ending(root: Path) -> tuple[dict[str, float | str], str]:
 
 
 def audit_lines(model: Any, batch_size: int | None) -> list[str]:
-    """What to say of the model before its first step; nothing where looking it over fails: it is an extra."""
+    """Return what to say of the model before its first step; nothing where the audit fails, because it is an
+    extra."""
     try:
         return list(aside(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
     except FAILURES as error:  # see above
@@ -79,8 +80,8 @@ def _named(name: str) -> Callable[..., Any]:
 
 
 def command(root: Path) -> str:
-    """What shows more of the run in this very directory, as it can be pasted into a shell. Where other runs
-    lie below it, the directory of its records is named, which holds no other."""
+    """Return the command that shows more of the run in this very directory, as it can be pasted into a shell.
+    Where other runs lie below it, the directory of its records is named, which holds no other."""
     try:
         found = aside(find_runs, root)
     except FAILURES as error:  # it cannot be looked through now
@@ -91,7 +92,7 @@ def command(root: Path) -> str:
 
 
 def _near(path: Path) -> str:
-    """From the working directory, where it lies there."""
+    """Return the path relative to the working directory, where it lies below that."""
     try:
         near = path.is_relative_to(Path.cwd())
     except OSError:  # the working directory is gone

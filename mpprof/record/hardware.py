@@ -40,7 +40,8 @@ class HardwareSampler:
         absent: dict[str, str],
         throttling: set[str],
     ) -> None:
-        """`throttling` gets the reasons that GPUs give for their lower clocks."""
+        """Prepare a sampler that is not started yet; `throttling` gets the reasons that GPUs give for their
+        lower clocks."""
         self._put, self._clock, self._zero_ns, self._absent = put, clock, zero_ns, absent
         self._throttling = throttling
         self._error: BaseException | None = None
@@ -74,7 +75,8 @@ class HardwareSampler:
 
 
 def _process(absent: dict[str, str]) -> Callable[[], Sample]:
-    """Asks psutil for the machine's CPU use (0..1) and this process' resident memory."""
+    """Return a function that asks psutil for the machine's CPU use (0..1) and this process' resident
+    memory."""
     try:
         import psutil  # type: ignore[import-untyped]
 
@@ -93,7 +95,7 @@ def _process(absent: dict[str, str]) -> Callable[[], Sample]:
 
 
 def _gpus(absent: dict[str, str]) -> Callable[[], list[Sample]]:
-    """Asks NVML for every GPU it sees."""
+    """Return a function that asks NVML for every GPU it sees."""
     try:
         import pynvml
 
@@ -125,5 +127,5 @@ def _gpu(nvml: Any, index: int, handle: Any, absent: dict[str, str]) -> Sample:
 
 
 def throttle_names(bits: int) -> list[str]:
-    """The names of NVML's throttle reasons that are set."""
+    """Return the names of NVML's throttle reasons that are set."""
     return [name for bit, name in THROTTLE.items() if bits & bit]

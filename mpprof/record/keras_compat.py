@@ -10,35 +10,36 @@ KERAS_2 = "tf_keras"
 
 
 def keras_of(model: Any) -> ModuleType | None:
-    """The Keras that made this model, an optimizer or a layer; Keras 3 where that cannot be told. None: no
-    Keras is imported."""
+    """Return the Keras that made this model, an optimizer or a layer; Keras 3 where that cannot be told.
+    None: no Keras is imported."""
     parts = (model, getattr(model, "model", None), getattr(model, "optimizer", None))
     packages = {kind.__module__.partition(".")[0] for part in parts for kind in type(part).__mro__}
     return sys.modules.get(KERAS_2 if KERAS_2 in packages else "keras")
 
 
 def global_policy(keras: ModuleType) -> str:
-    """The name of the process' dtype policy."""
+    """Return the name of the process' dtype policy."""
     if keras.__name__ == KERAS_2:
         return str(keras.mixed_precision.global_policy().name)
     return str(keras.config.dtype_policy().name)
 
 
 def steps_per_execution(model: Any) -> int:
-    """Keras 2 keeps it in a variable, under a strategy in a mirrored one."""
+    """Return the model's steps per execution: Keras 2 keeps the number in a variable, under a strategy in a
+    mirrored one."""
     steps: Any = getattr(model, "steps_per_execution", None)
     steps = steps.numpy() if hasattr(steps, "numpy") else steps
     return int(steps or 1)
 
 
 def steps_run_in_fit(model: Any) -> int | None:
-    """Of Keras 2: how many steps of the running `fit` have succeeded, so far as its own counter tells, which
-    depends on their results (`Model.make_train_function`). None: this model has none."""
+    """Return for Keras 2 how many steps of the running `fit` have succeeded, so far as the model's own
+    counter tells, which depends on their results (`Model.make_train_function`). None: this model has none."""
     counter: Any = getattr(model, "_train_counter", None)
     return int(counter.numpy()) if hasattr(counter, "numpy") else None
 
 
 def counts_skipped_steps(optimizer: Any) -> bool:
-    """Whether the optimizer's counter advances on steps whose update was skipped. In Keras 2 it does: read in
-    tf_keras 2.21, `LossScaleOptimizerV3.apply_gradients`."""
+    """Return whether the optimizer's counter advances on steps whose update was skipped. In Keras 2 it does:
+    read in tf_keras 2.21, `LossScaleOptimizerV3.apply_gradients`."""
     return hasattr(optimizer, "_loss_scale") and hasattr(optimizer, "inner_optimizer")

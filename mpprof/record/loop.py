@@ -300,7 +300,8 @@ class _LoopSession(FitSession):
             self._end_fit(reason)
 
     def goes_on(self) -> bool:
-        """Its end is always told; a recorder that nobody holds any more has ended."""
+        """Return whether the loop goes on. Its end is always told; a recorder that nobody holds any more has
+        ended."""
         return self.model is not None
 
     def waited_for_batch(self, wait_ns: int) -> None:
@@ -319,7 +320,8 @@ class _LoopSession(FitSession):
             self._wait(line)
 
     def add(self, values: dict[str, Any]) -> None:
-        """Into the line of the step that ended last, or where that is written already into one of its own."""
+        """Add values to the line of the step that ended last, or where that is written already to a line of
+        their own."""
         line = self.calls.ended_line() or self._late_line()
         if line is None:
             return
@@ -335,7 +337,7 @@ class _LoopSession(FitSession):
         self._put_late(line)
 
     def _late_line(self) -> Line | None:
-        """What comes after the last step's line was written; None where no step has run."""
+        """Return a line for what comes after the last step's line was written; None where no step has run."""
         calls = self.calls
         return Line(calls.step, calls.fit, calls.epoch, 0, 1) if calls.step and self._active() else None
 
@@ -349,7 +351,7 @@ class _LoopSession(FitSession):
             self.recorder.put({"kind": "update", "step": line.step, "t_ns": t_ns, **values})
 
     def _look_at_given(self, line: Line, taken: list[str], skipped_before: int) -> None:
-        """Whether what the loop has given gives reason for an alarm."""
+        """Check whether the values that the loop has given are a reason for an alarm."""
         loss = line.loss if "loss" in taken else None
         if taken == ["loss"] and loss is not None and math.isfinite(loss):
             return  # as nearly always
@@ -365,8 +367,8 @@ class _LoopSession(FitSession):
         self.observer.alarm(Seen(line.step, span, skipped, scale, loss))
 
     def _add(self, line: Line, name: str, value: Any) -> bool:
-        """Whether it was taken. Raises where the value is no number, or the name is one of the recorder's
-        own."""
+        """Add a value to a line, and return whether it was taken. Raises where the value is no number, or the
+        name is one of the recorder's own."""
         if name in RESERVED:
             raise UsageError(f"update({name}=…) is reserved for the recorder", next="Choose another name")
         if name == "skipped":
@@ -394,7 +396,7 @@ class _LoopSession(FitSession):
             warn_once("mpprof: %s", SKIPS_ARE_READ)
 
     def take(self, variables: list[Any]) -> None:
-        """The optimizer's variables after the step that ended last, or before the first one."""
+        """Take the optimizer's variables after the step that ended last, or before the first one."""
         optimizer, line = self.model.optimizer, self.calls.ended_line() or self._late_line()
         if optimizer is None or not self._active():
             return
@@ -447,7 +449,7 @@ class _LoopSession(FitSession):
         return self._loop_batch_size or Absent("not given: pass batch_size=")
 
     def _describe_input(self) -> None:
-        """A loop's data is known once it iterates over it: see `describe_data`."""
+        """Do nothing: a loop's data is known once the loop iterates over it, see `describe_data`."""
 
     def describe_data(self, data: Any) -> None:
         """Record what the loop iterates over, where that states how it makes batches."""

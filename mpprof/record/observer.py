@@ -87,7 +87,7 @@ class Observer:
             recorder.absent.setdefault("loss_scale", why_not)
 
     def start_counting(self, optimizer: Any, reading: Reading | None) -> None:
-        """What the counters hold before the first step of a `fit`."""
+        """Start counting from what the counters hold before the first step of a `fit`."""
         self.scale_told = self._tells_scale()
         growth = getattr(optimizer, "dynamic_growth_steps", None)
         self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
@@ -100,13 +100,13 @@ class Observer:
             self._read_at = self._calls.step
 
     def _tells_scale(self) -> bool:
-        """Whether a line carries the loss scale."""
+        """Return whether a line carries the loss scale."""
         last = self._skips.last
         noted = last is not None and last is not self._at_begin and last.loss_scale is not None
         return self.scale_told or noted
 
     def explain_absences(self) -> None:
-        """At a fit's end: why no line carries what was to be read."""
+        """Explain, at a fit's end, why no line carries what was to be read."""
         absent, step = self._recorder.absent, self._calls.step
         if self.skipped is None:
             absent.setdefault("skipped", NO_LINE if step else NO_STEP)
@@ -124,20 +124,22 @@ class Observer:
         return told and last is not None and last.loss_scale is not None
 
     def leave_skips(self) -> None:
-        """Somebody else tells them: from here on the counters are not asked."""
+        """Leave the skips to somebody else who tells them: from here on the counters are not asked."""
         self._untold = MOST_UNTOLD + 1
 
     def read_nothing(self) -> None:
-        """The optimizer's variables do not follow the training: readings are handed over instead."""
+        """Read nothing from the optimizer's variables, because they do not follow the training: readings are
+        handed over instead."""
         self._read = None
 
     def read(self) -> Reading | None:
-        """The counters as the optimizer's variables hold them; None where there are none."""
+        """Return the counters as the optimizer's variables hold them; None where there are none."""
         return None if self._read is None else self._recorder.attempt("skipped", self._read)
 
     def ran_beyond(self, covers: int) -> tuple[int, Reading] | None:
-        """How many of the `covers` steps have run of a call whose end nobody told, as far as the counters
-        tell after a fit that failed, and their reading. None: they cannot be read, or cannot say."""
+        """Return how many of the `covers` steps have run of a call whose end nobody told, as far as the
+        counters tell after a fit that failed, and the counters' reading. None: they cannot be read, or cannot
+        say."""
         if self._read is None or not covers or self._untold > MOST_UNTOLD:
             return None
         try:
@@ -189,8 +191,8 @@ class Observer:
             self.schedule.changed(line.step)
 
     def rest(self) -> Facts:
-        """What the counters say after a fit's last step, where no line is left that could hold it; empty
-        where one has it, or there are no counters."""
+        """Return what the counters say after a fit's last step, where no line is left that could hold it;
+        empty where a line has it, or there are no counters."""
         step = self._calls.step
         if self._read is None or self._read_at == step or (reading := self.read()) is None:
             return {}
@@ -202,7 +204,7 @@ class Observer:
     # --- memory ----------------------------------------------------------------------------------------
 
     def memory(self) -> list[Facts] | None:
-        """Of the accelerators, as their allocators state it; None where they do not."""
+        """Return the memory of the accelerators, as their allocators state it; None where they do not."""
         if not self.memory_on:
             return None
         memory = self._recorder.attempt("memory", self._probe.memory)
@@ -213,7 +215,7 @@ class Observer:
             line.memory = memory
 
     def reset_memory_peak(self) -> None:
-        """Once, after the first calls, which autotune and compile."""
+        """Reset the memory peak once, after the first calls, which autotune and compile."""
         if self.memory_on:
             reason = self._recorder.attempt("memory", self._probe.reset_memory_peak)
             if reason:
@@ -222,14 +224,14 @@ class Observer:
     # --- step times and alarms -------------------------------------------------------------------------
 
     def settle_intervals(self) -> list[int]:
-        """The `new_intervals` since this was asked last, which now count among `intervals`."""
+        """Return the `new_intervals` since this was asked last, which now count among `intervals`."""
         intervals = self.new_intervals.copy()
         self.new_intervals.clear()
         self.intervals.extend(intervals)
         return intervals
 
     def look_at(self, line: Line) -> None:
-        """Whether a line that was read gives reason for an alarm."""
+        """Check whether a line that was read is a reason for an alarm."""
         step, skipped, scale, loss = line.step, line.skipped, line.loss_scale, line.loss
         span, self._looked_at = step - self._looked_at, step
         quiet = not self._recorder.throttling and len(self.new_intervals) < KEPT_INTERVALS
@@ -252,7 +254,7 @@ class Observer:
 
 
 def _no_scale(optimizer: Any) -> str | None:
-    """Why this optimizer's loss scale cannot be read; None where it has one that moves."""
+    """Return why this optimizer's loss scale cannot be read; None where it has one that moves."""
     if hasattr(optimizer, "inner_optimizer"):
         if getattr(optimizer, "dynamic", True):
             return None
@@ -262,7 +264,8 @@ def _no_scale(optimizer: Any) -> str | None:
 
 
 def _at_start(optimizer: Any, reading: Reading) -> Reading:
-    """The first reading of a fit: a loss scale whose variable does not exist yet is the initial one."""
+    """Return the first reading of a fit: a loss scale whose variable does not exist yet is the initial
+    one."""
     initial = getattr(optimizer, "initial_scale", None)
     if reading.loss_scale is not None or initial is None:
         return reading

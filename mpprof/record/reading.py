@@ -26,13 +26,13 @@ class Schedule:
         self._close_until = CLOSE_STEPS
 
     def due(self, before: int, after: int) -> bool:
-        """Whether to read after the call that took the count of steps from `before` to `after`."""
+        """Return whether to read after the call that took the count of steps from `before` to `after`."""
         close = after < self._close_until
         self.next = after + 1 if close else (after // self.read_every + 1) * self.read_every
         return after <= self._close_until or before // self.read_every != after // self.read_every
 
     def round(self, before: int, after: int) -> bool:
-        """Whether a multiple of `read_every` lies in this call."""
+        """Return whether a multiple of `read_every` lies in this call."""
         return before // self.read_every != after // self.read_every
 
     def changed(self, step: int) -> None:
@@ -40,7 +40,8 @@ class Schedule:
         self.next = 0
 
     def corrected(self) -> None:
-        """Fewer steps have run than `due` was told: what came next may have been passed over."""
+        """Make the next reading due at once, because fewer steps have run than `due` was told: that reading
+        may have been passed over."""
         self.next = 0
 
 
@@ -72,8 +73,9 @@ class SkipCounter:
         self._good_most = math.inf if reading.iterations else 0
 
     def as_ever(self, claimed: int, reading: Reading) -> bool:
-        """The quick way, to be tried before `settle` where each call of the `claimed` steps ran whole. True:
-        all is as nearly always (nothing skipped, the same scale). After a False nothing is settled."""
+        """Return whether all is as nearly always (nothing skipped, the same scale): the quick way, to be
+        tried before `settle` where each call of the `claimed` steps ran whole. After a False nothing is
+        settled."""
         before = self._last
         if (
             before is None
@@ -89,9 +91,9 @@ class SkipCounter:
         return True
 
     def settle(self, claimed: int, reading: Reading, missing: int = 0, beyond: int = 0) -> Settled | None:
-        """The steps since the reading before, of which `claimed` were announced and at most `missing` did
-        not run (an input that ended within a call). `beyond`: so many more the counter may tell, of the call
-        that found no more input. None: the counters cannot say."""
+        """Return the steps since the reading before, of which `claimed` were announced and at most `missing`
+        did not run (an input that ended within a call). `beyond`: how many more the counter may tell, of the
+        call that found no more input. None: the counters cannot say."""
         before, self._last = self._last, reading
         if before is None or before.iterations is None or reading.iterations is None:
             return None
@@ -112,7 +114,7 @@ class SkipCounter:
         return settled
 
     def _keep_good(self, grown: int, before: float | None, after: float | None, skipped: bool) -> None:
-        """What the counter of good steps holds at most: it begins anew when the scale moves."""
+        """Keep the most that the counter of good steps can hold: it begins anew when the scale moves."""
         if before == after and not skipped:
             self._good_most += max(grown, 0)
         else:
@@ -120,7 +122,7 @@ class SkipCounter:
             self._good_most = max(grown - grew, 0)  # the step that doubles the scale is not counted
 
     def _explained(self, claimed: int, before: Reading, reading: Reading, missing: int) -> Settled | None:
-        """Steps and skips that explain how the counters moved; None where none do."""
+        """Return the steps and skips that explain how the counters moved; None where none do."""
         assert reading.iterations is not None
         assert before.iterations is not None
         grown = reading.iterations - before.iterations
@@ -135,7 +137,7 @@ class SkipCounter:
         return Settled(claimed, claimed - grown)  # somebody else has set the scale
 
     def _by_scale(self, before: Reading, after: Reading, ran: int) -> int:
-        """The fewest skips among `ran` steps that explain the scale and its counter of good steps."""
+        """Return the fewest skips among `ran` steps that explain the scale and its counter of good steps."""
         if (
             not before.loss_scale
             or not after.loss_scale
@@ -159,7 +161,8 @@ class SkipCounter:
         return int(ran > 0 and after.good_steps < before.good_steps + ran)
 
     def _too_few_halvings(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
-        """Whether so many skips would have left a lower scale, however often it may have doubled since."""
+        """Return whether so many skips would have left a lower scale, however often it may have doubled
+        since."""
         if not skipped or not before.loss_scale or not after.loss_scale or not self._growth_steps:
             return False
         good = self._good_most if before.good_steps is None else before.good_steps
@@ -167,7 +170,7 @@ class SkipCounter:
         return skipped + math.log2(after.loss_scale / before.loss_scale) > most
 
     def _agrees(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
-        """Whether so many skips explain how the scale and its counter moved.
+        """Return whether so many skips explain how the scale and its counter moved.
 
         A skip halves the scale and sets the counter of good steps to 0; `growth_steps` good steps in a
         row double it and set the counter to 0 (Keras' LossScaleOptimizer)."""

@@ -138,13 +138,13 @@ class Recorder:
         self.absent[part] = f"{formats.FAILED}: {type(error).__name__}: {error}"[:500]
 
     def throttled(self) -> tuple[str, ...]:
-        """Why GPUs were throttled in the samples since this was asked last."""
+        """Return why GPUs were throttled in the samples since this was asked last."""
         reasons = tuple(self.throttling)  # in one go: the sampler may add another meanwhile
         self.throttling.difference_update(reasons)
         return reasons
 
     def resume(self) -> None:
-        """Training begins or goes on: write, and sample the hardware."""
+        """Begin to write, and to sample the hardware: training begins or goes on."""
         if not self.on or self._steps is not None:
             return
         try:
@@ -161,7 +161,7 @@ class Recorder:
         _OPEN.add(self)
 
     def pause(self) -> None:
-        """No training is going on: put everything on disk, and keep neither threads nor files open."""
+        """Put everything on disk, and keep neither threads nor files open: no training is going on."""
         unsampled = None if self._sampler is None else self._sampler.stop()
         if unsampled is not None:
             self._switch_off("hardware", unsampled)
@@ -201,7 +201,7 @@ class Recorder:
         each_second: Callable[[], None] | None = None,
         text: Callable[[Any], str] = formats.line,
     ) -> LineWriter:
-        """New for the run's first fit, going on for its later ones."""
+        """Return a writer that begins the file for the run's first fit and continues it for later ones."""
         known, self._known = name in self._known, self._known | {name}
         begins = None if known else schema
         return LineWriter(self._folder / name, begins, self._vanished, seen, each_second, text)
@@ -232,7 +232,7 @@ class Recorder:
                 feed.put(Point(line["step"], unix_s, values))
 
     def add_sinks(self, sinks: Iterable[Sink]) -> None:
-        """Where else the series go."""
+        """Add sinks to which the series go, too."""
         self._feeds += [Feed(sink, self.fail) for sink in sinks]
 
     def finish_sinks(self, ending: Callable[[Path], tuple[dict[str, float | str], str]]) -> None:
@@ -263,18 +263,18 @@ class Recorder:
             warn_once("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
 
     def why_lost(self) -> str | None:
-        """Why what was recorded is not on disk as a whole; None where it is."""
+        """Return why not all that was recorded is on disk; None where it is."""
         if self.facts and not self.holds(self._folder / formats.RUN_FILE):
             return f"the records are gone: there is no {self._folder / formats.RUN_FILE}"
         why = self.absent.get("recording")
         return self._lost or (None if why is None else f"recording {why}")
 
     def holds(self, path: str | Path) -> bool:
-        """Whether this file or directory of the run is there."""
+        """Return whether this file or directory of the run is there."""
         return aside((self.root / path).exists)
 
     def let_go(self) -> None:
-        """In a forked child: the run, its threads and its files belong to the parent."""
+        """Release, in a forked child, the run, its threads and its files: they belong to the parent."""
         self.on = False
         self._steps = self._samples = self._sampler = None
         self.put = self.append = _drop
@@ -282,7 +282,7 @@ class Recorder:
 
 
 def _drop(line: Recorded) -> None:
-    """Nothing is being recorded."""
+    """Drop a line, because nothing is being recorded."""
 
 
 def warn_disabled(part: str, error: BaseException) -> None:

@@ -34,8 +34,8 @@ print(json.dumps(found))
 
 
 def is_signalled(error: BaseException) -> bool:
-    """Whether the handler of a signal has raised it, e.g. to end a training whose machine is taken away: it
-    is meant for the training, wherever in our code the signal came."""
+    """Return whether the handler of a signal has raised the error, e.g. to end a training whose machine is
+    taken away: the error is meant for the training, wherever in our code the signal came."""
     run = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     return any(_code(signal.getsignal(number)) in run for number in signal.valid_signals())
 
@@ -47,7 +47,7 @@ def raise_if_signalled(error: BaseException) -> None:
 
 
 def _code(handler: Any) -> CodeType | None:
-    """What a signal runs; None where that is nothing of Python's."""
+    """Return the code that a signal runs; None where the handler is not written in Python."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     if not callable(handler):

@@ -77,7 +77,7 @@ NO_LOSS = (
 
 
 def _no_model() -> None:
-    """There is none."""
+    """Return None, because there is no model."""
 
 
 def _weakly(thing: Any) -> Callable[[], Any]:
@@ -182,7 +182,7 @@ class FitSession:
         self._end_fit("stopped" if stopped else "finished")
 
     def abandon(self) -> None:
-        """Recording has failed: let go of the profiler, the signal and the files."""
+        """Abandon the recording, which has failed: release the profiler, the signal and the files."""
         self._over()
         self._unsignal()
         with failures_suppressed():  # may be what has failed; a step that has run keeps its line
@@ -191,12 +191,12 @@ class FitSession:
         self.recorder.close()
 
     def at_exit(self) -> None:
-        """The process ends; a fit that still runs was interrupted."""
+        """Close the recording as the process ends; a fit that still runs was interrupted."""
         self.interrupt()
         self.recorder.close()
 
     def interrupt(self) -> None:
-        """A fit that is still open has ended otherwise than by its end."""
+        """End a fit that is still open and has ended otherwise than by its end."""
         if self.in_fit or self._within_ns is not None:
             self._end_fit("interrupted")
         elif self.recorder.writes:  # its begin or its end was interrupted
@@ -217,11 +217,11 @@ class FitSession:
         return bool(getattr(self._model(), "stop_training", False))
 
     def active(self) -> bool:
-        """Whether what is told now is of the fit that is recorded."""
+        """Return whether what is told now belongs to the fit that is recorded."""
         return self.in_fit or self._back()
 
     def goes_on(self) -> bool | None:
-        """Whether the fit is still running, somewhere in this process. None: that cannot be told."""
+        """Return whether the fit is still running, somewhere in this process. None: that cannot be told."""
         if self._model() is None:
             return False
         if self._fit is None:
@@ -230,7 +230,7 @@ class FitSession:
         return fit is not None and thread_of(fit) is not None
 
     def make_way(self) -> None:
-        """Another training begins: a fit that an error has ended, which nobody told, is closed."""
+        """Close, before another training begins, a fit that an error has ended and whose end nobody told."""
         goes_on = self.goes_on()
         if goes_on is False:
             self.interrupt()
@@ -243,7 +243,8 @@ class FitSession:
         _IN_FIT.pop(id(self), None)
 
     def _leaves_out(self) -> bool:
-        """Whether the fit that begins is one within ours, of the same callback: ours goes on after it."""
+        """Return whether the fit that begins is one within ours, of the same callback: ours goes on after
+        it."""
         fit = None if self._fit is None or not (self.in_fit or self._within_ns is not None) else self._fit()
         thread = None if fit is None else thread_of(fit)
         if thread is None:
@@ -263,7 +264,7 @@ class FitSession:
         return True
 
     def _back(self) -> bool:
-        """Whether a fit within ours has ended, by whatever it was, and ours goes on."""
+        """Return whether a fit within ours has ended, for whatever reason, and ours goes on."""
         if self._within_ns is None or self._fit is None or running_fit() is not self._fit():
             return False
         self.calls.leave_out(self._clock() - self._within_ns)
@@ -271,7 +272,8 @@ class FitSession:
         return True
 
     def _told_twice(self) -> bool:
-        """Whether the fit that begins is the one that has begun: the callback stands in the list twice."""
+        """Return whether the fit that begins is the one that has begun: the callback stands in the list
+        twice."""
         sessions = [getattr(callback, "_session", None) for callback in callbacks_of_running_fit()]
         return self._initial_epoch is None and sum(session is self for session in sessions) > 1
 
@@ -307,8 +309,8 @@ class FitSession:
         return ended(exception_of(self._called_from))
 
     def _count_the_last(self) -> None:
-        """Where only begins are seen, nobody told that the last call before an error had run: the optimizer's
-        counters may."""
+        """Count the last call before an error. Where only begins are seen, nobody told that it had run; the
+        optimizer's counters may."""
         self._drain()
         found = self.observer.ran_beyond(self.calls.covers_of_open())
         line = None if found is None else self.calls.cut_short(found[0], self.calls.begun_ns)
@@ -317,7 +319,8 @@ class FitSession:
             self.observer.note(line, found[1])
 
     def _last_memory(self) -> Facts:
-        """The allocator's state when a fit has failed: of an out-of-memory error it is the first question."""
+        """Return the allocator's state when a fit has failed: it is what is needed first to explain an
+        out-of-memory error."""
         memory = self.observer.memory()
         return {} if memory is None else {"memory": memory}
 
@@ -334,7 +337,8 @@ class FitSession:
         self._first_of_epoch = True
 
     def end_epoch(self, logs: dict[str, Any] | None = None) -> None:
-        """The epoch's last call has run. Comes before validation, and again at Keras' own epoch end."""
+        """End the epoch, whose last call has run. Comes before validation, and again at Keras' own epoch
+        end."""
         if not self._active():
             return
         line = self.calls.ended_line()
@@ -368,7 +372,7 @@ class FitSession:
         self.calls.close_epoch()
 
     def _cut_short(self) -> Line | None:
-        """The call that an input's end has broken off: Keras 2 tells no end of it."""
+        """Return the line of a call that the input's end has broken off: Keras 2 does not tell its end."""
         ran = steps_run_in_fit(self.model)
         if ran is None:
             return None
@@ -409,7 +413,7 @@ class FitSession:
     # --- calls -----------------------------------------------------------------------------------------
 
     def begin(self, batch: int) -> None:
-        """A call begins (on asynchronous backends: and the one before has been dispatched)."""
+        """Begin a call (on asynchronous backends: the call before has been dispatched)."""
         if not (self.in_fit and self.recorder.on) and not self._active():
             self.profiling.close()  # recording has ended within a window: the profiler must not run on
             return
@@ -459,7 +463,7 @@ class FitSession:
             self._enter_fast_path()
 
     def end(self, logs: dict[str, Any] | None) -> None:
-        """A call has run, on a synchronous backend."""
+        """End a call that has run, on a synchronous backend."""
         if not (self.in_fit and self.recorder.on) and not self._active():
             return
         line = self.calls.end(self._clock())
@@ -475,8 +479,8 @@ class FitSession:
         self._enter_fast_path()
 
     def _enter_fast_path(self) -> None:
-        """The calls up to the next reading are like any other, until something else happens. Not too many:
-        what they append is not counted, see `LineWriter.append`."""
+        """Enter the fast path: the calls up to the next reading are like any other, until something else
+        happens. The number of calls is limited: what they append is not counted, see `LineWriter.append`."""
         recorder, calls = self.recorder, self.calls
         if calls.per_call > 1 or self._special or self.queues is not self.runs_behind:
             return
@@ -497,7 +501,7 @@ class FitSession:
             observer.look_at(line)
 
     def _dispatched(self, line: Line, now_ns: int) -> None:
-        """This call has been, on an asynchronous backend."""
+        """Note that this call has been dispatched, on an asynchronous backend."""
         if self._awaited is not None:
             self._wait_for(self._awaited)
         self._calls_run += 1
@@ -521,7 +525,7 @@ class FitSession:
                 self._awaited = line
 
     def _waits(self, before: int, now_ns: int) -> bool:
-        """Whether to wait for the device after this call."""
+        """Return whether to wait for the device after this call."""
         if not self.runs_behind or not self.observer.schedule.round(before, self.calls.step):
             return False
         waited_ns = self.calls.waited_ns
@@ -536,8 +540,8 @@ class FitSession:
         return True
 
     def _wait_for(self, line: Line) -> None:
-        """Until the device has finished the call of this line. The one after it was dispatched meanwhile, so
-        the device does not run idle while the host waits."""
+        """Wait until the device has finished the call of this line. The one after it was dispatched
+        meanwhile, so the device does not run idle while the host waits."""
         self._awaited = None
         reading = None if line.snapshot is None else self.observer.arrived(line.snapshot)
         line.snapshot = None if reading is None else Taken(reading)
@@ -548,7 +552,7 @@ class FitSession:
         self.probe.wait(self.model)
 
     def _after_call(self, line: Line) -> None:
-        """What is not the same for every call: a window, a model to describe, the warm-up."""
+        """Do what is not the same for every call: a window, a model to describe, the warm-up."""
         self._special = self._calls_run <= WARM_CALLS or not self.profiling.idle
         self.profiling.after_call(line, self._calls_run)
         if not self._described:
@@ -572,8 +576,8 @@ class FitSession:
     # --- lines -----------------------------------------------------------------------------------------
 
     def _not_read(self) -> bool:
-        """Whether the newest line waits for no reading of its own, as within a window. Its call may have been
-        broken off by the input's end, which shows when the epoch ends."""
+        """Return whether the newest line waits for no reading of its own, as within a window. Its call may
+        have been broken off by the input's end, which shows when the epoch ends."""
         return self._end_unknown and bool(self._queued) and self._queued[-1].snapshot is None
 
     def _drain(self, now_ns: int | None = None, keeps: int = 0) -> None:
@@ -626,7 +630,8 @@ class FitSession:
     # --- the edges of a profile window -----------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Only a wait gives the window whole steps where the device runs behind."""
+        """Settle the lines that wait: only a wait gives the window whole steps where the device runs
+        behind."""
         if self.runs_behind:
             self._awaited = None
             newest = self._queued[-1] if self._queued else None
@@ -735,7 +740,8 @@ class FitSession:
         )
 
     def summary(self, *, median: bool = True) -> str:
-        """One line on the run so far. `median`: with the median step time, for want of a verdict's."""
+        """Return one line on the run so far. `median`: with the median step time, where no verdict states
+        one."""
         return self.result(self.recorder.root).line(median=median)
 
 

@@ -32,11 +32,12 @@ class Sink(Protocol):
     `mpprof/step_time_ms`); `report` is the path of one HTML file that is removed afterwards, or None."""
 
     def scalars(self, step: int, unix_s: float, values: Mapping[str, float]) -> None:
-        """Values of several series (`mpprof/loss_scale`) after `step` steps."""
+        """Accept the values of several series (`mpprof/loss_scale`) after `step` steps."""
         ...
 
     def close(self) -> None:
-        """No more points for now; `scalars` may be called again when another `fit` begins."""
+        """Close the sink: no more points come for now; `scalars` may be called again when another `fit`
+        begins."""
         ...
 
 
@@ -50,7 +51,7 @@ class Series:
         self._since = 0
 
     def see(self, line: Mapping[str, Any]) -> dict[str, float]:
-        """The values of the point that this line makes; empty where it makes none."""
+        """Return the values of the point that this line makes; empty where it makes none."""
         if line.get("kind") != "step":
             return {}
         covers = int(line["covers"])
@@ -107,7 +108,8 @@ class Feed:
             self._give_up(TimeoutError("it does not accept the values"))
 
     def close(self, timeout_s: float) -> None:
-        """No more points for now. Returns when the sink has taken them all, or after the timeout."""
+        """Close the feed: no more points come for now. Returns when the sink has taken them all, or after the
+        timeout."""
         thread, self._thread = self._thread, None
         if thread is None or self._broken:
             return
@@ -117,7 +119,7 @@ class Feed:
             self._give_up(TimeoutError(f"it has not accepted its values within {timeout_s:g} s"))
 
     def finish(self, summary: Mapping[str, float | str], report: Path | None, deadline_s: float) -> None:
-        """What is known at the end, where the sink takes it."""
+        """Give the sink what is known at the end, where the sink takes it."""
         finish = getattr(self._sink, "finish", None)
         if finish is None or self._broken:
             return

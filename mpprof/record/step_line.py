@@ -38,7 +38,7 @@ class Line:
         self.t_ns = t_ns
 
     def record(self) -> dict[str, Any]:
-        """As the file has it."""
+        """Return the line as the file has it."""
         loss = {} if self.loss is None else {"loss": self.loss}
         return {
             "kind": "step",
@@ -57,8 +57,8 @@ class Line:
         }
 
     def text(self) -> str:
-        """`record` as JSON. Python runs one thread at a time, so the training may wait for whoever writes:
-        what most lines hold is put together by hand, in a third of the encoder's time."""
+        """Return `record` as JSON. Python runs one thread at a time, so the training may wait for whoever
+        writes. What most lines hold is therefore put together by hand, in a third of the encoder's time."""
         if type(self.t_ns) is not int:  # the user's own clock
             return formats.line(self.record())
         text = (
@@ -85,7 +85,7 @@ class Line:
         return f"{text},{formats.line(seldom)[1:]}" if seldom else text + "}"
 
     def _known(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Those that were given to this line: the others have only the class's None."""
+        """Return the values that were given to this line: the others have only the class's None."""
         given = self.__dict__
         return {name: given[name] for name in names if given.get(name) is not None}
 
@@ -99,7 +99,7 @@ PlainLine = (
 
 
 def whole(record: Recorded) -> Line | dict[str, Any]:
-    """The line of a `PlainLine`; else as it is."""
+    """Return the line of a `PlainLine`; any other record as it is."""
     if not isinstance(record, tuple):
         return record
     line = Line(*record[:4], 1, record[4])
@@ -111,13 +111,13 @@ def whole(record: Recorded) -> Line | dict[str, Any]:
 
 
 def text_of(record: Recorded) -> str:
-    """As the file has it, in JSON."""
+    """Return the record as the file has it, in JSON."""
     line = whole(record)
     return line.text() if isinstance(line, Line) else formats.line(line)
 
 
 def record_of(record: Recorded) -> dict[str, Any]:
-    """As the file has it."""
+    """Return the record as the file has it."""
     line = whole(record)
     return line.record() if isinstance(line, Line) else line
 

@@ -44,7 +44,7 @@ def crc32c(data: bytes) -> int:
 
 
 def record(data: bytes) -> bytes:
-    """The bytes of one TFRecord."""
+    """Return the bytes of one TFRecord."""
     length = struct.pack("<Q", len(data))
     return length + _masked(length) + data + _masked(data)
 
@@ -55,7 +55,7 @@ def _masked(data: bytes) -> bytes:
 
 
 def event(unix_s: float, step: int, values: Mapping[str, float]) -> bytes:
-    """An `Event` with one scalar per value; `step` >= 0."""
+    """Return an `Event` with one scalar per value; `step` >= 0."""
     summary = b"".join(_field(1, _field(1, tag.encode()) + _float(2, value)) for tag, value in values.items())
     return _double(1, unix_s) + b"\x10" + _varint(step) + _field(5, summary)
 

@@ -91,7 +91,7 @@ def ignored(path: Path) -> Mapping[str, str]:
 
 
 def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """[bounds] as it is, and [ignore] by code."""
+    """Return [bounds] as it is, and [ignore] by code."""
     try:
         found = tomllib.loads(_text(path))
     except (OSError, ValueError, RecursionError) as error:
@@ -154,7 +154,7 @@ def _stored(path: Path) -> Baseline:
 
 
 def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
-    """One outcome for each bound, and one for each forbidden finding; of dismissed ones none."""
+    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none."""
     steps, cores, absent = report["steps"], report["tensor_core"], report["absent"]
     values: dict[str, tuple[float | None, str]] = {
         "min_tensor_core_ratio": (
@@ -191,8 +191,8 @@ def _bound(key: str, value: float | None, limit: float, why: str) -> Outcome:
 
 
 def _regression(report: doc.Report, stored: Baseline, limit: float, why: str) -> Outcome:
-    """By both 95 % intervals: failed where the step is longer by more than `limit` at the least, passed where
-    it is not at the most. Not judged against a step on another device, or of another batch."""
+    """Judge a step by both 95 % intervals: failed where it is longer by more than `limit` at the least,
+    passed where it is not at the most. Not judged against a step on another device, or of another batch."""
     key, steps = "max_step_regression_ratio", report["steps"]
     if steps is None or steps["interval_ns"] is None or steps["median_ns"] is None:
         return Outcome(key, "unable", f"cannot be judged: {why}")

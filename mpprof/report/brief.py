@@ -54,7 +54,7 @@ def render(
     path: str | None = None,
     again: str | None = None,
 ) -> str:
-    """The report (`report.json.document`) on one screen.
+    """Return the report (`report.json.document`) on one screen.
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
     page = Page(color=color, width=width)
@@ -77,7 +77,8 @@ def render(
 
 
 def _identity(document: doc.Report, width: int) -> str:
-    """The run's name and what it is, in one line; what tells least is left out where there is no room."""
+    """Return the run's name and what it is, in one line; where the width does not suffice, what tells least
+    is left out."""
     run = document["run"]
     device = run["device"]
     short = device.replace("(by its figures, not its name)", "(inferred)") if device else None
@@ -99,12 +100,13 @@ def _identity(document: doc.Report, width: int) -> str:
 
 
 def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
-    """The first text that takes no more than so many lines, else the last."""
+    """Return the first text that takes no more than so many lines, else the last."""
     return next((text for text in candidates if len(wrapped(text, width)) <= lines), candidates[-1])
 
 
 def verdict(document: doc.Report, width: int) -> str:
-    """What came of what was attainable, and the first cause, in two lines of `width` columns."""
+    """Return how much was reached of what was attainable, and the first cause, in two lines of `width`
+    columns."""
     whole = document["verdict"] or "No verdict: see what could not be judged."
     causes = _causes(document)
     if causes[0].startswith((_OFF, _NO_STEP)):  # the result states that, too
@@ -119,7 +121,7 @@ def verdict(document: doc.Report, width: int) -> str:
 
 
 def _causes(document: doc.Report) -> list[str]:
-    """The headline with its size in time, as a share of the step, and without a size."""
+    """Return the headline with its size in time, as a share of the step, and without a size."""
     long, short = (_cause(document, sized=sized) for sized in (True, False))
     step, first = document["facts"]["step_ns"], headline.first_cause(document)
     if headline.holds(document) is not None:  # its figures are those of the result
@@ -132,7 +134,8 @@ def _causes(document: doc.Report) -> list[str]:
 
 
 def _still(document: doc.Report, short: str, step: float) -> list[str]:
-    """What holds of the run with the cause that would yet make it much shorter, in time and as a share."""
+    """Return what holds for the run with the cause that would yet make it much shorter, in time and as a
+    share."""
     if (more := headline.still(document)) is None:
         return []
     found, gain = more
@@ -144,7 +147,7 @@ def _still(document: doc.Report, short: str, step: float) -> list[str]:
 
 
 def _cause(document: doc.Report, *, sized: bool) -> str:
-    """The headline; of a first cause that is not certain, as a possible one."""
+    """Return the headline; a first cause that is not certain is named as a possible one."""
     said, cause = headline.headline(document, sized=sized), headline.first_cause(document)
     first = next((found for found in document["findings"] if cause and found["code"] == cause["code"]), None)
     if first is None or first["confidence"] != "low" or not said.startswith(first["title"]):
@@ -154,7 +157,7 @@ def _cause(document: doc.Report, *, sized: bool) -> str:
 
 
 def _results(document: doc.Report) -> list[str]:
-    """The speedup that was got and could be had, the most telling first."""
+    """Return the speedup that was reached and the one that could be reached, the most telling first."""
     facts, gain, kind = document["facts"], document["speedup"], headline.kind_of(document)
     if kind == "measured":
         return _measured(document)
@@ -172,7 +175,7 @@ def _results(document: doc.Report) -> list[str]:
 
 
 def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
-    """What mixed precision could bring."""
+    """Return what mixed precision could bring."""
     span = words.speedups(could["low"], could["high"])
     of_host = [limit["kind"] for limit in gain.get("limits", [])[:1]] == ["host"]
     off, tf32 = f"{_OFF};", "" if of_host else _already_in_tf32(could)
@@ -191,7 +194,8 @@ def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange
 
 
 def _already_in_tf32(could: doc.AttainableRange) -> str:
-    """That Tensor Cores do most of a float32 run's matrix work already; empty where they do not."""
+    """Return a clause that Tensor Cores do most of a float32 run's matrix work already; empty where they do
+    not."""
     tf32, eligible = could.get("tf32_ratio"), could["eligible_ratio"]
     if tf32 is None or not eligible or tf32 < content.MOSTLY_RATIO * eligible:
         return ""
@@ -199,7 +203,7 @@ def _already_in_tf32(could: doc.AttainableRange) -> str:
 
 
 def _in_tf32(document: doc.Report) -> bool:
-    """Whether the float32 that a 16-bit run is held against ran, or would have run, in TF32."""
+    """Return whether the float32 that a 16-bit run is compared with ran, or would have run, in TF32."""
     own = document["run"].get("computes_in")
     wide = own is not None and own["kind"] == "float32"
     return not wide and any(found["code"] == _TF32 for found in document["findings"])
@@ -232,8 +236,8 @@ def _measured(document: doc.Report) -> list[str]:
 
 
 def figures(document: doc.Report, width: int) -> list[str]:
-    """Step time, share of matrix time on matrix units, skipped updates, peak memory: one line, more only
-    where what qualifies them needs it."""
+    """Return step time, share of matrix time on matrix units, skipped updates and peak memory: one line, more
+    only where they need a qualification."""
     facts, log = document["facts"], document["steps"]
     if facts["step_ns"] is not None:
         first = f"step {words.duration(facts['step_ns'])}"
@@ -281,14 +285,14 @@ def _share(document: doc.Report) -> str:
 
 
 def bars(document: doc.Report, most: int) -> list[Bar]:
-    """The step with the causes that could shorten it; with none, the step with its largest classes. The first
-    is the whole; empty where neither is known."""
+    """Return the step with the causes that could shorten it; with none, the step with its largest classes.
+    The first bar is the whole; empty where neither is known."""
     return cause_bars(document, most) or _class_bars(document, most)
 
 
 def cause_bars(document: doc.Report, most: int) -> list[Bar]:
-    """This run's step, what each cause's remedy gains of it, what no cause explains, the step after all
-    remedies."""
+    """Return this run's step, what each cause's remedy gains of it, what no cause explains, the step after
+    all remedies."""
     facts, step = document["facts"], content.step_ns(document)
     if not step:
         return []
@@ -351,8 +355,8 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
 
 
 def _exposed_communication(document: doc.Report, step: float) -> list[Bar]:
-    """Communication that no other work hides, where it is much and no finding is about it: one device's trace
-    does not show what of it is waiting for others."""
+    """Return communication that no other work hides, where it is much and no finding is about it: one
+    device's trace does not show how much of it is waiting for others."""
     if not document["time"] or _OF_COMMUNICATION & {found["code"] for found in document["findings"]}:
         return []
     ns = sum(part["ns_per_step"] for part in document["time"]["slices"] if part["class"] == "comm")
@@ -362,7 +366,7 @@ def _exposed_communication(document: doc.Report, step: float) -> list[Bar]:
 
 
 def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
-    """What mixed precision without the remedies may make of a float32 run's step, where it may pay."""
+    """Return what mixed precision without the remedies may make of a float32 run's step, where it may pay."""
     gain = document["speedup"]
     could = gain.get("attainable") if gain and gain.get("how_to_switch") else None
     if not could or headline.kind_of(document) != "float32":
@@ -373,7 +377,7 @@ def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
 
 
 def cause_label(found: doc.Finding) -> str:
-    """A cause by code and slug, with its layers as far as whole names fit."""
+    """Return a cause by code and slug, with its layers as far as whole names fit."""
     name = f"{found['code']} {found['slug']}{' (dismissed)' if 'dismissed' in found else ''}"
     layers = [words.plain(layer) for layer in found["layers"]]
     for shown in range(len(layers), 0, -1):
@@ -385,7 +389,7 @@ def cause_label(found: doc.Finding) -> str:
 
 
 def _class_bars(document: doc.Report, most: int) -> list[Bar]:
-    """The largest classes of the step, or of the whole window."""
+    """Return the largest classes of the step, or of the whole window."""
     if time := document["time"]:
         rows, whole = content.time_rows(time), content.time_whole(time)
         steps = words.plural(time["window_steps"], "profiled step")
@@ -413,7 +417,7 @@ def _class_bars(document: doc.Report, most: int) -> list[Bar]:
 
 
 def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
-    """Its share, and what it is; of idle time the known cause of most of it."""
+    """Return the row's share and text; for idle time the known cause of most of it."""
     text = row.text
     if row.label.startswith("idle"):
         for part in rows[rows.index(row) + 1 :]:
@@ -426,7 +430,8 @@ def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
 
 
 def _chart(page: Page, rows: Sequence[Bar]) -> None:
-    """One line each: label, time, bar, note. Notes that do not fit beside the longest bar are left out."""
+    """Write one line for each bar: label, time, bar, note. Notes that do not fit beside the longest bar are
+    left out."""
     if not rows:
         return
     column = words.column(max(abs(row.ns) for row in rows))
@@ -451,14 +456,14 @@ def _chart(page: Page, rows: Sequence[Bar]) -> None:
 
 
 def _blank(page: Page) -> None:
-    """An empty line, unless there is one."""
+    """Add an empty line, unless the page has one at its end."""
     if page.lines and page.lines[-1]:
         page.row("")
 
 
 def _what_to_change(page: Page, document: doc.Report) -> None:
-    """The first remedies; of a float32 run that 16 bits may make faster, how to switch them on: before all
-    others where they are sure to gain, else behind them."""
+    """Write the first remedies. For a float32 run that 16 bits may make faster, write how to switch them on,
+    too: before all other remedies where they are sure to gain, else behind them."""
     codes, gain = headline.to_change(document)[:MOST_REMEDIES], document["speedup"]
     stays = headline.changes_type(document)
     entries = [(f"{code}{', in 16 bits' if stays and at else ''}: ", code) for at, code in enumerate(codes)]
@@ -474,8 +479,8 @@ def _remedies(page: Page, codes: Iterable[str], findings: Iterable[doc.Finding])
 
 
 def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[doc.Finding]) -> None:
-    """The first lines of what to do, each with its head and the code of its finding; without a code the head
-    is all of it."""
+    """Write the first lines of what to do, each with its head and the code of its finding; without a code the
+    head is all of it."""
     by_code = {found["code"]: found for found in findings}
     if entries:
         _blank(page)
@@ -487,7 +492,7 @@ def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable
 
 
 def remedy_lines(found: doc.Finding, width: int, head: str) -> list[str]:
-    """The remedy in two lines: whole clauses of it, and how many more there are."""
+    """Return the remedy in two lines: whole clauses of it, and how many more there are."""
     clauses = found["remedy"].split("; ")
     texts = []
     for kept in range(len(clauses), 0, -1):
@@ -500,7 +505,8 @@ def remedy_lines(found: doc.Finding, width: int, head: str) -> list[str]:
 
 
 def _before_code(lines: list[str], width: int) -> list[str]:
-    """The same two lines, broken after the last colon where both halves fit: what follows is code to copy."""
+    """Return the same two lines, broken after the last colon where both halves fit: what follows is code to
+    copy."""
     what, _, code = f"{lines[0]} {lines[1].strip()}".rpartition(": ")
     fits = len(what) < width and len(code) + 3 <= width and len(what) > len("1. MP402")
     return [f"{what}:", f"   {code}"] if fits else lines
@@ -516,7 +522,7 @@ def _warnings(document: doc.Report) -> list[str]:
 
 
 def _warn(page: Page, warnings: Sequence[str]) -> int:
-    """The first warnings, as many as two lines hold whole; returns how many are left."""
+    """Write the first warnings, as many as two lines hold whole; return how many are left."""
     used = shown = 0
     for warning in warnings:
         lines = wrapped(f"! {_first_clauses(warning, page.width)}", page.width, hang=2)
@@ -529,7 +535,8 @@ def _warn(page: Page, warnings: Sequence[str]) -> int:
 
 
 def _first_clauses(text: str, width: int) -> str:
-    """As many clauses of a warning as two lines hold; the last resort is to cut after a word."""
+    """Return as many clauses of a warning as two lines hold; where not even one fits, the text is cut after a
+    word."""
     for separator in ("; ", ": "):
         clauses = text.split(separator)
         for kept in range(len(clauses), 0, -1):
@@ -541,7 +548,7 @@ def _first_clauses(text: str, width: int) -> str:
 
 
 def rest(document: doc.Report, warnings_left: int) -> str:
-    """How much is not shown, by kind."""
+    """Return how much is not shown, by kind."""
     codes = {cause["code"] for cause in document["facts"]["causes"]}
     notes = sum(found["code"] not in codes for found in document["findings"])
     shown = headline.to_change(document)[:MOST_REMEDIES]
@@ -566,7 +573,7 @@ def _counted(things: Sequence[tuple[int, str]], states: Sequence[tuple[int, str]
 
 
 def _one_step_on(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
-    """The manual page of the first cause; without one, what would tell more."""
+    """Return the manual page of the first cause; without a first cause, the step that would tell more."""
     steps = content.next_steps(document, path)
     if document["facts"]["causes"]:
         return steps[:1]
@@ -575,7 +582,8 @@ def _one_step_on(document: doc.Report, path: str | None) -> list[tuple[str, str]
 
 
 def _next(page: Page, steps: Iterable[tuple[str, str]]) -> None:
-    """Commands, never broken, because they are there to be copied; what each does where there is room."""
+    """Write commands, never broken, because they are there to be copied; each with what it does where the
+    width suffices."""
     for command, why in steps:
         fits = len(command) + len(why) + 3 <= page.width
         page.row(f"{command}   {page.paint(why, 'dim')}" if fits else command)
@@ -592,8 +600,8 @@ def render_comparison(
     ascii_only: bool = False,
     again: str | None = None,
 ) -> str:
-    """The comparison (`report.json.compare_document`) on one screen: of two runs the gap and its causes, of a
-    ladder the table and a line for each rung. `again` is the command that shows the rest."""
+    """Return the comparison (`report.json.compare_document`) on one screen: of two runs the gap and its
+    causes, of a ladder the table and a line for each rung. `again` is the command that shows the rest."""
     page = Page(color=color, width=width)
     rungs = document["steps"]
     if len(rungs) == 1:
@@ -633,7 +641,8 @@ def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
 
 
 def _result(document: doc.Comparison, rung: doc.Rung, width: int) -> str:
-    """What one comparison says first: why there is none, or the speedup and where it could be."""
+    """Return the first statement on one comparison: why there is none, or the speedup and where it could
+    be."""
     lines = comparing.lines(document, rung)
     if rung["refused"] or "windows" in rung:
         return lines[0]
@@ -649,7 +658,7 @@ def _result(document: doc.Comparison, rung: doc.Rung, width: int) -> str:
 
 
 def _beside(document: doc.Comparison, rung: doc.Rung) -> list[str]:
-    """Examples per second and memory; what the losses say."""
+    """Return examples per second and memory, and what the losses say."""
     if rung["refused"]:
         return []
     rate, memory = comparing.throughput(rung), comparing.peak_memory(document, rung)

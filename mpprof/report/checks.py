@@ -43,7 +43,7 @@ class Forbidden:
     diverged_loss: bool = False
 
     def covers(self, severity: str | None) -> bool:
-        """Whether a finding of this severity is forbidden for that alone."""
+        """Return whether a finding of this severity is forbidden for its severity alone."""
         if self.severity is None or severity is None:
             return False
         return SEVERITIES.index(severity) <= SEVERITIES.index(self.severity)
@@ -84,9 +84,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def of_findings(report: doc.Report, wanted: Forbidden) -> Iterator[Outcome]:
-    """One failure for each forbidden finding of a report that is not dismissed, worst first, and one outcome
-    for each forbidden cause that could not be judged. Severities are judged by the findings alone: what
-    severity a cause would have that could not be judged is not known."""
+    """Yield one failure for each forbidden finding of a report that is not dismissed, worst first, and one
+    outcome for each forbidden cause that could not be judged. Severities are judged by the findings alone: it
+    is not known what severity a cause would have that could not be judged."""
     run = report["run"]["name"]
     for finding in report["findings"]:
         if "dismissed" in finding:
@@ -103,7 +103,8 @@ def of_findings(report: doc.Report, wanted: Forbidden) -> Iterator[Outcome]:
 
 
 def of_losses(comparison: doc.Comparison, wanted: Forbidden) -> Iterator[Outcome]:
-    """One outcome for each step of a comparison whose later run did not learn as the earlier one."""
+    """Yield one outcome for each step of a comparison whose later run did not learn as the earlier one
+    did."""
     for rung in comparison["steps"]:
         run = comparison["runs"][rung["to"]]["run"]["name"]
         found = rung.get("learning")
@@ -117,7 +118,8 @@ def of_losses(comparison: doc.Comparison, wanted: Forbidden) -> Iterator[Outcome
 
 
 def of_speedup(report: doc.Report, least: float, baseline: str) -> Outcome:
-    """Whether a run is at least `least` times as fast as the measured baseline that its report is against.
+    """Return whether a run is at least `least` times as fast as the measured baseline that its report is
+    against.
 
     The whole 95 % interval decides: above, it passed; below, it failed; a `least` within it cannot be judged,
     nor can a speedup without an interval."""

@@ -50,7 +50,7 @@ class LadderRow:
 
 
 def heading(document: doc.Comparison, rung: doc.Rung) -> str:
-    """The two runs of one comparison with their step times."""
+    """Return the two runs of one comparison with their step times."""
     start, end = _ends(document, rung)
     names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
     steps_ns = [content.step_ns(run) for run in (start, end)]
@@ -62,7 +62,7 @@ def heading(document: doc.Comparison, rung: doc.Rung) -> str:
 
 
 def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
-    """Observed against expected of one comparison, and in what the two runs are unlike."""
+    """Return what one comparison observed against what was expected, and in what the two runs are unlike."""
     if rung["refused"]:
         return [f"not compared: {rung['refused']}"]
     said = [rate] if (rate := throughput(rung)) else []
@@ -88,8 +88,8 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
 
 
 def learned(document: doc.Comparison, rung: doc.Rung) -> list[str]:
-    """The speedup per applied update, where updates were skipped, and the losses after as many of them. Of
-    runs that recorded no step, nothing: there is nothing to learn from."""
+    """Return the speedup per applied update, where updates were skipped, and the losses after as many of
+    them. For runs that recorded no step, return nothing: there are no losses to compare."""
     found = rung.get("learning")
     if found is None or all(run["steps"] is None for run in _ends(document, rung)):
         return []
@@ -99,9 +99,9 @@ def learned(document: doc.Comparison, rung: doc.Rung) -> list[str]:
 
 
 def remedies(document: doc.Comparison, rung: doc.Rung) -> list[str]:
-    """What the earlier report promised against what the later run obtained: a line for each remedy that is
-    seen, their sum, and one line of those that are not. Between runs of different precision, which are not
-    meant as before and after, only what was applied for certain."""
+    """Return what the earlier report promised against what the later run obtained: a line for each remedy
+    that is seen, their sum, and one line for those that are not. Between runs of different precision, which
+    are not meant as before and after, only what was applied for certain."""
     found = rung.get("remedies") or []
     before, after = _ends(document, rung)
     same = _computed_in(before) == _computed_in(after)
@@ -163,7 +163,7 @@ def _signed(ns: float) -> str:
 
 
 def throughput(rung: doc.Rung) -> str:
-    """Examples per second of both runs of a comparison; empty where no batch size is on record."""
+    """Return examples per second of both runs of a comparison; empty where no batch size is on record."""
     rates = rung.get("examples_per_s")
     if rates is None or (first := rates["from"]) is None or (last := rates["to"]) is None:
         return ""
@@ -177,7 +177,8 @@ def _ends(document: doc.Comparison, rung: doc.Rung) -> tuple[doc.Report, doc.Rep
 
 
 def _matrix_work(start: doc.Report, end: doc.Report) -> str:
-    """Of both runs: how long, and how much of it on matrix units in which precision."""
+    """Return the time of the matrix work of both runs, and how much of it ran on matrix units in which
+    precision."""
     parts = []
     for report in (start, end):
         share = report["tensor_core"]
@@ -196,7 +197,7 @@ def _matrix_work(start: doc.Report, end: doc.Report) -> str:
 
 
 def peak_memory(document: doc.Comparison, rung: doc.Rung) -> str:
-    """Peaks of both runs; empty where one is not known, or they are the same."""
+    """Return the memory peaks of both runs; empty where one is not known, or they are the same."""
     start, end = _ends(document, rung)
     before, after = content.recorded_peak(start), content.recorded_peak(end)
     if before is None or after is None or before == after:
@@ -205,8 +206,9 @@ def peak_memory(document: doc.Comparison, rung: doc.Rung) -> str:
 
 
 def gap_rows(rung: doc.Rung, step_ns: float | None, most: int = MOST_ROWS) -> list[GapRow]:
-    """The slices of a gap, what was lost first and what was gained last; they sum to the gap. Parts of no
-    weight, and all beyond `most`, are folded into one row. `step_ns`: the later run's step."""
+    """Return the slices of a gap, what was lost first and what was gained last; they sum to the gap. Parts
+    that are too small to matter, and all beyond `most`, are folded into one row. `step_ns`: the later run's
+    step."""
     ordered = sorted(rung["slices"], key=lambda part: -part["ns_per_step"])
     lost_ns = sum(max(0.0, part["ns_per_step"]) for part in ordered)
     least = min(NOTABLE_RATIO * (step_ns or 0.0), NOTABLE_LOSS * lost_ns)
@@ -233,20 +235,20 @@ def _row(label: str, parts: list[doc.GapSlice]) -> GapRow:
 
 
 def total(rows: list[GapRow]) -> GapRow:
-    """The sum of the rows: the baseline's step, the step that could be reached, and the step now."""
+    """Return the sum of the rows: the baseline's step, the step that could be reached, and the step now."""
     sums = (sum(getattr(row, key) for row in rows) for key in ("ns", "baseline_ns", "could_ns", "mixed_ns"))
     return GapRow("sum", *sums)
 
 
 def gap_columns(rung: doc.Rung) -> tuple[str, ...]:
-    """Titles of the columns: without an expectation, the plain difference."""
+    """Return the titles of the columns: without an expectation, those of the plain difference."""
     return (
         ("baseline", "could be", "now", "lost") if _expects(rung) else ("baseline", "now", "longer", "times")
     )
 
 
 def gap_cells(rung: doc.Rung, row: GapRow, column: Callable[[float], str]) -> tuple[str, ...]:
-    """A row in words, by the same columns."""
+    """Return a row in words, by the same columns."""
     if _expects(rung):
         return tuple(map(column, (row.baseline_ns, row.could_ns, row.mixed_ns, row.ns)))
     times = words.speedup(row.mixed_ns / row.baseline_ns) if row.baseline_ns > 0 <= row.mixed_ns else _WITHOUT
@@ -258,7 +260,8 @@ def _expects(rung: doc.Rung) -> bool:
 
 
 def changes(document: doc.Comparison, step: int, by: str, limit: int = 6) -> list[doc.KernelChange]:
-    """The kernels (`by` "name") or ops ("op") that differ most between the two runs of one comparison."""
+    """Return the kernels (`by` "name") or ops ("op") that differ most between the two runs of one
+    comparison."""
     found = [change for change in document["kernels"] if change["step"] == step and change["by"] == by]
 
     def difference(change: doc.KernelChange) -> float:
@@ -268,7 +271,7 @@ def changes(document: doc.Comparison, step: int, by: str, limit: int = 6) -> lis
 
 
 def matching(rung: doc.Rung) -> list[str]:
-    """How much of the two runs is the same op, and what each has that the other has not."""
+    """Return how much of the two runs is the same op, and what each has that the other has not."""
     found = rung.get("matching")
     if not found or found["by_op_ratio"]["from"] is None or found["by_op_ratio"]["to"] is None:
         return []
@@ -298,19 +301,19 @@ def matching(rung: doc.Rung) -> list[str]:
 
 
 def minor(rung: doc.Rung) -> str:
-    """What is only worth a mention, in one line."""
+    """Return the findings that are only worth a mention, in one line."""
     noted = [f"{found['code']} {found['slug']}" for found in _told(rung) if found["severity"] == "info"]
     return f"also noted: {', '.join(noted)} (mpprof report RUN --baseline BASELINE)" if noted else ""
 
 
 def serious(rung: doc.Rung) -> list[doc.Finding]:
-    """The findings that are more than a mention."""
+    """Return the findings that are more than a mention."""
     return [found for found in _told(rung) if found["severity"] != "info"]
 
 
 def _told(rung: doc.Rung) -> list[doc.Finding]:
-    """The findings without those that the lines above say: that the runs are unlike, and that there is no
-    trace."""
+    """Return the findings without those that the lines above say: that the runs are unlike, and that there is
+    no trace."""
     said = {"MP906"} if rung["labels"] else set()
     said |= {"MP910"} if not rung["slices"] else set()
     return [found for found in rung["findings"] if found["code"] not in said]
@@ -322,7 +325,7 @@ LADDER = ("run", "what", "step", "examples/s", "x before", "x first", "on units"
 
 
 def ladder(document: doc.Comparison) -> list[LadderRow]:
-    """All runs at a glance; empty for two, which one comparison says already."""
+    """Return one row for each run; empty for two runs, which one comparison already describes."""
     rungs = document["steps"]
     if len(rungs) < 2:
         return []
@@ -364,10 +367,10 @@ def _what(report: doc.Report) -> str:
 
 
 def cells(row: LadderRow) -> tuple[str, ...]:
-    """By the columns of LADDER."""
+    """Return the cells of a row by the columns of LADDER."""
     return (row.name, row.what, row.step, row.rate, row.before, row.first, row.units, row.memory)
 
 
 def batches(document: doc.Comparison) -> list[list[str]]:
-    """What several batch sizes tell, one list of sentences for each model and type."""
+    """Return what several batch sizes tell, one list of sentences for each model and type."""
     return [list(found["statements"]) for found in document.get("batches") or []]

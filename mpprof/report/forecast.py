@@ -26,7 +26,8 @@ _LARGEST = "largest batch"
 
 
 def document(forecast: Forecast) -> dict[str, Any]:
-    """The forecast as JSON. Null: not known, or not a question (a model without matrix work)."""
+    """Return the forecast as JSON. Null means that a value is not known, or that the question does not arise
+    (a model without matrix work)."""
     return {
         "schema": SCHEMA,
         "model": forecast.model,
@@ -133,7 +134,7 @@ def _obstacle(obstacle: Obstacle) -> dict[str, Any]:
 
 
 def text(forecast: Forecast) -> str:
-    """The table by card and policy, what is in the way with its remedy, and what is not forecast."""
+    """Return the table by card and policy, the obstacles with their remedies, and what is not forecast."""
     batch = forecast.runs[0].batch_size if forecast.runs else 0
     by = f" (JAX {words.plain(forecast.versions['jax'])})" if "jax" in forecast.versions else ""
     lines = [
@@ -172,7 +173,8 @@ def _cells(run: CardForecast) -> tuple[str, ...]:
 
 
 def _units(run: CardForecast) -> str:
-    """Shares of the matrix operations: those that can use the matrix units, cannot, or are open."""
+    """Return the shares of the matrix operations that can use the matrix units, that cannot, and that are
+    open."""
     if run.can_ratio is None:
         return "no matrix work"
     shares = (("can", run.can_ratio), ("cannot", run.cannot_ratio), ("open", run.open_ratio))
@@ -248,7 +250,7 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
 
 
 def _alive(runs: Sequence[CardForecast]) -> Iterable[str]:
-    """The layers whose tensors fill memory at the peak."""
+    """Yield the layers whose tensors fill memory at the peak."""
     if not any(run.memory.alive for run in runs):
         return
     yield "What fills memory at the peak, in addition to weights, optimizer and batch:"
@@ -291,7 +293,7 @@ def _about_largest(run: CardForecast) -> Iterable[str]:
 def _by_obstacle(
     runs: Sequence[CardForecast],
 ) -> list[tuple[Obstacle, list[tuple[str, Obstacle]]]]:
-    """Each obstacle once, with the cards and policies where it counts."""
+    """Return each obstacle once, with the cards and policies where it counts."""
     found: dict[str, tuple[Obstacle, list[tuple[str, Obstacle]]]] = {}
     for run in runs:
         for obstacle in run.obstacles:

@@ -88,7 +88,7 @@ def hero(document: doc.Report) -> Hero:
 
 
 def _of_attainable(document: doc.Report) -> str:
-    """What an observed speedup is held against; of one that is none, that it is none."""
+    """Return what an observed speedup is compared with; where it is no speedup, a text that says so."""
     facts = document["facts"]
     observed, attainable, base = facts["observed"], facts["attainable"], baseline_words(document)
     if attainable is None:
@@ -122,8 +122,8 @@ def limited_by_host(document: doc.Report) -> bool:
 
 
 def _of_cause(document: doc.Report) -> Hero | None:
-    """What the first cause comes to in a run without a baseline, where nearly all matrix work ran on matrix
-    units: that share says nothing of what such a run loses."""
+    """Return what share the first cause makes up in a run without a baseline, where nearly all matrix work
+    ran on matrix units: the share on matrix units says nothing about what such a run loses."""
     first, share, step = first_cause(document), document["tensor_core"], document["facts"]["step_ns"]
     if first is None or (share and (share["ratio"] or 0.0) < LOW_SHARE_RATIO) or holds(document):
         return None
@@ -206,8 +206,8 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
 
 
 def holds(document: doc.Report) -> str | None:
-    """What holds of a run that lost little to anything that other runs of its kind do not have; None of one
-    with a loss to explain, and where it is not known."""
+    """Return a sentence for a run that lost little to anything that other runs of its kind do not have; None
+    for a run with a loss to explain, and where the loss is not known."""
     kind = kind_of(document)
     if kind == "measured":
         return _works(document)
@@ -222,7 +222,8 @@ def holds(document: doc.Report) -> str | None:
 
 
 def _works(document: doc.Report) -> str | None:
-    """That a run has the speedup over its baseline that precision allows, and why that is no more."""
+    """Return a sentence that a run has the speedup over its baseline that precision allows, and why that is
+    no more."""
     observed, attainable = document["facts"]["observed"], document["facts"]["attainable"]
     if observed is None or attainable is None or on_cpu(document):
         return None
@@ -247,7 +248,7 @@ def _works(document: doc.Report) -> str | None:
 
 
 def _serious(document: doc.Report) -> doc.Finding | None:
-    """The finding of the first cause, unless that is one which every healthy run of this kind has."""
+    """Return the finding of the first cause, unless every healthy run of this kind has that cause."""
     first = first_cause(document)
     found = next((found for found in _named(document) if first and found["code"] == first["code"]), None)
     return found if found and _is_serious(found) else None
@@ -258,7 +259,7 @@ def _is_serious(found: doc.Finding) -> bool:
 
 
 def _named(document: doc.Report) -> list[doc.Finding]:
-    """The findings of all causes but dismissed ones."""
+    """Return the findings of all causes except dismissed ones."""
     codes = {cause["code"] for cause in document["facts"]["causes"]}
     return [found for found in document["findings"] if found["code"] in codes and "dismissed" not in found]
 
@@ -277,7 +278,7 @@ def still(document: doc.Report) -> tuple[doc.Finding, float] | None:
 
 
 def _waits(document: doc.Report) -> bool:
-    """Whether waiting is what keeps the attainable speedup low most of all."""
+    """Return whether waiting is the main reason that the attainable speedup is low."""
     limits = document["speedup"].get("limits", []) if document["speedup"] else []
     return bool(limits) and limits[0]["kind"] in ("host", "wait")
 
@@ -304,7 +305,8 @@ def lost_per_update(document: doc.Report, code: str) -> float | None:
 
 
 def _with_layers(found: doc.Finding, said: str) -> list[str]:
-    """A sentence about a cause with the one or two layers that it is about; none where these are long."""
+    """Return a sentence about a cause with the one or two layers that it is about; none where their names are
+    long."""
     layers = [words.plain(layer) for layer in found["layers"]]
     if not 1 <= len(layers) <= MOST_LAYERS or max(map(len, layers)) > LONGEST_LAYER:
         return []
@@ -312,7 +314,8 @@ def _with_layers(found: doc.Finding, said: str) -> list[str]:
 
 
 def _share(document: doc.Report, found: doc.Finding) -> list[str]:
-    """A cause without a gain with the first share that was measured, and what that is a share of."""
+    """Return a sentence for a cause without a gain, with the first share that was measured and what that is a
+    share of."""
     if "window" in document and (cost := found.get("cost_ns_in_window")) is not None:
         of_window = words.percent(cost / document["window"]["span_ns"])
         return [f"{found['title']}: {of_window} of the window."]
@@ -360,7 +363,7 @@ def first_cause(document: doc.Report) -> doc.Cause | None:
 
 
 def _unlike(document: doc.Report) -> str:
-    """What makes the baseline another training than this one in float32."""
+    """Return what makes the baseline a different training from this one in float32."""
     why = [difference.partition(":")[0] for difference in document["facts"].get("unlike", [])]
     evidence = [
         each for found in document["findings"] if found["code"] == _OTHER for each in found["evidence"]
@@ -412,12 +415,12 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
 
 
 def without_units(document: doc.Report) -> str | None:
-    """What a report states of a card without matrix units; None of one that has them."""
+    """Return what a report states for a card without matrix units; None for a card that has them."""
     return next((found["title"] for found in document["findings"] if found["code"] in _WITHOUT_UNITS), None)
 
 
 def _first_that_fits(*texts: str) -> str:
-    """The first of at most fifteen words; else the last, cut there."""
+    """Return the first text of at most fifteen words; if none is that short, the last text, cut there."""
     fits = next((text for text in texts if len(text.split()) <= MOST_WORDS), None)
     return fits or f"{' '.join(texts[-1].split()[: MOST_WORDS - 1])} …"
 
@@ -442,7 +445,7 @@ def beside(document: doc.Report) -> str:
 
 
 def _slower(document: doc.Report) -> str:
-    """By how much a run is slower than in the baseline, or than without skipped updates."""
+    """Return by how much a run is slower than the baseline, or than it would be without skipped updates."""
     facts = document["facts"]
     step, base, first = facts["step_ns"], facts["baseline_step_ns"], first_cause(document)
     each, steps = facts.get("step_ns_per_update"), document["steps"]
@@ -473,7 +476,8 @@ def more_launches(document: doc.Report) -> str:
 
 
 def _lost(document: doc.Report) -> str:
-    """How much of each step is lost against the attainable one, and how much of it causes explain."""
+    """Return how much of each step is lost against the attainable one, and how much of that the causes
+    explain."""
     facts = document["facts"]
     step, attainable, unexplained = facts["step_ns"], facts["attainable_step_ns"], facts["unexplained_ns"]
     if step is None or attainable is None or facts.get("unlike") or step - attainable < PAYING_RATIO * step:
@@ -486,7 +490,7 @@ def _lost(document: doc.Report) -> str:
 
 
 def _low(document: doc.Report) -> str:
-    """What keeps an attainable speedup low that nobody would hope for."""
+    """Return what keeps the attainable speedup low, where it is too low to be a clear gain."""
     facts, speedup = document["facts"], document["speedup"]
     most = facts["attainable"]
     if speedup is None or facts.get("unlike") or facts["observed"] is None or most is None:
@@ -500,7 +504,7 @@ def _low(document: doc.Report) -> str:
 
 
 def _left(document: doc.Report) -> str:
-    """What remedies may still gain where nothing was lost."""
+    """Return what remedies may still gain where nothing was lost."""
     facts = document["facts"]
     step, after = facts["step_ns"], facts["after_remedies_ns"]
     if holds(document) is None or step is None or after is None or step - after < PAYING_RATIO * step:
@@ -514,7 +518,7 @@ def _left(document: doc.Report) -> str:
 
 
 def _shared(document: doc.Report) -> str:
-    """What of the remedies' gains the baseline would have, too."""
+    """Return how much of the remedies' gains the baseline would have, too."""
     causes, base = document["facts"]["causes"], baseline_words(document)
     gains = sum(cause["gain_ns_per_step"] or 0.0 for cause in causes)
     own = sum(own_ns(cause) or 0.0 for cause in causes)

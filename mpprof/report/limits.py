@@ -137,13 +137,15 @@ def not_judged(document: doc.Report) -> list[str]:
 
 
 def _wants_records(reason: str) -> bool:
-    """Whether records of mpprof would tell it, by what is advised or by what was not recorded."""
+    """Return whether records of mpprof would remove this reason, judged by what it advises or by what was not
+    recorded."""
     what, _, record = reason.partition("; ")
     return any(name in record for name in RECORDERS) or (not record and what.endswith("not recorded"))
 
 
 def _said_of_speedup(reason: str, absent: dict[str, str]) -> bool:
-    """Whether this is why there is no speedup, which stands where the speedup would."""
+    """Return whether this is the reason that there is no speedup; that reason is printed in place of the
+    speedup."""
     what = reason.partition("; ")[0]
     return any(absent.get(field, "").startswith(what) for field in ("speedup", "speedup.observed"))
 
@@ -185,7 +187,7 @@ def field_words(field: str) -> str:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """(name, reason) pairs as reason -> names, in the order of first appearance."""
+    """Return (name, reason) pairs grouped as reason -> names, in the order of first appearance."""
     groups: dict[str, list[str]] = {}
     for name, reason in pairs:
         groups.setdefault(reason, []).append(name)

@@ -19,7 +19,7 @@ _LONE_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
 
 
 def escape(text: str) -> str:
-    """Text that shows as it is written: no markup, no HTML, no link, no mention."""
+    """Return the text escaped so that it shows as it is written: no markup, no HTML, no link, no mention."""
     text = " ".join(words.plain(text).split())
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _LONE_UNDERSCORE.sub(r"\\_", _SPECIAL.sub(r"\\\1", text))
@@ -28,12 +28,12 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text in a code span, which a backtick in it cannot end and a table cell cannot break."""
+    """Return text in a code span, which a backtick in the text cannot end and a table cell cannot break."""
     return f"`{words.plain(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
 def render(document: doc.Report) -> str:
-    """The report (`report.json.document`) as markdown."""
+    """Return the report (`report.json.document`) as markdown."""
     lines = [f"### mpprof: {escape(document['run']['name'])}", "", escape(content.subject(document)), ""]
     lines += [f"**{escape(document['verdict'] or 'No verdict: see what could not be judged.')}**", ""]
     if document.get("explanation"):
@@ -56,7 +56,7 @@ def render(document: doc.Report) -> str:
 
 
 def render_comparison(document: doc.Comparison) -> str:
-    """The comparison (`report.json.compare_document`) as markdown."""
+    """Return the comparison (`report.json.compare_document`) as markdown."""
     lines = ["### mpprof: comparison", "", *_ladder(document)]
     for row, rung in enumerate(document["steps"]):
         report = document["runs"][rung["to"]]
@@ -142,7 +142,7 @@ def _findings(findings: list[doc.Finding], report: doc.Report) -> list[str]:
 
 
 def _limits(document: doc.Report) -> list[str]:
-    """Warnings stand open; what was not judged or measured can be unfolded."""
+    """Return the warnings, unfolded, and what was not judged or measured, folded."""
     warnings = content.warnings(document)
     lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
     lines += _folded(f"{len(document['unable'])} could not be judged", limits.not_judged(document))

@@ -50,7 +50,7 @@ class Redactor:
         return [host for host in self.hosts if len(host) < SHORTEST_HOST or not host.isascii()]
 
     def record(self, value: Any) -> Any:
-        """A JSON value with every string redacted, keys included (layers and hosts may be keys)."""
+        """Return a JSON value with every string redacted, including keys (layers and hosts may be keys)."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -72,7 +72,7 @@ class Redactor:
         return text
 
     def trace(self, content: bytes) -> bytes:
-        """The same number of bytes, with host names, home directories, source folders and whole paths
+        """Return the same number of bytes, with host names, home directories, source folders and whole paths
         overwritten."""
         for pattern in self._host_bytes:
             content, count = pattern.subn(lambda found: b"x" * len(found[0]), content)
@@ -87,7 +87,8 @@ class Redactor:
 
 
 def _in_trace(host: str) -> re.Pattern[bytes]:
-    """A whole word; or a string of its own, which stands behind its length and before any next tag."""
+    """Return a pattern for the host name as a whole word, or as a string of its own, which follows its length
+    and precedes any next tag."""
     name = re.escape(host.encode())
     word = rb"(?<![A-Za-z0-9_])" + name + rb"(?![a-z0-9_])"
     if len(host) > 127:
@@ -96,7 +97,8 @@ def _in_trace(host: str) -> re.Pattern[bytes]:
 
 
 def _without_whole_paths(content: bytes) -> tuple[bytes, int]:
-    """Overwrites every string that is an absolute path and nothing else; returns how many there were.
+    """Overwrite every string that is an absolute path and nothing else, and return the content with the
+    number of such strings.
 
     JSON puts a quote on both sides of it. A protobuf field has a tag and the string's length before it, and
     without that length the first letters of a path cannot be told from the bytes around it.
@@ -116,14 +118,16 @@ def _without_whole_paths(content: bytes) -> tuple[bytes, int]:
 
 
 def _overwritten(path: bytes) -> bytes:
-    """Only the slashes stay, and the name of a Python file: it says which code an op is from."""
+    """Return the path with only its slashes and the name of a Python file kept: that name says which code an
+    op is from."""
     folder, _, name = path.rpartition(b"/")
     kept = name if name.endswith(b".py") else b"x" * len(name)
     return re.sub(rb"[^/]", b"x", folder) + b"/" + kept
 
 
 def _lengths_before(content: bytes, start: int) -> Iterator[int]:
-    """What one or two bytes before `start` say as a length, where the tag of a string stands before them."""
+    """Yield the lengths that one or two bytes before `start` state, where the tag of a string stands before
+    them."""
     if start and content[start - 1] < 0x80 and _is_tag(content, start - 2):
         yield content[start - 1]
     if start >= 2 and content[start - 2] >= 0x80 > content[start - 1] and _is_tag(content, start - 3):
@@ -131,17 +135,19 @@ def _lengths_before(content: bytes, start: int) -> Iterator[int]:
 
 
 def _is_tag(content: bytes, at: int) -> bool:
-    """Whether the tag of a string is here. A letter may look like one, but stands among letters."""
+    """Return whether the tag of a string is here. A letter may look like a tag, but it stands among
+    letters."""
     return at >= 0 and content[at] & 7 == 2 and not (at and 0x20 <= content[at - 1] < 0x7F)
 
 
 def _may_be_tag(content: bytes, at: int) -> bool:
-    """Whether a field could begin here: a longer name, of which a part looks like a path, goes on instead."""
+    """Return whether a field could begin here: a longer name, of which a part looks like a path, continues
+    here instead."""
     return at == len(content) or (at < len(content) and content[at] & 7 in (0, 1, 2, 5))
 
 
 def hosts_of(run: Run) -> set[str]:
-    """Host names that the run states, those in its traces' file names, and this machine's own."""
+    """Return the host names that the run states, those in its traces' file names, and this machine's own."""
     hosts = {socket.gethostname()}
     if run.facts:
         hosts |= {run.facts.host or ""} | {window.host or "" for window in run.facts.profile_windows}

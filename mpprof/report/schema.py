@@ -112,7 +112,8 @@ def _named(kind: Any, defs: dict[str, Schema]) -> Schema:
 
 
 def _any_of(members: tuple[Any, ...], defs: dict[str, Schema]) -> Schema:
-    """A number may always be one that is not finite; the plain types share one `type`."""
+    """Return the schema of a union; a number may always be one that is not finite, and the plain types share
+    one `type`."""
     members = tuple(each for each in members if get_args(each) != NON_FINITE)
     plain = [_PLAIN[each] for each in members if each in _PLAIN]
     found = [_schema(each, defs) for each in members if each not in _PLAIN]

@@ -14,7 +14,7 @@ _MOST_LISTED = 8
 
 
 def lines(document: doc.Report) -> list[str]:
-    """The devices, what they exchange, and the hosts' clocks; none for a run on one device."""
+    """Return the devices, what they exchange, and the hosts' clocks; none for a run on one device."""
     if "communication" not in document:
         return []
     found = document["communication"]
@@ -31,7 +31,7 @@ def lines(document: doc.Report) -> list[str]:
 
 
 def name_of(device: doc.DeviceName | doc.Device) -> str:
-    """A device, with its host where the run has several."""
+    """Return a device's name, with its host where the run has several."""
     host = device.get("host")
     return words.plain(f"{device['device']} of {host}" if host else device["device"])
 

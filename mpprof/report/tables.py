@@ -112,7 +112,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 
 
 def flat(row: Row) -> dict[str, Any]:
-    """One level of nesting spelled out: `reason` becomes `reason.code` and `reason.text`."""
+    """Return the row with one level of nesting flattened: `reason` becomes `reason.code` and
+    `reason.text`."""
     out: dict[str, Any] = {}
     for key, value in row.items():
         if key in _REASONS:
@@ -124,8 +125,8 @@ def flat(row: Row) -> dict[str, Any]:
 
 
 def keys(kind: str, by: str | None = None) -> tuple[str, ...]:
-    """The columns of a table of this kind, summed by a column or split by "stream". Raises UsageError for a
-    column that cannot be summed by."""
+    """Return the columns of a table of this kind, summed by a column or split by "stream". Raises UsageError
+    for a column that rows cannot be summed by."""
     whole = KEYS[kind]
     if by is None or kind == "memory":
         return whole
@@ -136,7 +137,8 @@ def keys(kind: str, by: str | None = None) -> tuple[str, ...]:
 
 
 def filtered(rows: Sequence[Row], wanted: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Rows that have one of the wanted values in every column named: `{"precision": ["fp32", "tf32"]}`.
+    """Return the rows that have one of the wanted values in every column named: `{"precision": ["fp32",
+    "tf32"]}`.
 
     "reason" is the code of the row's reason (of an op: why its matrix work could not, or could but did not,
     use Tensor Cores). Raises UsageError for a reason that no row has, and for a value that there is not.
@@ -162,7 +164,8 @@ def _code(row: Row) -> str | None:
 
 
 def aggregate(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
-    """Rows of one device that are equal in column `by`, summed: `{device, by, calls, total_ns, …}`.
+    """Return rows of one device summed where they are equal in column `by`: `{device, by, calls, total_ns,
+    …}`.
 
     Only what may be added up is kept. Longest first; `keys` knows which columns there are.
     """
@@ -177,8 +180,9 @@ def aggregate(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
 
 
 def ordered(rows: Sequence[Row], sort: str | None, keys: Sequence[str]) -> list[Row]:
-    """Rows of these columns by `COLUMN`, `COLUMN:asc` or `COLUMN:desc`: numbers fall and text rises unless
-    told; what is not known comes last. None: as they came. Raises UsageError for another column."""
+    """Return rows of these columns sorted by `COLUMN`, `COLUMN:asc` or `COLUMN:desc`: numbers fall and text
+    rises by default; unknown values come last. None keeps the order of the rows. Raises UsageError for
+    another column."""
     if sort is None:
         return list(rows)
     key, _, direction = sort.partition(":")
@@ -203,9 +207,9 @@ def _known(column: str, valid: list[str], option: str) -> None:
 
 
 def to_csv(rows: Sequence[Row], keys: Sequence[str]) -> str:
-    """Rows of these columns, and behind them those that some rows alone have (the layers of a fusion); raw
-    but for control characters, which are written out as in every text; lists and objects as JSON. Without
-    rows it is the header alone."""
+    """Return rows of these columns, followed by columns that only some rows have (the layers of a fusion), as
+    CSV; values are raw, but control characters are written out as in every text; lists and objects are JSON.
+    Without rows, return the header alone."""
     out = io.StringIO()
     spelled = [flat(row) for row in rows]
     columns = dict.fromkeys((*keys, *(key for row in spelled for key in row)))
@@ -230,7 +234,8 @@ def to_text(
     ascii_only: bool = False,
     whole: Sequence[Row] = (),
 ) -> str:
-    """The columns of `kind` that the rows have, cut to `width`: the last one gives way, in its middle.
+    """Return the columns of `kind` that the rows have, cut to `width`: the last column is shortened, in its
+    middle.
 
     The device is shown where the rows, or `whole`, all rows of which these are some, are of several."""
     spelled = [flat(row) for row in rows]
@@ -248,7 +253,7 @@ def to_text(
 
 
 def _in_words(rows: Sequence[Row], columns: Sequence[Column]) -> list[list[str]]:
-    """The titles, then the cells of each row."""
+    """Return the titles, then the cells of each row."""
     columns_of = {c.key: _column(rows, c.key) for c in columns if c.show is None}
     body = [
         [c.show(row.get(c.key)) if c.show else columns_of[c.key](row[c.key]) for c in columns] for row in rows
@@ -257,7 +262,8 @@ def _in_words(rows: Sequence[Row], columns: Sequence[Column]) -> list[list[str]]
 
 
 def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: int) -> list[int]:
-    """Of each column; where not all fits, the last takes what the others leave, 20 at least."""
+    """Return the width of each column; where not all fits, the last takes what the others leave, 20 at
+    least."""
     needed = [max(len(line[at]) for line in cells) for at in range(len(columns))]
     if sum(needed) + 2 * (len(needed) - 1) <= width:
         return needed
@@ -266,8 +272,8 @@ def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: in
 
 
 def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Column]:
-    """Those of the kind that the rows hold, and columns that tell rows apart: several devices, streams, and
-    whatever the rows were grouped by."""
+    """Return those columns of the kind that the rows hold, and the columns that tell rows apart: several
+    devices, streams, and whatever the rows were grouped by."""
     held = {key for row in rows for key in row} if rows else {column.key for column in COLUMNS[kind]}
     chosen = [column for column in COLUMNS[kind] if column.key in held]
     extra = [key for key in ("stream",) if key in held]
@@ -286,7 +292,8 @@ def _column(rows: Sequence[Row], key: str) -> Callable[[float], str]:
 
 
 def summed_over(document: doc.Report) -> str:
-    """What the rows of a run's tables are sums over: the trace, unless ranges of it were taken as steps."""
+    """Return what the rows of a run's tables are summed over: the trace, unless ranges of it were taken as
+    steps."""
     time = document["time"]
     if time is None or "step_range" not in time:
         return "the whole trace"

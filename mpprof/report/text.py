@@ -29,7 +29,7 @@ _TOGETHER = re.compile(r"(?<=\d) (?=(?:%|s|ms|µs|ns|[KMGT]iB|bytes?)(?![\w-]))|
 
 
 def wrapped(text: str, width: int, *, indent: int = 0, hang: int = 0) -> list[str]:
-    """`text` in lines of at most `width` columns; those after the first start `hang` further in."""
+    """Return `text` in lines of at most `width` columns; those after the first start `hang` further in."""
     pad = " " * indent
     lines = textwrap.wrap(
         _TOGETHER.sub(lambda match: match[0].replace(" ", "\xa0"), words.plain(text)),
@@ -59,7 +59,7 @@ class Page:
     def paragraph(
         self, text: str, *, indent: int = 0, hang: int = 0, label: str = "", style: str = ""
     ) -> None:
-        """`text` behind a `label`; lines after the first start `hang` further in than the label."""
+        """Add `text` behind a `label`; lines after the first start `hang` further in than the label."""
         lines = wrapped(f"{label}{text}", self.width, indent=indent, hang=hang)
         self.lines += [self.paint(line, style) if style else line for line in lines]
 
@@ -82,7 +82,7 @@ def render(
     ascii_only: bool = False,
     path: str | None = None,
 ) -> str:
-    """The report (`report.json.document`) as text.
+    """Return the report (`report.json.document`) as text.
 
     `width` in columns (68 at least), `ascii_only` for terminals that cannot show more, `path` for the
     commands that are suggested at the end.
@@ -110,7 +110,7 @@ def render(
 def render_comparison(
     document: doc.Comparison, *, color: bool = False, width: int = 100, ascii_only: bool = False
 ) -> str:
-    """The comparison (`report.json.compare_document`) as text: each step of the ladder in turn."""
+    """Return the comparison (`report.json.compare_document`) as text: each step of the ladder in turn."""
     page = Page(color=color, width=width)
     ladder(page, document)
     for row, rung in enumerate(document["steps"]):
@@ -145,7 +145,7 @@ def render_comparison(
 
 
 def ladder(page: Page, document: doc.Comparison, *, title: bool = True) -> None:
-    """All runs at a glance; nothing for two, which one comparison says already."""
+    """Add a table of all runs; nothing for two runs, which one comparison covers already."""
     rows = [comparing.LADDER, *map(comparing.cells, comparing.ladder(document))]
     if len(rows) < 2:
         return
@@ -200,7 +200,7 @@ def _breakdown(page: Page, heading: str, rows: list[content.TimeRow], whole_ns: 
 def _columns(
     rows: list[content.TimeRow], column: Callable[[float], str], width: int
 ) -> tuple[int, int, int, int]:
-    """Widths of label, bar, time and share; bars take what a line of 80 leaves, 26 at most."""
+    """Return the widths of label, bar, time and share; bars take what a line of 80 leaves, 26 at most."""
     label = max((len(row.label) + 2 * row.part for row in rows), default=3)
     ns = max((len(column(row.ns)) for row in rows), default=7) + 1
     return label, max(4, min(26, width - label - ns - 40)), ns, 8
@@ -307,7 +307,8 @@ def _remedies(page: Page, lines: list[str]) -> None:
 
 
 def window_rows(page: Page, found: doc.WindowsOfTwo, most: int | None = None) -> None:
-    """Two windows side by side; with `most`, no more rows than that, whole times before their parts."""
+    """Add a table of two windows side by side; with `most`, no more rows than that, whole times before their
+    parts."""
     rows = windows.rows(found)
     if most is not None and len(rows) >= most:
         rows = [row for row in rows if not row.part][: most - 1]
@@ -320,8 +321,8 @@ def window_rows(page: Page, found: doc.WindowsOfTwo, most: int | None = None) ->
 
 
 def gap(page: Page, rung: doc.Rung, step_ns: float | None, most: int = comparing.MOST_ROWS) -> None:
-    """The gap of one comparison by class and layer, in at most `most` rows beside the head, the folded rest
-    and the sum."""
+    """Add the gap of one comparison by class and layer, in at most `most` rows besides the head, the folded
+    rest and the sum."""
     if not rung["slices"]:
         return
     rows = comparing.gap_rows(rung, step_ns, most)

@@ -38,7 +38,7 @@ def as_slices(window: doc.Window) -> list[doc.Slice]:
 
 
 def heading(window: doc.Window) -> str:
-    """What the breakdown divides: never a step."""
+    """Return a heading that names what the breakdown divides: never a step."""
     where = words.plain(window["device"])
     if window["basis"] == "host":
         where += ", no accelerator: ops on the host's threads"
@@ -48,7 +48,7 @@ def heading(window: doc.Window) -> str:
 
 
 def lines(window: doc.Window) -> list[str]:
-    """Busy and idle, what is exposed and what is hidden, and the other devices."""
+    """Return busy and idle time, what is exposed and what is hidden, and the other devices."""
     span = window["span_ns"]
     said = [
         f"busy {_share(window['busy_ns'], span)}, idle {_share(window['idle_ns'], span)}; "
@@ -73,7 +73,7 @@ def _share(ns: float, whole_ns: float) -> str:
 
 
 def what_is_not_said(window: doc.Window) -> list[str]:
-    """Why there are no steps, and how to have them."""
+    """Return why there are no steps, and how to get them."""
     how = "; ".join(each["text"] for each in window["mark"])
     said = [f"{window['reason']}. A window gives no step time, no speedup and no cost per step"]
     if how:
@@ -91,5 +91,5 @@ def _range(found: doc.RangeOfTrace) -> str:
 
 
 def idle_ns(window: doc.Window) -> dict[str, float]:
-    """Idle time of the main device by class."""
+    """Return the idle time of the main device by class."""
     return {each["class"]: each["ns"] for each in window["slices"] if each["class"] in IDLE_CLASSES}

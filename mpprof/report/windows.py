@@ -29,7 +29,7 @@ class Row:
 
 
 def rows(found: doc.WindowsOfTwo) -> list[Row]:
-    """Span, busy and idle time, and kernels, with their parts."""
+    """Return span, busy and idle time, and kernels, with their parts."""
     column = words.column(max(ends(found["span_ns"])))
 
     def row(label: str, ns: tuple[float, float], *, part: bool = False) -> Row:
@@ -64,5 +64,5 @@ def _times(before: float, after: float) -> str:
 
 
 def ends(pair: doc.FromTo) -> tuple[float, float]:
-    """Both values of a pair."""
+    """Return both values of a pair."""
     return float(pair["from"] or 0.0), float(pair["to"] or 0.0)

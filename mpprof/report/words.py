@@ -54,48 +54,50 @@ _CAUSES_ON_HOST = {"between launches": "between ops"}
 
 
 def class_text(category: str, *, on_host: bool = False) -> str:
-    """A short phrase for a class of the account; `on_host`: of a CPU's executor, which launches nothing."""
+    """Return a short phrase for a class of the account; `on_host` selects the phrase for a CPU's executor,
+    which launches nothing."""
     return (_ON_HOST.get(category) if on_host else None) or CLASS_TEXT.get(category, "")
 
 
 def cause_of_idling(cause: str, *, on_host: bool) -> str:
-    """What is known of idle time, said of a CPU's executor where nothing is launched."""
+    """Return what is known about idle time, in the words for a CPU's executor where nothing is launched."""
     return _CAUSES_ON_HOST.get(cause, cause) if on_host else cause
 
 
 def number(value: Any) -> float | None:
-    """The number behind a JSON value: "NaN" and "Infinity" become floats again, None stays None."""
+    """Return the number behind a JSON value: "NaN" and "Infinity" become floats again, None stays None."""
     return None if value is None else float(value)
 
 
 def duration(ns: Any) -> str:
-    """Nanoseconds: "12.3 ms"."""
+    """Return nanoseconds as text: "12.3 ms"."""
     return quantities.format_ns(number(ns))
 
 
 def size(value: Any) -> str:
-    """Bytes in binary units: "1.42 GiB"."""
+    """Return bytes in binary units: "1.42 GiB"."""
     return quantities.format_bytes(number(value))
 
 
 def percent(ratio: Any) -> str:
-    """A share: "41.0 %"; "0 %" and "100 %" only where it is exactly that."""
+    """Return a share in percent: "41.0 %"; "0 %" and "100 %" only where it is exactly that."""
     return quantities.format_ratio(number(ratio))
 
 
 def speedup(ratio: Any) -> str:
-    """A quotient of two step times: "1.07x"."""
+    """Return a quotient of two step times as text: "1.07x"."""
     return quantities.format_speedup(number(ratio))
 
 
 def speedups(low: Any, high: Any) -> str:
-    """A range of speedups: "1.07x to 1.31x"; "1.14x" where both ends read the same."""
+    """Return a range of speedups: "1.07x to 1.31x"; "1.14x" where both ends read the same."""
     ends = speedup(low), speedup(high)
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def saved(value: Any) -> str:
-    """Memory saved against the baseline: "1.42 GiB less than the baseline", "2.24 GiB more ..."."""
+    """Return the memory saved against the baseline: "1.42 GiB less than the baseline", "2.24 GiB more
+    ..."."""
     number_ = number(value)
     if number_ is None:
         return NOT_KNOWN
@@ -105,12 +107,12 @@ def saved(value: Any) -> str:
 
 
 def count(value: Any) -> str:
-    """A count with its thousands separated: "1,204"."""
+    """Return a count with its thousands separated: "1,204"."""
     return quantities.format_count(number(value))
 
 
 def scale(value: Any) -> str:
-    """A loss scale, a power of two more often than not: "32,768 (2^15)", "2^-4"."""
+    """Return a loss scale, which is usually a power of two: "32,768 (2^15)", "2^-4"."""
     exact = number(value)
     if exact is None or not math.isfinite(exact) or exact <= 0:
         return count(exact)
@@ -122,7 +124,7 @@ def scale(value: Any) -> str:
 
 
 def quantity(value: Any, unit: str) -> str:
-    """A value of a finding's evidence in the words of its unit."""
+    """Return a value of a finding's evidence in the words of its unit."""
     if isinstance(value, str) and value in _NON_FINITE:
         value = float(value)
     if unit in _RATES and isinstance(value, (int, float)) and math.isfinite(value):
@@ -132,13 +134,13 @@ def quantity(value: Any, unit: str) -> str:
 
 
 def time_unit(ns: float) -> str:
-    """The unit in which `ns` has one to three digits before the point: "s", "ms", "µs" or "ns"."""
+    """Return the unit in which `ns` has one to three digits before the point: "s", "ms", "µs" or "ns"."""
     return next((unit for unit, one in _TIME_UNITS.items() if abs(ns) >= one * 0.9995), "ns")
 
 
 def column(largest_ns: float) -> Callable[[float], str]:
-    """A format for a column of times of which `largest_ns` is the largest: one unit and as many decimals
-    for all, so that it lines up and its sum can be checked by eye."""
+    """Return a format for a column of times of which `largest_ns` is the largest: one unit and the same
+    number of decimals for all, so that the column lines up and its sum can be checked by eye."""
     unit = time_unit(largest_ns)
     decimals = 3 if abs(largest_ns) < 10 * _TIME_UNITS[unit] else 2
 
@@ -150,26 +152,27 @@ def column(largest_ns: float) -> Callable[[float], str]:
 
 
 def plain(text: str) -> str:
-    """A name from a foreign file made safe for a terminal: control characters are written out as escapes,
-    so that no kernel's name moves the cursor or recolours the screen."""
+    """Return a name from a foreign file made safe for a terminal: control characters are written out as
+    escapes, so that no kernel's name moves the cursor or recolours the screen."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def ascii_only(text: str) -> str:
-    """The same text for a terminal that knows no more than ASCII."""
+    """Return the same text for a terminal that shows only ASCII."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 def bar(ratio: float, width: int) -> str:
-    """A share of a whole as a bar of at most `width` characters, to an eighth of one."""
+    """Return a share of a whole as a bar of at most `width` characters, to an eighth of one."""
     eighths = round(max(0.0, min(1.0, ratio)) * width * 8)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def shorten(text: str, width: int) -> str:
-    """`text` in at most `width` characters, cut in the middle: both ends of a kernel's name tell."""
+    """Return `text` in at most `width` characters, cut in the middle: both ends of a kernel's name carry
+    information."""
     if len(text) <= width:
         return text
     if width < 5:
@@ -179,15 +182,15 @@ def shorten(text: str, width: int) -> str:
 
 
 def allocated_by(name: str) -> str:
-    """An op that allocated memory; what no op did, in words (rendezvous_mgr.cc of
-    tensorflow/core/common_runtime)."""
+    """Return the name of an op that allocated memory; for memory that no op allocated, a description
+    (rendezvous_mgr.cc of tensorflow/core/common_runtime)."""
     copies = "a copy between devices (SameWorkerRecvDone)"
     return copies if name == "SameWorkerRecvDone" else plain(name)
 
 
 def op(name: str, width: int) -> str:
-    """An op's name in at most `width` characters: scopes are left out from the front, because the last ones
-    name the layer and the op ("…/conv2d_2/Conv2D/Conv2DBackpropFilter")."""
+    """Return an op's name in at most `width` characters: scopes are left out from the front, because the last
+    ones name the layer and the op ("…/conv2d_2/Conv2D/Conv2DBackpropFilter")."""
     short, scopes = name, name.split("/")
     while len(short) > width and len(scopes) > 2:
         scopes = scopes[1:]
@@ -196,8 +199,8 @@ def op(name: str, width: int) -> str:
 
 
 def shorten_path(text: str, width: int) -> str:
-    """A class and the path of a layer in at most `width` characters: the layer's own name, at the end of its
-    path, stays: "matmul …/attention/query"."""
+    """Return a class and the path of a layer in at most `width` characters; the layer's own name, at the end
+    of its path, is kept: "matmul …/attention/query"."""
     head, space, path = text.rpartition(" ")
     while len(f"{head}{space}{path}") > width and "/" in path.removeprefix("…/"):
         path = f"…/{path.removeprefix('…/').partition('/')[2]}"
@@ -205,17 +208,17 @@ def shorten_path(text: str, width: int) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """ "1 step", "2 steps"."""
+    """Return the number with its noun: "1 step", "2 steps"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def compiler(backend: str | None) -> str:
-    """What Keras' jit_compile asks for on this backend."""
+    """Return what Keras' jit_compile asks for on this backend."""
     return "torch.compile" if backend == "torch" else "XLA"
 
 
 def compiled(backend: str | None, jit: Any) -> str | None:
-    """ "XLA on", "torch.compile off", "XLA auto"; None where `jit` is not known."""
+    """Return "XLA on", "torch.compile off" or "XLA auto"; None where `jit` is not known."""
     if jit is None:
         return None
     return f"{compiler(backend)} {'on' if jit is True else 'off' if jit is False else jit}"
@@ -225,8 +228,9 @@ _BY = {"inputs": " by the inputs of its matrix ops", "kernels": " by its kernels
 
 
 def computes(document: doc.Report) -> str | None:
-    """ "float32 by its kernels", "precision not known"; None where the run's policy says it. Kernels of other
-    types than their ops' inputs (weights of 4 or 8 bits) are named too, where most of the time is theirs."""
+    """Return what the run computes in: "float32 by its kernels", "precision not known"; None where the run's
+    policy says it. Kernels of other types than their ops' inputs (weights of 4 or 8 bits) are named too,
+    where most of the time is theirs."""
     from mpprof.model.kernels import COMPUTE_DTYPES, NARROW  # and NumPy, which `--version` does without
 
     run, share = document["run"], document["tensor_core"]
@@ -244,7 +248,7 @@ def computes(document: doc.Report) -> str | None:
 
 
 def type_name(precision: str) -> str:
-    """A kernel's type for people: "bf16", "pairs of narrow types"."""
+    """Return a kernel's type in words: "bf16", "pairs of narrow types"."""
     from mpprof.model.kernels import PAIRS
 
     return PAIRS if precision == "mixed" else precision

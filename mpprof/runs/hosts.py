@@ -21,7 +21,8 @@ _KEPT = ("done", "foreign")
 
 
 def of_session(trace: Path) -> tuple[HostTrace, ...]:
-    """The hosts of the session that a trace lies in, its own first; empty where it is the only one."""
+    """Return the hosts of the session that a trace lies in, the trace's own host first; empty where it is the
+    only one."""
     beside = traces.hosts_beside(trace)
     if not beside:
         return ()
@@ -30,8 +31,9 @@ def of_session(trace: Path) -> tuple[HostTrace, ...]:
 
 
 def of_run(root: Path, trace: Path, facts: Mapping[int, RunFacts | None]) -> tuple[HostTrace, ...]:
-    """The hosts of a recorded run in the window of this trace, its own first; empty where it has only one.
-    `facts`: what each worker recorded, None where that cannot be read; worker 0 is the first."""
+    """Return the hosts of a recorded run in the window of this trace, the trace's own host first; empty where
+    the run has only one. `facts` holds what each worker recorded, None where that cannot be read; worker 0 is
+    the first."""
     like = _window_of(root, trace, facts)
     recorded = [_of_worker(root, worker, facts[worker], like) for worker in sorted(facts)]
     session = of_session(trace) or (HostTrace(formats.host_of(trace.name) or trace.name, trace),)
@@ -45,8 +47,8 @@ def of_run(root: Path, trace: Path, facts: Mapping[int, RunFacts | None]) -> tup
 
 
 def alone(run: Run, host: str) -> Run:
-    """The run as this one of its hosts saw it: its trace, and its worker's step log. Raises UsageError where
-    there is no such host, or no trace of it."""
+    """Return the run as this one of its hosts saw it: its trace, and its worker's step log. Raises UsageError
+    where there is no such host, or no trace of it."""
     chosen = next((each for each in run.hosts if each.host == host), None)
     if chosen is None:
         names = ", ".join(each.host for each in run.hosts) or "this run is on one host"
@@ -60,13 +62,13 @@ def alone(run: Run, host: str) -> Run:
 
 
 def _window_of(root: Path, trace: Path, facts: Mapping[int, RunFacts | None]) -> ProfileWindow | None:
-    """The window that left this trace, by whichever worker's record of it."""
+    """Return the window that left this trace, from whichever worker recorded it."""
     windows = (window for its in facts.values() if its is not None for window in its.profile_windows)
     return next((each for each in windows if each.trace and root / each.trace == trace.parent), None)
 
 
 def _of_worker(root: Path, worker: int, facts: RunFacts | None, like: ProfileWindow | None) -> HostTrace:
-    """The worker's trace of the window that begins at the same step, else of its last one."""
+    """Return the worker's trace of the window that begins at the same step, or else of its last window."""
     if facts is None:
         return HostTrace(f"worker {worker}", None, worker, "its records cannot be read")
     name = facts.host or f"worker {worker}"
@@ -91,7 +93,7 @@ def _why_none(facts: RunFacts) -> str:
 
 
 def _labelled(hosts: Iterable[HostTrace]) -> tuple[HostTrace, ...]:
-    """Several workers of one machine by their numbers, too."""
+    """Return the hosts, where several workers of one machine are named by their numbers, too."""
     hosts = tuple(hosts)
     count = Counter(each.host for each in hosts)
     return tuple(

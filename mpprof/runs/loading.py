@@ -46,13 +46,13 @@ class Place:
     found: bool = False  # a lone trace that was found in a directory, not named by the user
 
     def read(self, most_bytes: int | None = None) -> Run:
-        """Reads the records, of a longer log than `most_bytes` its beginning and its end; raises
+        """Read the records, but only the beginning and the end of a log longer than `most_bytes`; raises
         UnreadableError, TooNewError."""
         return _recorded(self, most_bytes) if self.root.is_dir() else _lone(self)
 
 
 def places(path: Path) -> tuple[Place, ...]:
-    """Every place under a path that holds a run: directories with records, else lone traces.
+    """Return every place under a path that holds a run: directories with records, else lone traces.
 
     A file is one run without records, unless it is one of a run's records; what lies at an address (https,
     s3, gs) is fetched. Empty where there is nothing; raises NotFoundError for a missing path.
@@ -80,7 +80,7 @@ def places(path: Path) -> tuple[Place, ...]:
 
 
 def lone_beside(path: Path, at: Sequence[Place]) -> tuple[Place, ...]:
-    """Traces under a directory that lie in none of the recorded runs found there."""
+    """Return the traces under a directory that lie in none of the recorded runs found there."""
     if not path.is_dir():
         return ()
     known = {place.root for place in at} | {file for place in at for file in place.files}
@@ -89,7 +89,8 @@ def lone_beside(path: Path, at: Sequence[Place]) -> tuple[Place, ...]:
 
 
 def _lone_places(path: Path, found: Sequence[Path]) -> tuple[Place, ...]:
-    """A place for each trace; those of one session's hosts are one run, named after the session."""
+    """Return a place for each trace; the traces of one session's hosts are one run, named after the
+    session."""
     together: dict[Path, list[Path]] = {}
     for file in found:
         together.setdefault(file.parent if traces.is_session(file.parent) else file, []).append(file)
@@ -104,7 +105,7 @@ def _name_of(path: Path, inside: Path) -> str:
 
 
 def _is_record(path: Path) -> bool:
-    """Whether a file is one of the records that stand for their run."""
+    """Return whether a file is one of the records that mark their run."""
     if path.absolute().parent.name != "mpprof":
         return False
     from mpprof import store
@@ -115,7 +116,8 @@ def _is_record(path: Path) -> bool:
 
 
 def _fetched(path: Path) -> Path:
-    """The local copy of what lies at an address. Raises NotFoundError for a path that is none."""
+    """Return the local copy of what lies at an address. Raises NotFoundError for a path that is not an
+    address."""
     from mpprof.traces.cache import entries
     from mpprof.traces.remote import fetch
 
@@ -138,7 +140,8 @@ def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
 
 
 def runs(path: str | Path) -> tuple[Run, ...]:
-    """Every run under a path, oldest first; traces without records in the order of `traces.find_traces`.
+    """Return every run under a path, oldest first; traces without records in the order of
+    `traces.find_traces`.
 
     Directories beside them that cannot be opened are a warning of each. Raises NotFoundError where there is
     no path or no run, UnreadableError also where directories that may hold one cannot be opened.
@@ -157,7 +160,7 @@ def _created_unix_ns(run: Run) -> int:
 
 
 def _nothing(path: Path) -> MpprofError:
-    """Why no run was found under a path."""
+    """Return why no run was found under a path."""
     if refused := closed(path):
         more = f", and {len(refused) - 1} more directories" if len(refused) > 1 else ""
         return UnreadableError(f"{refused[0].what}{more}", where=refused[0].where, next=refused[0].next)
@@ -183,14 +186,14 @@ def _nothing(path: Path) -> MpprofError:
 
 
 def _links(path: Path) -> list[str]:
-    """Links to directories under a directory."""
+    """Return the links to directories under a directory."""
     below = (Path(folder, name) for folder, names, _ in walk(path) for name in sorted(names))
     return [each.relative_to(path).as_posix() for each in below if os.path.islink(each)]
 
 
 def _looked_into(path: Path) -> tuple[list[str], list[str]]:
-    """Of the first hundred files under a directory those that are traces by their first bytes, though not by
-    their names, and those that may not be opened."""
+    """Return two lists from the first hundred files under a directory: those that are traces by their first
+    bytes, though not by their names, and those that may not be opened."""
     found, shut = [], []
     for file in islice(_files(path), _MOST_LOOKED_AT):
         name = file.relative_to(path).as_posix()
@@ -215,8 +218,8 @@ def _few(names: Sequence[str]) -> str:
 
 
 def closed(path: Path) -> tuple[UnreadableError, ...]:
-    """The directories at or below a path that cannot be opened or looked through, each as the error that
-    says so. Empty for a file."""
+    """Return the directories at or below a path that cannot be opened or read, each as the error that says
+    so. Empty for a file."""
     refused: list[tuple[str, str]] = []
 
     def note(error: OSError) -> None:
@@ -233,15 +236,15 @@ def closed(path: Path) -> tuple[UnreadableError, ...]:
 
 
 def closed_beside(path: Path, at: Sequence[Place]) -> tuple[UnreadableError, ...]:
-    """Those of `closed` that are in none of the runs found under the path; what is in a run is its own
-    warning."""
+    """Return those errors of `closed` that are in none of the runs found under the path; what is in a run is
+    that run's own warning."""
     roots = {place.root for place in at if place.root.is_dir()}
     within = ((each, Path(each.where)) for each in closed(path))
     return tuple(each for each, where in within if roots.isdisjoint((where, *where.parents)))
 
 
 def _said_of(refused: Sequence[UnreadableError]) -> tuple[str, ...]:
-    """The first three, and how many more."""
+    """Return a line for each of the first three errors, and one for how many more there are."""
     said = [f"skipped: {each.where} {each.what}" for each in refused[:_MOST_NAMED]]
     more = len(refused) - len(said)
     return (*said, f"skipped: {more} more directories that cannot be opened") if more else tuple(said)
@@ -307,9 +310,9 @@ def as_path(given: object) -> Path:
 
 
 def load_at(root: Path, *, most_bytes: int | None = None) -> Run:
-    """The run whose own records lie at `root`, whatever other runs lie below it, or of which `root` is the
-    trace; of a longer log than `most_bytes` its beginning and its end. Raises NotFoundError, UnreadableError,
-    TooNewError."""
+    """Return the run whose own records lie at `root`, whatever other runs lie below it, or of which `root` is
+    the trace; only the beginning and the end of a log longer than `most_bytes` are read. Raises
+    NotFoundError, UnreadableError, TooNewError."""
     if root.is_file():
         return Place(root.name, root, (root,), found=True).read()
     from mpprof import store
@@ -318,7 +321,7 @@ def load_at(root: Path, *, most_bytes: int | None = None) -> Run:
 
 
 def _only(path: Path) -> Run:
-    """The one run at a path. Raises SeveralRunsError with all of them, those that cannot be read last."""
+    """Return the one run at a path. Raises SeveralRunsError with all runs, those that cannot be read last."""
     at = places(path)
     if not at:
         raise _nothing(path)
@@ -354,7 +357,8 @@ def _lone(place: Place) -> Run:
 
 
 def _choice(found: tuple[Path, ...]) -> tuple[str, ...]:
-    """What the reader has to say of choosing the last of these traces among several formats."""
+    """Return the message about choosing the last of these traces among several formats; empty where there was
+    no choice."""
     said = traces.choice(found[-1]) if found else None
     return (said,) if said else ()
 
@@ -395,7 +399,7 @@ def _unended(records: Records) -> tuple[str, ...]:
 
 
 def _closed_in(place: Place) -> list[UnreadableError]:
-    """Directories of this run, and of no run under it, that cannot be opened."""
+    """Return the directories of this run, and of no run under it, that cannot be opened."""
     return [
         each
         for each in closed(place.root)
@@ -406,7 +410,8 @@ def _closed_in(place: Place) -> list[UnreadableError]:
 def _workers(
     root: Path, most_bytes: int | None
 ) -> tuple[dict[int, StepTable], dict[int, RunFacts | None], tuple[str, ...]]:
-    """The step logs and the facts of the workers beside the first. One that cannot be read is a warning."""
+    """Return the step logs and the facts of the workers after the first. A worker that cannot be read gives a
+    warning."""
     from mpprof import store
 
     logs: dict[int, StepTable] = {}
@@ -427,7 +432,8 @@ def _workers(
 
 
 def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
-    """The windows that run.json names; without any, what lies under the root and under no other run."""
+    """Return the traces of the windows that run.json names; without any, the traces that lie under the root
+    and under no other run."""
     windows = records.facts.profile_windows if records.facts else ()
     named_folders = dict.fromkeys(place.root / window.trace for window in windows if window.trace)
     # A window's folder may be gone; and a run.json from elsewhere must not point outside its own run.
@@ -438,7 +444,8 @@ def _traces_of(place: Place, records: Records) -> tuple[Path, ...]:
 
 
 def _is_inside(folder: Path, root: Path) -> bool:
-    """Also False for what is out of reach: `closed` says so."""
+    """Return whether a folder lies inside the root. False also where it cannot be reached: `closed` reports
+    that."""
     try:
         return folder.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):  # a loop of links is the latter in Python 3.11 and 3.12
@@ -446,7 +453,7 @@ def _is_inside(folder: Path, root: Path) -> bool:
 
 
 def why_no_trace_in(root: Path, folder: str) -> str:
-    """Why the trace of a window that a run recorded into this folder of its own is not read."""
+    """Return why the trace of a window that a run recorded into this folder of its own is not read."""
     if not _is_inside(root / folder, root):
         why = f"{_one_line(folder)} leads out of the run, and is not followed"
         return f"the trace of the profiler window is out of reach: {why}"

@@ -15,7 +15,7 @@ SETTLED_NS = 2_000_000_000
 
 
 def stated(file: str) -> Stated | None:
-    """A file with its size and its time; None where it is gone by now, which is a change, too."""
+    """Return a file with its size and its time; None where it no longer exists, which is a change, too."""
     try:
         found = os.stat(file)
     except OSError:
@@ -44,14 +44,14 @@ def look(path: str) -> Sight:
 
 
 def changed(sight: Sight) -> set[str] | None:
-    """The files that are not as they were seen; None where others may have come."""
+    """Return the files that are not as they were seen; None where further files may have come."""
     if not sight.settled or any(_changed_ns(folder) != time for folder, time in sight.folders.items()):
         return None
     return {file for file, known in sight.files.items() if stated(file) != known}
 
 
 def _changed_ns(folder: str) -> int:
-    """When a directory was last changed; -1 where that cannot be said."""
+    """Return when a directory was last changed; -1 where that is not known."""
     try:
         return os.stat(folder).st_ctime_ns
     except OSError:

@@ -29,7 +29,7 @@ def path(record: Json, key: str) -> str | None:
 
 
 def text(record: Json, key: str) -> str | None:
-    """The same with `LONGEST_TEXT`."""
+    """Return the same as `name`, with `LONGEST_TEXT` as the limit."""
     value = record.get(key)
     return value[: limits.LONGEST_TEXT] if isinstance(value, str) else None
 

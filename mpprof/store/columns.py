@@ -29,7 +29,8 @@ _LARGEST = dict.fromkeys(INTEGERS, limits.LARGEST_NUMBER) | {
 
 
 def sound_step(record: Record) -> bool:
-    """A `step` line whose numbers are numbers of our range. What it does not carry is no fault."""
+    """Return whether the numbers of a `step` line are within range. A number that the line lacks is no fault
+    unless it is required."""
     for key in INTEGERS:
         value = record.get(key)
         if value is None:
@@ -104,7 +105,7 @@ def _int64(values: list[Any]) -> NDArray[np.int64]:
 
 
 def _floats(values: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The values, NaN where there is none, and which of them there are."""
+    """Return the values, NaN where one is missing, and a mask of those that are present."""
     known = np.array([value is not None for value in values], np.bool_)
     if set(map(type, values)) <= {float}:
         return np.array(values, np.float64), known
@@ -115,7 +116,8 @@ def _floats(values: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def _memory(devices: Any) -> tuple[int, int]:
-    """The highest peak over the devices and the largest live size, `ABSENT` where no device says."""
+    """Return the highest peak and the largest live size over the devices, `ABSENT` where no device states
+    one."""
     if not isinstance(devices, list):
         raise TypeError("memory is not a list")
     sizes = [device for device in devices if isinstance(device, dict)]
@@ -173,7 +175,7 @@ class HardwareColumns:
 
 
 def _joined(blocks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """The columns of all blocks, which give theirs up: a long log stands in memory once."""
+    """Return the columns of all blocks, which are emptied: a long log is held in memory only once."""
     return {name: np.concatenate([block.pop(name) for block in blocks]) for name in tuple(blocks[0])}
 
 
@@ -191,7 +193,7 @@ def _is_time(value: object) -> bool:
 
 
 def _gpu(record: Record) -> int:
-    """The card's number, `ABSENT` where there is none that can be."""
+    """Return the card's number, `ABSENT` where none is stated that a card can have."""
     gpu = record.get("gpu")
     return gpu if type(gpu) is int and 0 <= gpu < limits.MOST_GPUS else ABSENT
 

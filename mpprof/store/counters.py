@@ -28,7 +28,7 @@ def counters_path(root: Path) -> Path:
 
 
 def read_counters(root: Path) -> Verdicts:
-    """The verdicts stored with a run; empty where there are none.
+    """Return the verdicts stored with a run; empty where there are none.
 
     Raises `UnreadableError` for a damaged file, `TooNewError` for one of a newer mpprof.
     """
@@ -82,7 +82,7 @@ def _row(name: str, card: str, verdict: Verdict) -> dict[str, Any]:
 
 
 def _verdict(row: dict[str, Any]) -> tuple[tuple[str, str], Verdict] | None:
-    """One stored verdict; None: a row that says nothing this version understands."""
+    """Return one stored verdict; None for a row that this version does not understand."""
     name, card, reason = row.get("name"), row.get("card", ""), row.get("reason")
     placement, precision, family = row.get("placement"), row.get("precision"), row.get("family")
     if not isinstance(name, str) or not isinstance(card, str) or not isinstance(reason, dict):

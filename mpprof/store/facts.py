@@ -68,13 +68,14 @@ def _load(path: Path) -> Json:
 
 
 def _whole(text: str) -> int | None:
-    """Every whole number of ours fits into 64 bits; a larger one was never measured."""
+    """Return a whole number as an int; None where it does not fit into 64 bits: mpprof never measured such a
+    number."""
     number = int(text) if len(text) <= 20 else INT64
     return number if -INT64 <= number < INT64 else None
 
 
 def facts_of(record: Json) -> RunFacts:
-    """The facts in a run.json document of the newest version."""
+    """Return the facts in a run.json document of the newest version."""
     clock = _object(record, "clock")
     return RunFacts(
         run_id=bounded.name(record, "run_id") or "unnamed",
@@ -105,7 +106,7 @@ def _ended(record: Json) -> Ended | None:
 
 
 def _framework(record: Json) -> Json:
-    """Versions and settings: texts, numbers and switches. The backend is a name."""
+    """Return versions and settings that are texts, numbers or switches. The backend is a name, else None."""
     kept = {key: value for key, value in record.items() if isinstance(value, str | int | float)}
     return kept if isinstance(kept.get("backend", ""), str) else {**kept, "backend": None}
 
@@ -129,7 +130,7 @@ def _device(record: Json) -> DeviceFacts:
 
 
 def _vendor(name: str | None) -> Vendor:
-    """The maker as the device's own name states it."""
+    """Return the maker that the device's name states."""
     lower = (name or "").lower()
     marks: tuple[tuple[str, Vendor], ...] = (
         ("nvidia", "nvidia"), ("tesla", "nvidia"), ("geforce", "nvidia"), ("quadro", "nvidia"),

@@ -10,8 +10,8 @@ from mpprof.store import formats
 
 
 def find_runs(path: Path) -> tuple[Path, ...]:
-    """The roots of all runs at or below `path`, sorted: directories with mpprof/run.json or
-    mpprof/steps.jsonl. An extra worker's files belong to its run and are none of their own; links to
+    """Return the roots of all runs at or below `path`, sorted: directories with mpprof/run.json or
+    mpprof/steps.jsonl. An extra worker's files belong to its run and make no run of their own; links to
     directories are not followed.
 
     `path` may also be the `mpprof` directory of a run or a file in it. Empty: there is no run. Raises
@@ -30,7 +30,7 @@ def find_runs(path: Path) -> tuple[Path, ...]:
 
 
 def further_workers(root: Path) -> tuple[int, ...]:
-    """The numbers of the workers beside the first whose files lie in this run, in order."""
+    """Return the numbers of the workers after the first whose files lie in this run, in order."""
     workers = formats.folder_of(Path(root)).glob("worker-*")
     found = (folder.name.removeprefix("worker-") for folder in workers if folder.is_dir())
     numbers = (int(number) for number in found if number.isdecimal() and len(number) < 9)

@@ -32,7 +32,8 @@ NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def folder_of(root: Path, worker: int = 0) -> Path:
-    """Where the files of a run lie: `<root>/mpprof`, of an extra worker `<root>/mpprof/worker-<k>`."""
+    """Return where the files of a run lie: `<root>/mpprof`, or `<root>/mpprof/worker-<k>` for an extra
+    worker."""
     return root / FOLDER if worker == 0 else root / FOLDER / f"worker-{worker}"
 
 
@@ -40,7 +41,8 @@ _encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 
 
 def _made_once() -> Callable[[Any], str]:
-    """`_encoder.encode`, which makes its C encoder anew for each record: three times the cost of encoding."""
+    """Return `_encoder.encode` with its C encoder made once; it makes one for each record otherwise, which
+    costs three times as much as the encoding."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return _encoder.encode
@@ -53,7 +55,7 @@ _encode = _made_once()
 
 
 def line(record: dict[str, Any]) -> str:
-    """One record as one line of JSON, without its newline."""
+    """Return one record as one line of JSON, without its newline."""
     try:
         return _encode(record)
     except (ValueError, TypeError):  # a number that is not finite, or a value of an array library
@@ -61,12 +63,12 @@ def line(record: dict[str, Any]) -> str:
 
 
 def document(record: dict[str, Any]) -> str:
-    """One record as a readable document."""
+    """Return one record as a readable document."""
     return json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def plain(value: Any) -> Any:
-    """The same value in types that strict JSON knows.
+    """Return the same value in types that strict JSON supports.
 
     Numbers of array libraries become Python's, tuples lists, what is not finite its string, and what
     JSON cannot say its text.
@@ -86,7 +88,7 @@ def plain(value: Any) -> Any:
 
 
 def number(value: Any) -> float | None:
-    """A JSON number or one of the three strings as a float; None where it is neither."""
+    """Return a JSON number or one of the three strings as a float; None where it is neither."""
     if isinstance(value, str):
         return NON_FINITE.get(value)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -62,8 +62,8 @@ class Faults:
 def read_blocks(
     path: Path, family: str, faults: Faults, most_bytes: int | None = None
 ) -> Iterator[list[Record]]:
-    """The records of a file, block by block and in the newest version of `family`; of one that holds more
-    than `most_bytes`, or than `limits.MOST_LINES` lines, those of its beginning and its end.
+    """Yield the records of a file, block by block and in the newest version of `family`; only those at the
+    beginning and the end of a file that holds more than `most_bytes`, or more than `limits.MOST_LINES` lines.
 
     The first line is the schema. Damage is written into `faults` and never raised; raised are
     `UnreadableError` where the file cannot be opened or is none of ours and `TooNewError`.
@@ -113,9 +113,9 @@ def _read_blocks(
 
 
 def _blocks(file: Any, faults: Faults, most_bytes: int | None) -> Iterator[tuple[bytes, int]]:
-    """The bytes of a file, each block with the byte at which it ends. Where it holds more than `most_bytes`,
-    half of them from its beginning and half from its end, each of whole lines; after `limits.MOST_LINES`
-    only its last block, which tells how the run ended."""
+    """Yield the bytes of a file, each block with the byte at which it ends. Where the file holds more than
+    `most_bytes`, yield half of them from its beginning and half from its end, each of whole lines; after
+    `limits.MOST_LINES` yield only its last block, which tells how the run ended."""
     size = os.fstat(file.fileno()).st_size
     if most_bytes is not None and size > most_bytes:
         head = file.read(most_bytes // 2)
@@ -152,7 +152,7 @@ def _version(first: bytes, path: Path, family: str) -> int:
 
 
 def parse(whole: bytes, start: int, faults: Faults) -> list[Record]:
-    """The objects of whole lines; `start` is the byte in the file of the first one."""
+    """Return the objects of whole lines; `start` is the byte in the file where the first one begins."""
     lines = whole.split(b"\n")
     try:
         # One call for all lines is four times as fast as one for each.

@@ -115,8 +115,9 @@ def _read_steps(
 
 
 def _with_late_readings(table: StepTable, late: list[Record]) -> StepTable:
-    """What came when its step's line was written already stands in a line of its own: what was read after a
-    fit's last step in `fit_end`, and what a loop told after an epoch's last step in `update`."""
+    """Return the table with the readings that came after their step's line was written. These readings are in
+    lines of their own: those after a fit's last step in `fit_end`, and what a loop reported after an epoch's
+    last step in `update`."""
     if not late:
         return table
     skipped = table.skipped.copy()

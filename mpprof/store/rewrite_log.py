@@ -23,8 +23,9 @@ _NOTHING = re.compile(r"No (?:allowlist|whitelist) ops found, nothing to do")
 
 
 def read_rewrite_log(text: str) -> dict[str, Any] | None:
-    """{graphs, converted_graphs, nodes, converted_nodes, casts, dtype}, of all graphs together; None where
-    the rewrite says nothing. `nodes` are those of the converted graphs: of the others it tells no number."""
+    """Return {graphs, converted_graphs, nodes, converted_nodes, casts, dtype}, summed over all graphs; None
+    where the rewrite reports nothing. `nodes` counts those of the converted graphs: for the others the log
+    states no number."""
     converted = _CONVERTED.findall(text)
     graphs = len(converted) + len(_NOTHING.findall(text))
     if not graphs:
@@ -38,7 +39,8 @@ def read_rewrite_log(text: str) -> dict[str, Any] | None:
 
 
 def rewrite_log_beside(folder: Path) -> dict[str, Any] | None:
-    """The same of the log in a run's folder; None without one, or where it cannot be read."""
+    """Return the same as `read_rewrite_log` for the log in a run's folder; None where there is no log, or
+    where it cannot be read."""
     try:
         text = read_regular(folder / REWRITE_LOG, MOST_BYTES).decode("utf-8", "replace")
     except (OSError, UnreadableError):

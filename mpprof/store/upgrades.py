@@ -21,7 +21,7 @@ UPGRADERS: dict[tuple[str, int], Upgrader] = {}
 
 
 def version_of(schema: Any, family: str, where: str) -> int:
-    """The version in a schema string like "mpprof.run/1".
+    """Return the version in a schema string like "mpprof.run/1".
 
     Raises `UnreadableError` where it is not of that family and `TooNewError` where it is newer than
     this mpprof.
@@ -44,7 +44,7 @@ def version_of(schema: Any, family: str, where: str) -> int:
 
 
 def upgrade(record: Record, family: str, version: int) -> Record:
-    """The record in the newest version of its family."""
+    """Return the record in the newest version of its family."""
     for old in range(version, NEWEST[family]):
         record = UPGRADERS[family, old](record)
     return record

@@ -64,8 +64,8 @@ _NAMING = threading.Lock()
 
 
 def _beside(target: Path) -> Path:
-    """Where to write before the rename. Of two threads that write at once, as after an interrupt, each has a
-    file of its own."""
+    """Return where to write before the rename. When two threads write at once, as after an interrupt, each
+    has a file of its own."""
     first = beside = target.with_name(f".{target.name}.{os.getpid()}")
     with _NAMING:
         while beside in _WRITTEN:
@@ -75,8 +75,8 @@ def _beside(target: Path) -> Path:
 
 
 def open_above_standard(path: str | os.PathLike[str], flags: int) -> int:
-    """As `os.open`, but never as one of the first three: where a process has closed its standard error, what
-    it writes there would go into the file that got its number."""
+    """Open a file as `os.open` does, but never as one of the first three descriptors: where a process has
+    closed its standard error, what it writes there would go into the file that got its number."""
     files = [os.open(path, flags, 0o666)]
     while files[-1] <= 2:
         files.append(os.dup(files[-1]))
@@ -101,9 +101,9 @@ class LineWriter:
         each_second: Callable[[], None] | None = None,
         text: Callable[[Any], str] = formats.line,
     ) -> None:
-        """Creates the file, which must not exist; without a `schema` goes on with one that does. `text` makes
-        a record's line of JSON. `seen` is given each record after it was written and `each_second` called;
-        they must not raise. All three are called in the writer's thread.
+        """Create the file, which must not exist; without a `schema`, continue a file that does. `text` makes
+        a record's line of JSON. `seen` is given each record after it was written, and `each_second` is called
+        about once a second; they must not raise. All three are called in the writer's thread.
 
         Raises OSError."""
         self._seen, self._each_second, self._text = seen, each_second, text
@@ -191,8 +191,8 @@ class LineWriter:
 
 
 def claim(logdir: Path, name: str, cluster: str = "") -> Path:
-    """The root of a new run: `logdir` itself, or `<logdir>/<name>` where it already holds a run. The other
-    workers of a `cluster` find it by that (see `join`).
+    """Return the root of a new run: `logdir` itself, or `<logdir>/<name>` where it already holds a run. The
+    other workers of a `cluster` find the run by that name (see `join`).
 
     Never two runs in one directory: whoever creates the folder's claim first has it. Raises OSError.
     """
@@ -215,8 +215,8 @@ def claim(logdir: Path, name: str, cluster: str = "") -> Path:
 
 
 def join(logdir: Path, cluster: str, worker: int, since_unix_s: float) -> tuple[Path, str]:
-    """The root and the name of the run that the first worker of `cluster` opens, once it is there; its folder
-    for this `worker` is made. Older runs, of before `since_unix_s`, are not it.
+    """Return the root and the name of the run that the first worker of `cluster` opens, once it exists; the
+    folder of this `worker` is made in it. Runs from before `since_unix_s` are ignored.
 
     Raises `TimeoutError` where none appears, and OSError."""
     deadline = time.monotonic() + JOIN_SECONDS

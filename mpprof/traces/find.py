@@ -30,7 +30,8 @@ _MOST_TO_SAY = 8
 
 
 def find_traces(path: Path, *, host: str | None = None) -> tuple[Path, ...]:
-    """Trace files under a directory, oldest session first; or the file itself. The last is the one to read.
+    """Return the trace files under a directory, oldest session first, or the file itself. The last is the one
+    to read.
 
     Of a directory that holds traces of several formats, those of one format, and of several hosts' traces
     that of `host` last: `in_order` has the rule.
@@ -45,12 +46,12 @@ def find_traces(path: Path, *, host: str | None = None) -> tuple[Path, ...]:
 
 
 def traces_under(folder: Path) -> list[Path]:
-    """The traces of every session under a directory, in no order."""
+    """Return the traces of every session under a directory, in no order."""
     return [file for root, _, names in walk(folder) for file in _chosen(Path(root), names)]
 
 
 def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Of the files of one directory those of its first format."""
+    """Return those files of one directory that are of its first format."""
     named, others = _parted(names)
     files = _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
     first = _first_format(files.values())
@@ -58,7 +59,7 @@ def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The names that may be a trace's, and of others as many as are looked into."""
+    """Return the names that may be a trace's, and as many of the others as are opened to find out."""
     ordered = sorted(names)
     others = (name for name in ordered if formats.perhaps(name) is None and not _is_hidden(name))
     return [name for name in ordered if formats.perhaps(name)], list(islice(others, _MOST_LOOKED_AT))
@@ -74,7 +75,7 @@ def _known(folder: Path, names: Iterable[str]) -> dict[Path, Known]:
 
 
 def _first_format(found: Iterable[Known]) -> str | None:
-    """What the bytes show counts before what names claim."""
+    """Return the first format of those found, where what the bytes show counts before what names claim."""
     ranked = sorted((known.why != "", RANKS.index(known.kind)) for known in found)
     return RANKS[ranked[0][1]] if ranked else None
 
@@ -88,8 +89,9 @@ class Listed:
 
 
 def of_listing(names: Iterable[str], look: Callable[[list[str]], dict[str, Known]]) -> Iterator[Listed]:
-    """The rule for names (with slashes) of files that lie elsewhere. `look` looks into files and gives those
-    that are traces, by bytes or by name; it is asked only where something turns on the answer."""
+    """Yield which files of each directory elsewhere count as traces, by the rule for names (with slashes).
+    `look` opens files and gives those that are traces, by bytes or by name; it is called only where the
+    answer depends on it."""
     folders: dict[str, list[str]] = {}
     for name in names:
         folders.setdefault(name.rpartition("/")[0], []).append(name)
@@ -140,20 +142,21 @@ def _stem(name: str) -> str:
 
 
 def _is_export(name: str, stems: set[str]) -> bool:
-    """Whether this is the same profile as an xspace trace of one of these hosts, written for a viewer
-    (`host.trace.json.gz` or JAX's `perfetto_trace.json.gz` beside `host.xplane.pb`)."""
+    """Return whether a file is the same profile as an xspace trace of one of these hosts, written for a
+    viewer (`host.trace.json.gz` or JAX's `perfetto_trace.json.gz` beside `host.xplane.pb`)."""
     stem = _stem(name)
     return bool(stems) and (stem == PERFETTO or (stem in stems and formats.by_name(name) == "chrome"))
 
 
 def is_session(folder: PurePath) -> bool:
-    """Whether a profiler laid this directory out, one file per host: `plugins/profile/<time>`."""
+    """Return whether a profiler made this directory, with one file per host: `plugins/profile/<time>`."""
     return folder.parent.name == "profile" and folder.parent.parent.name == "plugins"
 
 
 def in_order(files: Iterable[Path], host: str | None = None) -> list[Path]:
-    """Sessions by their newest file; within one the hosts by name, backwards, those whose bytes show a trace
-    after others, and `host` last. Files of a directory that is no session by time, then by name."""
+    """Return sessions by their newest file; within a session the hosts by name, backwards, with those whose
+    bytes show a trace after others, and `host` last. Files of a directory that is no session are sorted by
+    time, then by name."""
     changed = dict(_changed_ns(files))
     newest: dict[Path, int] = {}
     for file, time in changed.items():
@@ -170,7 +173,7 @@ def in_order(files: Iterable[Path], host: str | None = None) -> list[Path]:
 
 
 def _changed_ns(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """When each file was last changed, without those that have gone since they were found."""
+    """Yield when each file was last changed, without the files that have gone since they were found."""
     for file in files:
         try:
             yield file, file.stat().st_mtime_ns
@@ -179,8 +182,9 @@ def _changed_ns(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
 
 
 def hosts_beside(path: Path) -> tuple[tuple[str, Path, str], ...]:
-    """The other hosts of the session that a trace lies in, by name: each with its trace, and why that cannot
-    be one ("" where nothing shows so). None outside of a session, where files are not told apart by host."""
+    """Return the other hosts of the session that a trace lies in, by name: each with its trace, and why that
+    file cannot be one ("" where nothing shows so). None outside of a session, where files are not told apart
+    by host."""
     mine = formats.of(path)
     if mine is None or not is_session(path.parent):
         return ()
@@ -192,7 +196,8 @@ def hosts_beside(path: Path) -> tuple[tuple[str, Path, str], ...]:
 
 
 def choice(path: Path) -> str | None:
-    """Words for what lies unread beside this trace, of another format; None for nothing.
+    """Return a text that names the traces of another format beside this one that are not read; None where
+    there are none.
 
     An export of the very same profile for a viewer is no choice, and neither is a report beside its export.
     """
@@ -219,14 +224,15 @@ def choice(path: Path) -> str | None:
 
 
 def _is_the_same(mine: str, kind: str, name: str, other: str) -> bool:
-    """Whether what lies beside is the same profile in another format."""
+    """Return whether the other file is the same profile in another format."""
     if kind == "nsys":
         return other == "nsys report"
     return kind == "xspace" and _is_export(name, {_stem(mine)})
 
 
 def _beside(path: Path) -> Iterator[tuple[str, Known]]:
-    """Name and kind of each other trace of this directory, here and where it was listed."""
+    """Yield the name and the kind of each other trace of this directory, both local ones and those of the
+    remote listing."""
     listed = lazy_fetch.beside(path.parent)
     yield from sorted(listed.items(), key=lambda each: each[0])
     named, others = _parted(file.name for file in path.parent.iterdir())

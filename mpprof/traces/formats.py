@@ -28,24 +28,25 @@ class Known:
 
 
 def by_name(name: str) -> str | None:
-    """One of RANKS where a file's name alone settles it."""
+    """Return one of RANKS where a file's name alone settles the format."""
     return next((kind.name for kind in KINDS if kind.ends and name.endswith(kind.ends)), None)
 
 
 def perhaps(name: str) -> str | None:
-    """One of RANKS that a file of this name may be; None for a name that is no trace's."""
+    """Return the one of RANKS that a file of this name may be; None for a name that no trace has."""
     may_be = (kind.name for kind in KINDS if kind.may_end and name.endswith(kind.may_end))
     return by_name(name) or next(may_be, None)
 
 
 def host_of(name: str) -> str | None:
-    """The host that a profiler named this file after; None for other names."""
+    """Return the host that a profiler named this file after; None for other names."""
     ends = (end for kind in KINDS for end in kind.ends)
     return next((name.removesuffix(end) for end in ends if name.endswith(end)), None)
 
 
 def of(path: Path) -> Known | None:
-    """What the file at `path` is, whatever it is called; None where neither its bytes nor its name tell.
+    """Return what the file at `path` is, whatever it is called; None where neither its bytes nor its name
+    tell.
 
     A link that leads nowhere is none, nor is a pipe: opening it would wait for a writer for ever. Of a file
     whose bytes are elsewhere it is what was found there.
@@ -89,8 +90,8 @@ def _of(path: Path, version: _Version) -> Known | None:
 
 
 def of_head(name: str, head: bytes) -> Known | None:
-    """The same by the first bytes (`file_head`), in which any SQLite file counts as an export; empty for an
-    empty file."""
+    """Return the same as `of`, by the first bytes (`file_head`), in which any SQLite file counts as an
+    export; the bytes are empty for an empty file."""
     if (reader := recognised(head)) is not None:
         return Known(reader.kind_of(name, head))
     if (named := by_name(name)) is None:

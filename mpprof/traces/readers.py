@@ -22,22 +22,23 @@ class Reader(Protocol):
     kinds: tuple[Kind, ...]
 
     def recognises(self, head: bytes) -> bool:
-        """Whether a file that begins so (`file_head`) is of the format, whatever it is called."""
+        """Return whether a file that begins so (`file_head`) is of the format, whatever it is called."""
 
     def claims(self, name: str) -> bool:
-        """Whether a file of this name should be of the format, whatever its bytes."""
+        """Return whether a file of this name should be of the format, whatever its bytes."""
 
     def kind_of(self, name: str, head: bytes) -> str:
-        """Which of its kinds a file is that it recognises."""
+        """Return which of its kinds a file is that the reader recognises."""
 
     def holds_trace(self, path: Path) -> bool:
-        """Whether a recognised file holds a trace, where the first bytes do not tell. Raises OSError."""
+        """Return whether a recognised file holds a trace, where the first bytes do not tell. Raises
+        OSError."""
 
     def slow_from_bytes(self, *, packed: bool) -> int | None:
-        """The size from which on reading takes twice as long as the cache does; None: never."""
+        """Return the size from which on reading takes twice as long as the cache does; None means never."""
 
     def read(self, path: Path, *, strict: bool) -> Trace:
-        """Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
+        """Read a trace. Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
 
 
 READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader(), NsysReader())

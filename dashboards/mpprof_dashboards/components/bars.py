@@ -36,7 +36,7 @@ class Row:
 
 
 def chart(rows: Sequence[Row], id: str, *, line_ns: float | None = None, line: str = "") -> html.Div:
-    """`rows` on one scale from zero. A dashed line at `line_ns` goes through all of them."""
+    """Return a chart of `rows` on one scale from zero. A dashed line at `line_ns` crosses all of them."""
     whole = max([row.start_ns + row.length_ns for row in rows] + [line_ns or 0.0]) or 1.0
     items: list[Any] = [html.Ol([_bar(row, whole) for row in rows], className="mp-bars")]
     if line_ns is not None:

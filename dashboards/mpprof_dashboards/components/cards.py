@@ -28,7 +28,7 @@ def section(title: str, *children: Any, note: str = "", id: str = "") -> html.Se
 
 
 def inline_figures(figures: Sequence[tuple[str, str, str, str]]) -> html.Ul:
-    """A line of numbers, each as (value, name, id, why it is missing)."""
+    """Return a line of numbers, each as (value, name, id, why it is missing)."""
     return html.Ul(
         [
             html.Li([html.Strong(value, id=id), " ", html.Span(name)], title=hint or None)
@@ -39,7 +39,8 @@ def inline_figures(figures: Sequence[tuple[str, str, str, str]]) -> html.Ul:
 
 
 def missing(label: str, reason: str) -> html.Div:
-    """The tile of a number that is not known: a dash, and the first sentence of why (all of it on hover)."""
+    """Return the tile of a number that is not known: a dash, and the first sentence of the reason (all of it
+    on hover)."""
     first = reason.split(". ")[0].removesuffix(".")
     return tile(label, "—", f"{first}.", muted=True, hint=reason)
 
@@ -47,7 +48,8 @@ def missing(label: str, reason: str) -> html.Div:
 def tile(
     label: str, value: str, detail: str = "", *, id: str = "", muted: bool = False, hint: str = ""
 ) -> html.Div:
-    """One number with its name above and what qualifies it below. `muted`: the value is not known."""
+    """Return one number with its name above and what qualifies it below. `muted` means that the value is not
+    known."""
     more = {"id": id} if id else {}
     return html.Div(
         [
@@ -64,7 +66,8 @@ def tiles(*items: html.Div) -> html.Div:
 
 
 def empty(title: str, reason: str, next: str = "") -> html.Div:
-    """What stands where there is nothing to show: what is missing, why, and what to do about it."""
+    """Return a card for a place where there is nothing to show: what is missing, why, and what to do about
+    it."""
     parts = [html.Div(title, className="mp-empty-title"), html.P(sentence(reason))]
     if next:
         parts.append(html.P(next, className="mp-note"))
@@ -72,7 +75,7 @@ def empty(title: str, reason: str, next: str = "") -> html.Div:
 
 
 def failure(error: MpprofError) -> html.Div:
-    """An error that the reader can act on, in one card."""
+    """Return an error that the reader can act on, in one card."""
     return html.Div(
         [
             html.Div("This cannot be shown", className="mp-overline"),
@@ -86,7 +89,7 @@ def failure(error: MpprofError) -> html.Div:
 
 
 def code(text: str, hint: str = "") -> html.Span:
-    """Code to copy, with its button."""
+    """Return code to copy, with its button."""
     return html.Span(
         [
             html.Code(text, title=hint or None),
@@ -110,7 +113,8 @@ def warnings(texts: Sequence[str]) -> html.Div | None:
 
 
 def finding(item: doc.Finding) -> html.Article:
-    """One cause that was found: what it costs, the evidence with its limits, the remedy and its gain."""
+    """Return one cause that was found: what it costs, the evidence with its limits, the remedy and its
+    gain."""
     severity = item["severity"]
     head = html.Div(
         [
@@ -146,7 +150,7 @@ def finding(item: doc.Finding) -> html.Article:
 
 
 def folded(item: doc.Finding) -> html.Details:
-    """A finding behind its title."""
+    """Return a finding folded under its title."""
     title = [
         html.Span(SEVERITY[item["severity"]], className=f"mp-badge mp-{item['severity']}"),
         html.Span(item["title"], className="mp-strong"),
@@ -156,7 +160,7 @@ def folded(item: doc.Finding) -> html.Details:
 
 
 def _opening(text: str, item: doc.Finding) -> str:
-    """A finding's sentence with its capital, unless it starts with the name of a layer."""
+    """Return a finding's sentence with a capital at its start, unless it starts with the name of a layer."""
     return text if text.startswith(tuple(item["layers"])) else sentence(text)
 
 
@@ -178,7 +182,7 @@ def _evidence(rows: Sequence[doc.Evidence]) -> html.Div | None:
 
 
 def _cost(item: doc.Finding) -> html.Div | None:
-    """The right-hand side of a finding: what its remedy gains, or what it costs in time and memory."""
+    """Return the right-hand side of a finding: what its remedy gains, or what it costs in time and memory."""
     facts: list[tuple[str, str, str]] = []
     gain, cost, share = item.get("gain_ns_per_step"), item["cost_ns_per_step"], item.get("lost_ratio")
     lost = "" if share is None else f", {words.percent(share)} of the time lost"
@@ -208,7 +212,7 @@ def _cost(item: doc.Finding) -> html.Div | None:
 
 
 def unable(items: Sequence[doc.Unable]) -> html.Div | None:
-    """What could not be judged, and why: never shown as clear."""
+    """Return what could not be judged, and why; it is never shown as clear."""
     if not items:
         return None
     codes: dict[str, list[str]] = {}
@@ -224,7 +228,7 @@ def unable(items: Sequence[doc.Unable]) -> html.Div | None:
 
 
 def not_possible(document: doc.Report) -> html.Details | None:
-    """The same behind how many there are."""
+    """Return what could not be judged, folded under a title with the number of checks."""
     table, count = unable(document["unable"]), len(document["unable"])
     if table is None:
         return None
@@ -233,7 +237,7 @@ def not_possible(document: doc.Report) -> html.Details | None:
 
 
 def remarks(texts: Sequence[str]) -> html.Ul | None:
-    """Small print: what was left out or shifted."""
+    """Return small print: what was left out or shifted."""
     return (
         html.Ul([html.Li(sentence(text)) for text in texts], className="mp-note mp-remarks")
         if texts
@@ -242,6 +246,6 @@ def remarks(texts: Sequence[str]) -> html.Ul | None:
 
 
 def pairs(rows: Sequence[tuple[str, str]]) -> html.Div:
-    """A list of names and values."""
+    """Return a list of names and values."""
     body = [html.Tr([html.Td(name), html.Td(value)]) for name, value in rows]
     return html.Div(html.Table(html.Tbody(body), className="mp-table"), className="mp-card mp-scroll")

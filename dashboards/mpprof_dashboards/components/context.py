@@ -70,8 +70,8 @@ class Page:
 
 
 def why_absent(document: doc.Report, *fields: str) -> str:
-    """The report's reason for the first of `fields` ("memory", "steps.skipped") that it gives one for, as a
-    sentence. A reason for the bare name ("skipped"), which comes from run.json, counts too."""
+    """Return the report's reason, as a sentence, for the first of `fields` ("memory", "steps.skipped") that
+    has one. A reason for the bare name ("skipped"), which comes from run.json, counts too."""
     absent = document["absent"]
     names = [name for field in fields for name in (field, field.rpartition(".")[2])]
     return sentence(next((absent[name] for name in names if absent.get(name)), NOT_STATED))

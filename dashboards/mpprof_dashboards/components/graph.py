@@ -41,7 +41,7 @@ class Graph(Component):  # type: ignore[misc]
 def graph(
     figure: Figure, id: str, *, title: str, note: str = "", legend: Sequence[tuple[str, str]] = ()
 ) -> html.Figure:
-    """`figure` with its title and a note on how to read it, both for the eye and for screen readers.
+    """Return `figure` with its title and a note on how to read it, both for the eye and for screen readers.
 
     `legend`, names and colours, stands above the figure and takes none of its room."""
     caption = [html.H3(title, className="mp-figure-title")]

@@ -14,8 +14,8 @@ from mpprof_dashboards.components.text import sentence
 
 
 def switch(page: Page, context: Context) -> html.Div | None:
-    """A link for each host of the run, the shown one marked; None where the page shows no single host, or the
-    run has only one."""
+    """Return a link for each host of the run, with the shown one marked; None where the page shows no single
+    host, or the run has only one."""
     entry = context.entry
     if not page.by_host or entry is None or not entry.hosts:
         return None

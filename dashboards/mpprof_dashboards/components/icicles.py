@@ -19,7 +19,7 @@ _SAID = {
 
 
 def icicle(root: Node, whole_ns: float, id: str, per: str) -> html.Div:
-    """The tree below `root` on a scale on which `whole_ns` is the full width."""
+    """Return the tree below `root` on a scale on which `whole_ns` is the full width."""
     return html.Div(_row(root, whole_ns, per, 0), className="mp-ice", id=id)
 
 
@@ -67,7 +67,7 @@ _COLOURS = {
 
 
 def _unknown(node: Node) -> html.Span | None:
-    """The unknown part, cross-hatched: the last of the band."""
+    """Return the unknown part, cross-hatched, at the end of the band."""
     part = node.ns.get("unknown", 0.0)
     if not part:
         return None
@@ -75,7 +75,7 @@ def _unknown(node: Node) -> html.Span | None:
 
 
 def _gradient(node: Node) -> str:
-    """Hard-edged stripes, as wide as each kind's share."""
+    """Return a gradient of hard-edged stripes, as wide as each kind's share."""
     whole, at, stops = node.total or 1.0, 0.0, []
     for kind in KINDS:
         if part := node.ns.get(kind, 0.0):

@@ -70,7 +70,7 @@ def _is_plain(part: Any) -> bool:
 
 
 def _link(part: Any) -> str:
-    """A link within the page, which `assets/html.js` follows without loading the page anew."""
+    """Return a link within the page, which `assets/html.js` follows without reloading the page."""
     attributes = {name: value for name, value in _attributes(part).items() if name != "refresh"}
     return _element("a", attributes | {"data-link": ""}, render(getattr(part, "children", None), _link))
 

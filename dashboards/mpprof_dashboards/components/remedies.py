@@ -21,7 +21,7 @@ _BATCH = "MP303"
 
 
 def remedies(document: doc.Report, query: str) -> html.Section | None:
-    """The plan as a table; None where nothing was found at all."""
+    """Return the plan as a table; None where nothing was found at all."""
     findings = {found["code"]: found for found in document["findings"]}
     how = _how_to_switch(document)
     if not findings and not how:
@@ -91,18 +91,18 @@ _GAINS, _AFTER = "Gains", "Step after"
 
 
 def _number(heading: str, text: Any, **data: str) -> html.Td:
-    """A cell with the heading of its column, which a phone shows beside it."""
+    """Return a cell with the heading of its column, which a phone shows beside it."""
     return html.Td(text, className="mp-number", **{"data-heading": heading}, **data)
 
 
 def _how_to_switch(document: doc.Report) -> list[doc.Remedy]:
-    """How to switch mixed precision on: of a float32 run that it may make faster."""
+    """Return how to switch mixed precision on, for a float32 run that it may make faster."""
     speedup = document["speedup"]
     return speedup.get("how_to_switch", []) if speedup else []
 
 
 def _switch(document: doc.Report, how: list[doc.Remedy]) -> html.Tr:
-    """Mixed precision as a row of its own: its gain is estimated by itself."""
+    """Return mixed precision as a row of its own: its gain is estimated by itself."""
     step, speedup = document["facts"]["step_ns"], document["speedup"]
     could = speedup.get("attainable") if speedup else None
     gains, after = "—", "—"
@@ -123,8 +123,8 @@ def _switch(document: doc.Report, how: list[doc.Remedy]) -> html.Tr:
 
 
 def combinations(document: doc.Report) -> list[dict[str, Any]]:
-    """What to show for each subset of the plan's first remedies, by the bits of the index: the step in words,
-    the whole line, and its length as a share of the longest bar. All numbers are the report's."""
+    """Return what to show for each subset of the plan's first remedies, by the bits of the index: the step in
+    words, the whole line, and its length as a share of the longest bar. All numbers are the report's."""
     plan, facts = document.get("whatif"), document["facts"]
     step = facts["step_ns"]
     steps_ns = plan.get("subsets_ns") if plan else None
@@ -181,8 +181,8 @@ def _row(
     *,
     first: bool,
 ) -> html.Tr:
-    """One remedy. `planned`: its place in the plan and its step; None: to be settled before all others.
-    `first`: with all that can be done, unfolded."""
+    """Return the row of one remedy. `planned` is its place in the plan and its step; None means that it is to
+    be settled before all others. With `first`, everything that can be done is shown unfolded."""
     code = found["code"]
     switch: Any = html.Span(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
@@ -221,7 +221,7 @@ def _row(
 
 
 def _measured(document: doc.Report, code: str) -> tuple[Any, Any] | None:
-    """What going back to the baseline's type gains, and that run's step, where it was measured."""
+    """Return what going back to the baseline's type gains, and the baseline's step, where it was measured."""
     cause, back = headline.first_cause(document), headline.back_to_baseline(document)
     step = document["facts"]["step_ns"]
     if cause is None or cause["code"] != code or back is None or step is None:
@@ -231,7 +231,8 @@ def _measured(document: doc.Report, code: str) -> tuple[Any, Any] | None:
 
 
 def _of_updates(document: doc.Report, code: str) -> tuple[Any, Any]:
-    """What the remedy of skipped updates gains, and what is left: of each applied update, not of a step."""
+    """Return what the remedy of skipped updates gains, and what is left: for each applied update, not for a
+    step."""
     lost, step = headline.lost_per_update(document, code), document["facts"]["step_ns"]
     if lost is None or step is None:
         return "—", "—"
@@ -240,7 +241,7 @@ def _of_updates(document: doc.Report, code: str) -> tuple[Any, Any]:
 
 
 def _change(found: doc.Finding, *, unfolded: bool) -> list[Any]:
-    """The first thing to do, in words and as code where there is some; further ones folded."""
+    """Return the first thing to do, in words and as code where there is some; further ones are folded."""
     return _as_code(found.get("remedies") or [{"text": found["remedy"], "snippet": None}], unfolded=unfolded)
 
 
@@ -255,7 +256,7 @@ def _as_code(listed: list[doc.Remedy], *, unfolded: bool) -> list[Any]:
 
 
 def _said(remedy: doc.Remedy) -> list[Any]:
-    """What to do, then the code, unless the words are the code."""
+    """Return what to do, then the code, unless the words are the code."""
     text, snippet = sentence(words.plain(remedy["text"])), remedy["snippet"]
     if not snippet:
         return [html.Span(text)]
@@ -264,7 +265,7 @@ def _said(remedy: doc.Remedy) -> list[Any]:
 
 
 def _proof(found: doc.Finding, query: str) -> Any:
-    """The first thing measured, as the way to see it."""
+    """Return the first thing measured, as a link to the page that shows it."""
     shown = next((row for row in found["evidence"] if row["unit"] != "text"), None)
     text = "evidence"
     if shown:  # what stands in brackets qualifies it: the finding says it below
@@ -279,22 +280,22 @@ _PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/kernels"}
 
 
 def proof(code: str) -> str:
-    """The page on which a cause is seen: waiting on the timeline, skips and step times among the steps, work
-    among the kernels."""
+    """Return the page on which a cause is seen: waiting on the timeline, skips and step times among the
+    steps, work among the kernels."""
     if theme.cause_kind(code) == "wait":
         return "timeline"
     return "steps" if code.startswith(("MP2", "MP9")) else "kernels"
 
 
 def proof_href(found: doc.Finding, query: str) -> str:
-    """The page that shows a cause, with its own kernels where it is about work."""
+    """Return the page that shows a cause, with its own kernels where it is about work."""
     where = proof(found["code"])
     own = f"&kernels.cause={found['code']}" if where == "kernels" and found.get("parts") else ""
     return f"{_PATHS[where]}{query}{own}"
 
 
 def _listed(found: doc.Finding, listed: list[doc.Remedy]) -> bool:
-    """Whether what a note advises is advised above it already."""
+    """Return whether what a note advises is already advised above it."""
     if found["code"] == _BATCH:
         return any(remedy.get("larger_batch") for remedy in listed)
     snippets = {remedy["snippet"] for remedy in listed if remedy["snippet"]}
@@ -303,7 +304,7 @@ def _listed(found: doc.Finding, listed: list[doc.Remedy]) -> bool:
 
 
 def _others(document: doc.Report, told: list[str]) -> list[Any]:
-    """One line: what else was found, by name, and how many checks were clear or not possible."""
+    """Return one line: what else was found, by name, and how many checks were clear or not possible."""
     above = [found for found in document["findings"] if found["code"] in told]
     listed = [remedy for found in above for remedy in found.get("remedies", [])]
     others = [

@@ -33,14 +33,15 @@ _HOST_TEXT = {"input": "waits for input", "compile": "compiles", "sync": "waits 
 
 
 def strip(timeline: doc.Timeline) -> html.Div:
-    """The shown window of a timeline as two rows, with the names of what is long enough, and an axis."""
+    """Return the shown window of a timeline as two rows, with the names of what is long enough, and an
+    axis."""
     lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}  # the first of each kind
     rows = [_row(timeline, lanes[kind], kind) for kind in ("host", "device") if kind in lanes]
     return html.Div([*rows, _axis(timeline)], className="mp-strip", id="strip")
 
 
 def legend(timeline: doc.Timeline) -> html.Ul:
-    """The colours that the strip shows."""
+    """Return a legend of the colours that the strip shows."""
     lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}
     shown = {key for kind in ("host", "device") if kind in lanes for key in lanes[kind]["key"]}
     keys = {timeline["keys"][key] for key in shown}
@@ -86,7 +87,7 @@ def _row(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> html.Div:
 
 
 def _drawing(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: int) -> str:
-    """The lane as a picture of one path for each colour, stretched to whatever width there is."""
+    """Return the lane as a picture of one path for each colour, stretched to whatever width there is."""
     paths: dict[tuple[str, bool], list[str]] = {}
     for begin, length, key in zip(lane["start_ns"], lane["length_ns"], lane["key"], strict=True):
         low, high = max(begin - start, 0), min(begin + length - start, whole)
@@ -107,7 +108,7 @@ def _drawing(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: 
 
 
 def _labels(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> list[tuple[str, float, float, str]]:
-    """(text, begin and length as shares of the width, key) of the longest stretches of one thing."""
+    """Return (text, begin and length as shares of the width, key) of the longest stretches of one thing."""
     start, whole = timeline["from_ns"], timeline["to_ns"] - timeline["from_ns"]
     found = []
     for begin, length, key, name in _stretches(timeline, lane):
@@ -126,7 +127,7 @@ def _labels(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> list[t
 
 
 def _stretches(timeline: doc.Timeline, lane: doc.TimelineLane) -> list[tuple[int, int, str, str]]:
-    """(begin, length, key, kernel's name) with idle time that touches joined."""
+    """Return (begin, length, key, kernel's name) of each stretch, with adjacent idle times joined."""
     joined: list[tuple[int, int, str, str]] = []
     for begin, length, key, label in zip(
         lane["start_ns"], lane["length_ns"], lane["key"], lane["label"], strict=True
@@ -155,7 +156,8 @@ def _label(text: str, begin: float, length: float, key: str) -> html.Span:
 
 
 def _hatched(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: int) -> list[html.Span]:
-    """What is unknown, as far as hatching can be seen; in the drawing it would be stretched."""
+    """Return the unknown stretches that are wide enough for hatching to be seen; in the drawing the hatching
+    would be stretched."""
     found = [
         (max(begin - start, 0), min(begin + length - start, whole))
         for begin, length, key, _ in _stretches(timeline, lane)

@@ -14,7 +14,8 @@ from mpprof_dashboards.rows import EXAMPLES, Asked, Column, Table, answer
 def table(
     id: str, columns: tuple[Column, ...], *, label: str, asks: dict[str, str], sort: str, version: str
 ) -> html.Div:
-    """A table that fills itself from `/rows.json` with `asks`, first sorted by `sort` ("-ns": descending).
+    """Return a table that fills itself from `/rows.json` with `asks`, first sorted by `sort` ("-ns":
+    descending).
 
     It fills itself again, filtered and sorted as it stands, when `version` changes."""
     shape = [
@@ -43,7 +44,7 @@ def table(
 
 
 def plain(id: str, known: Table, *, most: int = 40) -> html.Div:
-    """The first rows as a table that needs no script, for a file."""
+    """Return the first rows as a table that needs no script, for a file."""
     shown = answer(known, Asked())["rows"][:most]
     head = html.Tr(
         [html.Th(c.header, scope="col", className="mp-number" if c.number else "") for c in known.columns]

@@ -10,25 +10,27 @@ _INVISIBLE = "\u200b"
 
 
 def escape(text: object) -> str:
-    """`text` so that plotly draws its very characters: no tag, entity, template or formula is obeyed."""
+    """Return `text` escaped so that plotly draws exactly its characters: no tag, entity, template or formula
+    is interpreted."""
     plain = words.plain(str(text)).translate(_MARKUP)
     return plain.replace("%{", f"%{_INVISIBLE}{{").replace("$", f"{_INVISIBLE}${_INVISIBLE}")
 
 
 def label(text: object, width: int = 28) -> str:
-    """A name for an axis in at most `width` characters, escaped."""
+    """Return a name for an axis in at most `width` characters, escaped."""
     return escape(shorten(words.plain(str(text)), width))
 
 
 def shorten(name: str, width: int) -> str:
-    """`name` in at most `width` characters: the end of a scope, both ends of anything else. Not escaped."""
+    """Return `name` in at most `width` characters: the end of a scope, both ends of anything else. It is not
+    escaped."""
     if len(name) > width and "/" in name and not set(name) & set("<(:"):
         return f"…{name[len(name) - width + 1 :]}"
     return words.shorten(name, width)
 
 
 def sentence(text: str) -> str:
-    """`text` with a full stop at its end and a capital at its start, unless it starts with a name."""
+    """Return `text` with a full stop at its end and a capital at its start, unless it starts with a name."""
     first = text.split(maxsplit=1)[0] if text.strip() else ""
     if first.rstrip(",;:").isalpha() and first.islower():
         text = text[:1].upper() + text[1:]

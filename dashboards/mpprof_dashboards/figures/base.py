@@ -19,13 +19,13 @@ LEGEND_ABOVE = {"t": 44}
 
 
 def time_scale(*values_ns: float) -> tuple[str, float]:
-    """The unit that suits the largest of the values, and its nanoseconds."""
+    """Return the unit that suits the largest of the values, and its nanoseconds."""
     largest = max((abs(value) for value in values_ns), default=0.0)
     return next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
 
 
 def blank(height: int, **layout: Any) -> Figure:
-    """An empty figure with the house style: no background, quiet grid, room for its labels."""
+    """Return an empty figure in the house style: no background, quiet grid, space for its labels."""
     axis = {
         "gridcolor": theme.GRID, "zerolinecolor": theme.GRID, "automargin": True, "ticks": "",
         "title": {"font": {"size": 12}},
@@ -76,7 +76,7 @@ _LONGEST_NAME = 22
 
 
 def _name(text: str) -> str:
-    """A bar's name in one line or in two, shortened where both are too short."""
+    """Return a bar's name in one line or in two, shortened where two lines are too short."""
     lines = wrap(text, _LONGEST_NAME, break_long_words=False, break_on_hyphens=False)
     if len(lines) == 2 and max(map(len, lines)) <= _LONGEST_NAME:
         return "<br>".join(map(escape, lines))
@@ -84,7 +84,8 @@ def _name(text: str) -> str:
 
 
 def bars(items: Sequence[Bar], *, x_title: str, per: float) -> Figure:
-    """`items` from top to bottom, lengths divided by `per`. `customdata` keeps (key, the raw length)."""
+    """Return `items` as bars from top to bottom, with lengths divided by `per`. `customdata` keeps (key, the
+    raw length)."""
     rows = list(range(len(items)))
     ends = [max(bar.start, bar.start + bar.length) / per for bar in items]
     low = min((min(bar.start, bar.start + bar.length) / per for bar in items), default=0.0)
@@ -126,12 +127,13 @@ def bars(items: Sequence[Bar], *, x_title: str, per: float) -> Figure:
 
 
 def _width(texts: Iterable[str]) -> float:
-    """Pixels that hold the longest of the texts in a figure's font."""
+    """Return the pixels that hold the longest of the texts in a figure's font."""
     return 7.0 * max(map(len, texts), default=0)
 
 
 def _values(figure: Figure, items: Sequence[Bar]) -> None:
-    """The values in a column of their own, right of the plot: legible at any width, whatever the bars do."""
+    """Add the values in a column of their own, right of the plot: they stay legible at any width, however
+    long the bars are."""
     room = _width(bar.text for bar in items) + 18
     figure.update_layout(margin={"r": room})
     for row, bar in enumerate(items):

@@ -19,19 +19,20 @@ _LIMIT = 16
 
 
 def change_ns(row: doc.KernelChange) -> float:
-    """What a kernel or op takes more (or, below zero, less) per step in the later run."""
+    """Return what a kernel or op takes more (or, below zero, less) per step in the later run."""
     return float((row["to_ns"] or 0.0) - (row["from_ns"] or 0.0))
 
 
 def changes(rows: list[doc.KernelChange]) -> list[Row]:
-    """The largest differences in time per step on both sides of zero, which lies at `zero_ns` of them."""
+    """Return the largest differences in time per step on both sides of zero, which lies at `zero_ns` of
+    them."""
     changed = sorted((row for row in rows if change_ns(row)), key=lambda row: -abs(change_ns(row)))[:_LIMIT]
     zero = zero_ns([change_ns(row) for row in changed])
     return [_change(row, zero) for row in changed]
 
 
 def zero_ns(changes_ns: list[float]) -> float:
-    """How far from the left edge zero lies: as far as the largest decrease is long."""
+    """Return how far from the left edge zero lies: as far as the largest decrease is long."""
     return max((-ns for ns in changes_ns), default=0.0) if any(ns < 0 for ns in changes_ns) else 0.0
 
 
@@ -47,8 +48,8 @@ def _change(row: doc.KernelChange, zero: float) -> Row:
 
 
 def losses(found: doc.Learning, names: tuple[str, str]) -> Figure | None:
-    """The mean loss of both runs against the optimizer updates applied by then, the stretch that is compared
-    shaded. None where either has no loss."""
+    """Return the mean loss of both runs against the optimizer updates applied by then, with the compared
+    stretch shaded. None where either run has no loss."""
     curves = found["curves"]
     if not curves["from"] or not curves["to"]:
         return None

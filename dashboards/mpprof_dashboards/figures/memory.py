@@ -20,7 +20,8 @@ _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 
 def at_peak(memory: doc.Memory, by: str) -> Figure | None:
-    """The bytes live at the peak by `by` ("kind", "dtype", "op", "layer"), largest first; None without."""
+    """Return the bytes live at the peak by `by` ("kind", "dtype", "op", "layer"), largest first; None without
+    such bytes."""
     items = sorted((item for item in memory["at_peak"] if item["by"] == by), key=lambda item: -item["bytes"])
     if not items:
         return None
@@ -79,7 +80,8 @@ def parts(memory: doc.Memory, by: str) -> list[Part]:
 
 
 def _rank(name: str) -> int:
-    """From the bottom: what the step does not change, what it does, what is not known."""
+    """Return the rank of a part, from the bottom: what the step does not change, what it changes, what is not
+    known."""
     if name == "held before the window" or name.endswith(_ESTIMATED):
         return 0
     return 2 if name in _UNKNOWN else 1
@@ -89,20 +91,21 @@ _ESTIMATED, _ASSIGNED = " (estimated)", " (assigned)"
 
 
 def _pattern(name: str) -> str:
-    """Hatching for what no event tells."""
+    """Return the hatching for what no event states."""
     if name.endswith(_ESTIMATED):
         return theme.ESTIMATED_PATTERN
     return theme.UNKNOWN_PATTERN if name == "unknown" else ""
 
 
 def _colour(name: str) -> str | None:
-    """The colour that a kind or type always has; None where it has none of its own."""
+    """Return the colour that a kind or type always has; None where it has none of its own."""
     own = _COLOURS.get(name.removesuffix(_ESTIMATED).removesuffix(_ASSIGNED))
     return theme.class_colour("unknown") if own is None and name in _UNKNOWN else own
 
 
 def treemap(memory: doc.Memory) -> Figure | None:
-    """What was live at the peak: kinds, and in each its largest tensors; None without allocator events.
+    """Return what was live at the peak: kinds, and in each its largest tensors; None without allocator
+    events.
 
     Areas are bytes; what of a kind no listed tensor holds is an area of its own."""
     kinds = [item for item in memory["at_peak"] if item["by"] == "kind" and item["bytes"] > 0]
@@ -151,8 +154,8 @@ def treemap(memory: doc.Memory) -> Figure | None:
 
 
 def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> Figure | None:
-    """Live bytes over the trace as a stack of parts ("kind", "dtype"), the largest at the bottom, the peak
-    marked, the `baseline`'s total as an outline; None without allocator events."""
+    """Return live bytes over the trace as a stack of parts ("kind", "dtype"), the largest at the bottom, the
+    peak marked, the `baseline`'s total as an outline; None without allocator events."""
     found = memory.get("course")
     if not found or not found["parts"].get(by):
         return None

@@ -27,7 +27,7 @@ class Part(dict[str, Any]):
 
 
 def part(value: Any) -> Any:
-    """The value with every dict in it as a `Part`."""
+    """Return the value with every dict in it as a `Part`."""
     if isinstance(value, dict):
         return Part({name: part(inner) for name, inner in value.items()})
     return [part(inner) for inner in value] if isinstance(value, list) and _nested(value) else value
@@ -64,7 +64,7 @@ class Figure:
         self.layout.setdefault("shapes", []).append(part(shape))
 
     def to_plotly_json(self) -> dict[str, Any]:
-        """What is sent: numbers of arrays in base64, as plotly.js takes them."""
+        """Return what is sent: numbers of arrays in base64, as plotly.js takes them."""
         return {"data": [_packed(trace) for trace in self.data], "layout": self.layout}
 
 

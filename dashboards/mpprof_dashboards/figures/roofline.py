@@ -23,7 +23,8 @@ _NAMES = {
 
 
 def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> Figure | None:
-    """Ops with a known intensity as dots under the card's roofs; None where there are none, or no roofs."""
+    """Return ops with a known intensity as dots under the card's roofs; None where there are none, or no
+    roofs."""
     if roofs is None or not roofs["bandwidth_bytes_per_s"]:
         return None
     dots = [row for row in (work.op_row(op, per) for op in ops) if row["intensity"] and row["rate"]]
@@ -66,7 +67,8 @@ def _ridge(roofs: doc.Roofs) -> float:
 
 
 def _draw_roofs(drawn: Figure, roofs: doc.Roofs, low: float, high: float) -> None:
-    """One line of the bandwidth with a flat roof for each kind of arithmetic; equal roofs once."""
+    """Draw one line of the bandwidth with a flat roof for each kind of arithmetic; equal roofs are drawn
+    once."""
     bandwidth = roofs["bandwidth_bytes_per_s"] or 0.0
     told: set[float] = set()
     for key, name in _ROOFS:

@@ -25,13 +25,15 @@ Float = NDArray[np.float64]
 
 
 def step_ns(table: StepTable) -> Float:
-    """Time per optimizer step of each row (interval over the steps it covers); NaN where not measured."""
+    """Return the time per optimizer step of each row (interval over the steps it covers); NaN where not
+    measured."""
     known = table.interval_ns != ABSENT
     return np.where(known, table.interval_ns / np.maximum(table.covers, 1), np.nan)
 
 
 def thin(n: int, values: Float, most: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Rows to draw: all, or the least and the greatest value of each of `most / 2` stretches.
+    """Return the rows to draw: all, or those with the least and the greatest value of each of `most / 2`
+    stretches.
 
     Extremes survive, so a single slow step among a million stays visible."""
     if n <= most:
@@ -48,7 +50,8 @@ def thin(n: int, values: Float, most: int = MOST_POINTS) -> NDArray[np.int64]:
 
 
 def within(table: StepTable, low: float, high: float) -> StepTable:
-    """The rows of the steps from `low` to `high`, and one on either side, to which lines lead."""
+    """Return the rows of the steps from `low` to `high`, and one row on either side, to which lines are
+    drawn."""
     first = max(int(np.searchsorted(table.step, low, side="left")) - 1, 0)
     last = int(np.searchsorted(table.step, high, side="right")) + 1
     return StepTable(**{each.name: getattr(table, each.name)[first:last] for each in fields(table)})
@@ -64,7 +67,8 @@ def _line(figure: Figure, x: Any, y: Any, name: str, colour: str, texts: list[st
 
 
 def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure | None:
-    """Every step's time, profiled and warm-up steps marked, with the steady median and 95th percentile.
+    """Return a figure of every step's time, with profiled and warm-up steps marked, and with the steady
+    median and 95th percentile.
 
     Warm-up is marked only where the report says when it ended (`first_steady`)."""
     if table is None or not len(table):
@@ -115,7 +119,8 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure 
 
 
 def _parts(table: StepTable) -> list[tuple[str, str, Float]]:
-    """(name, colour, ns per step) of what the records tell of a step's time; NaN where a line does not."""
+    """Return (name, colour, ns per step) of what the records state about a step's time; NaN where a line
+    states nothing."""
     named = (
         ("input wait", theme.KIND_COLOURS["wait"], table.input_wait_ns),
         ("dispatch", theme.KIND_COLOURS["plain"], table.dispatch_ns),
@@ -136,7 +141,7 @@ def _stack(
     ns: Float,
     per: float,
 ) -> None:
-    """Input wait, dispatch and the rest of each step, one on top of the other."""
+    """Draw input wait, dispatch and the rest of each step, one on top of the other."""
     if not parts:
         return
     rest = ns - sum(np.nan_to_num(values) for _, _, values in parts)
@@ -155,8 +160,9 @@ _CUT_QUANTILE, _CUT_ABOVE, _CUT_ROOM = 0.995, 1.5, 1.25
 
 
 def _top(ns: Float, ordinary: NDArray[np.bool_]) -> float:
-    """Where the time axis ends: at the slowest step, or, where a few dwarf the rest (the first one traces and
-    compiles), a little above what 99.5 % of the ordinary steps stay below. Those above stand on that line."""
+    """Return where the time axis ends: at the slowest step, or, where a few are far longer than the rest (the
+    first one traces and compiles), a little above the time that 99.5 % of the ordinary steps do not exceed.
+    Longer steps are drawn at that end."""
     known = ns[ordinary & ~np.isnan(ns)]
     slowest = float(np.nanmax(ns))
     usual = float(np.quantile(known, _CUT_QUANTILE)) if len(known) else slowest
@@ -164,7 +170,8 @@ def _top(ns: Float, ordinary: NDArray[np.bool_]) -> float:
 
 
 def loss(table: StepTable | None) -> Figure | None:
-    """The loss where it was recorded; what is not finite is marked below, never drawn as a number."""
+    """Return a figure of the loss where it was recorded; values that are not finite are marked below, never
+    drawn as a number."""
     if table is None or not table.loss_known.any():
         return None
     rows = np.flatnonzero(table.loss_known)
@@ -187,7 +194,8 @@ def loss(table: StepTable | None) -> Figure | None:
 
 
 def loss_scale(table: StepTable | None) -> Figure | None:
-    """The loss scale where it was read, on a logarithmic axis, with the readings that report skips."""
+    """Return a figure of the loss scale where it was read, on a logarithmic axis, with the readings that
+    report skips."""
     if table is None or not table.loss_scale_known.any():
         return None
     rows = np.flatnonzero(table.loss_scale_known)
@@ -216,7 +224,7 @@ def loss_scale(table: StepTable | None) -> Figure | None:
 
 
 def memory(table: StepTable | None) -> Figure | None:
-    """Peak and live memory of the allocator where they were read."""
+    """Return a figure of peak and live memory of the allocator where they were read."""
     if table is None:
         return None
     series = (
@@ -246,7 +254,7 @@ PANEL, RAIL, GAP = 130, 20, 40
 
 
 def steady_texts(table: StepTable | None, hardware_: HardwareTable | None) -> list[str]:
-    """What never changes, one line each: no figure is drawn for it."""
+    """Return what never changes, one line each: no figure is drawn for it."""
     said = []
     if table is not None and table.loss_scale_known.any() and not (table.skipped > 0).any():
         scales = table.loss_scale[table.loss_scale_known]
@@ -266,7 +274,7 @@ def steady_texts(table: StepTable | None, hardware_: HardwareTable | None) -> li
 
 
 def _varies(values: NDArray[Any]) -> bool:
-    """Whether there are two different values; all that are not a number are one."""
+    """Return whether there are two different values; all values that are not numbers count as one."""
     return bool(len(values)) and not bool(
         ((values == values[0]) | np.isnan(values) & np.isnan(values[0])).all()
     )
@@ -277,7 +285,7 @@ def _memory_series(table: StepTable | None) -> list[tuple[str, NDArray[np.int64]
 
 
 def changes(table: StepTable | None, name: str) -> bool:
-    """Whether "loss scale" or "memory" has anything to draw: two values at least, or a skip."""
+    """Return whether "loss scale" or "memory" has anything to draw: two values at least, or a skip."""
     if table is None:
         return False
     if name == "loss scale":
@@ -286,7 +294,7 @@ def changes(table: StepTable | None, name: str) -> bool:
 
 
 def together(panels: list[tuple[str, Figure]]) -> Figure:
-    """Figures over the steps as one with a single axis: what is zoomed in one is zoomed in all.
+    """Return figures over the steps as one with a single axis: zooming in one zooms in all.
 
     `panels` are (title, figure) from top to bottom; a title that ends in "rail" makes a low one."""
     heights = [RAIL if title.endswith("rail") else PANEL for title, _ in panels]
@@ -312,7 +320,8 @@ def together(panels: list[tuple[str, Figure]]) -> Figure:
 
 
 def skips(table: StepTable | None) -> Figure | None:
-    """A tick for each reading that reports skipped updates; None where none was skipped."""
+    """Return a figure with a tick for each reading that reports skipped updates; None where none was
+    skipped."""
     if table is None or not (table.skipped > 0).any():
         return None
     rows = np.flatnonzero(table.skipped > 0)
@@ -329,7 +338,8 @@ def skips(table: StepTable | None) -> Figure | None:
 def clocks(
     table: StepTable | None, hardware_: HardwareTable | None, shown: tuple[float, float] | None = None
 ) -> list[tuple[str, Figure]]:
-    """Hardware samples over the steps, by when each was taken; samples outside the steps stand at an end.
+    """Return figures of hardware samples over the steps, by when each was taken; samples outside the steps
+    are drawn at an end.
 
     What never changes is left out, and so is what lies outside the steps `shown`. Readings while the clock
     was throttled are marked."""

@@ -20,7 +20,8 @@ def _signed(ns: float) -> str:
 
 
 def gap_by_class(slices: list[doc.GapSlice]) -> dict[str, float]:
-    """The gap's slices summed over layers, largest loss first, zeros left out; the values sum to the gap."""
+    """Return the gap's slices summed over layers, largest loss first, zeros left out; the values sum to the
+    gap."""
     sums: dict[str, float] = defaultdict(float)
     for part in slices:
         sums[part["class"]] += part["ns_per_step"]
@@ -28,7 +29,7 @@ def gap_by_class(slices: list[doc.GapSlice]) -> dict[str, float]:
 
 
 def without_crumbs(classes: dict[str, float], step_ns: float) -> tuple[dict[str, float], dict[str, float]]:
-    """(bars of their own, what is too small to be seen): a single small class keeps its bar.
+    """Return (bars of their own, what is too small to be seen); a single small class keeps its bar.
 
     Small is below `_CRUMB_RATIO` of the step; both parts together sum to what came in.
     """
@@ -57,7 +58,7 @@ def _layers_of(slices: list[doc.GapSlice], role: str) -> str:
 def gap(
     slices: list[doc.GapSlice], end_ns: float, start_ns: float | None = None, *, attainable: bool = True
 ) -> list[Row]:
-    """From the attainable step over the slices of the gap to the observed step `end_ns`, as rows of bars.
+    """Return rows of bars from the attainable step over the slices of the gap to the observed step `end_ns`.
 
     `slices` are those of the contract ({class, layer, ns_per_step}); empty if there are none. The first row
     is the baseline's step `start_ns`. The attainable step is computed, hence hatched. Where none is
@@ -87,19 +88,20 @@ def gap(
 
 
 def _kind(role: str) -> str:
-    """The colour of a class of the gap, of which it is not known where its matrix work ran."""
+    """Return the colour of a class of the gap; the gap does not state where the class's matrix work ran."""
     return "plain" if role == "matmul" else theme.CLASS_KINDS.get(role, "other")
 
 
 def _crumbs(classes: dict[str, float], position: float) -> Row:
-    """One bar for the classes that are too small to be seen; the hint names each."""
+    """Return one bar for the classes that are too small to be seen; the hint names each."""
     ns = sum(classes.values())
     hint = "; ".join(f"{_class_words(role)}: {_signed(part)}" for role, part in classes.items())
     return Row(f"{len(classes)} smaller", ns, _signed(ns), "other", "rest", start_ns=position, hint=hint)
 
 
 def account_order(part: doc.Slice) -> tuple[int, float]:
-    """Work first, then idle time, `profiling` (which may be negative) last; the largest first in each."""
+    """Return a sort key: work first, then idle time, `profiling` (which may be negative) last; in each group
+    the largest first."""
     role = part["class"]
     group = 2 if role == "profiling" else 1 if role.startswith("idle") else 0
     return group, -part["ns_per_step"]

@@ -77,13 +77,13 @@ _HELD = {
 
 
 def _offered(runs: tuple[str, ...], entries: tuple[RunEntry, ...]) -> tuple[str, ...]:
-    """Those of the runs that can be chosen."""
+    """Return those of the runs that can be chosen."""
     readable = {entry.id for entry in entries if entry.problem is None}
     return tuple(run for run in runs if run in readable)
 
 
 def _left_out(runs: tuple[str, ...], entries: tuple[RunEntry, ...]) -> list[str]:
-    """Why a run of the address is not compared."""
+    """Return why a run of the address is not compared."""
     problems = {entry.id: entry.problem for entry in entries}
     said = []
     for run in runs:
@@ -99,8 +99,9 @@ def _compared(source: RunSource, runs: tuple[str, ...], *, first: bool) -> doc.C
 
 
 def against_nearest(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
-    """Each run against the nearest before it that trains the same model and differs in its precision alone;
-    where there is none, against the one before. Of earlier runs that are alike the nearest stands for all."""
+    """Return each run against the nearest one before it that trains the same model and differs only in
+    precision; where there is none, against the one before it. Of earlier runs that are alike, the nearest
+    stands for all."""
     document = source.compare(runs)
     rungs, kernels = list(document["steps"]), document["kernels"]
     kind = [0]  # by run: the first one that it is alike to
@@ -126,7 +127,7 @@ def _comparable(rung: doc.Rung) -> bool:
 
 
 def against_first(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
-    """Each further run against the first: the comparisons of the pairs, as one document."""
+    """Return each further run against the first: the comparisons of the pairs, as one document."""
     pairs = [source.compare((runs[0], run)) for run in runs[1:]]
     rungs: list[doc.Rung] = [
         pair["steps"][0] | {"from": 0, "to": at} for at, pair in enumerate(pairs, start=1)
@@ -153,7 +154,7 @@ def _switch(choice: Choice) -> html.Div:
 
 
 def chosen(context: Context) -> tuple[str, ...]:
-    """The ladder of the URL, else the chosen baseline and run."""
+    """Return the ladder of the URL, else the chosen baseline and run."""
     if context.choice.ladder:
         return context.choice.ladder
     return tuple(run for run in (context.choice.baseline, context.choice.run) if run)
@@ -162,8 +163,9 @@ def chosen(context: Context) -> tuple[str, ...]:
 def content(
     document: doc.Comparison, *, switch: html.Div | None = None, first: bool | None = None
 ) -> list[Any]:
-    """All runs at a glance, their causes side by side, and each rung: of several behind its title. `first`:
-    each is held against the first; None: where they all are."""
+    """Return all runs at a glance, their causes side by side, and each rung; several rungs are folded under
+    their titles. `first` states whether each run is compared with the first; None means that this is read
+    from the rungs."""
     rungs, runs = document["steps"], document["runs"]
     if first is None:
         first = len(rungs) > 1 and all(rung["from"] == 0 for rung in rungs)
@@ -185,7 +187,7 @@ def content(
 
 
 def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any]) -> html.Details:
-    """A rung behind its title: five of them would be a page of a dozen screens."""
+    """Return a rung folded under its title: five unfolded rungs would make a page of a dozen screens."""
     names = [document["runs"][rung[side]]["run"]["name"] for side in ("from", "to")]
     said = "cannot be compared" if rung["refused"] else _times(rung, struck=bool(rung["labels"]))
     title = [
@@ -196,7 +198,8 @@ def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any
 
 
 def _struck(rungs: list[doc.Rung], reports: list[doc.Report]) -> dict[int, str]:
-    """By row of `runs`: why a run cannot be compared with its other, or in what the two are unlike."""
+    """Return for each row of `runs` why a run cannot be compared with its other, or in what the two are
+    unlike."""
     found = {}
     for rung in rungs:
         if rung["refused"]:
@@ -215,7 +218,7 @@ def _ladder(
     *,
     first: bool,
 ) -> html.Section:
-    """A dot for each run's step on one scale, with its speedup over the one that it is held against.
+    """Return a dot for each run's step on one scale, with its speedup over the run that it is compared with.
 
     A run that cannot be compared is struck through, with the reason below."""
     steps = [step_ns(report) for report in reports]
@@ -267,7 +270,8 @@ def _ladder(
 
 
 def _times(rung: doc.Rung, *, struck: bool) -> Any:
-    """The speedup; struck through where the two runs are unlike: it is none of precision."""
+    """Return the speedup, struck through where the two runs are unlike: it is then not an effect of
+    precision."""
     times = _known(rung["observed"], words.speedup)
     return html.Del(times) if struck and rung["observed"] is not None else times
 
@@ -291,7 +295,7 @@ _MOST_CAUSES = 12
 
 
 def _causes(reports: list[doc.Report], struck: dict[int, str]) -> html.Section | None:
-    """What each cause would give back in each run: rows are causes, columns runs."""
+    """Return what each cause would give back in each run: rows are causes, columns runs."""
     titles: dict[str, str] = {}
     gains: dict[str, dict[int, float | None]] = {}
     for row, report in enumerate(reports):
@@ -343,7 +347,8 @@ _ORDER = ("unit", "off", "other", "unknown", "wait")
 
 
 def _devices(report: doc.Report) -> html.Section | None:
-    """Several devices of one run as small multiples on one scale, the one that the others wait for marked."""
+    """Return several devices of one run as small multiples on one scale, with the device that the others wait
+    for marked."""
     time = report["time"]
     if time is None or len(time["devices"]) < 2:
         return None
@@ -382,7 +387,7 @@ def _devices(report: doc.Report) -> html.Section | None:
 
 
 def _kinds(part: doc.Slice) -> list[tuple[str, float]]:
-    """(colour, ns) of a slice: matrix work by where it ran."""
+    """Return (colour, ns) of a slice: matrix work by where it ran."""
     if part["by"]:
         return [
             (theme.PLACEMENT_KINDS.get(piece["placement"], "unknown"), piece["ns_per_step"])
@@ -398,7 +403,8 @@ def _known(value: Any, form: Callable[[Any], str]) -> str:
 
 
 def _examples_per_s(rungs: list[doc.Rung], row: int) -> float | None:
-    """Throughput of the run in this row, from the rung that ends there (the first run: that starts there)."""
+    """Return the throughput of the run in this row, from the rung that ends there (for the first run, the
+    rung that starts there)."""
     rates = rungs[max(row - 1, 0)].get("examples_per_s")
     return rates["to" if row else "from"] if rates else None
 
@@ -433,7 +439,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
 
 
 def _remedies(row: int, lines: list[str]) -> Any:
-    """What the earlier report promised of its remedies, and what came of it."""
+    """Return what the earlier report promised of its remedies, and what came of that."""
     if not lines:
         return None
     body = html.Ul([html.Li(sentence(line)) for line in lines])
@@ -444,7 +450,7 @@ def _remedies(row: int, lines: list[str]) -> Any:
 def _windows(
     row: int, title: str, found: doc.WindowsOfTwo, doubts: list[str], findings: list[doc.Finding]
 ) -> html.Section:
-    """Two whole windows side by side, where not both runs have steps."""
+    """Return two whole windows side by side, where not both runs have steps."""
     head = html.Tr(
         [html.Th(text, className="mp-number" if at else "") for at, text in enumerate(windows.COLUMNS)]
     )
@@ -468,7 +474,8 @@ def _windows(
 
 
 def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
-    """The losses after as many applied updates, and what they say; nothing where no step was recorded."""
+    """Return the losses after as many applied updates, and what they show; None where no step was
+    recorded."""
     found = rung.get("learning")
     if found is None or (start["steps"] is None and end["steps"] is None):
         return None
@@ -490,7 +497,8 @@ def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = ""
 
 
 def _attainable(row: int, rung: doc.Rung) -> html.Div:
-    """With the host as it is, as Why and Runs say it; what the device alone could reach stands below."""
+    """Return the attainable speedup with the host as it is, as Why and Runs show it; what the device alone
+    could reach stands below."""
     lowered = lowered_by_host(rung)
     value = rung["expected_with_host"] if lowered else rung["expected"]
     alone = rung["expected"] if lowered else None
@@ -528,7 +536,8 @@ _TITLES = {"name": "Kernels that changed", "op": "Ops that changed"}
 
 
 def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | None:
-    """Kernels, matched by name, or ops: the same time counted twice, so they never share a figure."""
+    """Return the changes of kernels, matched by name, or of ops: both count the same time, so they never
+    share a figure."""
     same = [row for row in rows if row["by"] == by]
     if not same:
         return None
@@ -545,7 +554,7 @@ def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | N
 
 
 def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
-    """The rows that changed most, as a table that needs no script."""
+    """Return the rows that changed most, as a table that needs no script."""
     largest = sorted(map(_flat, rows), key=lambda row: -abs(row["change_ns"]))[:_MOST_ROWS]
     body = []
     for row in largest:
@@ -570,7 +579,7 @@ def _flat(item: doc.KernelChange) -> dict[str, Any]:
 
 
 def register(app: dash.Dash, source: RunSource) -> None:
-    """The chooser writes the ladder into the URL; the URL draws the page."""
+    """Add the callbacks: the chooser writes the ladder into the URL, and the URL determines the page."""
 
     def choose_ladder(runs: list[str] | None, search: str | None) -> Any:
         entries = listed(source)[0]

@@ -42,13 +42,13 @@ def layout(context: Context) -> list[Any]:
 
 
 def kind_of(search: str | None) -> str:
-    """Which table a query asks for with `by`: kernel, op or layer."""
+    """Return which table a query asks for with `by`: kernel, op or layer."""
     asked = parse_qs((search or "").removeprefix("?")).get("by", ["kernel"])[0]
     return asked if asked in work.KINDS else "kernel"
 
 
 def where(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
-    """All kernel time by where it ran; what is unknown always stated."""
+    """Return all kernel time by where it ran, always with the part that is unknown."""
     each = work.per(document)
     main = document["time"]["device"] if document["time"] else None
     sums: dict[str, float] = {}
@@ -140,7 +140,7 @@ def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> h
 
 
 def content(source: RunTables, run: str, document: doc.Report) -> list[Any]:
-    """For a file: where the kernel time went and the longest kernels, without a script."""
+    """Return where the kernel time went and the longest kernels, without a script, for a file."""
     known = work.table(source, run, document, "kernel")
     if not known.rows:
         return []

@@ -44,7 +44,8 @@ def layout(context: Context) -> list[Any]:
 
 
 def icicles(source: RunTables, run: str, document: doc.Report, baseline: str | None) -> html.Section | None:
-    """This run and its baseline, phase beside phase, on one scale; None where nothing is known of layers."""
+    """Return this run and its baseline, phase beside phase, on one scale; None where nothing is known of
+    layers."""
     mine = _trees(source, run, document)
     if mine is None or not any(node.total for node in mine):
         return None
@@ -79,7 +80,7 @@ def icicles(source: RunTables, run: str, document: doc.Report, baseline: str | N
 
 
 def _trees(source: RunTables, run: str, document: doc.Report) -> list[Node] | None:
-    """A tree for each phase; None where the run has no trace."""
+    """Return a tree for each phase; None where the run has no trace."""
     try:
         ops, kernels = source.ops(run, in_steps=True), source.kernels(run, in_steps=True)
     except MpprofError:
@@ -94,7 +95,8 @@ def _trees(source: RunTables, run: str, document: doc.Report) -> list[Node] | No
 
 
 def _line(title: str, trees: list[Node], scale_ns: tuple[float, float], id: str, each: work.Per) -> html.Div:
-    """The phases side by side, where `scale_ns[0]` is the full width, or below one another: `scale_ns[1]`."""
+    """Return the phases side by side, where `scale_ns[0]` is the full width, or below one another, where
+    `scale_ns[1]` is."""
     total = sum(node.total for node in trees)
     columns = [
         html.Div(
@@ -120,7 +122,7 @@ def _line(title: str, trees: list[Node], scale_ns: tuple[float, float], id: str,
 
 
 def content(source: RunTables, run: str, document: doc.Report, baseline: str | None) -> list[Any]:
-    """For a file: the icicles and the table of layers, without a script."""
+    """Return the icicles and the table of layers, without a script, for a file."""
     drawn = icicles(source, run, document, baseline)
     if drawn is None:
         return []

@@ -52,7 +52,7 @@ def content(
 
 
 def _summary(document: doc.Report) -> html.Section:
-    """The figures that are known, and one sentence on what is not."""
+    """Return the figures that are known, and one sentence on what is not known."""
     memory, recorded = document["memory"], recorded_peak(document)
     if memory is None and recorded is None:
         return cards.section("Memory", cards.empty("No memory was measured", live_memory_unknown(document)))
@@ -91,7 +91,8 @@ def _summary(document: doc.Report) -> html.Section:
 
 
 def _saved(document: doc.Report) -> html.Section | None:
-    """What was saved, what could have been, and what is in the way; None without a part by cause."""
+    """Return what was saved, what could have been saved, and what prevents it; None without a part by
+    cause."""
     first, *parts = account.saving(document) or [""]
     if not parts:
         return None
@@ -146,7 +147,7 @@ _COLUMNS = ("Size", "Count", "Type", "Shape", "Kind", "Layer", "Op", "Lives")
 
 
 def _tensors(document: doc.Report) -> html.Section | None:
-    """The largest tensors at the peak, and what outlives its step."""
+    """Return the largest tensors at the peak, and what outlives its step."""
     memory = document["memory"]
     tensors = memory.get("tensors", []) if memory else []
     if not tensors:

@@ -13,7 +13,7 @@ LANDS_ABOVE = 2
 
 
 def layout(context: Context) -> list[Any]:
-    """An empty frame that `assets/runs.js` fills, follows and keeps."""
+    """Return an empty frame that `assets/runs.js` fills, follows and keeps."""
     head = html.Div(
         [
             html.H1("Runs", className="mp-section-title"),

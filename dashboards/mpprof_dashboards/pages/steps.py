@@ -35,7 +35,8 @@ def layout(context: Context) -> list[Any]:
 def content(
     document: doc.Report, steps: StepTable | None, hardware: HardwareTable | None = None
 ) -> list[Any]:
-    """The step log of a run on one axis; what never changes is a line of text, what is missing says so."""
+    """Return the step log of a run on one axis; what never changes is a line of text, and what is missing is
+    stated."""
     if steps is None or not len(steps):
         return [
             cards.section(
@@ -74,7 +75,8 @@ Shown = tuple[float, float]
 def _panels(
     document: doc.Report, steps: StepTable, hardware: HardwareTable | None, shown: Shown | None = None
 ) -> list[tuple[str, Any]]:
-    """(title, figure) of what changes in the run, from top to bottom; of the steps `shown` alone, finer."""
+    """Return (title, figure) of what changes in the run, from top to bottom; for the steps `shown` alone, the
+    figures are finer."""
     near = steps if shown is None else figures.within(steps, *shown)
     drawers: list[tuple[str, bool, Callable[[StepTable], Any]]] = [
         ("Time", True, lambda table: figures.time_per_step(table, document["steps"])),
@@ -93,8 +95,8 @@ def _panels(
 
 
 def zoomed(source: RunSource, search: str | None, moved: dict[str, Any] | None) -> Any:
-    """The charts for what was zoomed into, finer than they are of the whole run; the whole run after a double
-    click; None where nothing was zoomed."""
+    """Return the charts for the part that was zoomed into, finer than those of the whole run; the whole run
+    after a double click; None where nothing was zoomed."""
     shown = _zoom(moved or {})
     if shown is None and not (moved or {}).get("xaxis.autorange"):
         return None
@@ -146,7 +148,7 @@ def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
 
 
 def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:
-    """(value, name, id, why it is missing) of what all ask for."""
+    """Return (value, name, id, why it is missing) of what every reader asks for."""
     steps = document["steps"]
     scale = steps["loss_scale"] if steps else None
     steady = f"steps, {words.count(steps['steady'])} of them steady" if steps else "steps"
@@ -175,7 +177,7 @@ def _known(
 
 
 def _missing(document: doc.Report, steps: StepTable) -> list[str]:
-    """What no line of the log holds, each with its reason."""
+    """Return what no line of the log holds, each with its reason."""
     found = []
     if not steps.loss_scale_known.any():
         found.append(f"Loss scale: {why_absent(document, 'steps.loss_scale')}")

@@ -119,7 +119,7 @@ def _colours() -> str:
 
 
 def _step_choices(context: Context, timeline: doc.Timeline) -> list[Any]:
-    """The steps that one looks for first, then all of them."""
+    """Return the steps that a reader looks for first, then all of them."""
     skips, steps = _skipped_steps(context), timeline["steps"]
     skipped = [row for row, step in enumerate(steps) if step["number"] in skips]
     marks = {timeline["median"]: "median", timeline["slowest"]: "slowest"}
@@ -145,7 +145,7 @@ def _step_name(row: int, number: int | None, length_ns: int, mark: str, skipped:
 
 
 def _skipped_steps(context: Context) -> set[int]:
-    """Steps whose record says that an update was skipped."""
+    """Return the steps whose record says that an update was skipped."""
     table = context.source.steps(context.run)
     if table is None:
         return set()

@@ -66,7 +66,8 @@ def content(
     state: str | None = None,
     timeline: doc.Timeline | None = None,
 ) -> list[Any]:
-    """The page of a report. `baseline` is the chosen baseline's name; without `query` nothing is a link."""
+    """Return the page of a report. `baseline` is the chosen baseline's name; without `query` nothing is a
+    link."""
     return [
         _hero(document, baseline, state),
         _causes(document, query),
@@ -85,7 +86,7 @@ def content(
 
 
 def card(document: doc.Report) -> list[Any]:
-    """The answer, the causes and the remedies: the page's first screen, without links."""
+    """Return the answer, the causes and the remedies: the page's first screen, without links."""
     return [_hero(document, None, None), _causes(document, ""), remedies(document, "")]
 
 
@@ -120,7 +121,7 @@ def _length(answer: Hero) -> str:
 
 
 def _per_update(document: doc.Report) -> html.Div | None:
-    """The speedup per applied update, where it differs as it is shown."""
+    """Return the speedup per applied update, where it differs from the speedup as shown."""
     facts = document["facts"]
     each, observed = facts.get("observed_per_update"), facts["observed"]
     if each is None or observed is None or facts.get("unlike"):
@@ -152,7 +153,7 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
 
 
 def _chip(document: doc.Report, baseline: str | None) -> html.Span:
-    """The baseline, and whether it differs in more than its precision."""
+    """Return the baseline, and whether it differs in more than its precision."""
     facts, speedup = document["facts"], document["speedup"]
     if baseline is None and speedup and speedup["baseline"] == "measured":
         baseline = speedup["baseline_id"]
@@ -172,7 +173,8 @@ def _chip(document: doc.Report, baseline: str | None) -> html.Span:
 
 
 def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:
-    """(value, name, id, what qualifies it or why it is missing) of the four figures that all ask for."""
+    """Return (value, name, id, what qualifies it or why it is missing) of the four figures that every reader
+    asks for."""
     return [_step(document), _share(document), _skipped(document), _peak(document)]
 
 
@@ -221,7 +223,8 @@ def _peak(document: doc.Report) -> tuple[str, str, str, str]:
 
 
 def _record_baseline(document: doc.Report) -> html.Div | None:
-    """What to do for the answer that is missing: record the baseline, or a trace; code to copy."""
+    """Return what to do for the answer that is missing: record the baseline, or a trace; with code to
+    copy."""
     if document["time"] is None:
         return _hint(
             "To see where the step goes, profile it:", 'MPProfilerCallback(logdir, profile_steps="auto")'
@@ -270,8 +273,9 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
 
 
 def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
-    """The float32 run, this run, a bar for each cause by its gain, what no cause explains, the step after all
-    remedies, the attainable step. Empty where nothing costs time and there is nothing to compare with."""
+    """Return bars for the float32 run, this run, each cause by its gain, what no cause explains, the step
+    after all remedies, and the attainable step. Empty where nothing costs time and there is nothing to
+    compare with."""
     facts = document["facts"]
     step, after = facts["step_ns"], facts["after_remedies_ns"]
     alike = not facts.get("unlike")
@@ -339,7 +343,7 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
 
 
 def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
-    """The time of one applied update and what skipped ones add to it, above the bar of the step."""
+    """Return the time of one applied update and what skipped ones add to it, above the bar of the step."""
     facts = document["facts"]
     each, step = facts.get("step_ns_per_update"), facts["step_ns"]
     for cause in facts["causes"]:
@@ -364,7 +368,7 @@ def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
 
 
 def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:
-    """The range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
+    """Return the range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
     speedup = document["speedup"]
     could = speedup.get("attainable") if speedup and kind_of(document) == "float32" else None
     if not could:
@@ -421,7 +425,7 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
 
 
 def short(found: doc.Finding) -> str:
-    """A cause in few words, with its layers where it has one or two."""
+    """Return a cause in few words, with its layers where it has one or two."""
     name, layers = found["slug"].replace("-", " "), [words.plain(layer) for layer in found["layers"]]
     if not 1 <= len(layers) <= MOST_LAYERS:
         return name
@@ -481,7 +485,7 @@ def _time(document: doc.Report) -> html.Section | None:
 
 
 def _window(found: doc.Window) -> html.Section:
-    """The whole window, where no step can be told apart: its title says so."""
+    """Return the whole window, where no step can be told apart: its title says so."""
     span = found["span_ns"]
     rows = [*_account(window.as_slices(found), span, "in the window"),
             bars.Row("Whole window", span, words.duration(span), "run", "step", strong=True)]  # fmt: skip
@@ -499,7 +503,7 @@ _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_s
 
 
 def account_rows(time: doc.Time) -> list[bars.Row]:
-    """The step class by class, adding up to the whole."""
+    """Return the step class by class, adding up to the whole."""
     whole = time_whole(time)
     name = "Profiled step" if "unlike" in time else "Whole step"
     total = bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)
@@ -507,7 +511,7 @@ def account_rows(time: doc.Time) -> list[bars.Row]:
 
 
 def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.Row]:
-    """The slices end to end."""
+    """Return the slices as bars placed end to end."""
     rows, position = list[bars.Row](), 0.0
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in (piece for piece in _pieces(part) if piece[3]):
@@ -521,7 +525,7 @@ def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.
 
 
 def _pieces(part: doc.Slice) -> list[tuple[str, str, str, float]]:
-    """(name, colour, key, ns) of a slice: matrix work by where it ran, any other class as one."""
+    """Return (name, colour, key, ns) of a slice: matrix work by where it ran, any other class as one."""
     role, by = part["class"], part["by"]
     if not by:
         kind = "unknown" if role == "matmul" else theme.CLASS_KINDS.get(role, "other")
@@ -594,7 +598,7 @@ def _bounds(document: doc.Report) -> html.Section | None:
 
 
 def _unable(document: doc.Report) -> html.Section | None:
-    """What could not be judged, and why; how many checks found nothing."""
+    """Return what could not be judged, and why; how many checks found nothing."""
     table, clear = cards.not_possible(document), document["clear"]
     if table is None and not clear:
         return None

@@ -15,23 +15,25 @@ T = TypeVar("T", bound=np.generic)
 
 
 def pick(column: NDArray[T], rows: NDArray[np.integer]) -> NDArray[T]:
-    """These rows of a column, ascending and each once; the column itself where they are all of it."""
+    """Return these rows of a column, ascending and each once; return the column itself where they are all of
+    it."""
     return column if len(rows) == len(column) else column[rows]
 
 
 def lookup(column: NDArray[Any], op: NDArray[np.int32]) -> Int64:
-    """`column[op]` where some ops are -1 (their value is of no account); a column may be empty."""
+    """Return `column[op]` where some ops are -1 (their value is of no account); a column may be empty."""
     return np.append(column, -1)[op].astype(np.int64)
 
 
 def sums(group: Int64, values: NDArray[Any], count: int) -> Int64:
-    """Sums per group. Exact: float64 holds whole nanoseconds up to 104 days. At most `LONGEST_SUM_NS`."""
+    """Return the sums per group. They are exact: float64 holds whole nanoseconds up to 104 days. At most
+    `LONGEST_SUM_NS`."""
     total = np.rint(np.bincount(group, weights=values, minlength=count))
     return np.clip(total, -LONGEST_SUM_NS, LONGEST_SUM_NS).astype(np.int64)
 
 
 def cross(group: Int64, column: NDArray[Any], values: NDArray[Any], count: int, width: int) -> Int64:
-    """Sums per group and value of `column`: shape (count, width)."""
+    """Return the sums per group and value of `column`: shape (count, width)."""
     return sums(group * width + column, values, count * width).reshape(count, width)
 
 

@@ -22,20 +22,21 @@ MANY = 16
 
 
 def latest(edges: Int64, time: Int64) -> Int64:
-    """The last of the sorted `edges` at or before each time; -1: none."""
+    """Return the last of the sorted `edges` at or before each time; -1: none."""
     return _between(edges, np.arange(-1, len(edges)), time)
 
 
 def row_around(start: Int64, end: Int64, time: Int64) -> Int64:
-    """The row of the sorted, disjoint `[start, end)` that each time lies in, -1 outside of all."""
+    """Return the row of the sorted, disjoint `[start, end)` that each time lies in, -1 outside of all."""
     rows = np.full(2 * len(start) + 1, -1, np.int64)
     rows[1::2] = np.arange(len(start))
     return _between(np.column_stack([start, end]).ravel(), rows, time)
 
 
 def _between(edges: Int64, values: Int64, time: Int64) -> Int64:
-    """For each time the value of the stretch between two of the sorted `edges` that it lies in: there is one
-    before the first and one after the last. Quick where the times are sorted, too, and far more."""
+    """Return for each time the value of the stretch between two of the sorted `edges` that it lies in: there
+    is one stretch before the first edge and one after the last. Quick where the times are sorted, too, and
+    far more than the edges."""
     if len(time) < MANY * len(edges) or not _sorted(time):
         return values[np.searchsorted(edges, time, side="right")]
     bounds = np.concatenate([[0], np.searchsorted(time, edges, side="left"), [len(time)]])
@@ -43,7 +44,7 @@ def _between(edges: Int64, values: Int64, time: Int64) -> Int64:
 
 
 def are_among(edges: Int64, time: Int64) -> NDArray[np.bool_]:
-    """Which of these times are one of the sorted `edges`."""
+    """Return which of these times are one of the sorted `edges`."""
     if not len(edges):
         return np.zeros(len(time), np.bool_)
     return np.asarray(edges[latest(edges, time)] == time)  # before the first one is the last one
@@ -73,7 +74,8 @@ class Intervals:
         return bool((self.start[1:] == self.end[:-1]).all())
 
     def before(self, time: Int64) -> Int64:
-        """How much of the set lies before each of these times: a clock that runs only within the set."""
+        """Return how much of the set lies before each of these times: the reading of a clock that runs only
+        within the set."""
         if not len(self.start):
             return np.zeros(len(time), np.int64)
         if self._unbroken:
@@ -81,14 +83,14 @@ class Intervals:
         return self._up_to(time, latest(self.start, time))
 
     def _up_to(self, time: Int64, at: Int64) -> Int64:
-        """`before`, with the last interval that begins by each time; -1: there is none."""
+        """Return `before`, with the last interval that begins by each time; -1: there is none."""
         row = np.maximum(at, 0)
         begin = self.start[row]
         inside = np.clip(time - begin, 0, self.end[row] - begin)
         return np.where(at >= 0, self._before[row] + inside, 0)
 
     def overlap(self, start: Int64, end: Int64) -> Int64:
-        """How much of the set lies within each `[start, end)`."""
+        """Return how much of the set lies within each `[start, end)`."""
         if not len(self.start):
             return np.zeros(len(start), np.int64)
         first = latest(self.start, start)
@@ -98,7 +100,7 @@ class Intervals:
         return self._up_to(end, last) - self._up_to(start, first)
 
     def met_by(self, start: Int64, end: Int64) -> NDArray[np.bool_]:
-        """Which of these `[start, end)` hold any instant of the set."""
+        """Return which of these `[start, end)` hold any instant of the set."""
         following = latest(self.end, start) + 1
         return np.asarray(np.append(self.start, _NEVER)[following] < end)
 
@@ -112,7 +114,8 @@ EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start: Int64, end: Int64) -> Intervals:
-    """The instants that lie in any of these intervals; empty ones count for nothing. Touching ones join."""
+    """Return the instants that lie in any of these intervals; empty intervals are ignored, and touching ones
+    are joined."""
     whole = end > start
     if not whole.all():
         start, end = start[whole], end[whole]
@@ -126,7 +129,7 @@ def union(start: Int64, end: Int64) -> Intervals:
 
 
 def join(one: Intervals, other: Intervals) -> Intervals:
-    """The instants of either set."""
+    """Return the instants of either set."""
     if not len(other):
         return one
     if not len(one):
@@ -135,7 +138,7 @@ def join(one: Intervals, other: Intervals) -> Intervals:
 
 
 def gaps(busy: Intervals, within: Intervals) -> Intervals:
-    """The instants of `within` that are not in `busy`, cut where an interval of `within` ends."""
+    """Return the instants of `within` that are not in `busy`, cut where an interval of `within` ends."""
     if not len(within):
         return EMPTY
     edges = np.concatenate([[within.start[0] - 1], busy.end]), np.concatenate([busy.start, [within.end[-1]]])
@@ -154,7 +157,8 @@ def gaps(busy: Intervals, within: Intervals) -> Intervals:
 
 
 def _cut(start: Int64, end: Int64, within: Intervals) -> Intervals:
-    """What lies in `within` of some sorted, disjoint intervals: a piece for each interval of `within`."""
+    """Return the parts of some sorted, disjoint intervals that lie in `within`: a piece for each interval of
+    `within`."""
     first = latest(within.end, start) + 1
     pieces = np.maximum(latest(within.start, end - 1) - first + 1, 0)
     row = np.repeat(np.arange(len(start)), pieces)
@@ -163,7 +167,8 @@ def _cut(start: Int64, end: Int64, within: Intervals) -> Intervals:
 
 
 def sweep(start: Int64, end: Int64, rank: NDArray[np.integer], among: Int64 | None = None) -> Float64:
-    """The time that belongs to each interval alone, in the order given; the results sum to the union.
+    """Return the time that belongs to each interval alone, in the order given; the results sum to the length
+    of the union.
 
     Where several intervals run at once, the instant goes to the one of the lowest rank; several of that
     rank share it equally. Intervals may come in any order and overlap in any way. `among`: those that are
@@ -177,7 +182,7 @@ def sweep(start: Int64, end: Int64, rank: NDArray[np.integer], among: Int64 | No
 
 
 def crowded(start: Int64, end: Int64) -> Int64:
-    """The intervals that overlap another one; empty ones overlap none."""
+    """Return the intervals that overlap another one; empty ones overlap none."""
     if _sorted(start):
         return _crowded(start, end)
     order = np.argsort(start, kind="stable")
@@ -193,7 +198,8 @@ def _crowded(start: Int64, end: Int64) -> Int64:
 
 
 def _share(start: Int64, end: Int64, rank: NDArray[np.integer]) -> Float64:
-    """The sweep over all endpoints: per rank, time since the first endpoint that each active one gets."""
+    """Return for each rank the time since the first endpoint that each active interval gets, by a sweep over
+    all endpoints."""
     n = len(start)
     times = np.concatenate([start, end])
     order = np.argsort(times, kind="stable")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def median(values: NDArray[Any]) -> float:
-    """The median of numbers that are not NaN; NaN where there are none."""
+    """Return the median of numbers that are not NaN; NaN where there are none."""
     n = len(values)
     if not n:
         return float("nan")
@@ -19,8 +19,8 @@ def median(values: NDArray[Any]) -> float:
 
 
 def quantile(values: NDArray[Any], ratio: float) -> float:
-    """The value below which this share of the numbers lies, interpolated as `np.quantile` does. None is NaN,
-    and there is at least one."""
+    """Return the value below which this share of the numbers lies, interpolated as `np.quantile` does. No
+    number is NaN, and there is at least one."""
     at = ratio * (len(values) - 1)
     row = int(at)
     following = min(row + 1, len(values) - 1)

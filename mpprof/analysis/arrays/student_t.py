@@ -15,8 +15,8 @@ _T_95 = (
 
 
 def half_width(values: NDArray[np.float64]) -> float | None:
-    """Half of the 95 % interval of the mean of `values`, which do not depend on each other. None: fewer than
-    two. Above 30 degrees of freedom the quantile of 30 is used, which is a little wide."""
+    """Return half of the 95 % interval of the mean of `values`, which do not depend on each other. None:
+    fewer than two. Above 30 degrees of freedom the quantile of 30 is used, which is a little wide."""
     n = len(values)
     if n < 2:
         return None

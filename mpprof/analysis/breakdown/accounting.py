@@ -66,12 +66,12 @@ _COMPUTE_RANK = 1
 
 
 def category_of(verdict: Verdict, phase: Phase) -> Class:
-    """The class of a kernel with this verdict in this phase."""
+    """Return the class of a kernel with this verdict in this phase."""
     return class_of(verdict.family, verdict.placement, phase)
 
 
 def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run | None) -> Account:
-    """The account of the trace's whole, steady steps, against the wall time of the run's records.
+    """Return the account of the trace's whole, steady steps, against the wall time of the run's records.
 
     Raises UnableError where no device has a whole step, or where the collector lost more than 1 % of the
     kernels of those steps.
@@ -134,7 +134,8 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
 
 
 def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
-    """Why the one step that a converter marked on the device is none: it prepares products that never run."""
+    """Return why the one step that a converter marked on the device is no step: it prepares products that
+    never run."""
     if window.periods.source != "steps_line" or len(window.periods) > 1:
         return None
     prepares = any(re.search(_OF_A_PRODUCT, cell.op or "") for cell in main.cells if cell.category == "cast")
@@ -156,7 +157,8 @@ class _Lengths:
 
 
 def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run | None) -> _Lengths:
-    """By the records where they tell how long an unprofiled call takes, else as the window shows it."""
+    """Return the lengths by the records where they tell how long an unprofiled call takes, else as the window
+    shows them."""
     if window.periods.pause_ns is None:
         why = "the trace holds no call of the training function: steps were found by other means"
         return _Lengths(None, None, {"function_ns": why, "idle_between_steps_ns": why})
@@ -182,7 +184,7 @@ def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run |
 
 
 def _of_blocked_calls(trace: Trace, window: Window, main: DeviceAccount) -> tuple[str, ...]:
-    """What is to be said of driver calls that held the device up for a notable part of the step."""
+    """Return what is to be said of driver calls that held the device up for a notable part of the step."""
     waited_ns = math.fsum(cell.ns_per_step for cell in main.cells if cell.cause == idle.BLOCKED[1])
     if waited_ns < NOTABLE_RATIO * main.step_ns:
         return ()
@@ -200,7 +202,7 @@ def _of_blocked_calls(trace: Trace, window: Window, main: DeviceAccount) -> tupl
 
 
 def _together(refused: dict[str, str]) -> str:
-    """Each reason once; the devices are named where there is more than one reason."""
+    """Return each reason once; the devices are named where there is more than one reason."""
     reasons = dict.fromkeys(refused.values())
     if len(reasons) < 2:
         return next(iter(reasons), "")
@@ -248,7 +250,8 @@ def device_account(
 def _busy(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, work: _Work
 ) -> tuple[float, list[Cell], dict[Class, float]]:
-    """Per step: how long the device was busy, the cells of what ran, what was hidden behind other work."""
+    """Return three things per step: how long the device was busy, the cells of what ran, and what was hidden
+    behind other work."""
     ranks = np.array([_LAST_RANKS.get(category, _COMPUTE_RANK) for category in CLASSES], np.int8)
     among = crowded(work.start_ns, work.end_ns)
     own = sweep(work.start_ns, work.end_ns, ranks[work.category], among)
@@ -258,7 +261,8 @@ def _busy(
 
 
 def _calls(trace: Trace, work: _Work, steps: int) -> KernelCalls | None:
-    """The kernels that start in the window, copies and fills apart; None of those of no kernel."""
+    """Return the kernels that start in the window, copies and fills apart; None where no kernel starts
+    there."""
     rows = work.rows[work.begins & (work.category != CLASSES.index("profiling"))]
     kernels = rows[trace.kernels.kind[rows] == WorkKind.KERNEL]
     if not len(kernels):
@@ -307,7 +311,7 @@ def roles(
 def _idle(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> dict[idle.Part, int]:
-    """Idle time of all periods by class, and by cause where that is known."""
+    """Return the idle time of all periods by class, and by cause where that is known."""
     found = _pauses(trace, placements, ownership, window, instants)
     return idle.classify(
         trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
@@ -318,7 +322,7 @@ def _idle(
 def waits(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> tuple[Intervals, list[idle.Part]]:
-    """Every idle gap of the device in these instants, and what most of it was spent waiting for."""
+    """Return every idle gap of the device in these instants, and what most of it was spent waiting for."""
     found = _pauses(trace, placements, ownership, window, instants)
     parts = idle.mainly(
         trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
@@ -368,7 +372,8 @@ def _cells(
     own: Float64,
     steps: int,
 ) -> list[Cell]:
-    """One cell per (role, op, kernel name, shapes) and verdict; what the profiler itself ran is one cell.
+    """Return one cell per (role, op, kernel name, shapes) and verdict; what the profiler itself ran is one
+    cell.
 
     By class, and within one the longest first: the order of a file's tables of names says nothing, and rules
     list their layers and kernels in that of the cells."""
@@ -423,14 +428,15 @@ def _cells(
 
 
 def _order(cell: Cell) -> tuple[object, ...]:
-    """The last digits of a time are rounding: names decide between equal ones."""
+    """Return the sort key of a cell. The last digits of a time are rounding: names decide between equal
+    times."""
     names = (cell.op, cell.kernel, cell.placement, cell.precision, cell.reason_code, cell.shapes)
     its = (cell.hlo.module, cell.hlo.name, cell.hlo.dtype, cell.hlo.shape) if cell.hlo else ()
     return CLASSES.index(cell.category), -round(cell.ns_per_step, 3), *(name or "" for name in names), its
 
 
 def _inputs(trace: Trace, op: int, shapes: str) -> Precision | None:
-    """The type of a matrix op's inputs; None where it is not stated.
+    """Return the type of a matrix op's inputs; None where it is not stated.
 
     XLA widens 16-bit products to float32 before it compiles them for a CPU: float32 says nothing there.
     """
@@ -440,7 +446,7 @@ def _inputs(trace: Trace, op: int, shapes: str) -> Precision | None:
 
 
 def _hidden(work: _Work, own: Float64, among: Int64, steps: int) -> dict[Class, float]:
-    """Per class, how long something of it ran while the instant went to another class."""
+    """Return how long some work of each class ran while the instant went to another class."""
     hidden: dict[Class, float] = {}
     for code in np.flatnonzero(np.bincount(work.category[among])).tolist():
         rows = among[work.category[among] == code]
@@ -454,7 +460,8 @@ def _hidden(work: _Work, own: Float64, among: Int64, steps: int) -> dict[Class, 
 
 
 def _closed(cells: list[Cell], step_ns: float) -> list[Cell]:
-    """The cells with the rounding of the sweep (far below a nanosecond) put into the largest of them."""
+    """Return the cells with the rounding of the sweep (far below a nanosecond) put into the largest of
+    them."""
     rest = step_ns - math.fsum(cell.ns_per_step for cell in cells)
     if abs(rest) > 1.0 + 1e-9 * step_ns:
         raise AssertionError(f"the account does not close: {rest} ns of a step of {step_ns} ns are left")
@@ -480,7 +487,7 @@ def _slices(cells: list[Cell], step_ns: float, hidden: dict[Class, float]) -> tu
 
 
 def _longest_hidden(cells: list[Cell]) -> tuple[str, float] | None:
-    """The op, else the kernel, that ran longest while instants went to other work."""
+    """Return the op, else the kernel, that ran longest while instants went to other work."""
     hidden: dict[str, float] = {}
     for cell in cells:
         if name := cell.op or cell.kernel:
@@ -506,8 +513,8 @@ def _shares(cells: list[Cell]) -> tuple[MatmulShare, ...]:
 
 
 def _against_the_wall(main: DeviceAccount, wall_ns: float | None, between_ns: float | None) -> DeviceAccount:
-    """The account of the main device against the recorded step: `idle_between_steps` as recorded, `profiling`
-    the unprofiled function less the profiled one, plus what the profiler ran."""
+    """Return the account of the main device against the recorded step: `idle_between_steps` as recorded,
+    `profiling` the unprofiled function less the profiled one, plus what the profiler ran."""
     if wall_ns is None:
         return main
     kept = [slice for slice in main.slices if slice.category != "profiling"]

@@ -43,13 +43,14 @@ _KINDS: tuple[tuple[CollectiveKind, str], ...] = (
 
 
 def kind_of(cell: Cell) -> CollectiveKind:
-    """Whether it sums what the devices hold (gradients), or collects it."""
+    """Return whether a collective sums what the devices hold (gradients), or collects it."""
     text = " ".join(filter(None, (cell.kernel, cell.op_type)))
     return next((kind for kind, pattern in _KINDS if re.search(pattern, text)), "other")
 
 
 def precision_of(cell: Cell) -> Precision:
-    """The type that is sent: by the kernel's name, else by its op's shapes or HLO; "unknown": not stated."""
+    """Return the type that is sent: by the kernel's name, else by its op's shapes or HLO; "unknown": not
+    stated."""
     for text in (cell.kernel, cell.shapes, cell.hlo.dtype if cell.hlo else None):
         for word in re.split(r"[^a-z0-9]+", (text or "").lower()):
             if word in _TYPES:
@@ -58,7 +59,7 @@ def precision_of(cell: Cell) -> Precision:
 
 
 def collectives(cells: Sequence[Cell]) -> tuple[Collective, ...]:
-    """The communication among these cells by kind and precision, the longest first."""
+    """Return the communication among these cells by kind and precision, the longest first."""
     found: dict[tuple[CollectiveKind, Precision], list[Cell]] = {}
     for cell in cells:
         if cell.category == "comm":
@@ -79,7 +80,7 @@ def collectives(cells: Sequence[Cell]) -> tuple[Collective, ...]:
 
 
 def loads(account: Account, hosts: Hosts | None) -> tuple[DeviceLoad, ...]:
-    """Every device of the run, of all hosts, in profiled steps; the main one first."""
+    """Return every device of the run, of all hosts, in profiled steps; the main one first."""
     if hosts is None:
         profiled = account.profiled or account.main
         return tuple(_load(None, device) for device in (profiled, *account.devices[1:]))
@@ -108,13 +109,13 @@ class Straggling:
     by_work: bool = False
 
     def own_ns(self, device: DeviceLoad) -> float:
-        """What of this device's step was compared."""
+        """Return the part of this device's step that was compared."""
         return device.busy_ns if self.by_work else device.own_ns
 
 
 def straggling(devices: Sequence[DeviceLoad]) -> Straggling | None:
-    """The devices whose own work takes notably longer than the median; None where there are none, or where
-    more than half would be."""
+    """Return the devices whose own work takes notably longer than the median; None where there are none, or
+    where more than half would be."""
     if len(devices) < 2:
         return None
     # Without collectives in the traces, waiting for others is idle time like any other.
@@ -156,7 +157,7 @@ class Landmarks:
 
 
 def landmarks(trace: Trace, placements: Placements, window: Window) -> Landmarks | str:
-    """Those of one device's window, or why there are none."""
+    """Return the landmarks of one device's window, or why there are none."""
     if trace.origin_unix_ns is None:
         return "its trace does not state when it was made"
     periods, table = window.periods, trace.kernels
@@ -175,7 +176,7 @@ def landmarks(trace: Trace, placements: Placements, window: Window) -> Landmarks
 
 
 def skew(own: Landmarks | str, first: Landmarks | str) -> ClockSkew | str:
-    """How far a host's clock is ahead of the first host's, or why that cannot be told."""
+    """Return how far a host's clock is ahead of the first host's, or why that cannot be told."""
     for found, whose in ((own, ""), (first, "of the first host: ")):
         if isinstance(found, str):
             return f"{whose}{found}"

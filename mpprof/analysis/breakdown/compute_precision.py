@@ -45,7 +45,8 @@ def compute_precision(run: Run, cells: Sequence[Cell] = ()) -> ComputePrecision:
 
 
 def _by_policy(run: Run) -> ComputePrecision | None:
-    """By the model's own policy, or those of most of its layers; None where they do not tell."""
+    """Return the compute precision by the model's own policy, or by those of most of its layers; None where
+    they do not tell."""
     policy = run.last_fit.policy if run.last_fit else None
     own = (policy.compute_dtype or (policy.global_name or "").removeprefix("mixed_")) if policy else ""
     if COMPUTE_DTYPES.get(own) in NARROW:
@@ -64,7 +65,8 @@ def _by_policy(run: Run) -> ComputePrecision | None:
 
 
 def _by_some_layers(run: Run) -> ComputePrecision | None:
-    """By the few layers with a 16-bit policy of their own, where no trace tells how much they are."""
+    """Return the compute precision by the few layers with a 16-bit policy of their own, where no trace tells
+    how much of the work they are."""
     layers = _with_weights(run)
     narrow = _narrow(layers)
     if not narrow:
@@ -86,7 +88,8 @@ def _of_layers(narrow: Sequence[LayerFacts], layers: Sequence[LayerFacts]) -> st
 
 
 def _rewritten(run: Run) -> bool:
-    """TensorFlow was asked to rewrite the graph to 16 bits, and is not known to have left it as it was."""
+    """Return whether TensorFlow was asked to rewrite the graph to 16 bits, and is not known to have left it
+    as it was."""
     if run.facts is None or not run.facts.graph_rewrite:
         return False
     result = run.facts.graph_rewrite_result
@@ -99,7 +102,8 @@ def _rewritten(run: Run) -> bool:
 def _by_share(
     cells: Sequence[Cell], of: Callable[[Cell], Precision | None], by: Literal["inputs", "kernels"]
 ) -> ComputePrecision | None:
-    """By the share of the matrix time in 16 bits or less; None where too little of it states its type."""
+    """Return the compute precision by the share of the matrix time in 16 bits or less; None where too little
+    of that time states its type."""
     times: dict[Precision, list[float]] = {}
     for cell in cells:
         times.setdefault(of(cell) or "unknown", []).append(cell.ns_per_step)
@@ -126,13 +130,15 @@ def _by_share(
 
 
 def _unknown(run: Run, work: Sequence[Cell], cells: Sequence[Cell]) -> ComputePrecision:
-    """What a run whose matrix work tells nothing is known to do in 16 bits beside it."""
+    """Return the compute precision of a run whose matrix work tells nothing: what the run is known to do in
+    16 bits beside it."""
     beside = None if work or _rewritten(run) else _most_of(cells)
     return ComputePrecision("unknown", None, "nothing", _why_not(run, work, beside), beside=beside)
 
 
 def _most_of(cells: Sequence[Cell]) -> str | None:
-    """The 16-bit type of half or more of the work that computes without products; None: there is none."""
+    """Return the 16-bit type of half or more of the work that computes without products; None: there is
+    none."""
     work = [cell for cell in cells if cell.category in ("norm", "elementwise", "reduce")]
     whole = math.fsum(cell.ns_per_step for cell in work)
     for precision in ("fp16", "bf16"):

@@ -50,7 +50,7 @@ class Setting:
 
 
 def setting(trace: Trace, run: Run | None = None) -> Setting:
-    """What a run recorded of its cards and its fit, and what the table of devices adds."""
+    """Return what a run recorded of its cards and its fit, and what the table of devices adds."""
     recorded = [facts for facts in (run.facts.devices if run and run.facts else ()) if facts.kind != "cpu"]
     facts = tuple(_recorded(device.facts, recorded) for device in trace.devices)
     fit = run.last_fit if run else None
@@ -65,7 +65,8 @@ def setting(trace: Trace, run: Run | None = None) -> Setting:
 
 
 def _recorded(facts: DeviceFacts, recorded: Sequence[DeviceFacts]) -> DeviceFacts:
-    """A trace often leaves out the card's name; a run whose cards are all alike knows it."""
+    """Return the facts of the card as the run recorded them, where the trace leaves out its name: a trace
+    often does, and a run whose cards are all alike knows it."""
     if facts.name or len({device.name for device in recorded}) != 1:
         return facts
     return recorded[0]
@@ -82,7 +83,7 @@ def eligibility(
     device: DeviceFacts,
     known: Setting,
 ) -> Eligibility:
-    """`{eligible, eligible_reason}` of an op whose main matrix kernel got `verdict`.
+    """Return `{eligible, eligible_reason}` of an op whose main matrix kernel got `verdict`.
 
     `eligible` is "did", "could", "could_never" or "unknown"; `eligible_reason` {code, text} says why not (or,
     for "did", what costs efficiency) and is None where nothing speaks against it.
@@ -107,7 +108,8 @@ def eligibility(
 
 
 def _product(op: Op | None, shapes: str, verdict: Verdict, layer: LayerFacts | None) -> Product:
-    """The op's product as its HLO or shapes state it; else what its kernel and layer tell of the type."""
+    """Return the op's product as its HLO or shapes state it; else what its kernel and layer tell of the
+    type."""
     found: Product | None = None
     if op is not None and op.hlo is not None:
         inner = products(op.hlo)
@@ -127,7 +129,7 @@ def _product(op: Op | None, shapes: str, verdict: Verdict, layer: LayerFacts | N
 
 
 def _of_layer(product: Product, layer: LayerFacts) -> Product:
-    """What the layer's own settings tell of a convolution: channels, groups, layout, dimensions."""
+    """Return what the layer's own settings tell of a convolution: channels, groups, layout, dimensions."""
     if not product.family.startswith("conv") or "Conv" not in layer.class_name:
         return product
     dimensions = next((size for size in (1, 2, 3) if f"{size}D" in layer.class_name), product.spatial_dims)
@@ -143,7 +145,8 @@ def _of_layer(product: Product, layer: LayerFacts) -> Product:
 
 
 def _channels(layer: LayerFacts, *, first: bool) -> tuple[int, int] | None:
-    """Input and output channels of a convolution as the run recorded its layer; None: not recorded."""
+    """Return the input and output channels of a convolution as the run recorded its layer; None: not
+    recorded."""
     shape, filters = layer.input_shape, layer.config.get("filters")
     if not isinstance(shape, list | tuple) or len(shape) < 3 or not isinstance(filters, int):
         return None
@@ -187,7 +190,7 @@ def part(
     batch: int | None,
     peaks: DevicePeaks | None,
 ) -> Part:
-    """What `calls` kernels of an op take, from its HLO, its shapes or its layer's; pure."""
+    """Return what `calls` kernels of an op take, from its HLO, its shapes or its layer's; pure."""
     work = cost(op, shapes, family=verdict.family, layer=layer, batch=batch)
     told = verdict.placement != "unknown"
     least = roof(work, verdict.placement, verdict.precision, peaks) if told else None
@@ -196,8 +199,8 @@ def part(
 
 
 def summed(parts: Sequence[Part]) -> Rates:
-    """`{flops_per_call, bytes_per_call, flops_per_s, bytes_per_s, roofline_ratio, bound}` of all parts; None
-    for what the shapes of some part, or the card's peaks, do not tell.
+    """Return `{flops_per_call, bytes_per_call, flops_per_s, bytes_per_s, roofline_ratio, bound}` of all
+    parts; None for what the shapes of some part, or the card's peaks, do not tell.
 
     `roofline_ratio` is the least time that this card needs over the time taken; `bound` says which of the two
     limits, "compute" or "memory", sets it for most of that time.
@@ -223,6 +226,6 @@ def summed(parts: Sequence[Part]) -> Rates:
 
 
 def _total(of_parts: Sequence[tuple[float | None, int]]) -> float | None:
-    """Sum over all calls; None where one part is not known."""
+    """Return the sum over all calls; None where one part is not known."""
     found = [value * calls for value, calls in of_parts if value is not None]
     return sum(found) if len(found) == len(of_parts) else None

@@ -65,8 +65,8 @@ def cost(
     layer: LayerFacts | None = None,
     batch: int | None = None,
 ) -> Cost:
-    """What one call of an op of `family` takes: from its HLO, else from `shapes` as its event states them,
-    else, for matrix work, from the recorded shapes of its `layer` at `batch` examples.
+    """Return what one call of an op of `family` takes: from its HLO, else from `shapes` as its event states
+    them, else, for matrix work, from the recorded shapes of its `layer` at `batch` examples.
 
     The two gradients of a layer each take as many operations as its forward pass.
     """
@@ -88,15 +88,17 @@ def cost(
 
 
 def _ambiguous(tensors: Sequence[Tensor], family: Family) -> bool:
-    """Operands of one shape: which of their axes was summed over, the shapes alone do not tell."""
+    """Return whether the operands have one shape: the shapes alone then do not tell which of their axes was
+    summed over."""
     return family == "gemm" and len(tensors) > 1 and tensors[0].dims == tensors[1].dims
 
 
 def _matrix_bytes(
     op_type: str, tensors: Sequence[Tensor], family: Family, layer: LayerFacts | None, batch: int | None
 ) -> float | None:
-    """Operands read once, and the result written once: a product's follows from its operands, a forward
-    convolution's from its layer. None where either is not known: the result may be most of what is moved."""
+    """Return the bytes of the operands, read once, and of the result, written once: a product's result
+    follows from its operands, a forward convolution's from its layer. None where either is not known: the
+    result may be most of what is moved."""
     read = _bytes(tensors)
     if read is None or len(tensors) < 2:
         return None
@@ -118,7 +120,8 @@ def _matrix_bytes(
 
 
 def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> float | None:
-    """Of a matrix product; None for convolutions, whose output size the inputs alone do not tell."""
+    """Return the operations of a matrix product; None for convolutions, whose output size the inputs alone do
+    not tell."""
     product = product_of_shapes(op_type, tensors, family)
     if product is None or min(product.m, product.n, product.k) <= 0:
         return None
@@ -134,13 +137,14 @@ def _bytes(tensors: Sequence[Tensor]) -> float | None:
 
 
 def _elementwise_bytes(tensors: Sequence[Tensor]) -> float | None:
-    """Inputs read once, and an output as large as the largest of them."""
+    """Return the bytes of the inputs, read once, and of an output as large as the largest of them."""
     read = _bytes(tensors)
     return None if read is None else read + max(_bytes([tensor]) or 0.0 for tensor in tensors)
 
 
 def roof(work: Cost, placement: Placement, precision: Precision, peaks: DevicePeaks | None) -> Roof | None:
-    """The roofline bound of a call; None where neither its operations nor its bytes, or no peak, is known.
+    """Return the roofline bound of a call; None where neither its operations nor its bytes, or no peak, is
+    known.
 
     The ridge between the two is the device's peak rate over its bandwidth.
     """
@@ -174,8 +178,9 @@ class ModelFlops:
 
 
 def model_flops(model: ModelFacts) -> ModelFlops:
-    """Forward: the sum over the layers. Training: forward and twice that for the gradients, of the weights
-    and of the inputs, without the input gradient of the first matrix layer, which nothing needs.
+    """Return the matrix operations of the model's forward pass and of its training step. Forward: the sum
+    over the layers. Training: forward and twice that for the gradients, of the weights and of the inputs,
+    without the input gradient of the first matrix layer, which nothing needs.
 
     Shared layers count once. Kernels that use fewer operations (Winograd, FFT) do less than this.
     """
@@ -187,8 +192,8 @@ def model_flops(model: ModelFacts) -> ModelFlops:
 
 
 def layer_flops(layer: LayerFacts) -> float | None:
-    """Matrix operations of one layer's forward pass, per example; 0.0 for a layer that does no matrix work,
-    None for one whose shapes were not recorded.
+    """Return the matrix operations of one layer's forward pass, per example; 0.0 for a layer that does no
+    matrix work, None for one whose shapes were not recorded.
 
     Twice the kernel's weights for each place that it is applied at: the positions of the output for dense
     layers and convolutions (of the input, if transposed), the time steps for recurrent ones. Attention adds
@@ -234,13 +239,13 @@ _MOST_DIMS = 16
 
 
 def _size(layer: LayerFacts, key: str) -> int | None:
-    """A size from a layer's configuration, which may hold anything; None where there is none."""
+    """Return a size from a layer's configuration, which may hold anything; None where there is none."""
     size = layer.config.get(key)
     return size if isinstance(size, int) and size > 0 else None
 
 
 def _dims(shape: Any) -> list[int | None] | None:
-    """Dimensions without the batch; None for no shape, several tensors, or too many dimensions."""
+    """Return the dimensions without the batch; None for no shape, several tensors, or too many dimensions."""
     if not isinstance(shape, list | tuple) or isinstance(shape[0] if shape else 0, list | tuple | dict):
         return None
     if not 2 <= len(shape) <= _MOST_DIMS:
@@ -252,7 +257,7 @@ def _dims(shape: Any) -> list[int | None] | None:
 
 
 def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
-    """The account with operations and bytes in its cells, where shapes say them."""
+    """Return the account with operations and bytes in its cells, where shapes state them."""
     facts = dict(zip(ownership.layers, ownership.facts, strict=False))
     fit = run.last_fit if run else None
     replicas = (run.facts.replicas or 1) if run and run.facts else 1
@@ -285,8 +290,9 @@ def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
 
 
 def _shared_bytes(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """A convolution and its two gradients touch the same three tensors; the shapes of one of them may state
-    only two. Each takes the largest figure of its layer in its precision."""
+    """Return the cells with the bytes that a convolution and its two gradients share: they touch the same
+    three tensors, and the shapes of one of them may state only two. Each takes the largest figure of its
+    layer in its precision."""
 
     def key(cell: Cell) -> tuple[str | None, Precision | None]:
         return cell.layer, cell.precision

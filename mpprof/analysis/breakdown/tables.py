@@ -66,9 +66,9 @@ def kernels(
     steps: tuple[int, int] | None = None,
     known: Setting | None = None,
 ) -> list[KernelRow]:
-    """One row per device, kernel name, op and verdict (and stream): `{device, name, op, layer, placement,
-    precision, family, reason: {code, text}, calls, total_ns, ratio, strength, flops_per_s}`, by device,
-    longest first.
+    """Return one row per device, kernel name, op and verdict (and stream): `{device, name, op, layer,
+    placement, precision, family, reason: {code, text}, calls, total_ns, ratio, strength, flops_per_s}`, by
+    device, longest first.
 
     Copies and memsets are rows named by their kind. `op` and `layer` are None where they are not known.
     `flops_per_s` is None where shapes do not tell; `known` is what the run adds to the trace for it.
@@ -123,7 +123,7 @@ def ops(
     steps: tuple[int, int] | None = None,
     known: Setting | None = None,
 ) -> list[OpRow]:
-    """One row per device and op: `{device, op, type, layer, phase, calls, total_ns, ratio, matmul_ns,
+    """Return one row per device and op: `{device, op, type, layer, phase, calls, total_ns, ratio, matmul_ns,
     tensor_core_ratio, placement, precision, placement_ns, precision_ns, eligible, eligible_reason,
     flops_per_call, bytes_per_call, flops_per_s, bytes_per_s, roofline_ratio, bound}`, longest first.
 
@@ -183,7 +183,7 @@ def layers(
     by_stream: bool = False,
     steps: tuple[int, int] | None = None,
 ) -> list[LayerRow]:
-    """One row per device and layer: `{device, layer, class, compute_dtype, calls, total_ns, ratio,
+    """Return one row per device and layer: `{device, layer, class, compute_dtype, calls, total_ns, ratio,
     forward_ns, backward_ns, other_ns, matmul_ns, tensor_core_ratio, fused_ns, shared_ns, layers}`, longest
     first.
 
@@ -243,7 +243,8 @@ def layers(
 
 
 def _owners(ownership: Ownership) -> tuple[list[tuple[str, ...]], NDArray[np.int32]]:
-    """What rows are made of, each layer and each set of several, and the one of every op (-1: none)."""
+    """Return the owners that rows are made of (each layer and each set of several), and the owner of every op
+    (-1: none)."""
     names = [(layer,) for layer in ownership.layers]
     owner = ownership.layer.copy()
     several: dict[tuple[str, ...], int] = {}
@@ -306,7 +307,7 @@ def _name(trace: Trace, kernel: int) -> str:
 
 
 def _is_matmul(placements: Placements) -> NDArray[np.bool_]:
-    """Per verdict: whether it is of a matrix kernel itself, not of a helper."""
+    """Return for each verdict whether it is of a matrix kernel itself, not of a helper."""
     return np.array(
         [v.family in MATMUL_FAMILIES and v.placement != "not_matmul" for v in placements.verdicts], np.bool_
     )
@@ -315,7 +316,8 @@ def _is_matmul(placements: Placements) -> NDArray[np.bool_]:
 def _parts(
     trace: Trace, placements: Placements, ownership: Ownership, work: _Work, group: Int64, known: Setting
 ) -> dict[int, list[Part]]:
-    """Per group its kernels by verdict and shapes: its matrix kernels, if it has any, else all of them."""
+    """Return the kernels of each group by verdict and shapes: its matrix kernels, if it has any, else all of
+    them."""
     table = trace.kernels
     pair, first = groups([group, work.verdict, table.op[work.rows], table.shapes[work.rows]], len(work.rows))
     calls, total = np.bincount(pair, minlength=len(first)), sums(pair, work.duration_ns, len(first))
@@ -347,8 +349,8 @@ def _layer_facts(ownership: Ownership, op: int) -> LayerFacts | None:
 
 
 def _main_matrix_rows(placements: Placements, work: _Work, group: Int64, count: int) -> Int64:
-    """Per group the row of `Trace.kernels` whose verdict has most of its matrix time, the first by its words
-    where several have; -1 without any."""
+    """Return for each group the row of `Trace.kernels` whose verdict has most of its matrix time, the first
+    by its words where several have; -1 for a group without matrix kernels."""
     main = np.full(count, -1, np.int64)
     pair, first = groups([group, work.verdict], len(group))
     if not len(first):

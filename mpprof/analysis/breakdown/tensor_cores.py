@@ -16,7 +16,7 @@ _LEAST_DECIDED = 0.5
 def tensor_core_share(
     all_cells: Sequence[Cell], *, on_host: bool = False, matrix_units: bool | None = None
 ) -> TensorCoreShare:
-    """How much of the matrix time of these cells ran on matrix units, and in what precision.
+    """Return how much of the matrix time of these cells ran on matrix units, and in what precision.
 
     `ratio` is of the matrix time whose placement is known, helpers (split-K reductions, transforms) apart;
     it is None where there is no such time, where it is less than half of the matrix time, and `on_host`,

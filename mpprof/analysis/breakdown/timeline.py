@@ -117,7 +117,7 @@ class Wait:
 def lanes(
     trace: Trace, placements: Placements, ownership: Ownership, run: Run | None, device: int
 ) -> Lanes | None:
-    """The lanes of one device and its host over its whole, steady steps; None where it has none."""
+    """Return the lanes of one device and its host over its whole, steady steps; None where it has none."""
     window = window_of(trace, device, run, None)
     if not isinstance(window, Window):
         return None
@@ -148,8 +148,8 @@ def view(
     colours: Colouring | None = None,
     searched: Bool | None = None,
 ) -> Shown:
-    """The lane in `[start_ns, end_ns)`, with what is shorter than a pixel of `width` merged by pixel: each
-    such interval begins at its pixel, is as long as what it stands for and has the key of most of it.
+    """Return the lane in `[start_ns, end_ns)`, with what is shorter than a pixel of `width` merged by pixel:
+    each such interval begins at its pixel, is as long as what it stands for and has the key of most of it.
 
     With `colours` the keys of a device's work follow those of `KEYS`. `searched` marks the rows of the
     kernel table that were searched for."""
@@ -205,7 +205,7 @@ def waits(device: Lane, start_ns: int, end_ns: int) -> tuple[Wait, ...]:
 def _merged(
     start: Int64, end: Int64, key: Int16, row: Int64, found: Int64, origin_ns: int, pixel_ns: float
 ) -> tuple[Int64, Int64, Int16, Int64, Int64, Int64]:
-    """One interval per pixel in which something begins; `start` ascends."""
+    """Return one interval per pixel in which something begins; `start` ascends."""
     pixels = np.arange(1, max(int((start[-1] - origin_ns) / pixel_ns), 0) + 2)
     last = np.searchsorted(start, origin_ns + np.ceil(pixels * pixel_ns).astype(np.int64))
     count = np.diff(last, prepend=0)  # the events of a pixel stand together
@@ -225,7 +225,7 @@ def _merged(
 
 
 def key_of(verdict: Verdict) -> Key:
-    """What a kernel is drawn as."""
+    """Return what a kernel is drawn as."""
     if verdict.placement in ("tensor_core", "matrix_core"):
         return "matrix_unit"
     if verdict.placement in ("cuda_core", "cpu"):
@@ -240,7 +240,7 @@ def _keys(trace: Trace, placements: Placements, rows: Int64) -> Int8:
 
 
 def _device(trace: Trace, placements: Placements, ownership: Ownership, window: Window) -> Lane:
-    """What the device worked on, and between it what it waited for, in the window's steps."""
+    """Return what the device worked on in the window's steps, and what it waited for in between."""
     table, rows = trace.kernels, window.rows
     start = table.start_ns[rows]
     pauses, parts = accounting.waits(trace, placements, ownership, window, window.periods.instants())
@@ -255,7 +255,7 @@ def _device(trace: Trace, placements: Placements, ownership: Ownership, window: 
 
 
 def _streams(trace: Trace, placements: Placements, device: int, begin: int, end: int) -> list[Lane]:
-    """Each stream with its work, where the device has several that work."""
+    """Return each stream with its work, where the device has several that work."""
     table = trace.kernels
     near = (table.device == device) & (table.start_ns < end) & (table.start_ns + table.duration_ns > begin)
     rows = np.flatnonzero(near)
@@ -274,7 +274,7 @@ def _streams(trace: Trace, placements: Placements, device: int, begin: int, end:
 
 
 def _threads(trace: Trace, window: Window, whole: Intervals) -> list[Lane]:
-    """All threads of the host as one lane, then the busiest of them each."""
+    """Return all threads of the host as one lane, then the busiest of them each."""
     table = trace.host
     start = table.start_ns - window.shift.ns
     near = (start < whole.end[0]) & (start + table.duration_ns > whole.start[0])

@@ -90,18 +90,18 @@ class Target:
 
 
 def precision_of(dtype: str | None) -> Precision | None:
-    """The precision that a Keras dtype or policy name computes in; None for what is not known."""
+    """Return the precision that a Keras dtype or policy name computes in; None for what is not known."""
     return COMPUTE_DTYPES.get(dtype.removeprefix("mixed_")) if dtype else None
 
 
 def compiled(run: Run) -> bool:
-    """XLA compiles the step, and fuses norms and their casts."""
+    """Return whether XLA compiles the step, and so fuses norms and their casts."""
     fit, facts = run.last_fit, run.facts
     return bool(fit and fit.jit_compile is True) or bool(facts and facts.framework.get("backend") == "jax")
 
 
 def parts(cells: Iterable[Cell], keys: Sequence[MatchKey]) -> dict[MatchKey, Part]:
-    """Cells gathered by role; `roles[i]` is that of the i-th cell."""
+    """Return the parts that the cells form by role; `keys[i]` is the role of the i-th cell."""
     gathered: dict[MatchKey, list[Cell]] = {}
     for cell, key in zip(cells, keys, strict=True):
         gathered.setdefault(key, []).append(cell)
@@ -135,7 +135,7 @@ def _total(values: Sequence[float | None]) -> float | None:
 
 
 def ratio(part: Part, mine: Part | None, target: Target, peers: Peers, peaks: DevicePeaks | None) -> Ratio:
-    """What `part` of the baseline could become. `mine`: the same role in the mixed run."""
+    """Return what `part` of the baseline could become. `mine`: the same role in the mixed run."""
     stays = _stays(part, mine, target)
     if stays:
         fusible = part.key.layer in target.norms and part.key.category in MEMORY_BOUND and not target.same
@@ -146,7 +146,7 @@ def ratio(part: Part, mine: Part | None, target: Target, peers: Peers, peaks: De
 
 
 def _stays(part: Part, mine: Part | None, target: Target) -> str:
-    """Why this part takes as long in 16 bits as before; empty: it does not."""
+    """Return why this part takes as long in 16 bits as before; empty: it does not."""
     category = part.key.category
     if category == "profiling" or category.startswith("idle_"):
         return "not work of the device"
@@ -172,12 +172,12 @@ def _stays(part: Part, mine: Part | None, target: Target) -> str:
 
 
 def bound_by_launching(part: Part) -> bool:
-    """Its kernels are too short to become faster in 16 bits."""
+    """Return whether the kernels of the part are too short to become faster in 16 bits."""
     return part.ns_per_call is not None and part.ns_per_call < SHORTEST_NS
 
 
 def _floored(part: Part, found: Ratio) -> Ratio:
-    """No call becomes shorter than FLOOR_NS, nor slower than it was."""
+    """Return the ratio within its limits: no call becomes shorter than FLOOR_NS, nor slower than it was."""
     per_call = part.ns_per_call
     most = per_call / FLOOR_NS if per_call else float("inf")
 
@@ -207,7 +207,8 @@ def _matmul(part: Part, target: Target, peers: Peers, peaks: DevicePeaks | None)
 
 
 def _ceiling(part: Part, becomes: Precision, peaks: DevicePeaks | None) -> float | None:
-    """By the peaks of the arithmetic that ran and of the one that could, capped by the bytes it must move."""
+    """Return the highest ratio that the peaks allow: those of the arithmetic that ran and of the one that
+    could, capped by the bytes that the part must move."""
     if peaks is None or part.precision is None:
         return None
     rates = peaks.flops_per_s
@@ -222,7 +223,8 @@ def _ceiling(part: Part, becomes: Precision, peaks: DevicePeaks | None) -> float
 
 
 def _by_bytes(part: Part, peaks: DevicePeaks | None, share: float = REACHABLE_BANDWIDTH) -> float | None:
-    """How much faster moving half the bytes could make it, at this share of the bandwidth; at least twice."""
+    """Return how much faster moving half the bytes could make the part, at this share of the bandwidth; at
+    least twice."""
     if peaks is None or not part.bytes or not peaks.bandwidth_bytes_per_s or not part.busy_ns:
         return None
     least_ns = part.bytes / 2 / (peaks.bandwidth_bytes_per_s * share) * 1e9
@@ -255,7 +257,7 @@ class Peers:
     def ratio(
         self, part: Part, becomes: Precision = "fp16", peaks: DevicePeaks | None = None
     ) -> tuple[float | None, str]:
-        """The ratio that similar kernels reached, and the words for it.
+        """Return the ratio that similar kernels reached, and the words for it.
 
         By their distance from the roofline where operations and bytes are known on both sides; else by their
         rates; else from the ratios that aligned kernels of the same baseline arithmetic reached. A part that
@@ -295,8 +297,8 @@ class Peers:
 def least_ns(
     flops: float | None, bytes: float | None, precision: Precision, peaks: DevicePeaks | None
 ) -> tuple[float, str] | None:
-    """What work takes at least in this precision on matrix units, and whether "compute" or "memory" bounds
-    it; None where operations, bytes or peaks are not known."""
+    """Return what work takes at least in this precision on matrix units, and whether "compute" or "memory"
+    bounds it; None where operations, bytes or peaks are not known."""
     rate = peaks.flops_per_s.get(precision) if peaks else None
     if not flops or not bytes or not rate or peaks is None or not peaks.bandwidth_bytes_per_s:
         return None
@@ -307,9 +309,9 @@ def least_ns(
 def _by_roof(
     part: Part, same: Sequence[Peer], becomes: Precision, peaks: DevicePeaks | None
 ) -> tuple[float, int] | None:
-    """(ratio, peers): as near to its roofline as similar parts come to theirs: those with the same bound.
-    Failing those, what is bound by memory comes as near as streaming kernels do, and what is bound by compute
-    as the others."""
+    """Return (ratio, peers) of a part that comes as near to its roofline as similar parts come to theirs:
+    those with the same bound. Failing those, what is bound by memory comes as near as streaming kernels do,
+    and what is bound by compute as the others."""
     roof = least_ns(part.flops, part.bytes / 2 if part.bytes else None, becomes, peaks)
     if roof is None or part.ns <= 0:
         return None
@@ -337,7 +339,8 @@ def _kind(key: MatchKey) -> str:
 
 
 def _similar(one: Part, other: Part) -> bool:
-    """By operations per call where both state them, else by time per call in the baseline."""
+    """Return whether two parts are similar: by operations per call where both state them, else by time per
+    call in the baseline."""
     if one.flops and other.flops and one.calls and other.calls:
         first, second = one.flops / one.calls, other.flops / other.calls
     else:
@@ -346,7 +349,7 @@ def _similar(one: Part, other: Part) -> bool:
 
 
 def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
-    """Of (value, weight); the upper one of two equal halves."""
+    """Return the weighted median of pairs (value, weight); the upper one of two equal halves."""
     ordered = sorted(values)
     half, seen = sum(weight for _, weight in ordered) / 2, 0.0
     for value, weight in ordered:

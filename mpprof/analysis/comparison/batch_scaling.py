@@ -44,8 +44,8 @@ class _Point:
 
 
 def of(runs: Sequence[Run], steps: Sequence[StepSummary | None]) -> tuple[Batches, ...]:
-    """One for each model and type that was run at three batch sizes or more, the largest at least four times
-    the smallest; empty where there is none. `steps`: those of `runs`, in their order."""
+    """Return one `Batches` for each model and type that was run at three batch sizes or more, the largest at
+    least four times the smallest; empty where there is none. `steps`: those of `runs`, in their order."""
     groups: dict[tuple[object, ...], dict[int, _Point]] = {}
     for row, (run, summary) in enumerate(zip(runs, steps, strict=True)):
         fit, model = run.last_fit, run.facts.model if run.facts else None
@@ -117,7 +117,7 @@ def _fixed(line: Sequence[_Point], fixed: float, spread: float) -> str:
 
 
 def _explained(lowest: float | None, highest: float | None) -> str:
-    """The two explanations of a constant time per example, the likelier first, and what settles it."""
+    """Return the two explanations of a constant time per example, the likelier first, and what settles it."""
     host = "input or host work for each example limits it"
     device = "the device does, at one rate whatever the batch"
     if lowest is None or highest is None:
@@ -145,7 +145,7 @@ def _explained(lowest: float | None, highest: float | None) -> str:
 
 
 def _against(line: Sequence[_Point], single: dict[int, _Point]) -> list[str]:
-    """The same batches in float32: what input alone could not explain."""
+    """Return what the same batches in float32 show that input alone could not explain."""
     pairs = [(single[point.batch], point) for point in line if point.batch in single]
     if len(pairs) < FEWEST:
         return []

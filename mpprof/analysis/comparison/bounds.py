@@ -53,7 +53,7 @@ class Proof:
 def prove(
     flops: float, mixed: Side, baseline: Side | None, peaks: DevicePeaks | None, *, tf32: bool | None = None
 ) -> Proof:
-    """Bounds from `flops` matrix operations per step and device, and two step times.
+    """Return the bounds from `flops` matrix operations per step and device, and two step times.
 
     `tf32`: whether the baseline's float32 products may use TF32 (None: not known, taken as may). The casts of
     the mixed run are left out of its matrix time's lower bound, which only makes the upper rate larger.
@@ -88,7 +88,8 @@ def prove(
 def from_records(
     run: Run, baseline: Run | None, peaks: DevicePeaks | None, *, tf32: bool | None = None
 ) -> Proof:
-    """`prove` from what the runs recorded: layers, batch size, replicas, steady steps, utilisation, waits."""
+    """Return what `prove` gives from what the runs recorded: layers, batch size, replicas, steady steps,
+    utilisation, waits."""
     model, fit = run.facts.model if run.facts else None, run.last_fit
     side = _side(run)
     if side is None:
@@ -126,7 +127,7 @@ def _side(run: Run) -> Side | None:
 
 
 def _needs_matrix_units(flops: float, mixed: Side, peaks: DevicePeaks) -> Bound | None:
-    """A step shorter than any other arithmetic can make it proves that matrix units worked."""
+    """Return the proof that matrix units worked: a step shorter than any other arithmetic can make it."""
     best = max((peaks.flops_per_s.get(key, 0.0) for key in _ORDINARY), default=0.0)
     if not peaks.has_matrix_units or not best or mixed.step_ns >= flops / best * 1e9:
         return None
@@ -139,8 +140,8 @@ def _needs_matrix_units(flops: float, mixed: Side, peaks: DevicePeaks) -> Bound 
 def _most_rate(
     flops: float, mixed: Side, baseline: Side, peaks: DevicePeaks, tf32: bool | None
 ) -> float | None:
-    """The mixed run's average matrix rate at most, in FLOP/s; None where the bound is empty: none at all, or
-    above the peak.
+    """Return the highest average matrix rate that the mixed run can have had, in FLOP/s; None where the bound
+    is empty: none at all, or above the peak.
 
     The baseline's matrix work takes at least F / peak32, everything else at most the rest of its step. That
     rest does not grow in the mixed run, so the remainder there is matrix work.
@@ -184,7 +185,7 @@ def _of_peak(rate: float, peaks: DevicePeaks) -> str:
 
 
 def _speaks_for_the_host(mixed: Side, baseline: Side) -> str:
-    """Which way the recorded utilisation points."""
+    """Return which explanation the recorded utilisation makes likelier."""
     used = [side.utilization_ratio for side in (baseline, mixed) if side.utilization_ratio is not None]
     if not used:
         return "no utilisation and no input wait was recorded, which would decide"

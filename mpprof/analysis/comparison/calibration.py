@@ -43,7 +43,7 @@ ROWS: tuple[Calibration, ...] = (
 
 
 def find(device: str, family: str, start: Precision, to: Precision) -> Calibration | None:
-    """The row for a kernel of `family` on the device of that name; None: nothing was measured."""
+    """Return the row for a kernel of `family` on the device of that name; None: nothing was measured."""
     wanted = "fp16" if to == "bf16" else to  # the same rate on every chip that has both
     for row in ROWS:
         if (

@@ -30,7 +30,8 @@ class Side:
 
 
 def unlike(one: Side, other: Side) -> tuple[str, ...]:
-    """In which respects, the precision apart, the two runs differ, each as a short text; empty: comparable.
+    """Return in which respects, the precision apart, the two runs differ, each as a short text; empty:
+    comparable.
 
     What neither recorded is passed over, unless one of them has no records at all.
     """
@@ -54,7 +55,8 @@ def unlike(one: Side, other: Side) -> tuple[str, ...]:
 
 
 def refusal(one: Side, other: Side) -> str | None:
-    """Why the two are no comparison at all: they train different models. None: they may be compared."""
+    """Return why the two runs cannot be compared at all: they train different models. None: they may be
+    compared."""
     models = [side.run.facts.model if side.run.facts else None for side in (one, other)]
     kinds = [_layer_classes(side.run) for side in (one, other)]
     if models[0] is None or models[1] is None or not kinds[0] or not kinds[1] or kinds[0] == kinds[1]:
@@ -69,7 +71,8 @@ def refusal(one: Side, other: Side) -> str | None:
 
 
 def other_card(one: Side, other: Side) -> str | None:
-    """The two cards, where they are known to differ: "device: A100 against V100"; None: they are not."""
+    """Return the two cards, where they are known to differ: "device: A100 against V100"; None: they are not
+    known to differ."""
     names = [_card(side) for side in (one, other)]
     if names[0] is None or names[1] is None or names[0] == names[1]:
         return None
@@ -92,7 +95,8 @@ def _card(side: Side) -> str | None:
 
 
 def rates(one: Side, other: Side) -> str | None:
-    """What the two cards can do at their peaks, side by side; None where they are alike or not known."""
+    """Return what the two cards can do at their peaks, side by side; None where the peaks are alike or not
+    known."""
     if one.peaks is None or other.peaks is None or other_card(one, other) is None:
         return None
     parts = []

@@ -31,8 +31,8 @@ _FEWER_OPERATIONS = 4.0
 def estimate(
     account: Account, run: Run, peaks: DevicePeaks | None, *, matrix_units: bool | None = None
 ) -> Speedup:
-    """The estimated speedup of a run over a float32 run that was not recorded; of a float32 run, what 16 bits
-    could make of it. `observed` and `slices` are never estimated; `absent` says why a field is None.
+    """Return the estimated speedup of a run over a float32 run that was not recorded; of a float32 run, what
+    16 bits could make of it. `observed` and `slices` are never estimated; `absent` says why a field is None.
     `matrix_units`: whether the device has any (None: not known)."""
     absent = {
         "observed": "needs a measured baseline",
@@ -72,7 +72,7 @@ def estimate(
 def _potential(
     account: Account, computes: ComputePrecision, peaks: DevicePeaks | None, matrix_units: bool | None
 ) -> AttainableRange | str:
-    """What 16 bits could make of this run, or why nothing is said of it."""
+    """Return what 16 bits could make of this run, or why nothing is said of it."""
     if account.trace_basis == "host":
         return "a run on the CPU: the attainable rate of its arithmetic in 16 bits is not known"
     if computes.kind not in ("float32", "float64"):
@@ -85,7 +85,7 @@ def _potential(
 
 
 def _why_not(account: Account, computes: ComputePrecision, peaks: DevicePeaks | None) -> str:
-    """Why there is no estimate; empty: there is one."""
+    """Return why there is no estimate; empty: there is one."""
     if account.trace_basis == "host":
         return (
             "a run on the CPU: the attainable rates of its arithmetic in float32 and in 16 bits are not known"
@@ -140,7 +140,7 @@ def _tf32_said(account: Account, states: tuple[bool, ...], peaks: DevicePeaks) -
 
 
 def _low(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:
-    """The least that the cell's float32 twin took."""
+    """Return the shortest time that the cell's float32 twin can have taken."""
     if cell.category in _ONLY_IN_MIXED or cell.category.startswith("idle_"):
         return 0.0
     if not _on_matrix_units_in_16_bits(cell) or _launch_limited(cell):
@@ -150,8 +150,8 @@ def _low(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:
 
 
 def _roofline_ns(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:
-    """What the cell's operations and bytes take in float32 at the peaks, per step; 0 where its shapes do not
-    tell."""
+    """Return the time that the cell's operations and bytes take in float32 at the peaks, per step; 0 where
+    its shapes do not tell."""
     rate = peaks.flops_per_s.get("tf32" if tf32 else "fp32_cuda")
     if not cell.flops_per_step or not rate:
         return 0.0
@@ -170,8 +170,8 @@ def _launch_limited(cell: Cell) -> bool:
 
 
 def _host_ns(account: Account) -> float:
-    """What the host needs for a step of the float32 twin at least: its share of the launches, without those
-    of casts and loss scaling; 0 where it is not known."""
+    """Return the least time that the host needs for a step of the float32 twin: its share of the launches,
+    without those of casts and loss scaling; 0 where it is not known."""
     if account.host_ns is None:
         return 0.0
     launches = [
@@ -183,7 +183,7 @@ def _host_ns(account: Account) -> float:
 
 
 def _high(cell: Cell, tf32: bool, peaks: DevicePeaks) -> float:
-    """The most that it took."""
+    """Return the longest time that the cell's float32 twin can have taken."""
     if cell.category in _ONLY_IN_MIXED:
         return 0.0
     if cell.precision not in SIXTEEN_BITS:

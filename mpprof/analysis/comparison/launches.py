@@ -43,7 +43,7 @@ def _bound_by_launching(account: Account) -> bool:
 
 
 def _by_class(account: Account) -> Counter[Class]:
-    """Kernels and copies per step; a `Counter` of floats."""
+    """Return the kernels and copies per step by class; a `Counter` of floats."""
     found: Counter[Class] = Counter()
     for cell in account.main.cells:
         found[cell.category] += cell.calls_per_step  # type: ignore[assignment]

@@ -87,7 +87,8 @@ def pair_layers(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> La
 
 
 def is_auto_named(layer: LayerFacts) -> bool:
-    """Whether the last part of its name is what Keras calls a layer of this class that was given no name."""
+    """Return whether the last part of the layer's name is what Keras calls a layer of this class that was
+    given no name."""
     last = layer.name.rpartition("/")[2]
     if layer.class_name in _OP_LAYERS:
         return last.startswith("tf.")
@@ -134,7 +135,8 @@ def _layers(run: Run) -> tuple[LayerFacts, ...]:
 
 
 def _children(layers: Sequence[LayerFacts]) -> dict[str, list[LayerFacts]]:
-    """By the path of the parent; "" is the model itself. A parent that is not listed goes by its name."""
+    """Return the layers by the path of the parent; "" is the model itself. A parent that is not listed goes
+    by its name."""
     listed = {layer.name for layer in layers}
     found: dict[str, list[LayerFacts]] = defaultdict(list)
     for layer in layers:
@@ -150,7 +152,8 @@ def _children(layers: Sequence[LayerFacts]) -> dict[str, list[LayerFacts]]:
 def _level(
     before: Sequence[LayerFacts], after: Sequence[LayerFacts]
 ) -> tuple[dict[str, str], tuple[dict[str, str], dict[str, str]]]:
-    """The pairs among the layers of two paired parents, and those without one with the reason."""
+    """Return the pairs among the layers of two paired parents, and the layers without a pair with the
+    reason."""
     given = [{_own(layer): layer for layer in side if not is_auto_named(layer)} for side in (before, after)]
     pairs = {given[0][name].name: given[1][name].name for name in given[0] if name in given[1]}
     auto = [[layer for layer in side if is_auto_named(layer)] for side in (before, after)]
@@ -164,7 +167,7 @@ def _level(
 
 
 def _kinds(layers: Sequence[LayerFacts]) -> dict[str, Counter[int | None]]:
-    """How many layers there are of each class and parameter count."""
+    """Return how many layers there are of each class and parameter count."""
     found: dict[str, Counter[int | None]] = defaultdict(Counter)
     for layer in layers:
         found[layer.class_name][layer.parameters] += 1
@@ -193,7 +196,7 @@ def _why(layer: LayerFacts, others: Mapping[str, Counter[int | None]]) -> str:
 
 
 def _aligned(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> list[tuple[int, int]]:
-    """The rows that belong together in every longest alignment that keeps the order.
+    """Return the rows that belong together in every longest alignment that keeps the order.
 
     A pair may be the r-th of a longest common subsequence where the longest ones before and after it fill it
     up; where it is the only r-th, it is certain."""
@@ -211,7 +214,7 @@ def _aligned(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> list[
 
 
 def _all_alike(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> NDArray[np.bool_]:
-    """`_alike` of each with each."""
+    """Return `_alike` of each layer with each."""
     codes: dict[str | int | None, int] = {None: 0}
     kinds, sizes = (
         [
@@ -226,7 +229,7 @@ def _all_alike(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> NDA
 
 
 def _longest(same: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Of the first i rows and the first j columns the length of a longest common subsequence."""
+    """Return the length of a longest common subsequence of the first i rows and the first j columns."""
     found = np.zeros((same.shape[0] + 1, same.shape[1] + 1), np.int32)
     for row, alike in enumerate(same):
         longer = np.maximum(found[row, 1:], found[row, :-1] + alike)

@@ -97,7 +97,7 @@ def _not_judged(why: str) -> Learning:
 
 
 def _not_the_mean(run: Run) -> str | None:
-    """Why the loss of this run is not known to be Keras' running mean; None: it is."""
+    """Return why the loss of this run is not known to be Keras' running mean; None: it is."""
     if run.facts is None:
         return f"{run.name} has no records"
     if run.steps is None or not run.steps.loss_known.any():
@@ -113,7 +113,8 @@ _Fact = Callable[[FitFacts], object]
 
 
 def _unlike(baseline: Run, mixed: Run) -> str | None:
-    """In what the two losses are of different things; None: as far as the records tell, of the same."""
+    """Return in what the two losses are of different things; None: as far as the records tell, they are of
+    the same."""
     told: tuple[tuple[str, _Fact], ...] = (
         ("the loss function", lambda fit: fit.loss), ("the batch size", lambda fit: fit.batch_size),
     )  # fmt: skip
@@ -135,12 +136,13 @@ def _unlike(baseline: Run, mixed: Run) -> str | None:
 
 
 def _plain(fact: object) -> str:
-    """A loss is the same by its class and by its function's name."""
+    """Return the plain text of a fact, so that a loss is the same by its class and by its function's name."""
     return str(fact).replace("_", "").lower()
 
 
 def _epoch_steps(run: Run) -> int | None:
-    """Steps of the longest epoch that another followed (the last may be broken off); None: there is none."""
+    """Return the steps of the longest epoch that another followed (the last may be broken off); None: there
+    is none."""
     table = run.steps
     if table is None or not len(table):
         return None
@@ -149,7 +151,7 @@ def _epoch_steps(run: Run) -> int | None:
 
 
 def _epoch_of(table: StepTable) -> NDArray[np.int64]:
-    """The number of each row's epoch, counted over all fits from 0."""
+    """Return the number of each row's epoch, counted over all fits from 0."""
     change = (np.diff(table.fit) != 0) | (np.diff(table.epoch) != 0)
     return np.concatenate([[0], np.cumsum(change)]).astype(np.int64)
 
@@ -158,7 +160,7 @@ def _epoch_of(table: StepTable) -> NDArray[np.int64]:
 
 
 def _applied(run: Run) -> Applied | None:
-    """None where it is not known which updates were skipped."""
+    """Return the updates that the run applied; None where it is not known which updates were skipped."""
     if run.steps is None or not len(run.steps):
         return None
     skipped = _skipped(run, run.steps)
@@ -173,7 +175,8 @@ def _accumulation(run: Run) -> int:
 
 
 def _skipped(run: Run, table: StepTable) -> Float64 | None:
-    """Updates skipped up to each row: exact where they were read, between two readings in proportion."""
+    """Return the updates skipped up to each row: exact where they were read, between two readings in
+    proportion."""
     read = np.flatnonzero(table.skipped != ABSENT)
     if len(read):
         by_then = np.cumsum(table.skipped[read]).astype(np.float64)
@@ -207,7 +210,7 @@ def _losses(run: Run) -> _Losses:
 
 
 def _means(losses: _Losses, edges: Float64) -> Float64:
-    """The mean loss between each two edges, in updates; NaN where no step lies there."""
+    """Return the mean loss between each two edges, in updates; NaN where no step lies there."""
     steps, sums = (np.diff(np.interp(edges, losses.applied, of)) for of in (losses.steps, losses.sums))
     found: Float64 = np.divide(sums, steps, out=np.full(len(steps), np.nan), where=steps > 0)
     return found

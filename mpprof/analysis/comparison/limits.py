@@ -32,8 +32,9 @@ class Share:
 
 
 def limits(shares: Iterable[Share], whole_ns: float, host_ns: float | None = None) -> tuple[Limit, ...]:
-    """The parts of the attainable step, the longest first. `whole_ns`: the float32 step. `host_ns`: what the
-    host needs, where that is more than the device's work takes at best; then nothing else limits."""
+    """Return the parts of the attainable step, the longest first. `whole_ns`: the float32 step. `host_ns`:
+    the time that the host needs, where that is more than the device's work takes at best; then nothing else
+    limits."""
     if host_ns is not None:
         return (Limit("idle_launch", "host", host_ns, host_ns, host_ns / whole_ns),)
     gathered: dict[tuple[Class, LimitKind], list[Share]] = {}

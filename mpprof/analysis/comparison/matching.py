@@ -24,7 +24,7 @@ LEAST_BY_LAYER = 0.5
 def aligned(
     baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run
 ) -> tuple[dict[MatchKey, Part], dict[MatchKey, Part]]:
-    """The parts of both runs by role, the layers by the mixed run's names."""
+    """Return the parts of both runs by role, the layers by the mixed run's names."""
     before, after = baseline.main.cells, mixed.main.cells
     names = layer_names(baseline_run, mixed_run)
     b_keys = _keys(before, baseline_run, names.of_baseline)
@@ -39,8 +39,8 @@ def aligned(
 
 
 def _compared_whole(*sides: tuple[Sequence[MatchKey], Sequence[Cell]]) -> set[Class]:
-    """Classes that both runs have, of which less than LEAST_BY_LAYER of the time of either lies in layers
-    that have some of it in both."""
+    """Return the classes that both runs have, of which less than LEAST_BY_LAYER of the time of either lies in
+    layers that have some of it in both."""
     times: list[dict[tuple[Class, str | None], float]] = []
     for keys, cells in sides:
         held: dict[tuple[Class, str | None], float] = defaultdict(float)
@@ -62,7 +62,7 @@ def _without_layer(key: MatchKey, whole: Collection[Class]) -> MatchKey:
 
 
 def _keys(cells: Sequence[Cell], run: Run, named: Callable[[str], str]) -> list[MatchKey]:
-    """The role of each cell, its layer by the other run's name (`named`)."""
+    """Return the role of each cell, its layer by the other run's name (`named`)."""
     scopes = process_scopes(run)
     return [_role(cell, scopes, named) for cell in cells]
 
@@ -80,7 +80,7 @@ def _coarse(key: MatchKey, shared: set[MatchKey]) -> MatchKey:
 
 
 def matching(baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run) -> Matching:
-    """What of the two runs was aligned, and the ops of each that the other does not have."""
+    """Return what of the two runs was aligned, and the ops of each that the other does not have."""
     names = layer_names(baseline_run, mixed_run)
     sides = []
     for account, run, named in ((baseline, baseline_run, names.of_baseline), (mixed, mixed_run, str)):
@@ -120,8 +120,8 @@ def _by_layer(
 def kernel_changes(
     baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Run
 ) -> tuple[KernelChange, ...]:
-    """Time per step of each kernel name and of each op in both runs, the largest difference first. What both
-    have goes by the mixed run's name."""
+    """Return the time per step of each kernel name and of each op in both runs, the largest difference first.
+    What both runs have goes by the mixed run's name."""
     names = layer_names(baseline_run, mixed_run)
     sides = (
         (baseline.main.cells, process_scopes(baseline_run), names.of_baseline),
@@ -143,7 +143,7 @@ _WorkSide = tuple[Sequence[Cell], frozenset[str], Callable[[str], str]]
 def _changes(
     sides: tuple[_WorkSide, _WorkSide], by: str
 ) -> tuple[dict[_WorkKey, float], dict[_WorkKey, float], dict[_WorkKey, str]]:
-    """The times of both runs by a key that they share, and what to call each: the later run's name for it."""
+    """Return the times of both runs by a key that they share, and the name of each: the later run's."""
     found: list[dict[_WorkKey, float]] = []
     texts: dict[_WorkKey, str] = {}
     for cells, scopes, named in sides:
@@ -160,7 +160,8 @@ def _changes(
 
 
 def _work_key(cell: Cell, text: str, scopes: frozenset[str], named: Callable[[str], str]) -> _WorkKey:
-    """An op is told by its layer as well; so is a kernel that is called by its op, as a CPU's are."""
+    """Return the key of an op or a kernel. An op is told by its layer as well; so is a kernel that is called
+    by its op, as a CPU's kernels are."""
     if cell.op is None or cell.op not in text:
         return None, text
     layer = named(cell.layer) if cell.layer else None

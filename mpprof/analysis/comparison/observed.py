@@ -34,7 +34,8 @@ class StepTimes:
 
 
 def step_times(run: Run, account: Account | None) -> StepTimes:
-    """Those of the records, where the account rests on them or there is none; else those of the window."""
+    """Return the step times of the records, where the account rests on them or there is no account; else
+    those of the window."""
     if account is None or account.basis == "wall":
         summary = summarise(run.steps, run.facts)
         middle = summary.median_ns if summary else None
@@ -47,7 +48,7 @@ def step_times(run: Run, account: Account | None) -> StepTimes:
 
 
 def interval_of(baseline: StepTimes, mixed: StepTimes, scale: float) -> tuple[float, float] | str:
-    """The interval of `scale` times the baseline's step over the mixed run's, or why there is none.
+    """Return the interval of `scale` times the baseline's step over the mixed run's, or why there is none.
 
     The worst combination of the two medians' intervals, widened to the means where an account holds these."""
     few = [times for times in (baseline, mixed) if times.interval_ns is None]

@@ -42,8 +42,8 @@ class Obtained:
 
 
 def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: Side) -> dict[str, Obtained]:
-    """By code: how much less per step its parts take in `after`. Not known where a layer that it claimed has
-    no counterpart there."""
+    """Return for each code how much less per step its parts take in `after`. Not known where a layer that the
+    code claimed has no counterpart there."""
     names = layer_names(before.run, after.run)
     total: dict[_Key, float] = defaultdict(float)
     for parts in claimed.values():
@@ -70,8 +70,8 @@ def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: 
 
 
 def scatter_ns(before: Side, after: Side) -> float | None:
-    """Half of the 95 % interval of the difference of the two runs' mean profiled steps; None: one of them has
-    a single step."""
+    """Return half of the 95 % interval of the difference of the two runs' mean profiled steps; None: one of
+    them has a single step."""
     halves = [half_width(np.asarray(side.account.lengths_ns, np.float64)) for side in (before, after)]
     if halves[0] is None or halves[1] is None:
         return None
@@ -88,8 +88,9 @@ def _renamed(key: _Key, counterparts: Mapping[str, str]) -> _Key:
 
 
 def _times(side: Side, *, corrected: bool = True) -> dict[_Key, float]:
-    """Of a profiled step, as it runs without the profiler: what that adds is the host's work, so idle time
-    carries it, but for the time between steps, which the records tell."""
+    """Return the times of a profiled step, as it runs without the profiler: the time that the profiler adds
+    is the host's work, so it is taken off idle time, except for the time between steps, which the records
+    tell."""
     cells = side.account.main.cells
     added_ns = -sum(cell.ns_per_step for cell in cells if cell.category == "profiling")
     idle_ns = sum(cell.ns_per_step for cell in cells if cell.category in _LENGTHENED)

@@ -42,7 +42,8 @@ _STAYS: dict[Class, str] = {
 
 
 def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
-    """The range of speedups that 16 bits could bring to this float32 run on a card with matrix units."""
+    """Return the range of speedups that 16 bits could bring to this float32 run on a card with matrix
+    units."""
     cells = account.main.cells
     saving = _saving_ops(cells)
     longest = [_longest_ns(cell, saving) for cell in cells]
@@ -78,7 +79,8 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
 
 
 def _eligible(cell: Cell) -> bool:
-    """Matrix work that matrix units could do in 16 bits and did not: no helper of it, and not depthwise."""
+    """Return whether the cell is matrix work that matrix units could do in 16 bits and did not: no helper of
+    such work, and not depthwise."""
     if cell.category != "matmul" or cell.family == "depthwise" or cell.precision == "fp64":
         return False
     return cell.placement == "cuda_core" or _in_tf32(cell)
@@ -89,12 +91,12 @@ def _in_tf32(cell: Cell) -> bool:
 
 
 def _short(cell: Cell) -> bool:
-    """Its kernels are bound by launching."""
+    """Return whether the cell's kernels are bound by launching."""
     return cell.calls_per_step > 0 and cell.busy_ns_per_step / cell.calls_per_step < SHORTEST_NS
 
 
 def _saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
-    """The convolutions, or their kernels where no op is known, that run as Winograd or FFT."""
+    """Return the convolutions, or their kernels where no op is known, that run as Winograd or FFT."""
     return frozenset(
         cell.op or cell.kernel or ""
         for cell in cells
@@ -103,7 +105,7 @@ def _saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
 
 
 def _of_a_table(cell: Cell) -> bool:
-    """It looks up or updates FBGEMM's embedding tables, which no autocast narrows."""
+    """Return whether the cell looks up or updates FBGEMM's embedding tables, which no autocast narrows."""
     return cell.category == "gather_scatter" and bool(re.search(_TABLES, f"{cell.op} {cell.kernel}"))
 
 
@@ -112,7 +114,7 @@ def _saves(cell: Cell, saving: frozenset[str]) -> bool:
 
 
 def _assumed(cells: Sequence[Cell], saving: frozenset[str], peaks: DevicePeaks | None) -> Iterator[str]:
-    """What the range takes for granted of the work that this run has."""
+    """Yield what the range takes for granted of the work that this run has."""
     own = [cell for cell in cells if cell.ns_per_step > 0]
     long = [cell for cell in own if not _short(cell)]
     float32 = [cell for cell in long if _eligible(cell) and not _in_tf32(cell)]
@@ -139,7 +141,7 @@ def _assumed(cells: Sequence[Cell], saving: frozenset[str], peaks: DevicePeaks |
 
 
 def _of_products(cells: list[Cell], saving: frozenset[str], peaks: DevicePeaks | None) -> str:
-    """How much faster matrix work in float32 is taken to become."""
+    """Return how much faster matrix work in float32 is assumed to become."""
     most = max(_most(cell, peaks) for cell in cells)
     measured = peaks is not None and any(
         calibration.find(peaks.name, cell.family or "", "fp32", "fp16") for cell in cells
@@ -178,7 +180,7 @@ def _shortest_ns(cell: Cell, peaks: DevicePeaks | None) -> float:
 
 
 def _most(cell: Cell, peaks: DevicePeaks | None) -> float:
-    """How many times faster a float32 product can become in 16 bits on matrix units, at most."""
+    """Return how many times faster a float32 product can become in 16 bits on matrix units, at most."""
     if peaks is None:
         return float("inf")
     row = calibration.find(peaks.name, cell.family or "", "fp32", "fp16")
@@ -189,6 +191,6 @@ def _most(cell: Cell, peaks: DevicePeaks | None) -> float:
 
 
 def _floored(cell: Cell, ns: float) -> float:
-    """No call becomes shorter than `FLOOR_NS`, nor longer than it was."""
+    """Return the time within its limits: no call becomes shorter than `FLOOR_NS`, nor longer than it was."""
     least = cell.calls_per_step * FLOOR_NS
     return min(cell.ns_per_step, max(ns, least))

@@ -47,7 +47,7 @@ class _Known:
 def added(
     before: Mapping[MatchKey, Part], after: Mapping[MatchKey, Part], run: Run, peaks: DevicePeaks | None
 ) -> dict[MatchKey, float]:
-    """Nanoseconds per step, by role, of the mixed run's work that belongs to computing in 16 bits.
+    """Return the nanoseconds per step, by role, of the mixed run's work that belongs to computing in 16 bits.
 
     Never more than the role takes, less what the baseline has of it. Empty without recorded layers.
     """
@@ -72,8 +72,8 @@ def added(
 
 
 def needed_casts(cells: Sequence[Cell], run: Run, peaks: DevicePeaks | None) -> list[float]:
-    """For each cell, the nanoseconds per step of casting that its layer cannot do without in 16 bits: 0 for
-    what is no cast, and for all where the layers were not recorded."""
+    """Return for each cell the nanoseconds per step of casting that its layer cannot do without in 16 bits: 0
+    for what is no cast, and for all cells where the layers were not recorded."""
     known = _known(run, peaks)
     if known is None:
         return [0.0] * len(cells)
@@ -87,7 +87,8 @@ def needed_casts(cells: Sequence[Cell], run: Run, peaks: DevicePeaks | None) -> 
 
 
 def of_layer(layer: LayerFacts, bandwidth_bytes_per_s: float | None, *, passes: int = 2) -> float:
-    """What casting the weights of a layer takes, in ns per step: there, and (2 passes) the gradients back."""
+    """Return the time that casting the weights of a layer takes, in ns per step: the weights to 16 bits, and
+    (2 passes) the gradients back."""
     if not bandwidth_bytes_per_s or not layer.parameters:
         return 0.0
     each = CAST_BYTES * layer.parameters / (bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
@@ -121,7 +122,7 @@ def _cast_ns(part: Part, known: _Known) -> float:
 
 
 def _weights_ns(part: Part, layer: LayerFacts, known: _Known) -> float:
-    """One cast of every weight of the layer in this phase."""
+    """Return the time of one cast of every weight of the layer in this phase."""
     if known.bytes_per_ns is None or layer.parameters is None:
         return 0.0
     calls = min(part.calls, _CASTS_OF_A_LAYER)

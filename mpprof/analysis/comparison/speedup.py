@@ -67,7 +67,7 @@ def speedup(
     peaks: DevicePeaks | None,
     other_card: bool = False,
 ) -> Speedup:
-    """Expected and observed speedup of `mixed_run` over a measured `baseline_run`, and the gap in slices.
+    """Return the expected and observed speedup of `mixed` over a measured `baseline`, and the gap in slices.
 
     A run without an account is compared by its step records alone; then there is no expectation. `peaks` are
     those of the mixed run's device; `other_card`: the baseline's is known to be another. `absent` says why a
@@ -135,7 +135,8 @@ def speedup(
 
 
 def _could(was: ComputePrecision, target: Target, dissimilar: str, peaks: DevicePeaks | None) -> bool:
-    """There is a range of what could be expected, though no number: of a float32 baseline on such a card."""
+    """Return whether there is a range of what could be expected, though no number: there is one for a float32
+    baseline on such a card."""
     units = peaks is not None and peaks.has_matrix_units
     return units and not dissimilar and target.becomes is not None and was.kind == "float32"
 
@@ -148,7 +149,7 @@ def _limits(
     expected: float | None,
     with_host: float | None,
 ) -> tuple[Limit, ...]:
-    """What the attainable step consists of."""
+    """Return what the attainable step consists of."""
     shares = [
         Share(
             key.category, part.ns, part.ns / (ratios[key].attainable or 1.0), bound_by_launching(part),
@@ -162,7 +163,8 @@ def _limits(
 
 
 def _dissimilar(target: Target, scale: float, *, other_card: bool) -> str:
-    """Why nothing is to be expected of these two runs, whatever their kernels did; empty: something is."""
+    """Return why no speedup is to be expected of these two runs, whatever their kernels did; empty: one
+    is."""
     if scale != 1.0:
         return _OTHER_BATCH
     if other_card:
@@ -171,7 +173,7 @@ def _dissimilar(target: Target, scale: float, *, other_card: bool) -> str:
 
 
 def refused(baseline: Run, why: str) -> Speedup:
-    """The comparison of runs that are none: nothing but the reason."""
+    """Return the comparison of two runs that cannot be compared: it holds nothing but the reason."""
     fields = (
         "observed",
         "interval",
@@ -186,14 +188,15 @@ def refused(baseline: Run, why: str) -> Speedup:
 
 
 def batch_ratio(baseline: Run, mixed: Run) -> float:
-    """By what the baseline's times are multiplied to be those of as many examples as a mixed step has; 1
+    """Return the factor that turns the baseline's times into those of as many examples as a mixed step has; 1
     where the batches are alike or not both on record."""
     first, last = (run.last_fit.batch_size if run.last_fit else None for run in (baseline, mixed))
     return last / first if first and last else 1.0
 
 
 def examples_per_s(run: Run, account: Account | None) -> float | None:
-    """Examples per second of steady steps; None where the batch size or the step time is not known."""
+    """Return the examples per second of steady steps; None where the batch size or the step time is not
+    known."""
     from mpprof.analysis.steps.statistics import summarise
 
     summary = summarise(run.steps, run.facts)
@@ -203,7 +206,7 @@ def examples_per_s(run: Run, account: Account | None) -> float | None:
 
 
 def _scaled(account: Account, scale: float) -> Account:
-    """The account as if every part had taken so many times as long."""
+    """Return the account as if every part had taken `scale` times as long."""
     if scale == 1.0:
         return account
     cells = tuple(replace(cell, ns_per_step=cell.ns_per_step * scale) for cell in account.main.cells)
@@ -217,7 +220,8 @@ def _scaled(account: Account, scale: float) -> Account:
 def _interval(
     baseline: StepTimes, mixed: StepTimes, scale: float
 ) -> tuple[tuple[float, float] | None, dict[str, str]]:
-    """The interval of the observed speedup, and why there is neither where there is none."""
+    """Return the interval of the observed speedup; where there is none, the reason why there is neither an
+    interval nor an observed speedup."""
     found = interval_of(baseline, mixed, scale)
     return (None, {"interval": found, "observed": found}) if isinstance(found, str) else (found, {})
 
@@ -248,7 +252,7 @@ def _measured(
     interval: tuple[float, float] | None = None,
     per_example: bool = False,
 ) -> Speedup:
-    """A comparison that holds no more than step times."""
+    """Return a comparison that holds no more than step times."""
     return Speedup(
         baseline="measured",
         baseline_id=baseline.run_id,
@@ -284,8 +288,8 @@ def _target(mixed: Run, computes: ComputePrecision, was: ComputePrecision) -> Ta
 
 
 def _wanted(run: Run) -> Precision | None:
-    """The 16-bit type that the process' policy asks for where the model does not compute in it: what was
-    expected of such a run is what the policy promised. None: the model does as its policy says."""
+    """Return the 16-bit type that the process' policy asks for where the model does not compute in it: what
+    was expected of such a run is what the policy promised. None: the model does as its policy says."""
     policy = run.last_fit.policy if run.last_fit else None
     if policy is None or not (policy.global_name or "").startswith("mixed_"):
         return None
@@ -327,7 +331,7 @@ def _slices(
     ratios: Mapping[MatchKey, Ratio],
     extra: Mapping[MatchKey, float],
 ) -> tuple[GapSlice, ...]:
-    """By class and layer, the largest first."""
+    """Return the slices of the gap by class and layer, the largest first."""
     gathered: dict[tuple[Class, str | None], list[MatchKey]] = defaultdict(list)
     for key in dict.fromkeys((*before, *after)):
         gathered[(key.category, key.layer)].append(key)
@@ -362,8 +366,8 @@ def _with_host(
     ratios: Mapping[MatchKey, Ratio],
     added_ns: float,
 ) -> tuple[float | None, str]:
-    """The expectation under the host's floor: its need as the trace shows it, else, where the device waits
-    for it for long, the step itself, as the host never rests."""
+    """Return the expectation that the host's need limits: its need as the trace shows it, else, where the
+    device waits for the host for long, the step itself, as the host is then never idle."""
     need = mixed.host_ns
     if need is None:
         waiting = sum(part.ns_per_step for part in mixed.main.slices if part.category in _HOST_CLASSES)

@@ -36,15 +36,16 @@ class Remedy:
 def step_after(
     step_ns: float, host_ns: float | None, remedies: Collection[Remedy], work_ns: float = 0.0
 ) -> float:
-    """The step with these remedies applied. `host_ns` None: what the host needs is not known: no floor.
-    `work_ns`: the device's own work in the step."""
+    """Return the step with these remedies applied. `host_ns` None: what the host needs is not known, so there
+    is no floor. `work_ns`: the device's own work in the step."""
     free = step_ns - sum(remedy.gain_ns for remedy in remedies)
     work = min(step_ns, work_ns) - sum(remedy.work_ns for remedy in remedies)
     return max(0.0, free, work, _floor(host_ns, remedies))
 
 
 def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work_ns: float = 0.0) -> WhatIf:
-    """The remedies in the order that pays first, with the step after each; the best step, and its floor.
+    """Return the remedies in the order that pays first, with the step after each; the best step, and its
+    floor.
 
     Each time the one that shortens the step most is taken; where none does any more, because the host limits,
     the one that lowers the host's floor most, and then the largest of those that stay hidden. No
@@ -79,7 +80,7 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
 def _subsets(
     step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work_ns: float
 ) -> tuple[float, ...]:
-    """The step with every subset of the remedies, by the bits of its index."""
+    """Return the step with every subset of the remedies, by the bits of its index."""
     return tuple(
         min(
             step_ns,

@@ -58,7 +58,8 @@ def _count(cells: list[Cell]) -> int:
 
 
 def _matrix_calls(cells: list[Cell]) -> dict[str, int]:
-    """Launches of matrix kernels by family, helpers left out: how much was multiplied, in whatever type."""
+    """Return the launches of matrix kernels by family, helpers left out: how much was multiplied, in whatever
+    type."""
     found: dict[str, float] = {}
     for cell in cells:
         if cell.family in MATMUL_FAMILIES and cell.placement != "not_matmul":
@@ -95,13 +96,14 @@ def _parts(
     before: Mapping[str, float],
     after: Mapping[str, float],
 ) -> list[WindowPart]:
-    """The largest first; what one window has none of is 0 there."""
+    """Return the parts of both windows, the largest first; a part that one window does not have is 0
+    there."""
     names = sorted({*before, *after}, key=lambda name: -max(before.get(name, 0.0), after.get(name, 0.0)))
     return [WindowPart(by, name, before.get(name, 0.0), after.get(name, 0.0)) for name in names]
 
 
 def _decides(start: Account, end: Account) -> Literal["waiting", "device", "both"]:
-    """What most of both windows is: waiting, or the device's work."""
+    """Return what most of both windows is: waiting, or the device's work."""
     idle = [1.0 - each.device_ns / each.window_ns for each in (start, end)]
     if min(idle) >= MOSTLY_RATIO:
         return "waiting"
@@ -109,8 +111,8 @@ def _decides(start: Account, end: Account) -> Literal["waiting", "device", "both
 
 
 def _waits_for(account: Account) -> Class | None:
-    """The class of most of the idle time; None where no class has most of it, or the trace does not show
-    what that waited for."""
+    """Return the class of most of the idle time; None where no class has most of it, or where the trace does
+    not show what the device waited for in that time."""
     idle = _idle(account)
     whole = sum(idle.values())
     largest = max(idle, key=lambda name: idle[name], default=None)

@@ -75,7 +75,7 @@ class _Kernel:
 
 
 def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[tuple[str, str], Verdict]:
-    """Verdicts by (kernel name, card) from the lines of a CSV that `ncu` printed.
+    """Return the verdicts by (kernel name, card) from the lines of a CSV that `ncu` printed.
 
     `card` is the name that the run's device calls itself, "" for any. Lines of `ncu` and of the program
     before the table are skipped. Kernels whose counters prove nothing are left out. Raises UnreadableError
@@ -115,8 +115,8 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
 def of_devices(
     stored: Mapping[tuple[str, str], Verdict], present: Sequence[DeviceFacts]
 ) -> dict[tuple[str, str], Verdict]:
-    """Stored verdicts as the devices of a trace need them: under the names that these call themselves, and
-    under the common spelling of each kernel's name.
+    """Return the stored verdicts as the devices of a trace need them: under the names that these call
+    themselves, and under the common spelling of each kernel's name.
 
     A verdict of a card applies to a device of the same product. To a device without a name (older traces
     state none) it applies where the two do not contradict each other in compute capability.
@@ -187,7 +187,7 @@ def _count(kernel: _Kernel, metric: str, text: str) -> None:
 
 
 def _number(text: str) -> float | None:
-    """A value as ncu prints it ("1,234.5"); None: no finite number ("n/a")."""
+    """Return a value as ncu prints it ("1,234.5"); None: no finite number ("n/a")."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -221,7 +221,8 @@ def _verdict(name: str, kernel: _Kernel) -> Verdict | None:
 
 
 def _zero_that_proves(kernel: _Kernel) -> str | None:
-    """A counter whose being zero says that no Tensor Core worked; None: what was counted leaves some out.
+    """Return a counter that proves by being zero that no Tensor Core worked; None: what was counted leaves
+    some Tensor Core work out.
 
     The whole pipe does, and the operations by each 16-bit and TF32 operand together. HMMA alone does before
     Hopper only, whose wgmma instructions have a counter of their own.
@@ -237,7 +238,7 @@ def _zero_that_proves(kernel: _Kernel) -> str | None:
 
 
 def _busiest(counts: Mapping[str, float]) -> tuple[str, float] | None:
-    """The largest counter above zero."""
+    """Return the largest counter above zero."""
     return max(
         ((metric, value) for metric, value in counts.items() if value > 0),
         key=lambda pair: pair[1],

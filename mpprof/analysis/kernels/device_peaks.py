@@ -59,7 +59,7 @@ class Product:
     source: str
 
     def named(self, spoken: str) -> bool:
-        """Whether a name, in lower case with single spaces, is this product's."""
+        """Return whether a name, in lower case with single spaces, is this product's."""
         # A model number never continues: T4 is not T400, A10 is not A100 or A10G.
         return bool(_compiled(rf"(?<![a-z0-9])(?:{self.pattern})(?![a-z0-9])").search(spoken))
 
@@ -111,7 +111,7 @@ _compiled = cache(re.compile)
 
 @lru_cache(maxsize=1)
 def products() -> tuple[Product, ...]:
-    """The table, most specific name first."""
+    """Return the table, most specific name first."""
     text = Path(__file__).with_name("device_peaks.csv").read_text(encoding="utf-8")
     return tuple(_product(row) for row in csv.DictReader(text.splitlines()))
 
@@ -164,7 +164,8 @@ _CAPABILITY = r"(?i)^(?:cc|sm|sm_|compute_)?\s*(\d{1,2})[._]?(\d)[a-z]?$"
 
 
 def find(name_or_cc: str) -> DeviceFacts | None:
-    """The facts of a product by name ("A100"), or of a capability ("8.0", "sm_90"); None: unknown, or several.
+    """Return the facts of a product by name ("A100"), or of a capability ("8.0", "sm_90"); None: unknown, or
+    several.
 
     A product's facts are those of the table, with its full name.
     """
@@ -191,7 +192,7 @@ def find(name_or_cc: str) -> DeviceFacts | None:
 
 
 def product_of(facts: DeviceFacts) -> Product | None:
-    """The product that a device's own name states; its memory tells variants of one name apart."""
+    """Return the product that a device's own name states; its memory tells variants of one name apart."""
     if not facts.name:
         return None
     if facts.memory_bytes and "gb" not in facts.name.lower() and facts.memory_bytes > 60e9:
@@ -200,7 +201,7 @@ def product_of(facts: DeviceFacts) -> Product | None:
 
 
 def vendor(facts: DeviceFacts) -> Vendor:
-    """The vendor as stated, else by name."""
+    """Return the vendor as stated, else by name."""
     if facts.vendor != "unknown":
         return facts.vendor
     product = product_of(facts)
@@ -254,7 +255,7 @@ _SMALLEST_TURING_WITH_TENSOR_CORES = 30
 
 
 def has_tensor_cores(facts: DeviceFacts) -> bool | None:
-    """Whether the card has NVIDIA Tensor Cores; None: what is known of it does not tell.
+    """Return whether the card has NVIDIA Tensor Cores; None: what is known of it does not tell.
 
     By name where the table has it; else by compute capability, where 7.5 needs the number of SMs.
     """
@@ -291,7 +292,7 @@ def completed(first: DeviceFacts, second: DeviceFacts | None) -> DeviceFacts:
 
 
 def has_matrix_units(facts: DeviceFacts) -> bool | None:
-    """Whether the device has matrix units of any vendor; None: not known."""
+    """Return whether the device has matrix units of any vendor; None: not known."""
     maker = vendor(facts)
     if maker == "google" or facts.kind == "tpu":
         return True
@@ -305,7 +306,7 @@ def has_matrix_units(facts: DeviceFacts) -> bool | None:
 
 
 def peaks(facts: DeviceFacts) -> DevicePeaks | None:
-    """Peak rates of a device; None: it can neither be recognised nor computed.
+    """Return the peak rates of a device; None: it can neither be recognised nor computed.
 
     By name where it has one that the table knows; a MIG slice has its share. Else the product that its figures
     fit, at nearly its clock, or the rates of that many SMs at that clock: both marked `inferred`.
@@ -378,7 +379,7 @@ def _at_clock(product: Product, clock_khz: int | None) -> bool:
 
 
 def _slice(product: Product, facts: DeviceFacts) -> DevicePeaks:
-    """The whole product, or the share of it that a MIG instance has.
+    """Return the peaks of the whole product, or the share of them that a MIG instance has.
 
     Compute by SMs where they are known, else in sevenths; bandwidth in eighths of the memory (NVIDIA MIG
     user guide: 1g has one memory slice, 2g two, 3g and 4g four, 7g all).
@@ -407,8 +408,8 @@ def _from_sms(
     clock_khz: int,
     alike: tuple[Product, ...],
 ) -> DevicePeaks | None:
-    """SMs x clock x FLOP per clock; None for a capability whose rates are not known. `alike`: what it can be,
-    of a device without a name."""
+    """Return the peaks as SMs x clock x FLOP per clock; None for a capability whose rates are not known.
+    `alike`: the products that a device without a name can be."""
     per_sm = _PER_SM.get(capability)
     if per_sm is None:
         return None

@@ -35,7 +35,8 @@ _DTYPES: dict[str, Precision] = {
 
 @lru_cache
 def precision_of(dtype: str) -> Precision:
-    """The precision that a dtype name stands for ("half", "f16", "DT_HALF"); "unknown": none of them."""
+    """Return the precision that a dtype name stands for ("half", "f16", "DT_HALF"); "unknown": none of
+    them."""
     return _DTYPES.get(dtype.lower().removeprefix("dt_"), "unknown")
 
 
@@ -54,7 +55,7 @@ _ADDING = ("aten::addmm", "aten::baddbmm")
 
 @lru_cache(maxsize=65536)
 def parse_shapes(text: str) -> tuple[Tensor, ...]:
-    """Tensors of a `tensor_shapes` stat ("(half[32,128];half[128,64])", "(f32[2]{0}, s32[])").
+    """Return the tensors of a `tensor_shapes` stat ("(half[32,128];half[128,64])", "(f32[2]{0}, s32[])").
 
     Unknown notations give no tensors; at most 64 are read. A dimension that is no number is -1.
     """
@@ -114,7 +115,7 @@ fp64 units for compatibility only)."""
 
 
 def multiplies(precision: Precision, capability: tuple[int, int] | None) -> bool:
-    """Whether Tensor Cores of this capability (None: of any) multiply operands of this precision."""
+    """Return whether Tensor Cores of this capability (None: of any) multiply operands of this precision."""
     since = _SINCE.get(precision)
     return since is not None and (capability is None or capability >= since)
 
@@ -127,7 +128,8 @@ _ROWS: dict[Precision, tuple[int, int]] = {
 
 
 def multiple(precision: Precision, capability: tuple[int, int] | None, *, full: bool = False) -> int:
-    """The multiple that M, N, K (or channels) should have; with `full`, for full efficiency from A100 on.
+    """Return the multiple that M, N, K (or channels) should have; with `full`, for full efficiency from A100
+    on.
 
     1 for types that Tensor Cores do not multiply.
     """
@@ -143,7 +145,8 @@ def judge(
     ran_on_matrix_units: bool | None = None,
     tf32_enabled: bool | None = None,
 ) -> Eligibility:
-    """Whether the product did, could or could never use Tensor Cores of this card, and what it depends on.
+    """Return whether the product did, could or could never use Tensor Cores of this card, and what it depends
+    on.
 
     `ran_on_matrix_units` is what the kernels say (None: not known). For "did", `reasons` still name what
     costs efficiency. Pure; `answer` is "unknown" only where neither the card nor the type is known.
@@ -214,7 +217,7 @@ def _type_conditions(
 
 
 def _shape_reasons(product: Product, capability: tuple[int, int] | None) -> tuple[tuple[str, str], ...]:
-    """Dimensions that are not multiples of what the operand type wants."""
+    """Return the dimensions that are not multiples of what the operand type wants, as reasons."""
     precision = product.precision
     if precision == "fp32":  # as what it could be multiplied: TF32, or fp16 where there is none
         precision = "tf32" if capability is None or multiplies("tf32", capability) else "fp16"
@@ -256,7 +259,8 @@ def _kind_conditions(product: Product) -> list[tuple[str, str]]:
 
 
 def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -> Product | None:
-    """The product of a TensorFlow op from its inputs' shapes; None: not a matrix op, or shapes are missing.
+    """Return the product of a TensorFlow op from its inputs' shapes; None: not a matrix op, or shapes are
+    missing.
 
     Transposition is not recorded: K is the size that both operands share (for square operands M, N and K are
     equal anyway). Convolutions are read as NHWC inputs with HWIO filters, Keras' default.
@@ -278,14 +282,16 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
 
 
 def operands_of(op_type: str, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The two operands of a product among an op's inputs; fewer where they are not stated. Vectors and
-    scalars are none, nor is what PyTorch's addmm and baddbmm add, which they state first."""
+    """Return the two operands of a product among an op's inputs; fewer where they are not stated. Vectors
+    and scalars are no operands, nor is the tensor that PyTorch's addmm and baddbmm add, which they state
+    first."""
     matrices = [tensor for tensor in tensors if len(tensor.dims) >= 2]
     return tuple(matrices[-2:] if op_type in _ADDING else matrices[:2])
 
 
 def batches_of(operands: Sequence[Tensor]) -> int:
-    """How many products of two matrices these are: an operand without batch axes serves all of the other."""
+    """Return how many products of two matrices these are: an operand without batch axes is used for all of
+    the other's."""
     return max(math.prod(tensor.dims[:-2]) for tensor in operands)
 
 
@@ -295,7 +301,7 @@ def _operand_precision(first: str, second: str) -> Precision:
 
 
 def _contraction(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int]:
-    """(M, N, K) of two matrices of unknown transposition; -1s where no size is shared."""
+    """Return (M, N, K) of two matrices of unknown transposition; -1s where no size is shared."""
     for (m, k), (k2, n) in (
         ((a[0], a[1]), (b[0], b[1])),
         ((a[0], a[1]), (b[1], b[0])),
@@ -338,8 +344,8 @@ def _convolution(
 
 
 def product_of_hlo(hlo: HloInstruction) -> Product | None:
-    """The product of an HLO dot or of a call of a library's, from its operands' shapes; None: neither, or
-    shapes are missing.
+    """Return the product of an HLO dot or of a call of a library, from its operands' shapes; None: neither,
+    or shapes are missing.
 
     M, N, K are per batch: for a plain dot M·K, K·N and M·N are the operands' and the result's sizes.
     """

@@ -68,7 +68,7 @@ class Name:
     function: str
 
     def types(self) -> tuple[Precision, ...]:
-        """The number types that the name mentions, in order of first appearance; empty: none."""
+        """Return the number types that the name mentions, in order of first appearance; empty: none."""
         return types_in(self.text)
 
 
@@ -80,7 +80,7 @@ class Card:
     vendor: str = "unknown"
 
     def at_least(self, major: int, minor: int = 0) -> bool:
-        """Whether the card is of this generation or later; unknown counts as yes."""
+        """Return whether the card is of this generation or later; an unknown generation counts as yes."""
         return self.compute_capability is None or self.compute_capability >= (major, minor)
 
 
@@ -105,7 +105,7 @@ _BRACKETS = r"operator\s*[<>()\[\]=-]+|->|\.\.\.$|[<>()\[\]{}]"
 
 
 def is_cut(name: str) -> bool:
-    """Whether a collector cut the end of this name off: brackets stay open, or it ends with dots.
+    """Return whether a collector cut the end of this name off: brackets stay open, or it ends with dots.
 
     A `>` without its `<` inside round brackets is a comparison. A name without brackets shows no cut.
     """
@@ -135,7 +135,7 @@ _SUFFIX = r"(?i)(?<=\d)(?:ull|ul|u|ll|l)\b"
 
 
 def spelled(name: str) -> str:
-    """One spelling for the names that different tools give to one kernel.
+    """Return one spelling for the names that different tools give to one kernel.
 
     Nsight Compute writes `(bool)1`, `(int)4` and `<unnamed>` where CUPTI writes `true`, `4` and
     `(anonymous namespace)`, and names the parameters by their template's types. Return type, parameters,
@@ -148,7 +148,7 @@ def spelled(name: str) -> str:
 
 
 def _parameters(text: str) -> int:
-    """Where the parameter list of a readable name begins; its length where it has none."""
+    """Return where the parameter list of a readable name begins; the name's length where it has none."""
     depth, at = 0, 0
     while at < len(text):
         letter = text[at]
@@ -170,7 +170,7 @@ _ANONYMOUS = "(anonymous namespace)"
 
 
 def types_in(text: str) -> tuple[Precision, ...]:
-    """Number types named by the words of a lower-case text, in order of first appearance."""
+    """Return the number types named by the words of a lower-case text, in order of first appearance."""
     found: dict[Precision, None] = {}
     for word in dict.fromkeys(_WORD.findall(text)):
         whole = _TYPES.get(word)
@@ -182,7 +182,7 @@ def types_in(text: str) -> tuple[Precision, ...]:
 
 
 def operands(types: Iterable[Precision]) -> Precision:
-    """The precision of a matrix kernel's operands from the types it mentions.
+    """Return the precision of a matrix kernel's operands from the types it mentions.
 
     The narrowest type is that of the operands: float32 beside a 16-bit type is the accumulator or the
     epilogue. Two different narrow types are `mixed`.
@@ -195,7 +195,7 @@ def operands(types: Iterable[Precision]) -> Precision:
 
 
 def values(types: Iterable[Precision]) -> Precision:
-    """The precision of an element-wise kernel from the types it mentions; several are `mixed`.
+    """Return the precision of an element-wise kernel from the types it mentions; several are `mixed`.
 
     Integers beside floats are indices or masks and do not count.
     """
@@ -217,7 +217,7 @@ _VALUE = re.compile(r"n?\d+E")
 
 
 def readable(mangled: str) -> str:
-    """A mangled C++ name as readable text: its identifiers and types in order, with `::`, `<`, `>`.
+    """Return a mangled C++ name as readable text: its identifiers and types in order, with `::`, `<`, `>`.
 
     Not a demangler: substitutions are dropped and parameters follow the name without brackets. It is
     enough to find functions, template arguments and types (Itanium C++ ABI, section 5.1).
@@ -231,7 +231,7 @@ def _is_cut_mangled(mangled: str) -> bool:
 
 
 def _read(mangled: str) -> tuple[str, bool]:
-    """A mangled name as text, and whether it ends too early: inside an identifier or an open scope.
+    """Return a mangled name as text, and whether it ends too early: inside an identifier or an open scope.
 
     One pass, no recursion; what it does not understand it steps over.
     """

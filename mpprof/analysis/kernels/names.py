@@ -46,7 +46,7 @@ RULES: tuple[Rule, ...] = (
 def classify(
     name: str, compute_capability: tuple[int, int] | None = None, vendor: str = "unknown"
 ) -> Verdict:
-    """Where a kernel of this name ran, in what precision, doing what, and by which words of its name.
+    """Return where a kernel of this name ran, in what precision, doing what, and by which words of its name.
 
     `compute_capability` and `vendor` are those of the card, where known: `1688` is fp16 on Turing and TF32
     from Ampere on. Strength is "name" where the instruction, the library or the types are stated, "family"
@@ -67,8 +67,8 @@ _GRAM = 3
 
 
 def _index() -> tuple[dict[str, tuple[int, ...]], tuple[int, ...], dict[int, tuple[str, ...]]]:
-    """Rules by the first characters of the literals in their patterns; those that any name may meet; and the
-    literals of the rules that read whole names."""
+    """Return the rules by the first characters of the literals in their patterns; the rules that any name may
+    meet; and the literals of the rules that read whole names."""
     by_gram: dict[str, set[int]] = {}
     always: list[int] = []
     of_whole: dict[int, tuple[str, ...]] = {}
@@ -88,7 +88,7 @@ _BY_GRAM, _ALWAYS, _OF_WHOLE = _index()
 
 
 def candidates(name: Name) -> Iterator[Rule]:
-    """The rules whose patterns can match a name, in their order: a handful of all."""
+    """Yield the rules whose patterns can match a name, in their order: a few of all the rules."""
     for position in _of_head(name.head):
         if position in _OF_WHOLE and not _holds(name.text, _OF_WHOLE[position]):
             continue
@@ -97,7 +97,8 @@ def candidates(name: Name) -> Iterator[Rule]:
 
 @lru_cache(maxsize=4096)
 def _of_head(head: str) -> tuple[int, ...]:
-    """Positions of the rules whose literals a function's name holds; the instances of a template share it."""
+    """Return the positions of the rules whose literals a function's name holds; the instances of a template
+    share it."""
     positions = set(_ALWAYS)
     for at in range(len(head) - _GRAM + 1):
         if found := _BY_GRAM.get(head[at : at + _GRAM]):
@@ -120,13 +121,14 @@ def _verdict(rule: Rule, said: Said) -> Verdict:
 
 
 def _open(rule: Rule, said: Said) -> Verdict:
-    """The verdict of a name that is cut off: what is missing may state a Tensor Core instruction."""
+    """Return the verdict of a name that is cut off: the missing part may state a Tensor Core instruction."""
     text = f"{said.text or rule.text}; but the name is cut off, and what is missing may say otherwise"
     return Verdict("unknown", said.precision, said.family, Reason("cut-name", text), "none", said.accumulate)
 
 
 def _checked(verdict: Verdict, card: Card) -> Verdict:
-    """A claim that the card cannot bear is corrected, and the contradiction said."""
+    """Return the verdict with a claim that the card cannot support corrected, and the contradiction
+    stated."""
     if verdict.placement != "tensor_core":
         return verdict
     if card.vendor in ("amd", "google", "intel", "apple"):
@@ -144,7 +146,7 @@ def _checked(verdict: Verdict, card: Card) -> Verdict:
 
 
 def without_tensor_cores(verdict: Verdict, card: str) -> Verdict:
-    """The verdict of a kernel that names a Tensor Core instruction on a card that has none."""
+    """Return the verdict of a kernel that names a Tensor Core instruction on a card that has none."""
     text = f"contradiction: {verdict.reason.text}, but this card has no Tensor Cores ({card})"
     return Verdict(
         "cuda_core",
@@ -181,7 +183,8 @@ _PART = r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*"
 
 
 def _words(function: str) -> list[str]:
-    """The words of a function's name, in snake or camel case; two that name a task together are one."""
+    """Return the words of a function's name, in snake or camel case; two words that name a task together are
+    one."""
     parts = [part.lower() for part in re.findall(_PART, function)]
     words: list[str] = []
     for part in parts:
@@ -194,7 +197,8 @@ def _words(function: str) -> list[str]:
 
 
 def _by_words(name: Name) -> Verdict | None:
-    """A verdict from the words of an unknown library's function, only where *every* word is an ordinary task's.
+    """Return a verdict from the words of an unknown library's function, only where *every* word is one of an
+    ordinary task.
 
     One word that is not known (`foo`, `gemm`, `mlp`) leaves the question open.
     """

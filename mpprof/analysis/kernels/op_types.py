@@ -147,7 +147,8 @@ OWN_SCOPE = re.compile(r"(?:^|/)mpprof[/_:]", re.IGNORECASE)
 
 @lru_cache(maxsize=8192)
 def family_of(op_type: str) -> Family | None:
-    """The family of an op type ("MatMul", "dot", "dot.4", "aten::mm"); None: not a type that is known."""
+    """Return the family of an op type ("MatMul", "dot", "dot.4", "aten::mm"); None: not a type that is
+    known."""
     found = _FAMILIES.get(op_type) or _FAMILIES.get(_NUMBER.sub("", op_type))
     return found or next(filter(None, map(_FAMILIES.get, _origins(op_type))), None)
 
@@ -157,7 +158,7 @@ _AND_MORE = r"(?:(?:With|And)[A-Z]\w*|PerChannel|Ex)$"
 
 
 def _origins(op_type: str) -> Iterator[str]:
-    """The types that TensorFlow's own rewrites may have made this one of: "_MklNativeFusedConv2D" and
+    """Yield the types that TensorFlow's own rewrites may have made this one of: "_MklNativeFusedConv2D" and
     "QuantizedConv2DWithBiasAndRelu" are a "Conv2D" with what follows it."""
     if match := _REWRITTEN.fullmatch(op_type):
         op = re.sub(_AND_MORE, "", match["op"])
@@ -169,7 +170,7 @@ def _origins(op_type: str) -> Iterator[str]:
 
 @lru_cache(maxsize=65536)
 def type_from_name(op_name: str) -> str:
-    """The op type that the last part of a scoped name stands for ("model/dense/MatMul_1" -> "MatMul").
+    """Return the op type that the last part of a scoped name stands for ("model/dense/MatMul_1" -> "MatMul").
 
     TensorFlow and JAX name an op after its type unless the user names it; "" where the last part is no
     known type.

@@ -64,7 +64,7 @@ class _Card:
 
 
 def place(trace: Trace, counters: Counters | None = None) -> Placements:
-    """The verdict of every row of `trace.kernels`.
+    """Return the verdict of every row of `trace.kernels`.
 
     `counters` are verdicts by hardware counters, which outrank everything else. A trace of basis "host" has
     the host's ops for kernels: matrix ops are `cpu` there, and an op of a type that is not known is
@@ -111,7 +111,7 @@ def _card(facts: DeviceFacts) -> _Card:
 def on_device(
     name: str, op: Op, shapes: str, card: _Card, kind: int = WorkKind.KERNEL, counters: Counters | None = None
 ) -> Verdict:
-    """The verdict of one kernel of `op` on `card`."""
+    """Return the verdict of one kernel of `op` on `card`."""
     if kind != WorkKind.KERNEL:
         return _move(op, kind)
     named = _by_name(name, card)
@@ -132,7 +132,7 @@ def _counted(name: str, card: _Card, counters: Counters) -> Verdict | None:
 
 
 def verified_ratio(trace: Trace, placements: Placements) -> float | None:
-    """The share of the matrix kernels' time that this card's counters decided; None: no such time."""
+    """Return the share of the matrix kernels' time that this card's counters decided; None: no such time."""
     duration = np.where(trace.kernels.kind == WorkKind.KERNEL, trace.kernels.duration_ns, 0)
     time = np.bincount(placements.index, weights=duration, minlength=len(placements.verdicts))
     pairs = [
@@ -145,7 +145,7 @@ def verified_ratio(trace: Trace, placements: Placements) -> float | None:
 
 
 def _move(op: Op, kind: int) -> Verdict:
-    """A copy or memset that the collector itself calls one."""
+    """Return the verdict of a copy or memset that the collector itself calls one."""
     if OWN_SCOPE.search(op.name):
         return Verdict(
             "not_matmul", "unknown", "mpprof", Reason("own-copy", "a copy that mpprof asked for"), "op"
@@ -168,7 +168,8 @@ def _by_name(name: str, card: _Card) -> Verdict:
 
 
 def _by_counter(counted: Verdict, otherwise: Verdict) -> Verdict:
-    """Counters decide where it ran; the rest is completed. What spoke against them is said."""
+    """Return the verdict in which counters decide where the kernel ran, and the other verdict completes the
+    rest. The reason states what contradicted the counters."""
     text = counted.reason.text
     if otherwise.placement not in ("unknown", counted.placement):
         text += (
@@ -190,7 +191,7 @@ def _by_counter(counted: Verdict, otherwise: Verdict) -> Verdict:
 
 
 def _by_op(named: Verdict, op: Op, shapes: str, card: _Card) -> Verdict:
-    """A verdict from the op, where the kernel's name leaves its placement open."""
+    """Return a verdict from the op, where the kernel's name leaves its placement open."""
     if OWN_SCOPE.search(op.name):
         return Verdict("not_matmul", "unknown", "mpprof", Reason("own-op", "an op that mpprof added"), "op")
     if op.hlo is not None and (said := _by_hlo(op.hlo, card)) is not None:
@@ -210,7 +211,7 @@ def _by_op(named: Verdict, op: Op, shapes: str, card: _Card) -> Verdict:
 
 
 def _by_hlo(hlo: HloInstruction, card: _Card) -> Verdict | None:
-    """A verdict from a compiled instruction; None where it does not state enough."""
+    """Return a verdict from a compiled instruction; None where it does not state enough."""
     inside = products(hlo)
     if inside:
         return _product(inside[0], card)
@@ -227,7 +228,8 @@ def _by_hlo(hlo: HloInstruction, card: _Card) -> Verdict | None:
 
 
 def _product(product: HloInstruction, card: _Card) -> Verdict:
-    """Where a product that XLA compiled itself (Triton, or the TPU's compiler) runs, by its operand types."""
+    """Return where a product that XLA compiled itself (Triton, or the TPU's compiler) runs, by its operand
+    types."""
     family: Family = "gemm" if product.opcode in DOT_CODES else "conv_fprop"
     types = [precision_of(dtype) for dtype in product.operand_dtypes[:2]]
     precision = operands(types)
@@ -254,8 +256,8 @@ def _product(product: HloInstruction, card: _Card) -> Verdict:
 
 
 def _float32_product(product: HloInstruction, card: _Card, family: Family, what: str) -> Verdict | None:
-    """A float32 product that XLA compiled itself: as TF32 where the card has it and no more is asked for
-    (xla/service/gpu: IsTf32Allowed), else with ordinary arithmetic. None where that is not stated."""
+    """Return a float32 product that XLA compiled itself: as TF32 where the card has it and no more is asked
+    for (xla/service/gpu: IsTf32Allowed), else with ordinary arithmetic. None where that is not stated."""
     if card.compute_capability is None:
         return None
     if not multiplies("tf32", card.compute_capability):
@@ -271,7 +273,8 @@ def _float32_product(product: HloInstruction, card: _Card, family: Family, what:
 
 
 def _completed(verdict: Verdict, op: Op, shapes: str) -> Verdict:
-    """What the name leaves open (precision, direction of a convolution, the op's role), from the op."""
+    """Return the verdict with what the name leaves open (precision, direction of a convolution, the op's
+    role) taken from the op."""
     if op is NO_OP:
         return verdict
     if OWN_SCOPE.search(op.name):
@@ -292,7 +295,7 @@ def _completed(verdict: Verdict, op: Op, shapes: str) -> Verdict:
 
 
 def _contradiction(verdict: Verdict, stated: Precision, shapes: str) -> str:
-    """Words for operands that the op states and the kernel's name denies; "" where they agree.
+    """Return the words for operands that the op states and the kernel's name denies; "" where they agree.
 
     TF32 is how float32 operands are multiplied, and a product that casts its operands itself is no
     contradiction of what its name says it multiplies; it is still worth saying.

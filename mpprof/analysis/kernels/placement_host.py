@@ -32,8 +32,9 @@ from mpprof.model.trace import Op, Trace
 
 
 def by_layers(trace: Trace, placements: Placements, ownership: Ownership) -> Placements:
-    """The verdicts with the precision of matrix ops that only their layer tells: what a Keras layer computes
-    in is what its products multiply, and the reason says that it was taken from there.
+    """Return the verdicts with the precision of matrix ops that only their layer tells: the type that a Keras
+    layer computes in is the type that its products multiply, and the reason says that it was taken from
+    there.
 
     For a trace of the host alone: on a device names and tensors tell, and a policy is only an intention.
     """
@@ -64,7 +65,7 @@ def by_layers(trace: Trace, placements: Placements, ownership: Ownership) -> Pla
 
 @lru_cache(maxsize=65536)
 def on_host(name: str, op: Op, shapes: str) -> Verdict:
-    """The verdict of one op on the host's CPU, where matrix work has a placement of its own."""
+    """Return the verdict of one op on the host's CPU, where matrix work has a placement of its own."""
     family, what = _host_family(name, op)
     if family is None:
         return replace(UNKNOWN, precision=tensors_precision(op, shapes)) if op is not NO_OP else UNKNOWN

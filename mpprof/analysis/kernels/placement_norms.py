@@ -74,7 +74,7 @@ def _is_norms(family: Family, op: Op) -> bool:
 
 
 def _norm_layers(trace: Trace, ownership: Ownership) -> set[int]:
-    """Rows of the layers that are norms."""
+    """Return the rows of the layers that are norms."""
     recorded = {at for at, facts in enumerate(ownership.facts) if facts is not None and kinds.is_norm(facts)}
     named = {at for at, name in enumerate(ownership.layers) if re.search(_NAMED, name.rpartition("/")[2])}
     found = named | set(_with_parts(trace, ownership))
@@ -94,14 +94,15 @@ def _with_parts(trace: Trace, ownership: Ownership) -> Iterator[int]:
 
 
 def _just_within(layer: str, path: Sequence[str]) -> bool:
-    """Whether a part of a norm stands right below this layer in the op's scopes: deeper down it is that of a
-    norm within the layer, and nothing of the layer's other work is one."""
+    """Return whether a part of a norm stands right below this layer in the op's scopes: deeper down such a
+    part belongs to a norm within the layer, and nothing of the layer's other work is a norm."""
     name = layer.rpartition("/")[2]
     return any(part in _PARTS and above == name for above, part in pairwise(path))
 
 
 def _ops_of(norms: set[int], ownership: Ownership, count: int) -> NDArray[np.bool_]:
-    """Which ops belong to these layers, forward or backward; of a fusion over several, by most of its work."""
+    """Return which ops belong to these layers, forward or backward; of a fusion over several, by most of its
+    work."""
     wanted = np.zeros(len(ownership.layers) + 1, np.bool_)  # layer -1: the last
     wanted[list(norms)] = True
     found = wanted[ownership.layer[:count]]

@@ -21,7 +21,8 @@ DOT_CODES = frozenset(("dot", "ragged-dot", "scaled-dot"))
 
 
 def products(hlo: HloInstruction, depth: int = 4) -> list[HloInstruction]:
-    """The matrix products inside an instruction: itself, or those of the computations that it calls."""
+    """Return the matrix products inside an instruction: itself, or those of the computations that it
+    calls."""
     if hlo.opcode in DOT_CODES or hlo.opcode == "convolution":
         return [hlo]
     if depth == 0:
@@ -47,7 +48,7 @@ _RANK: tuple[Family, ...] = (
 
 @lru_cache(maxsize=65536)
 def hlo_family(hlo: HloInstruction) -> Family | None:
-    """The family of an instruction or of what a fusion holds; None: an opcode that is not known."""
+    """Return the family of an instruction or of what a fusion holds; None: an opcode that is not known."""
     if not hlo.called or hlo.opcode in (
         "reduce",
         "sort",
@@ -75,7 +76,7 @@ def hlo_types(hlo: HloInstruction) -> tuple[Precision, ...]:
 
 
 def tensors_precision(op: Op, shapes: str) -> Precision:
-    """The precision of an op's operands, from the recorded shapes, else from its HLO."""
+    """Return the precision of an op's operands, from the recorded shapes, else from its HLO."""
     stated = [precision_of(tensor.dtype) for tensor in parse_shapes(shapes)]
     stated = [precision for precision in stated if precision not in ("unknown", "int8")]
     if not stated and op.hlo is not None:
@@ -99,7 +100,8 @@ def inputs_precision(op: Op, shapes: str) -> Precision:
 
 
 def category_of(verdict: Verdict, op: Op) -> Family:
-    """The family that the op gives to its kernel: the direction of a convolution, the optimizer's work."""
+    """Return the family that the op gives to its kernel: the direction of a convolution, the optimizer's
+    work."""
     op_type = op.type if op.hlo is None else ""
     of_type = family_of(op_type or type_from_name(op.name))
     if op.hlo is not None and verdict.reason.code in _NAMED_BY_ROOT:

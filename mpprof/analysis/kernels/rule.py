@@ -61,7 +61,7 @@ _compiled = cache(re.compile)
 
 
 def literals(pattern: str) -> tuple[str, ...]:
-    """A plain run of characters for each alternative of a pattern, which all its matches contain.
+    """Return a plain run of characters for each alternative of a pattern, which all its matches contain.
 
     Empty: some alternative has no run of three. Knows the part of the syntax that the rules use: groups,
     classes, escapes, quantifiers after one character. Serves to skip patterns that cannot match.
@@ -76,7 +76,8 @@ _PIECE = re.compile(
 
 
 def _literals(pieces: Iterator[re.Match[str]]) -> tuple[tuple[str, ...], bool]:
-    """The literals up to the bracket that closes these pieces, and whether a match must have what it closes."""
+    """Return the literals up to the bracket that closes these pieces, and whether a match must have what it
+    closes."""
     found: list[tuple[str, ...]] = []
     runs: list[str] = []
     nested: tuple[str, ...] = ()  # of the first group that has any
@@ -100,7 +101,7 @@ def _literals(pieces: Iterator[re.Match[str]]) -> tuple[tuple[str, ...], bool]:
 
 
 def _rarest(runs: list[str]) -> tuple[str, ...]:
-    """Longer runs are rarer, but nearly every name holds "kernel"."""
+    """Return the rarest of these runs. Longer runs are rarer, but nearly every name holds "kernel"."""
     best = max(runs, key=lambda run: (len(run) >= 3 and run.strip("_") != "kernel", len(run)), default="")
     return (best,) if len(best) >= 3 else ()
 
@@ -108,28 +109,32 @@ def _rarest(runs: list[str]) -> tuple[str, ...]:
 def always(
     placement: Placement, precision: Precision, family: Family, accumulate: Precision | None = None
 ) -> Decide:
-    """The same verdict for every name that matches."""
+    """Return a decision that gives every matching name the same verdict."""
     said = Said(placement, precision, family, accumulate)
     return lambda name, match, card: said
 
 
 def helper(family: Family) -> Decide:
-    """Work around a matrix kernel that multiplies nothing itself; precision from the types in the name."""
+    """Return the decision for work around a matrix kernel that multiplies nothing itself; the precision comes
+    from the types in the name."""
     return lambda name, match, card: Said("not_matmul", operands(floats(name)), family)
 
 
 def floats(name: Name) -> tuple[Precision, ...]:
-    """Number types of a name without integers, which are indices or masks in kernels that do not multiply."""
+    """Return the number types of a name without integers, which are indices or masks in kernels that do not
+    multiply."""
     return tuple(precision for precision in name.types() if precision != "int8")
 
 
 def ordinary(family: Family) -> Decide:
-    """Matrix work with ordinary arithmetic; precision from the types in the name."""
+    """Return the decision for matrix work with ordinary arithmetic; the precision comes from the types in the
+    name."""
     return lambda name, match, card: Said("cuda_core", operands(name.types()), family)
 
 
 def plain(family: Family) -> Decide:
-    """Work that is not a matrix product; precision from the types in the name.
+    """Return the decision for work that is not a matrix product; the precision comes from the types in the
+    name.
 
     float32 beside a 16-bit type is what the arithmetic is done in: the data are 16-bit. Only a cast is
     `mixed`.
@@ -139,12 +144,12 @@ def plain(family: Family) -> Decide:
 
 
 def family_rule(code: str, pattern: str, family: Family, text: str, source: str, example: str) -> Rule:
-    """A rule for functions, of any generation, that multiply no matrices and have one family."""
+    """Return a rule for functions, of any generation, that multiply no matrices and have one family."""
     return Rule(code, pattern, plain(family), text, source, "all", example, whole=False)
 
 
 def convolution(text: str, default: Family = "conv_fprop") -> Family:
-    """The direction of a convolution from words in a lower-case name.
+    """Return the direction of a convolution from words in a lower-case name.
 
     cuDNN's older kernels call the data gradient `stridedB` and the weight gradient `stridedB_splitK`.
     """
@@ -158,5 +163,5 @@ def convolution(text: str, default: Family = "conv_fprop") -> Family:
 
 
 def is_matrix(family: Family) -> bool:
-    """Whether the family is matrix work in the sense of the account."""
+    """Return whether the family is matrix work in the sense of the account."""
     return family in MATMUL_FAMILIES

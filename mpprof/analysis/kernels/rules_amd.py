@@ -23,7 +23,8 @@ _TENSILE_TYPES = r"f8b8|b8f8|f8n|b8n|f8|b8|4xi8|i8|f4|f6|[hbsdczi]"
 
 
 def _tensile(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`Cijk_<A>_<B>_<types>_…_MT<tile>_[MI<m>x<n>x<k>…_]…`: with MI the product runs on MFMA or WMMA.
+    """Return what `Cijk_<A>_<B>_<types>_…_MT<tile>_[MI<m>x<n>x<k>…_]…` says: with MI the product runs on MFMA
+    or WMMA.
 
     The types stand as operand, result, accumulator (`HHS`, `BBS`), or one letter for all (`S`, `D`); where A
     and B are stored in other types than they are multiplied in, those stand before (`F8H_HHS`). `MX` is XF32
@@ -63,7 +64,8 @@ _CK_WORDS: tuple[tuple[str, Family], ...] = (
 
 
 def _ck(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    """`ck::kernel_<task>_(xdl|wmma|dl)…<…>`, or `ck_tile::kentry<…, ck_tile::<Task>Kernel<…>>`.
+    """Return what `ck::kernel_<task>_(xdl|wmma|dl)…<…>`, or `ck_tile::kentry<…, ck_tile::<Task>Kernel<…>>`,
+    says.
 
     ck_tile multiplies by its WarpGemm alone, which is MFMA, SMFMAC or WMMA. Of ck, `xdl` and `wmma` are matrix
     instructions, `dl` and `dpp` are not; its MoE products derive from GridwiseGemm_xdl_cshuffle_base.
@@ -97,8 +99,9 @@ _AITER_TYPES: dict[str, Precision] = {
 
 
 def _aiter(name: Name, match: re.Match[str], card: Card) -> Said:
-    """aiter's assembly: `<type>gemm_<result>_…`, `fmoe_<type>_<scaling><operand type>_…`, `mla_a<bits>w<bits>_…`,
-    `pa_<query>_<scaling><cache type>_…`, `fmha_(fwd|bwd)_hd<size>_<type>_…`.
+    """Return what the names of aiter's assembly say: `<type>gemm_<result>_…`, `fmoe_<type>_<scaling><operand
+    type>_…`, `mla_a<bits>w<bits>_…`, `pa_<query>_<scaling><cache type>_…`,
+    `fmha_(fwd|bwd)_hd<size>_<type>_…`.
 
     Two types that a product reads are `mixed`; where only bits are stated (`a16w16`) the type is open.
     """
@@ -122,7 +125,8 @@ def _aiter(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _skinny(name: Name, match: re.Match[str], card: Card) -> Said:
-    """Products with a few rows: fp8 by MFMA, fp16 by dot2, and bfloat16 by one or the other."""
+    """Return what the name of a product with a few rows says: fp8 runs by MFMA, fp16 by dot2, and bfloat16 by
+    one or the other."""
     types = operands(name.types())
     if match["fp8"]:
         return Said("matrix_core", "fp8", "gemm", "fp32")

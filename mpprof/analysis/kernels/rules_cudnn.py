@@ -13,12 +13,14 @@ _FLASH = "Dao-AILab/flash-attention csrc and hopper"
 
 
 def _around(name: Name, match: re.Match[str], card: Card) -> Said:
-    """A helper of a convolution: the direction from its name, the precision from its types."""
+    """Return what the name of a convolution's helper says: the direction comes from its name, the precision
+    from its types."""
     return Said("not_matmul", operands(name.types()), convolution(name.text))
 
 
 def _direct(name: Name, match: re.Match[str], card: Card) -> Said:
-    """An older cuDNN convolution. `grouped_direct` is chosen for plain convolutions too, of few channels."""
+    """Return what the name of an older cuDNN convolution says. `grouped_direct` is chosen for plain
+    convolutions too, of few channels."""
     said = Said("cuda_core", operands(name.types()), convolution(name.head))
     if "grouped_direct" not in match.group():
         return said
@@ -33,7 +35,8 @@ def _transform(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _attention(name: Name, match: re.Match[str], card: Card) -> Said:
-    """Attention whose sources multiply by MMA only; on AMD the same library runs on MFMA."""
+    """Return what the name of an attention kernel says whose sources multiply by MMA only; on AMD the same
+    library runs on MFMA."""
     if re.search(_AROUND_ATTENTION, name.text[match.start() : match.end() + 60]):
         text = "prepares or combines around an attention kernel: no product of its own"
         return Said("not_matmul", operands(floats(name)), "attention", None, "attention-helper", text)
@@ -62,7 +65,7 @@ def _attention_helper(name: Name, match: re.Match[str], card: Card) -> Said | No
 
 
 def _mem_efficient(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`fmha_cutlass[FB]_<type>_(aligned|notaligned)_…_sm<cc>` of PyTorch and xformers.
+    """Return what `fmha_cutlass[FB]_<type>_(aligned|notaligned)_…_sm<cc>` of PyTorch and xformers says.
 
     Their default gemm types: simt below sm70; Tensor Cores for 16-bit from sm70; for float32 only from
     sm80 (three TF32 products).
@@ -92,7 +95,8 @@ _SIXTEEN_BITS = r"(?<![a-z0-9])f16(?![a-z0-9])"
 
 
 def _generated(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    """`cudnn_generated_fort_native_<op>_sm<cc>_…`: the engines that cuDNN 8.9 and 9 compile at run time.
+    """Return what `cudnn_generated_fort_native_<op>_sm<cc>_…` says: the name of an engine that cuDNN 8.9 and
+    9 compile at run time.
 
     `f16` in these names stands beside bfloat16 operands too: it means 16 bits and no type.
     """
@@ -107,7 +111,7 @@ def _generated(name: Name, match: re.Match[str], card: Card) -> Said | None:
 
 
 def _engine(text: str) -> Said | None:
-    """What a generated engine does, by the words of its name; its types apart."""
+    """Return what a generated engine does, by the words of its name, apart from its types."""
     if "sdpa" in text or "flash" in text or "attention" in text or "mha" in text:
         reason = "cuDNN's generated attention kernel"
         return Said("tensor_core", "unknown", "attention", "fp32", "cudnn-sdpa", reason)
@@ -138,7 +142,8 @@ def _rnn(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _listed(name: Name, match: re.Match[str], card: Card) -> Said:
-    """Kernels that NVIDIA's own PyProf lists as Tensor Core kernels, though their names state no instruction.
+    """Return what the name of a kernel says that NVIDIA's own PyProf lists as a Tensor Core kernel, though
+    its name states no instruction.
 
     The list is from Volta and Turing, which multiply half only: it tells nothing of float32, which these
     kernels multiplied with ordinary arithmetic.

@@ -41,7 +41,7 @@ _ARITHMETIC_FREE = _LAYOUT_WORDS | {
 
 
 def _fusion_family(text: str) -> Family:
-    """The family of an XLA fusion by the instructions in its name (`loop_add_multiply_fusion`)."""
+    """Return the family of an XLA fusion by the instructions in its name (`loop_add_multiply_fusion`)."""
     for family, words in _WORDS:
         if any(word in text for word in words):
             return family

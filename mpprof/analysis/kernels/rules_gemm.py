@@ -26,7 +26,8 @@ _CUTLASS = "NVIDIA/cutlass python/cutlass_library/gemm_operation.py (procedural 
 def _shape_precision(
     shape: str, letter: str, types: tuple[Precision, ...], card: Card, older: bool
 ) -> Precision:
-    """Operand type of an MMA instruction from its shape, the letter before it and the types around it.
+    """Return the operand type of an MMA instruction from its shape, the letter before it and the types around
+    it.
 
     A shape that several types share is told by the types; alone, `1688` is fp16 on Turing, which has no
     TF32, and TF32 from Ampere on (PTX ISA, mma.m16n8k8).
@@ -50,7 +51,7 @@ def _family(kind: str, text: str) -> Family:
 
 
 def _legacy(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`<generation>[_<storage type>]_<letter>[<mma shape>](gemm|cudnn)[_<type>]_<tile>…`"""
+    """Return what `<generation>[_<storage type>]_<letter>[<mma shape>](gemm|cudnn)[_<type>]_<tile>…` says."""
     letter, shape, kind = match["letter"], match["shape"], match["kind"]
     family = _family(kind, name.head)
     head = name.head[: match.end() + 40]
@@ -83,7 +84,8 @@ def _odd_legacy(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`sm<cc>_xmma_<op>_<A B types>_<C types>_<accumulator>_…_(tensor<m>x<n>x<k>|ffma|warpgroupsize…)`"""
+    """Return what `sm<cc>_xmma_<op>_<A B types>_<C
+    types>_<accumulator>_…_(tensor<m>x<n>x<k>|ffma|warpgroupsize…)` says."""
     text = name.head
     family: Family = "gemm" if match["op"] == "gemm" else convolution(match["op"])
     if "depthwise" in text:
@@ -119,7 +121,8 @@ def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _xmma_traits(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`<Generation>_<unit>_<accumulator or type>_traits`: xmma's templates, as cuDNN 8.0 to 8.2 name them.
+    """Return what `<Generation>_<unit>_<accumulator or type>_traits` says: the name of xmma's templates in
+    cuDNN 8.0 to 8.2.
 
     hmma with fp32 or fp16 says what is accumulated, the operands being half; tf32 and bf16 are operands.
     """
@@ -146,7 +149,8 @@ _NVJET_LETTER: dict[str, Precision] = {
 
 
 def _nvjet(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`nvjet_[sm<cc>_]<types>_<tile>_<k tile>x<stages>_<cluster>_…_<layouts>`: the types of a product.
+    """Return what `nvjet_[sm<cc>_]<types>_<tile>_<k tile>x<stages>_<cluster>_…_<layouts>` says: the types of
+    a product.
 
     Three letters are (both operands, compute, result): `hsh` half, `tst` bfloat16, `hss` and `tss` with a
     float32 result. Five are (A, B, C, compute, result): `qqtst` fp8, `ootst` and `oosss` fp4. NVIDIA does not
@@ -172,7 +176,8 @@ _ROLE = r"(?P<letter>[a-z])(?P<shape>\d{3,6})(?P<fast>tf32|bf16|f16|fastaccum|)?
 
 
 def _cutlass2(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`cutlass_[<cc>_][wmma_](tensorop|simt)_[<type>_]<letter>[<mma shape>][<math>]<op>_[<type>_]<tile>…`"""
+    """Return what `cutlass_[<cc>_][wmma_](tensorop|simt)_[<type>_]<letter>[<mma
+    shape>][<math>]<op>_[<type>_]<tile>…` says."""
     body = name.text[match.start() : match.start() + 160]
     words = body.replace("_", " ")
     family = _cutlass_family(body)
@@ -210,7 +215,8 @@ _SCALED = r"ue\d+m\d+x"  # the type of the scales of a block-scaled operand
 
 
 def _cutlass3(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`cutlass3x_sm<cc>_(tensorop|simt)_<letter><m>x<n>x<k><op>_<A>_<B>_<accumulator>_<C>_<D>_…`"""
+    """Return what `cutlass3x_sm<cc>_(tensorop|simt)_<letter><m>x<n>x<k><op>_<A>_<B>_<accumulator>_<C>_<D>_…`
+    says."""
     body = name.text[match.start() : match.start() + 200]
     family = _cutlass_family(body)
     shaped = re.search(_V3, body)
@@ -235,7 +241,8 @@ _ATOM_TYPES = r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|e3m2|e2m3|s32|s8|u8"
 
 
 def _atom(name: Name, match: re.Match[str], card: Card) -> Said:
-    """CuTe's names of MMA instructions: `SM80_16x8x16_F32F16F16F32_TN`, `SM90_64x128x16_F32BF16BF16_SS`.
+    """Return what CuTe's names of MMA instructions say: `SM80_16x8x16_F32F16F16F32_TN`,
+    `SM90_64x128x16_F32BF16BF16_SS`.
 
     The types stand as result, A, B (and the accumulator): the second and third are the operands.
     """
@@ -267,7 +274,8 @@ def _tensorop_class(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _simt_class(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`DefaultGemmUniversal<A, layout, complex, alignment, B, …>` says which type is whose; elsewhere the narrowest is."""
+    """Return the precision of a kernel with ordinary arithmetic. `DefaultGemmUniversal<A, layout, complex,
+    alignment, B, …>` says which type is whose; elsewhere it is the narrowest type."""
     sides = re.search(_DEFAULT_GEMM, name.text)
     types = {found for side in sides.groups() for found in types_in(side)} if sides else set()
     precision: Precision = "mixed" if len(types) > 1 else operands(types or name.types())
@@ -286,7 +294,7 @@ def _gmma(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _trtllm(name: Name, match: re.Match[str], card: Card) -> Said:
-    """`(bmm|gemm)_<result>_<A><B>_<accumulator>_…_m<m>x<n>x<k>_…_sm<cc>`"""
+    """Return what `(bmm|gemm)_<result>_<A><B>_<accumulator>_…_m<m>x<n>x<k>_…_sm<cc>` says."""
     sides = re.findall(_TRT_TYPE, match["ab"])
     found = {_TRT_PRECISION[side] for side in sides}
     precision: Precision = found.pop() if len(found) == 1 else ("mixed" if found else "unknown")
@@ -304,7 +312,8 @@ _DENIED = r"(?<![a-z])(?:no|non|not|without|for|to|from)_(?:[a-z]{0,4}mma|m\d+n\
 
 
 def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    """A word of the name is the instruction itself (`wmma`, `hmma`, `wgmma`, `imma`, `mma`).
+    """Return what a name says of which one word is the instruction itself (`wmma`, `hmma`, `wgmma`, `imma`,
+    `mma`).
 
     None where another word denies it (`no_mma`, `without`, `simt`) or says that operands are only prepared
     for it (`pack_for_mma`, `to_m16n8k16_layout`), and where no word is a product (`hmma_counter_probe`): the
@@ -350,7 +359,8 @@ _HINT = r"mma|tensor|tf32|(?<![a-z0-9])tc(?![a-z0-9])|ptx|tcgen"
 
 
 def _fp8_main_loop(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    """A CUTLASS kernel, or a function named `fp8_…gemm_kernel`, whose operands are fp8.
+    """Return what the name says of a CUTLASS kernel, or a function named `fp8_…gemm_kernel`, whose operands
+    are fp8.
 
     There is no fp8 arithmetic but the Tensor Cores', so a product that does not convert its operands first
     runs there. Words that say so (CUDA core, GEMV, simt), and a KV cache that only stores fp8, leave it open.

@@ -13,7 +13,8 @@ from mpprof.model.kernels import Precision
 
 
 def _deep_gemm(name: Name, match: re.Match[str], card: Card) -> Said:
-    """The types stand before the task, activations first: `fp8_fp4` multiplies two types."""
+    """Return what the name says of a product whose types stand before the task, activations first: `fp8_fp4`
+    multiplies two types."""
     found = {word for word in ("fp8", "fp4", "bf16", "tf32") if word in match.group()}
     precision: Precision = found.pop() if len(found) == 1 else "mixed"  # type: ignore[assignment]
     return Said("tensor_core", precision, "gemm", "fp32")
@@ -26,7 +27,8 @@ def _marlin(name: Name, match: re.Match[str], card: Card) -> Said:
 
 
 def _cute_dsl(name: Name, match: re.Match[str], card: Card) -> Said:
-    """The shape of its MMA atom is in the name, its sizes written together; 1 x 1 x 1 is a plain FMA."""
+    """Return what the name says of a kernel that states the shape of its MMA atom, with the sizes written
+    together; 1 x 1 x 1 is a plain FMA."""
     types = re.findall(r"ptr(f16|bf16|f8e4m3fn|f8e5m2|f32|tf32|i8)", name.text)
     known: dict[str, Precision] = {
         "f16": "fp16", "bf16": "bf16", "f8e4m3fn": "fp8", "f8e5m2": "fp8", "f32": "fp32", "tf32": "tf32", "i8": "int8",

@@ -63,24 +63,25 @@ class Ownership:
     from_model: bool = False
 
     def layer_of(self, op: int) -> str | None:
-        """The layer that owns the op in row `op`; None for row -1, for no layer and for an unknown one."""
+        """Return the layer that owns the op in row `op`; None for row -1, for no layer and for an unknown
+        one."""
         row = int(self.layer[op]) if 0 <= op < len(self.layer) else UNKNOWN
         return self.layers[row] if row >= 0 else None
 
     def layers_of(self, op: int) -> tuple[str, ...]:
-        """The layers that the op in row `op` works for, `layer_of` first, then by their share; empty where
-        that is None."""
+        """Return the layers that the op in row `op` works for, `layer_of` first, then by their share; empty
+        where `layer_of` is None."""
         own = self.layer_of(op)
         shares = (span.layer for span in self.spans.get(op, ()) if span.layer)
         return tuple(dict.fromkeys((own, *shares))) if own else ()
 
     def phase_of(self, op: int) -> Phase:
-        """The phase of the op in row `op`; "other" for row -1."""
+        """Return the phase of the op in row `op`; "other" for row -1."""
         return PHASES[int(self.phase[op])] if 0 <= op < len(self.phase) else "other"
 
 
 def joined(layers: Sequence[str]) -> str | None:
-    """How tables call several layers together: "a", "a, b", "a, b (+1)"; None for none."""
+    """Return how tables call several layers together: "a", "a, b", "a, b (+1)"; None for none."""
     rest = f" (+{len(layers) - 2})" if len(layers) > 2 else ""
     return f"{', '.join(layers[:2])}{rest}" or None
 
@@ -97,7 +98,7 @@ class _Owner:
 
 
 def attribute(trace: Trace, model: ModelFacts | None = None) -> Ownership:
-    """The owner of every op of the trace.
+    """Return the owner of every op of the trace.
 
     With `model`, layers are those that the run recorded. Without it a layer is the scope path as it stands in
     the trace, as far as scopes can be told from parts of a layer; the rest has no layer.
@@ -108,7 +109,7 @@ def attribute(trace: Trace, model: ModelFacts | None = None) -> Ownership:
 def attribute_ops(
     ops: Sequence[Op], model: ModelFacts | None, sizes: Mapping[Path, Sequence[Sizes]] | None = None
 ) -> Ownership:
-    """The owner of each of `ops`, all that a program has: they decide together what a scope means.
+    """Return the owner of each of `ops`, all that a program has: they decide together what a scope means.
 
     `sizes`: per module of PyTorch's, the axes of the operands of its forward ops."""
     match = matcher({scope for op in ops for scope in _scopes(op)}, model, sizes)
@@ -135,7 +136,7 @@ def _columns(owners: Sequence[_Owner], model: ModelFacts | None) -> Ownership:
 
 
 def _operands(trace: Trace) -> dict[Path, list[Sizes]]:
-    """Per module of PyTorch's, the axes of the operands of its forward ops."""
+    """Return for each of PyTorch's modules the axes of the operands of its forward ops."""
     table = trace.kernels
     if trace.source.format != "chrome":
         return {}
@@ -183,7 +184,7 @@ def _scope_owner(scope: Scope, match: Matcher) -> _Owner:
 
 
 def _fusion_owner(inside: Sequence[HloInstruction], match: Matcher) -> _Owner:
-    """By share of work: matrix work before all else, then elements touched."""
+    """Return the owner of a fusion by share of work: matrix work before all else, then elements touched."""
     owners = [_scope_owner(parse(inner.op_name, inner.opcode), match) for inner in inside]
     work: dict[str, float] = defaultdict(float)
     for inner, owner in zip(inside, owners, strict=True):
@@ -204,7 +205,7 @@ def _spans(work: Mapping[str, float]) -> tuple[Span, ...]:
 
 
 def _inside(hlo: HloInstruction) -> list[HloInstruction]:
-    """The instructions of a fusion, those of fusions within it included."""
+    """Return the instructions of a fusion, those of fusions within it included."""
     if hlo.opcode in _FLOW:
         return []
     found: list[HloInstruction] = []
@@ -218,7 +219,7 @@ def _inside(hlo: HloInstruction) -> list[HloInstruction]:
 
 
 def _work(instruction: HloInstruction) -> float:
-    """Operations of an instruction, or the elements that it touches where they are not stated."""
+    """Return the operations of an instruction, or the elements that it touches where they are not stated."""
     shapes = (instruction.shape, *instruction.operand_shapes)
     return max(1.0, instruction.flops or 0.0, *(float(math.prod(shape)) for shape in shapes))
 
@@ -230,7 +231,8 @@ def _is_matrix(hlo: HloInstruction) -> bool:
 
 
 def has_matrix(op: Op) -> bool:
-    """Whether the compiled instruction of an op multiplies matrices, itself or within."""
+    """Return whether the compiled instruction of an op multiplies matrices, itself or within an instruction
+    that it calls."""
     return op.hlo is not None and any(map(_is_matrix, (op.hlo, *_inside(op.hlo))))
 
 
@@ -280,7 +282,8 @@ def _adopt_unnamed(ops: Sequence[Op], owners: list[_Owner]) -> None:
     matrix_layers = {owners[at].layer for at, op in enumerate(ops) if owners[at].layer and has_matrix(op)}
 
     def known(rows: Iterable[int]) -> list[_Owner]:
-        """Owners of those of `rows` that have one, best first, whatever the order of the file's tables."""
+        """Return the owners of those of `rows` that have one, best first, whatever the order of the file's
+        tables."""
         found = [row for row in rows if owners[row].known]
         return [owners[row] for row in sorted(found, key=lambda row: _rank(ops[row], owners[row]))]
 
@@ -309,7 +312,7 @@ def _rank(op: Op, owner: _Owner) -> tuple[object, ...]:
 
 
 def _graph(ops: Sequence[Op]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """Rows of the ops that each op reads, and of those that use it."""
+    """Return the rows of the ops that each op reads, and of those that use it."""
     rows: dict[tuple[int, str, str], list[int]] = defaultdict(list)
     for at, op in enumerate(ops):
         if op.hlo:
@@ -341,7 +344,8 @@ def _set_phases(
     users: Mapping[int, Sequence[int]],
     owners: list[_Owner],
 ) -> None:
-    """What reads a result of the backward pass runs in it, and does so though the optimizer uses it."""
+    """Set the phases of the adopted ops: an op that reads a result of the backward pass runs in that pass,
+    even where the optimizer uses the op's result."""
     for at in adopted:
         if owners[at].layer and owners[at].phase not in ("forward", "backward"):
             owners[at] = _Owner(owners[at].layer, "forward")

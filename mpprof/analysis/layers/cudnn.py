@@ -18,7 +18,8 @@ DEFAULTS = {
 
 
 def against_cudnn(layer: LayerFacts) -> dict[str, str]:
-    """{argument: as it is written} of what rules cuDNN out; empty where nothing does, and of other layers."""
+    """Return {argument: as it is written} of what rules cuDNN out; empty where nothing does, and for other
+    layers."""
     if layer.kind not in RECURRENT:
         return {}
     return {
@@ -29,12 +30,13 @@ def against_cudnn(layer: LayerFacts) -> dict[str, str]:
 
 
 def takes_cudnn(layer: LayerFacts) -> bool:
-    """Whether Keras on TensorFlow takes cuDNN's kernel for it on a GPU, which no XLA program can hold."""
+    """Return whether Keras on TensorFlow takes cuDNN's kernel for the layer on a GPU, which no XLA program
+    can hold."""
     return layer.config.get("use_cudnn") in ("auto", True) and not against_cudnn(layer)
 
 
 def against_cudnn_on_torch(layer: LayerFacts, run: RunFacts) -> list[str]:
-    """What rules cuDNN out on torch alone; empty on another backend, and of other layers."""
+    """Return what rules cuDNN out on torch alone; empty on another backend, and for other layers."""
     if layer.kind not in RECURRENT or run.framework.get("backend") != "torch":
         return []
     compiled = any(fit.jit_compile is True for fit in run.fits)

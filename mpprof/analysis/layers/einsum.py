@@ -10,13 +10,13 @@ Config = Mapping[str, object]
 
 
 def axes(equation: object) -> tuple[str, str, str] | None:
-    """The labels of the input, the kernel and the output; None for what is no such equation."""
+    """Return the labels of the input, the kernel and the output; None for what is no such equation."""
     found = re.fullmatch(r"\s*([\w.]+)\s*,\s*(\w+)\s*->\s*([\w.]+)\s*", str(equation))
     return (found[1], found[2], found[3]) if found else None
 
 
 def made_axes(config: Config) -> list[tuple[int, int]]:
-    """(place in `output_shape`, size) of the axes of the output that come from the kernel."""
+    """Return (place in `output_shape`, size) of the axes of the output that come from the kernel."""
     labels, shape = axes(config.get("equation")), config.get("output_shape")
     sizes = list(shape) if isinstance(shape, list | tuple) else [shape]
     if labels is None:
@@ -28,13 +28,14 @@ def made_axes(config: Config) -> list[tuple[int, int]]:
 
 
 def made(config: Config) -> int:
-    """How many features come from the kernel; 0 where that is not known."""
+    """Return how many features come from the kernel; 0 where that is not known."""
     sizes = [size for _, size in made_axes(config)]
     return prod(sizes) if sizes else 0
 
 
 def read(config: Config, shape: object) -> int | None:
-    """Features that it sums over; None where the shape of its input does not say."""
+    """Return the number of features that the layer sums over; None where the shape of its input does not
+    say."""
     labels = axes(config.get("equation"))
     if labels is None or not isinstance(shape, list | tuple):
         return None
@@ -45,8 +46,8 @@ def read(config: Config, shape: object) -> int | None:
 
 
 def kept(config: Config, shape: object) -> list[int | None] | None:
-    """The axes of the input, but for the batch, that the kernel does not touch: places that it is applied at.
-    None where the equation or the shape does not say."""
+    """Return the axes of the input, but for the batch, that the kernel does not touch: the places that it is
+    applied at. None where the equation or the shape does not say."""
     labels = axes(config.get("equation"))
     if labels is None or "." in labels[0] or not isinstance(shape, list | tuple):
         return None

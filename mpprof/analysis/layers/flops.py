@@ -13,9 +13,9 @@ Layers = Mapping[str, LayerFacts]
 
 
 def shares(layers: Sequence[LayerFacts]) -> dict[str, float]:
-    """{layer: its part, 0 to 1, of the multiplications with weights in a forward pass}, for layers that
-    multiply with any. Empty where that cannot be told: layers that were not built, convolutions of unknown
-    size. An axis without a size, as a sequence may have, counts as one, in all layers alike."""
+    """Return {layer: its part, 0 to 1, of the multiplications with weights in a forward pass}, for layers
+    that multiply with any. Empty where that cannot be told: layers that were not built, convolutions of
+    unknown size. An axis without a size, as a sequence may have, counts as one, in all layers alike."""
     by_name = {layer.name: layer for layer in layers}
     sizes: dict[str, float] = {}
     for layer in layers:
@@ -30,8 +30,8 @@ def shares(layers: Sequence[LayerFacts]) -> dict[str, float]:
 
 
 def rows(layer: LayerFacts, layers: Layers) -> int | None:
-    """Rows of a layer's product per example: positions of a sequence or an image. Of a recurrent layer one,
-    as each step has its own product. None: not known."""
+    """Return the rows of a layer's product per example: positions of a sequence or an image. A recurrent
+    layer has one row, as each step has its own product. None: not known."""
     if kinds.is_recurrent(layer):
         return 1
     dims = _applied_at(layer, layers)
@@ -39,25 +39,28 @@ def rows(layer: LayerFacts, layers: Layers) -> int | None:
 
 
 def parent(layer: LayerFacts, layers: Layers) -> LayerFacts | None:
-    """The layer that this one lies in: of a shorter name, so that a layer named "" lies not in itself."""
+    """Return the layer that this one lies in: a layer with a shorter name, so that a layer named "" does not
+    lie in itself."""
     outer, slash, _ = layer.name.rpartition("/")
     return layers.get(outer) if slash else None
 
 
 def repeats(layer: LayerFacts, layers: Layers) -> bool:
-    """The cell of an LSTM or its like: the layer over again."""
+    """Return whether the layer is the cell of an LSTM or a similar layer, and so repeats the layer around
+    it."""
     outer = parent(layer, layers)
     return layer.kind.endswith("Cell") and outer is not None and kinds.is_recurrent(outer)
 
 
 def _counted_elsewhere(layer: LayerFacts, layers: Layers) -> bool:
-    """Attention's weights are its projections', which are layers of their own."""
+    """Return whether the layer's weights are counted elsewhere: attention's weights are those of its
+    projections, which are layers of their own."""
     return repeats(layer, layers) or kinds.is_attention(layer) or layer.kind == "ReversibleEmbedding"
 
 
 def _applied_at(layer: LayerFacts, layers: Layers) -> list[int | None] | None:
-    """The axes over which a layer's weights are applied, of itself or of the layer around it that states
-    its shapes; None where none does."""
+    """Return the axes over which a layer's weights are applied, from the shapes of the layer itself or of the
+    layer around it that states its shapes; None where none does."""
     over_input = kinds.is_recurrent(layer) or layer.kind.endswith(("Cell", "Transpose"))
     at: LayerFacts | None = layer
     while at is not None:
@@ -72,7 +75,7 @@ def _applied_at(layer: LayerFacts, layers: Layers) -> list[int | None] | None:
 
 
 def _dims(shape: Any) -> list[int | None] | None:
-    """Without the batch; of several tensors those of the first."""
+    """Return the dimensions without the batch; of several tensors those of the first."""
     while isinstance(shape, list | tuple) and shape and isinstance(shape[0], list | tuple):
         shape = shape[0]
     if not isinstance(shape, list | tuple) or len(shape) < 2:

@@ -29,12 +29,13 @@ _ENTRY = frozenset((
 
 
 def _is(layer: LayerFacts, kinds: frozenset[str]) -> bool:
-    """A class of the user's is what it derives from."""
+    """Return whether the layer is of one of these kinds; a user's class is of the kind that it derives
+    from."""
     return layer.class_name in kinds or layer.kind in kinds
 
 
 def is_matrix(layer: LayerFacts) -> bool:
-    """Its main work is matrix multiplication or convolution."""
+    """Return whether the layer's main work is matrix multiplication or convolution."""
     return _is(layer, _MATRIX)
 
 
@@ -43,7 +44,8 @@ def is_norm(layer: LayerFacts) -> bool:
 
 
 def is_entry(layer: LayerFacts) -> bool:
-    """It takes the data in (inputs and preprocessing), where float32 or integers are right."""
+    """Return whether the layer takes the data in (inputs and preprocessing), where float32 or integers are
+    right."""
     return _is(layer, _ENTRY) or layer.kind.startswith("Random")
 
 
@@ -52,7 +54,7 @@ def is_convolution(layer: LayerFacts) -> bool:
 
 
 def is_depthwise(layer: LayerFacts) -> bool:
-    """Each channel is convolved by itself, for which there is no Tensor Core kernel."""
+    """Return whether the layer convolves each channel by itself, for which there is no Tensor Core kernel."""
     groups, shape = layer.config.get("groups"), layer.input_shape
     axis = 1 if layer.config.get("data_format") == "channels_first" else -1
     channels = shape[axis] if isinstance(shape, tuple | list) and len(shape) > 1 else None
@@ -62,27 +64,27 @@ def is_depthwise(layer: LayerFacts) -> bool:
 
 
 def is_separable(layer: LayerFacts) -> bool:
-    """A depthwise convolution and a pointwise one in one layer."""
+    """Return whether the layer is a depthwise convolution and a pointwise one in one."""
     return layer.kind in ("SeparableConv1D", "SeparableConv2D")
 
 
 def is_recurrent(layer: LayerFacts) -> bool:
-    """It makes its own cell of its arguments."""
+    """Return whether the layer is recurrent and makes its own cell from its arguments."""
     return _is(layer, _RECURRENT)
 
 
 def is_attention(layer: LayerFacts) -> bool:
-    """It has heads, and projections as layers of their own."""
+    """Return whether the layer has heads, and projections as layers of their own."""
     return _is(layer, _HEADS)
 
 
 def is_wrapper(layer: LayerFacts) -> bool:
-    """It is given another layer, or a recurrent cell, which does the work."""
+    """Return whether the layer is given another layer, or a recurrent cell, which does the work."""
     return _is(layer, _WRAPPERS)
 
 
 def head(layers: Sequence[LayerFacts]) -> frozenset[str]:
-    """The layers after the last one that multiplies matrices, and that one: the end of the model, which is
+    """Return the last layer that multiplies matrices and the layers after it: the end of the model, which is
     meant to be float32 (its last activation, at times the whole last layer)."""
     last = max((i for i, layer in enumerate(layers) if is_matrix(layer)), default=len(layers))
     return frozenset(layer.name for layer in layers[last:])

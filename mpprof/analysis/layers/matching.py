@@ -48,7 +48,8 @@ Names = dict[str, None]
 def matcher(
     scopes: Iterable[Scope], model: ModelFacts | None, sizes: Mapping[Path, Sequence[Sizes]] | None = None
 ) -> Matcher:
-    """A function that gives the layer of each of `scopes`: all that the trace holds, they decide together.
+    """Return a function that gives the layer of each of `scopes`: all the scopes that the trace holds, as
+    they decide together.
 
     `sizes`: per module of PyTorch's, the axes of its operands (`layer_modules`)."""
     seen = frozenset(scopes)
@@ -78,7 +79,8 @@ def _with_model(
 
 
 def _tree(model: ModelFacts) -> dict[str, Names]:
-    """Names of the children of each layer by its path, in the model's order; "" is the model itself."""
+    """Return the names of the children of each layer by its path, in the model's order; "" is the model
+    itself."""
     children: dict[str, Names] = defaultdict(dict)
     for layer in model.layers:
         parts = layer.name.split("/")
@@ -94,7 +96,9 @@ def _attempt(
     name: str | None,
     entries: int,
 ) -> _Attempt:
-    """`bases`: each part of a scope's path without the number that TensorFlow added."""
+    """Return the matches of the scopes if the model's scope has this `name` and is entered `entries`
+    times, and how much that explains. `bases`: each part of a scope's path without the number that
+    TensorFlow added."""
     matches: list[Match] = []
     members: list[tuple[int, int]] = []  # row in `scopes`, and where in its path the part below starts
     for row, scope in enumerate(scopes):
@@ -137,7 +141,8 @@ def _modules_attempt(
 
 
 def _below_model(scope: Scope, name: str | None, layers: Names) -> int | None:
-    """Where the path below the model's own scope starts; None where it is not below it (JAX has none)."""
+    """Return where the path below the model's own scope starts; None where it is not below it (JAX has
+    none)."""
     if not name or not scope.path or scope.phase in ("optimizer", "loss_scale"):
         return None
     head = scope.path[0]
@@ -152,7 +157,7 @@ def _base(scope: str) -> str:
 
 
 def _replay(names: Names, entries: int) -> dict[str, str]:
-    """Scope name -> layer, if each layer's scope is entered `entries` times, in order, and numbered as
+    """Return scope name -> layer, if each layer's scope is entered `entries` times, in order, and numbered as
     `tf.Graph.unique_name` does."""
     uses: dict[str, int] = {}
     owner: dict[str, str] = {}
@@ -173,8 +178,9 @@ def _replay(names: Names, entries: int) -> dict[str, str]:
 
 
 def _by_look(scopes: frozenset[Scope]) -> dict[Scope, Match]:
-    """Layers by the look of the path: below the model's scope, as deep as the scopes have names that Keras
-    gives to layers. The numbers that TensorFlow added stay: without the model they cannot be told apart."""
+    """Return the layers by the look of the path: below the model's scope, as deep as the scopes have names
+    that Keras gives to layers. The numbers that TensorFlow added stay: without the model they cannot be told
+    apart."""
     models = {s.path[0] for s in scopes if s.phase == "backward" and len(s.path) > 1 and not s.wrapped}
     models -= LOSS_SCOPES
     if not models:

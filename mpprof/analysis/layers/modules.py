@@ -38,7 +38,7 @@ def is_module(scope: str) -> bool:
 
 
 def module_path(scope: Scope) -> Path:
-    """The modules around an op, outermost first; empty where it lies in none."""
+    """Return the modules around an op, outermost first; empty where it lies in none."""
     path = scope.path
     end = 0
     while end < len(path) and is_module(path[end]):
@@ -47,7 +47,8 @@ def module_path(scope: Scope) -> Path:
 
 
 def by_look(scopes: Iterable[Scope]) -> dict[Scope, str]:
-    """Without a recorded model: the path of modules, the model's own left out. Of none: not in the result."""
+    """Return the path of modules of each scope without a recorded model, the model's own module left out. A
+    scope in no module is not in the result."""
     paths = {scope: module_path(scope) for scope in scopes}
     return {scope: "/".join(path[1:] or path) for scope, path in paths.items() if path}
 
@@ -55,8 +56,8 @@ def by_look(scopes: Iterable[Scope]) -> dict[Scope, str]:
 def match_modules(
     scopes: Iterable[Scope], model: ModelFacts, sizes: Mapping[Path, Sequence[Sizes]]
 ) -> Modules:
-    """The layer of each module that `scopes` lie in. `sizes`: per module path, for each operand of the ops
-    directly in it, the sizes of its axes."""
+    """Return the layer of each module that `scopes` lie in. `sizes`: per module path, for each operand of the
+    ops directly in it, the sizes of its axes."""
     below: dict[Path, set[Path]] = defaultdict(set)
     for scope in scopes:
         path = module_path(scope)
@@ -81,7 +82,8 @@ def match_modules(
 
 
 def _roots(outermost: Iterable[Path], model: ModelFacts) -> list[Path]:
-    """Those of the outermost modules that are the model itself: by its class, or alone and of no layer's."""
+    """Return those of the outermost modules that are the model itself: by its class, or as the only one,
+    where its class is no layer's."""
     found = [path for path in outermost if _class(path) == model.class_name]
     alone = list(outermost)
     if not found and len(alone) == 1:
@@ -110,7 +112,8 @@ def _number(path: Path) -> int:
 def _in_order(
     modules: Sequence[Path], layers: Sequence[LayerFacts], sizes: Mapping[Path, Sequence[Sizes]]
 ) -> dict[str, str]:
-    """Modules within one, by class and order; where that is denied, by the sizes of their kernels."""
+    """Return the layers of the modules within one module, by class and order; where the order is
+    contradicted, by the sizes of their kernels."""
     found: dict[str, str] = {}
     for name in {_class(path) for path in modules}:
         called = sorted((path for path in modules if _class(path) == name), key=_number)
@@ -128,12 +131,12 @@ def _in_order(
 
 
 def _fits(fact: LayerFacts, operands: Sequence[Sizes]) -> bool:
-    """Whether nothing speaks against these operands being the layer's."""
+    """Return whether nothing speaks against these operands being the layer's."""
     return not operands or _widths(fact) is None or _has_kernel(fact, operands)
 
 
 def _has_kernel(fact: LayerFacts, operands: Sequence[Sizes]) -> bool:
-    """Whether one operand has both the width that goes in and the one that comes out, as a kernel has."""
+    """Return whether one operand has both the input width and the output width, as a kernel has."""
     widths = _widths(fact)
     return widths is not None and any(
         all(axes.count(width) >= widths.count(width) for width in widths) for axes in operands
@@ -141,7 +144,7 @@ def _has_kernel(fact: LayerFacts, operands: Sequence[Sizes]) -> bool:
 
 
 def _widths(fact: LayerFacts) -> Sizes | None:
-    """The two widths of a layer whose kernel has them as axes; None of other layers."""
+    """Return the two widths of a layer whose kernel has them as axes; None for other layers."""
     if fact.class_name not in _PLAIN_KERNELS or fact.config.get("groups", 1) != 1:
         return None
     axis = 1 if fact.config.get("data_format") == "channels_first" else -1
@@ -151,5 +154,5 @@ def _widths(fact: LayerFacts) -> Sizes | None:
 
 
 def sizes_of(shapes: str) -> list[Sizes]:
-    """The axes of each operand in `(float[32,64];float[64,72])`."""
+    """Return the axes of each operand in `(float[32,64];float[64,72])`."""
     return [tuple(int(size) for size in dims.split(",") if size) for dims in re.findall(_OPERAND, shapes)]

@@ -49,7 +49,7 @@ class Scope:
 
 @lru_cache(maxsize=65536)
 def parse(name: str, type: str = "") -> Scope:
-    """The scopes of an op named `name`, of TensorFlow op type or HLO opcode `type` ("" unknown)."""
+    """Return the scopes of an op named `name`, of TensorFlow op type or HLO opcode `type` ("" unknown)."""
     parts: list[str] = []
     wrappers: set[str] = set()
     for part in _split(name):
@@ -70,8 +70,8 @@ def parse(name: str, type: str = "") -> Scope:
 
 @lru_cache(maxsize=65536)
 def _around(parts: tuple[str, ...]) -> tuple[tuple[str, ...], bool, bool, Phase]:
-    """The scopes around an op, which it shares with others: without the plumbing; whether a condition and
-    whether a gradient is among them; the phase that they say."""
+    """Return the scopes around an op, which it shares with others: without the plumbing; whether a condition
+    and whether a gradient is among them; the phase that they state."""
     path = tuple(part for part in parts if part not in _PLUMBING and not _is_einsum(part))
     bare = {_bare(part) for part in path}
     plain = {_plain(part) for part in bare}
@@ -87,7 +87,8 @@ def _around(parts: tuple[str, ...]) -> tuple[tuple[str, ...], bool, bool, Phase]
 
 
 def _is_einsum(scope: str) -> bool:
-    """Whether it is an equation, as `jnp.einsum` puts around its op: its result has its operands' labels."""
+    """Return whether the scope is an equation, as `jnp.einsum` puts around its op: its result has its
+    operands' labels."""
     found = _EINSUM.fullmatch(scope) if "->" in scope else None
     return found is not None and set(found[2]) <= set(found[1])
 
@@ -101,7 +102,7 @@ def _phase_of_op(type: str, leaf: str, *, alone: bool) -> Phase:
 
 
 def _split(name: str) -> list[str]:
-    """`name` at its slashes, those within parentheses left alone."""
+    """Return the parts of `name` between its slashes; slashes within parentheses do not divide it."""
     if "(" not in name:
         return [part for part in name.split("/") if part]
     parts, depth, start = [], 0, 0

@@ -91,7 +91,7 @@ def sizes_taken(trace: Trace) -> frozenset[tuple[int, ...]]:
 
 
 def _agreed(candidates: Sequence[Sequence[Sequence[Part]]]) -> tuple[Sequence[Sequence[Part]], str]:
-    """What all candidates say of each block, and why there is nothing."""
+    """Return what all candidates say of each block, and why there is nothing where they do not agree."""
     if not candidates:
         return (), NO_MATCH
     if any(each != candidates[0] for each in candidates[1:]):
@@ -100,7 +100,7 @@ def _agreed(candidates: Sequence[Sequence[Sequence[Part]]]) -> tuple[Sequence[Se
 
 
 def _runs(trace: Trace, blocks: Blocks) -> list[Int64]:
-    """The blocks that XLA took at once, in the order in which it asked for them."""
+    """Return the blocks that XLA took at once, in the order in which it asked for them."""
     table, host = trace.allocations, trace.host
     if table.thread is None or TAKES not in trace.strings:
         return []
@@ -119,7 +119,7 @@ def _runs(trace: Trace, blocks: Blocks) -> list[Int64]:
 
 
 def _parts(program: Program, model: ModelFacts | None) -> Sequence[Sequence[Part]]:
-    """Of each allocation of a program its parts, those alike together, the largest first."""
+    """Return the parts of each allocation of a program, equal parts together, the largest first."""
     taken = program.assigned.taken
     made = [buffer for one in taken for buffer in one.alive]
     owners = _owners(made, model)
@@ -144,8 +144,8 @@ def _parts(program: Program, model: ModelFacts | None) -> Sequence[Sequence[Part
 def _kind(
     phase: Phase, buffer: AliveBuffer, taken: Taken, of_block: set[Phase], of_program: set[Phase]
 ) -> Kind:
-    """An activation that is alive together with a buffer of the backward pass is kept for it; of one that is
-    alone in a training it is not known."""
+    """Return the kind of a buffer. An activation that is alive together with a buffer of the backward pass is
+    kept for it; for an activation that is alive without one in a training, the kind is not known."""
     if buffer.scratch:
         return "workspaces"
     if phase == "forward" and "backward" in of_program:

@@ -64,7 +64,8 @@ class _Pass:
                         self.needers[base].add(at)
 
     def _in_memory(self) -> set[int]:
-        """Results that an operation reads from memory: they are kept whole where they are needed."""
+        """Return the results that an operation reads from memory: they are kept whole where they are
+        needed."""
         read: set[int] = set()
         for at, one in enumerate(self.operations):
             if one.in_memory and self.needed[at]:
@@ -72,13 +73,13 @@ class _Pass:
         return read
 
     def _named(self, at: int) -> int:
-        """The result whose memory this one is."""
+        """Return the result whose memory this one uses."""
         while self.operations[at].renamed:
             at = self.operations[at].inputs[0]
         return at
 
     def _bases(self, wanted: int) -> set[int]:
-        """The results to keep so that this one is at hand."""
+        """Return the results to keep so that this one is available."""
         found: set[int] = set()
         waiting, seen = [wanted], set()
         while waiting:
@@ -121,8 +122,8 @@ class _Pass:
         return Backward(tuple(kept), most, of_gradients, where)
 
     def _forward(self) -> tuple[int, str]:
-        """The most that results take in the forward pass, and whose operation that is in. A result is there
-        until its last user has run, and to the end where the backward pass needs it."""
+        """Return the most bytes that results take in the forward pass, and the operation in which they do. A
+        result is there until its last user has run, and to the end where the backward pass needs it."""
         operations, last = self.operations, list(range(len(self.operations)))
         for at in reversed(
             range(len(operations))
@@ -143,7 +144,8 @@ class _Pass:
         return most, where
 
     def _is_there(self, at: int) -> bool:
-        """Whether the forward pass writes this result to memory of its own. The batch is counted as such."""
+        """Return whether the forward pass writes this result to memory of its own. The batch is counted on
+        its own."""
         one = self.operations[at]
         return bool(one.inputs) and not one.renamed and (at in self.needers or self._is_written(at))
 
@@ -184,7 +186,8 @@ class _Pass:
                 self._live -= self.operations[base].bytes
 
     def _is_written(self, at: int) -> bool:
-        """Whether the gradient of this result is in memory: not between operations that are fused."""
+        """Return whether the gradient of this result is in memory: a gradient between operations that are
+        fused is not."""
         if not self.compiled:
             return True
         one = self.operations[at]
@@ -197,7 +200,8 @@ def _of(one: Operation, held: Held) -> Kept:
 
 
 def _needing_gradients(operations: tuple[Operation, ...]) -> list[bool]:
-    """Whether a gradient flows through each operation: it trains something, or something before it does."""
+    """Return whether a gradient flows through each operation: it trains something, or something before it
+    does."""
     needed: list[bool] = []
     for one in operations:
         needed.append(one.trains or any(needed[given] for given in one.inputs))

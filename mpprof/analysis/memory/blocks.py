@@ -46,17 +46,17 @@ class Blocks:
         return len(self.row)
 
     def live(self, place: int) -> Bool:
-        """Which blocks are live after the event at this place."""
+        """Return which blocks are live after the event at this place."""
         return (self.born <= place) & (self.died > place)
 
     def older(self, place: int) -> int:
-        """What of the bytes from before the first event is live after the event at this place."""
+        """Return how many of the bytes from before the first event are live after the event at this place."""
         return self.older_bytes - int(self.older_sizes[self.older_died <= place].sum())
 
 
 def is_device(allocator: str) -> bool:
-    """Whether an allocator of this name gives out a device's memory: not the host's for copies to it
-    (`gpu_host_bfc`), not the CPU's own (`mklcpu`)."""
+    """Return whether an allocator of this name gives out a device's memory: not the host's memory for copies
+    to it (`gpu_host_bfc`), not the CPU's own (`mklcpu`)."""
     return bool(re.search(_DEVICE_ALLOCATOR, allocator)) and "host" not in allocator.lower()
 
 
@@ -85,7 +85,7 @@ def allocators(trace: Trace) -> tuple[tuple[Allocator, Int64], ...]:
 
 
 def _by_allocator(table: AllocationTable) -> list[Int64]:
-    """The rows that state what was given out, of each allocator in the order of time."""
+    """Return the rows that state what was given out, of each allocator in the order of time."""
     rows = np.flatnonzero((table.allocator >= 0) & (table.live_bytes >= 0))
     rows = rows[np.argsort(table.allocator[rows], kind="stable")]
     _, first, counts = np.unique(table.allocator[rows], return_index=True, return_counts=True)

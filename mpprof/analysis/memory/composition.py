@@ -44,7 +44,7 @@ _MOST_HELD = 20
 
 
 def why_not(trace: Trace) -> str | None:
-    """Why there is no memory account; None where there is one."""
+    """Return why there is no memory account; None where there is one."""
     if "allocations" in trace.missing:
         return trace.missing["allocations"]
     if not len(trace.allocations):
@@ -147,7 +147,8 @@ def _labels(
 
 
 def _why(why_not: dict[int, str], blocks: Blocks, live: NDArray[np.bool_]) -> str | None:
-    """Why what XLA took is not known, of most of the bytes; None where nothing of it is live."""
+    """Return why it is not known what XLA took, for most of the bytes; None where nothing of what it took is
+    live."""
     sums: defaultdict[str, int] = defaultdict(int)
     for block, why in why_not.items():
         sums[why] += int(blocks.bytes[block]) if live[block] else 0
@@ -183,7 +184,7 @@ def _items(
 
 
 def _estimated(before: int, told: states.States | None) -> dict[Kind, int]:
-    """What of the bytes older than the trace are parameters and slots."""
+    """Return how much of the bytes older than the trace are parameters and slots."""
     found: dict[Kind, int] = {}
     for kind, size in told.kinds if told else ():
         if mine := min(before - sum(found.values()), size):
@@ -212,7 +213,8 @@ def _parts(
     estimated: dict[Kind, int],
     run: Run | None,
 ) -> PeakParts:
-    """What of the peak is compared with another run's; `top` is the row of the event that made it."""
+    """Return the parts of the peak that are compared with another run's; `top` is the row of the event that
+    made the peak."""
     table = trace.allocations
     asked = np.where(blocks.asked >= 0, blocks.asked, blocks.bytes)
     size = asked[live]
@@ -252,8 +254,8 @@ def _parts(
 
 
 def _passes(trace: Trace, labels: Labels, blocks: Blocks, batch: int | None) -> Bool:
-    """Which blocks are activations that nothing keeps or gradients of activations: they have a value for each
-    example, which a weight's gradient has not."""
+    """Return which blocks are activations that nothing keeps or gradients of activations: such blocks have a
+    value for each example, which a weight's gradient does not have."""
     shapes = trace.allocations.shapes[blocks.row]
     of_batch = [
         row for row in distinct(shapes).tolist() if row >= 0 and axes(trace.strings[row])[:1] == (batch,)
@@ -265,8 +267,8 @@ def _passes(trace: Trace, labels: Labels, blocks: Blocks, batch: int | None) -> 
 def _moments(
     trace: Trace, ownership: Ownership, labels: Labels, blocks: Blocks, asked: Int64, wide: Bool, passes: Bool
 ) -> dict[str, remedies.Moments]:
-    """By cause, the moments that may hold most once its bytes are gone. `wide` is float32 of layers that
-    compute in 16 bits, `passes` which of that nothing keeps."""
+    """Return by cause the moments that may hold most once the cause's bytes are gone. `wide` is float32 of
+    layers that compute in 16 bits, `passes` which of that nothing keeps."""
     kind = labels.codes["kind"]
     phase = phases_of(ownership, trace.allocations.op[blocks.row])
     update = np.isin(phase, [PHASES.index(name) for name in UPDATE])
@@ -288,8 +290,8 @@ def _moments(
 def _once(
     labels: Labels, shape: NDArray[np.int32], live: Int64, size: Int64, copies: Int64, run: Run | None
 ) -> int:
-    """One copy of each weight among `copies`: of a recorded layer its parameters in 16 bits at most, else one
-    block of each shape in a layer."""
+    """Return the bytes of one copy of each weight among `copies`: of a recorded layer its parameters in 16
+    bits at most, else one block of each shape in a layer."""
     model = run.facts.model if run and run.facts else None
     recorded = {fact.name: fact.parameters for fact in model.layers if fact.parameters} if model else {}
     total, layer = 0, labels.codes["layer"][live]
@@ -303,7 +305,8 @@ def _once(
 
 
 def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple[Tensor, ...]:
-    """The largest groups of blocks that were live, alike in kind, op, type and shape, without rounding."""
+    """Return the largest groups of blocks that were live, alike in kind, op, type and shape, without
+    rounding."""
     table = trace.allocations
     live = live[labels.codes["kind"][live] != KINDS.index(ROUNDING)]
     shape = table.shapes[blocks.row[live]]
@@ -339,8 +342,8 @@ def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple
 
 
 def _across(trace: Trace, labels: Labels, blocks: Blocks, steps: Calls | None) -> tuple[Held, ...] | None:
-    """What is allocated in one step and outlives the next whole one, largest first, without the input, which
-    is made ahead of its step. None where the trace does not hold two steps.
+    """Return what is allocated in one step and outlives the next whole one, largest first, without the input,
+    which is made ahead of its step. None where the trace does not hold two steps.
 
     What is allocated between two calls (by a callback, a metric) is of the step before them. It may be what
     the next call works on, which the loop replaces once that call is over: so it has to outlive that gap
@@ -371,7 +374,8 @@ def _across(trace: Trace, labels: Labels, blocks: Blocks, steps: Calls | None) -
 
 
 def _largest_groups(size: Int64, most: int, words: Callable[[int], tuple[str, ...]]) -> list[int]:
-    """The first `most` by size, equal ones by their words: the order of a file's tables says nothing."""
+    """Return the first `most` groups by size, equal ones by their words: the order of a file's tables says
+    nothing."""
     least = np.partition(size, -most)[-most] if len(size) > most else 0
     found = np.flatnonzero(size >= least).tolist()
     return sorted(found, key=lambda at: (-int(size[at]), *words(at)))[:most]

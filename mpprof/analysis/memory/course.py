@@ -54,7 +54,8 @@ def course(
 
 
 def fullest(time_ns: Int64, live: Int64) -> Int64:
-    """Places of the events with most bytes in each of POINTS equal stretches of time that has any."""
+    """Return the places of the events with most bytes in each of POINTS equal stretches of time that has any
+    event."""
     since = time_ns.astype(np.float64) - float(time_ns[0])  # as whole numbers far clocks would overflow
     stretch = np.minimum(since * POINTS // max(1.0, since[-1]), POINTS - 1)
     starts = np.flatnonzero(np.diff(stretch, prepend=-1))
@@ -72,14 +73,14 @@ def _live(blocks: Blocks, mine: NDArray[np.bool_], places: Int64) -> Int64:
 
 
 def _passed(at: Int64, size: Int64, places: Int64) -> Int64:
-    """The bytes of what happened up to and at each place."""
+    """Return the bytes of the events up to and at each place."""
     order = np.argsort(at, kind="stable")
     sums = np.append(0, np.cumsum(size[order]))
     return sums[np.searchsorted(at[order], places, side="right")]
 
 
 def _largest(rows: dict[str, Int64]) -> dict[str, tuple[int, ...]]:
-    """The MOST_NAMES parts with the highest tops, the rest in one."""
+    """Return the MOST_NAMES parts with the highest peaks, the rest as one part."""
     ordered = sorted((name for name in rows if rows[name].any()), key=lambda n: (-int(rows[n].max()), n))
     found = {name: rows[name] for name in ordered[:MOST_NAMES]}
     if len(ordered) > MOST_NAMES:

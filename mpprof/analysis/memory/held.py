@@ -78,8 +78,8 @@ def variables(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool) 
 
 
 def _by_updates(trace: Trace, ownership: Ownership, blocks: Blocks) -> States | None:
-    """Each update's variable, by the gradient that is freed once the update is launched and before the same
-    thread launches another op."""
+    """Return each update's variable, by the gradient that is freed once the update is launched and before the
+    same thread launches another op."""
     slots_of = _updates(trace)
     if not slots_of:
         return None
@@ -107,7 +107,7 @@ def _by_updates(trace: Trace, ownership: Ownership, blocks: Blocks) -> States | 
 
 
 def _updates(trace: Trace) -> dict[int, int]:
-    """The rows of `Trace.ops` that update a variable, with the number of its slots."""
+    """Return the rows of `Trace.ops` that update a variable, with the number of its slots."""
     found = {}
     for at, op in enumerate(trace.ops):
         named = re.search(_UPDATE, op.type or op.name)
@@ -117,7 +117,7 @@ def _updates(trace: Trace) -> dict[int, int]:
 
 
 def _of_device(trace: Trace, blocks: Blocks) -> Bool:
-    """Which kernels run on the allocator's device, where its name tells one of several."""
+    """Return which kernels run on the allocator's device, where its name tells one of several."""
     name = trace.strings[int(trace.allocations.allocator[blocks.rows[0]])]
     ordinal = re.search(r"\d{1,9}", name)
     mine = np.array([ordinal is None or each.ordinal == int(ordinal[0]) for each in trace.devices], bool)
@@ -125,7 +125,8 @@ def _of_device(trace: Trace, blocks: Blocks) -> Bool:
 
 
 def _freed_gradients(trace: Trace, ownership: Ownership, blocks: Blocks) -> tuple[Int64, Int64]:
-    """The blocks that may be gradients of variables, in the order in which they are freed, and when."""
+    """Return the blocks that may be gradients of variables, in the order in which they are freed, and
+    when."""
     table = trace.allocations
     ended = np.flatnonzero(blocks.died != NEVER)
     row = blocks.row[ended]
@@ -139,8 +140,8 @@ def _freed_gradients(trace: Trace, ownership: Ownership, blocks: Blocks) -> tupl
 
 
 def _by_copies(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool) -> States | None:
-    """Each weight once, by the op of the forward pass that casts it, and the slots of the one optimizer whose
-    scope any op names."""
+    """Return each weight once, by the op of the forward pass that casts it, and the slots of the optimizer,
+    where the ops name the scope of one only."""
     op = trace.allocations.op[blocks.row]
     cast = np.flatnonzero(copies)
     cast = cast[phases_of(ownership, op[cast]) == FORWARD]
@@ -159,9 +160,10 @@ def _by_copies(trace: Trace, ownership: Ownership, blocks: Blocks, copies: Bool)
 
 
 def _by_modules(trace: Trace) -> States | None:
-    """Each module's weights once, of a trace of one card whose ops state their tensors. A table and a product
-    of the same shape share one weight, as far as can be told: an output layer often takes the embedding's.
-    Where more products than tables have the shape it is the width of the model's layers, and none does."""
+    """Return each module's weights once, of a trace of one card whose ops state their tensors. A table and a
+    product of the same shape share one weight, as far as can be told: an output layer often uses the
+    embedding's weight. Where more products than tables have the shape, the shape is the width of the model's
+    layers, and no product shares the table's weight."""
     given = _given(trace)
     sizes: Counter[str] = Counter()
     for name, weights in given.values():
@@ -178,8 +180,8 @@ def _by_modules(trace: Trace) -> States | None:
 
 
 def _given(trace: Trace) -> dict[tuple[str, str, str], tuple[str, list[str]]]:
-    """The weights that each module was called with first, by module, op and shapes. Under autocast an op
-    calls itself again, with cast ones of the same shapes."""
+    """Return the weights that each module was called with first, by module, op and shapes. Under autocast an
+    op calls itself again, with cast weights of the same shapes."""
     host = trace.host
     if host.shapes is None or len({each.ordinal for each in trace.devices}) > 1:
         return {}
@@ -198,7 +200,8 @@ def _given(trace: Trace) -> dict[tuple[str, str, str], tuple[str, list[str]]]:
 
 
 def _asked(trace: Trace, blocks: Blocks, which: Int64) -> Int64:
-    """What these blocks were asked for, in whole grains; what they hold where that is not stated."""
+    """Return the bytes that were requested for these blocks, in whole grains; the bytes that they hold where
+    that is not stated."""
     asked = trace.allocations.requested_bytes
     size = blocks.bytes[which] if asked is None else asked[blocks.row[which]]
     return -(-np.where(size >= 0, size, blocks.bytes[which]) // _GRAIN) * _GRAIN

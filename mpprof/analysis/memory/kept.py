@@ -118,7 +118,7 @@ class _Builder:
     # --- the graph of layers ---
 
     def _inside_another(self, layer: LayerFacts) -> bool:
-        """Whether it is part of a layer that is taken as a whole."""
+        """Return whether the layer is part of a layer that is taken as a whole."""
         outer = flops.parent(layer, self.layers)
         while outer is not None:
             if not _is_model(outer):
@@ -159,14 +159,14 @@ class _Builder:
         return len(self.operations) - 1
 
     def _cast(self, layer: LayerFacts, at: int, dtype: str) -> int:
-        """The input in the layer's type: Keras casts what is of another floating type (autocast)."""
+        """Return the input in the layer's type: Keras casts an input of another floating type (autocast)."""
         given = self.operations[at]
         if given.dtype == dtype or not given.dtype.startswith(("float", "bfloat")):
             return at
         return self._add(layer, "input", given.elements, dtype, at, cheap=True)
 
     def _activation(self, layer: LayerFacts, at: int, name: object) -> int:
-        """An activation by its name, with what its gradient needs."""
+        """Return the result of an activation by its name, with what its gradient needs."""
         text = str(name or "linear").lower()
         if text in ("linear", "none"):
             return at
@@ -185,7 +185,8 @@ class _Builder:
         )  # fmt: skip
 
     def _loss(self, at: int) -> None:
-        """The loss needs what the model gives (`_SoftmaxCrossEntropyWithLogitsGrad`, `mse_loss_backward`)."""
+        """Add the loss, which needs what the model gives (`_SoftmaxCrossEntropyWithLogitsGrad`,
+        `mse_loss_backward`)."""
         self._add(None, "loss", 1, "float32", at, keeps=True, cheap=True)
 
     def _expanded(self, layer: LayerFacts, inputs: tuple[int, ...]) -> int:
@@ -215,8 +216,8 @@ class _Builder:
         return self._add(layer, "input", self._size(layer), dtype)
 
     def _product(self, layer: LayerFacts, given: tuple[int, ...], dtype: str) -> int:
-        """A product needs its input for the weights' gradient: `_Conv2DGrad`, `_MatMulGrad`;
-        `convolution_backward`, `addmm`; `lax.conv_general_dilated`, `lax.dot_general`."""
+        """Return the result of a product, which needs its input for the weights' gradient: `_Conv2DGrad`,
+        `_MatMulGrad`; `convolution_backward`, `addmm`; `lax.conv_general_dilated`, `lax.dot_general`."""
         elements, trains = self._size(layer), layer.trainable is not False
         wide = kinds.is_convolution(layer) and dtype == "bfloat16" and self.machine.widens_bfloat16
         of = "float32" if wide else dtype
@@ -234,10 +235,11 @@ class _Builder:
         return self._activation(layer, at, layer.config.get("activation"))
 
     def _attention(self, layer: LayerFacts, given: tuple[int, ...], dtype: str) -> int:
-        """Projections as products; the attention itself needs query, key, value and its probabilities
-        (`_SoftmaxGrad`, `softmax`: the output). Products of query and key are summed in float32 (Keras'
-        `dot_product_attention`), whatever the policy. A fused kernel keeps its output and a sum for each row
-        (`_scaled_dot_product_flash_attention`; cuDNN's `fmha` in `jax/_src/cudnn`)."""
+        """Return the result of attention. Its projections are products; the attention itself needs query,
+        key, value and its probabilities (`_SoftmaxGrad`, `softmax`: the output). Products of query and key
+        are summed in float32 (Keras' `dot_product_attention`), whatever the policy. A fused kernel keeps its
+        output and a sum for each row (`_scaled_dot_product_flash_attention`; cuDNN's `fmha` in
+        `jax/_src/cudnn`)."""
         config = layer.config
         query, value = given[0], given[1 if len(given) > 1 else 0]
         key = given[2] if len(given) > 2 else value
@@ -273,8 +275,8 @@ class _Builder:
         return self._add(layer, "output", self._size(layer), dtype, at, **heavy)
 
     def _fused(self, width: int, dtype: str) -> bool:
-        """Whether Keras takes a fused kernel: on JAX cuDNN's, in 16 bits from compute capability 8.0 on, for
-        heads of at most 128 and a multiple of 8 (`check_is_flash_attention`); PyTorch's always."""
+        """Return whether Keras takes a fused kernel: on JAX cuDNN's, in 16 bits from compute capability 8.0
+        on, for heads of at most 128 and a multiple of 8 (`check_is_flash_attention`); PyTorch's always."""
         capability = self.machine.capability
         if self.machine.backend == "torch":
             return True
@@ -284,9 +286,9 @@ class _Builder:
         )  # fmt: skip
 
     def _recurrent(self, layer: LayerFacts, given: tuple[int, ...], dtype: str, states: LayerFacts) -> int:
-        """A loop keeps for each step what the gradient of each of its operations needs; cuDNN's kernels
-        keep at least the gates, the state and the output (`cudnnGetRNNTempSpaceSizes`, reserve space, does
-        not state more)."""
+        """Return the result of a recurrent layer. A loop keeps for each step what the gradient of each of its
+        operations needs; cuDNN's kernels keep at least the gates, the state and the output
+        (`cudnnGetRNNTempSpaceSizes`, reserve space, does not state more)."""
         gates, of_loop = _CELLS.get(layer.kind, (1, 3))
         whole = bool(layer.config.get("return_sequences"))
         steps = _dims(states.input_shape)[0]
@@ -302,7 +304,7 @@ class _Builder:
         )  # fmt: skip
 
     def _wrapped(self, layer: LayerFacts, inputs: tuple[int, ...]) -> int:
-        """What a wrapper holds, on the wrapper's shapes."""
+        """Return the result of a wrapper: what it holds is taken on the wrapper's shapes."""
         inner = [one for one in self.model.layers if flops.parent(one, self.layers) is layer]
         inner = [one for one in inner if not flops.repeats(one, self.layers)]
         if not inner or not inputs:
@@ -326,7 +328,7 @@ class _Builder:
                          keeps=keeps, cheap=True)  # fmt: skip
 
     def _plain(self, layer: LayerFacts, given: tuple[int, ...], dtype: str) -> int:
-        """Layers without products: what their gradient needs stands in `_RULES`."""
+        """Return the result of a layer without products: what its gradient needs stands in `_RULES`."""
         kind, config = layer.kind, layer.config
         elements = self._size(layer)
         if kind == "Activation":
@@ -359,8 +361,9 @@ class _Builder:
         )  # fmt: skip
 
     def _max_pooling(self, layer: LayerFacts, given: tuple[int, ...], elements: int, dtype: str) -> int:
-        """`_MaxPoolGrad` takes input and output; PyTorch keeps indices; XLA computes an int32 index for each
-        axis as the gradient is due (`SelectAndScatterExpander`), and needs the input for that."""
+        """Return the result of max pooling: `_MaxPoolGrad` takes input and output; PyTorch keeps indices; XLA
+        computes an int32 index for each axis when the gradient is due (`SelectAndScatterExpander`), and needs
+        the input for that."""
         if "Global" in layer.kind:
             return self._add(layer, "output", elements, dtype, *given, keeps=True, keeps_output=True)
         axes = len(_dims(layer.output_shape)) + 1
@@ -369,7 +372,8 @@ class _Builder:
                          keeps_output=not self.machine.compiled, passing=passing)  # fmt: skip
 
     def _size(self, layer: LayerFacts) -> int:
-        """Elements that a layer gives for each example. Raises `UnableError` where an axis is not stated."""
+        """Return the elements that a layer gives for each example. Raises `UnableError` where an axis is not
+        stated."""
         shapes = layer.output_shape
         if not isinstance(shapes, list | tuple) or not shapes:
             raise UnableError(
@@ -390,7 +394,7 @@ class _Builder:
 
 
 def _dims(shape: Any) -> list[int]:
-    """Without the batch; of several tensors those of the first."""
+    """Return the dimensions without the batch; of several tensors those of the first."""
     while isinstance(shape, list | tuple) and shape and isinstance(shape[0], list | tuple):
         shape = shape[0]
     if not isinstance(shape, list | tuple):
@@ -404,8 +408,9 @@ def _strided(layer: LayerFacts) -> bool:
 
 
 def _padded(layer: LayerFacts) -> int:
-    """Elements of a strided convolution's gradient with zeros between and around them, over which its input's
-    gradient is a plain convolution: what XLA makes of it where the library has none for the type."""
+    """Return the elements of a strided convolution's gradient with zeros between and around them, over
+    which its input's gradient is a plain convolution: what XLA makes of it where the library has none for
+    the type."""
     dims = _dims(layer.output_shape)
     first = layer.config.get("data_format") == "channels_first"
     channels, space = (dims[0], dims[1:]) if first else (dims[-1], dims[:-1])
@@ -422,7 +427,7 @@ def _each(value: Any, axes: int) -> list[int]:
 
 
 def _rows(elements: int, shapes: Any, which: int) -> int:
-    """Positions of the query (0) or the value (1) that an attention layer is given."""
+    """Return the positions of the query (0) or the value (1) that an attention layer is given."""
     several = (
         shapes
         if isinstance(shapes, list | tuple) and shapes and isinstance(shapes[0], list | tuple)

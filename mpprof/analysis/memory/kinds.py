@@ -89,7 +89,8 @@ def _kind(
     scratch: bool,
     fed: bool,
 ) -> int:
-    """The code of what op, region and type say; _UNDECIDED for what may be an activation."""
+    """Return the code of the kind that op, region and type state; _UNDECIDED for what may be an
+    activation."""
     phase = ownership.phase_of(op)
     named = trace.ops[op] if op >= 0 else None
     if region.startswith("persist"):
@@ -110,8 +111,8 @@ def _kind(
 
 
 def _fed(trace: Trace, blocks: Blocks) -> Bool:
-    """Which blocks a thread of `tf.data` asked for: batches and what they are made of. The ops that it runs
-    (`GatherV2` of an array's rows) have no scope, and copying examples into a batch is no op at all."""
+    """Return which blocks a thread of `tf.data` asked for: batches and what they are made of. The ops that it
+    runs (`GatherV2` of an array's rows) have no scope, and copying examples into a batch is no op at all."""
     thread = trace.allocations.thread
     if thread is None:
         return np.zeros(len(blocks), np.bool_)
@@ -120,7 +121,7 @@ def _fed(trace: Trace, blocks: Blocks) -> Bool:
 
 
 def _scratch(trace: Trace, blocks: Blocks) -> Bool:
-    """Which blocks only the op that allocated them uses: it frees them itself.
+    """Return which blocks only the op that allocated them uses: it frees them itself.
 
     Where no free states its op, what was allocated as temporary: of that some outlives its op and is its
     result, as the gradient that TensorFlow's Conv2DBackpropInput computes in another layout. Only
@@ -139,13 +140,14 @@ def _scratch(trace: Trace, blocks: Blocks) -> Bool:
 
 
 def _transposes_an_operand(name: str) -> bool:
-    """Whether an op puts what is no gradient into another layout, for an op of the backward pass."""
+    """Return whether an op puts a tensor that is no gradient into another layout, for an op of the backward
+    pass."""
     found = re.search(_TRANSPOSED, name)
     return found is not None and found[2] in _NO_GRADIENTS.get(found[1], "")
 
 
 def _copies_a_weight(op: Op, dtype: str, shape: str, phase: Phase, batch: int | None) -> bool:
-    """A cast to 16 bits of what does not grow with the batch."""
+    """Return whether the op is a cast to 16 bits of what does not grow with the batch."""
     if dtype not in HALF or phase not in ("forward", "backward"):
         return False
     if op.type != "Cast" and not re.search(_CAST, op.name):
@@ -155,7 +157,7 @@ def _copies_a_weight(op: Op, dtype: str, shape: str, phase: Phase, batch: int | 
 
 
 def batch_of(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None) -> int | None:
-    """The batch of one device: as recorded, else the first axis of most bytes of the forward pass."""
+    """Return the batch of one device: as recorded, else the first axis of most bytes of the forward pass."""
     recorded = run.facts.fits[-1].batch_size if run and run.facts and run.facts.fits else None
     if recorded and run and run.facts and not (run.facts.replicas or 1) > 1:
         return recorded
@@ -172,19 +174,19 @@ def batch_of(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None
 
 
 def phases_of(ownership: Ownership, op: NDArray[np.int32]) -> Int8:
-    """The places in PHASES of the ops in these rows; that of "other" for row -1."""
+    """Return the places in PHASES of the ops in these rows; that of "other" for row -1."""
     return np.append(ownership.phase, np.int8(OTHER))[op]
 
 
 def _trains(ownership: Ownership, run: Run | None) -> bool:
-    """Whether a backward pass is known of: by the records, or by any op of the trace."""
+    """Return whether a backward pass is known of: by the records, or by any op of the trace."""
     fits = run is not None and run.facts is not None and bool(run.facts.fits)
     return fits or bool((ownership.phase == BACKWARD).any())
 
 
 def _kept(blocks: Blocks, phases: Int8, trains: bool) -> Bool:
-    """Which blocks are still there when the backward pass after their allocation begins; without one after
-    them, those of a training."""
+    """Return which blocks are still there when the backward pass after their allocation begins; where no
+    backward pass follows, all of them in a training."""
     backward = blocks.born[phases == BACKWARD]  # blocks are in order of time
     at = np.searchsorted(backward, blocks.born, side="right")
     begins = np.append(backward, NEVER)[at]
@@ -196,5 +198,5 @@ def _text(trace: Trace, row: int) -> str:
 
 
 def names(codes: Int8) -> list[Kind]:
-    """The kinds of these codes."""
+    """Return the kinds of these codes."""
     return [KINDS[code] for code in codes.tolist()]

@@ -31,15 +31,15 @@ class Labels:
         return [self.texts[by][code] for code in self.codes[by][rows].tolist()]
 
     def coded(self, by: str, names: Set[str]) -> NDArray[np.bool_]:
-        """Which blocks have one of these names."""
+        """Return which blocks have one of these names."""
         return np.isin(self.codes[by], [code for code, name in enumerate(self.texts[by]) if name in names])
 
     def words(self, row: int) -> tuple[str, ...]:
-        """All four of one block."""
+        """Return all four words of one block."""
         return tuple(texts[int(self.codes[by][row])] for by, texts in sorted(self.texts.items()))
 
     def marked(self, by: str) -> tuple[Int64, list[str]]:
-        """Codes and names of one division in which what is assigned has names of its own."""
+        """Return the codes and names of one division in which what is assigned has names of its own."""
         texts = self.texts[by]
         return self.codes[by] + len(texts) * self.assigned, [
             *texts,

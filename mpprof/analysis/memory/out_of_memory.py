@@ -121,7 +121,7 @@ def _xla(text: str) -> OutOfMemory | None:
 
 
 def _buffers(blocks: Iterable[str]) -> tuple[Filled, ...]:
-    """What a list of buffers has in each of its blocks of lines."""
+    """Return what a list of buffers has in each of its blocks of lines."""
     filled = []
     for block in blocks:
         size = _size(block, rf"Size: {_SIZE}")
@@ -136,7 +136,7 @@ def _buffers(blocks: Iterable[str]) -> tuple[Filled, ...]:
 
 
 def _tpu(text: str) -> OutOfMemory | None:
-    """What XLA states of a step that it could not compile for a TPU: what the whole step needs and its
+    """Return what XLA states of a step that it could not compile for a TPU: what the whole step needs and its
     largest buffers, or one buffer that is larger than the memory."""
     whole = list(re.finditer(rf"Used {_SIZE} of {_SIZE} hbm", text))
     one = list(re.finditer(rf"Allocation \(size={_NUMBER}\) would exceed memory \(size={_NUMBER}\)", text))
@@ -158,8 +158,8 @@ def _tpu(text: str) -> OutOfMemory | None:
 
 
 def _xla_alone(text: str) -> OutOfMemory | None:
-    """The message without the list of buffers: what an argument or an output did not find room for, or a
-    program compiled with TensorFlow's `jit_compile`."""
+    """Return what the message states without the list of buffers: the memory that was not there for an
+    argument or an output, or for a program compiled with TensorFlow's `jit_compile`."""
     asked = _last_size(r"(?i:Resource[_ ]?exhausted)(?:Error)?:[^\n]{0,200}?\b" + _MESSAGE, text)
     return _of_xla(asked) if asked else None
 
@@ -236,7 +236,7 @@ def _of_shape(shape: str, dtype: str | None) -> int:
 
 
 def _last(text: str, name: str) -> int | None:
-    """The last figure of that name in an allocator's statistics; None also for 0, which is what an allocator
+    """Return the last figure of that name in an allocator's statistics; None also for 0, which an allocator
     without a limit states."""
     found = re.findall(rf"(?m)\b{name}:\s+{_NUMBER}\s*$", text)
     return (int(found[-1]) or None) if found else None
@@ -260,7 +260,7 @@ def _last_size(pattern: str, text: str) -> int | None:
 
 
 def _bytes(number: str, unit: str) -> int:
-    """The bytes of "27.93", "GiB": frameworks print binary units by either name."""
+    """Return the bytes of "27.93", "GiB": frameworks print binary units under either name."""
     factor = 1 if unit in ("B", "bytes") else _UNITS[unit[0]]
     try:
         return round(float(number.replace(",", "").rstrip(".")) * factor)
@@ -269,7 +269,7 @@ def _bytes(number: str, unit: str) -> int:
 
 
 def _largest(filled: list[Filled]) -> tuple[Filled, ...]:
-    """The largest, equal ones together."""
+    """Return the largest buffers, equal ones together."""
     counts: Counter[tuple[str, str | None, str | None]] = Counter()
     sums: Counter[tuple[str, str | None, str | None]] = Counter()
     rows = []

@@ -75,8 +75,8 @@ def _peaks(
 
 
 def _by_the_driver(mine: StepSummary | None, baseline: StepSummary | None) -> DriverSaving | None:
-    """What the driver's figure says of the saving. What it holds beyond the allocator's peak is what the
-    framework took in advance (MP602), as far as that hides the saving."""
+    """Return what the driver's figure says of the saving. What the driver's figure holds beyond the
+    allocator's peak is what the framework took in advance (MP602), as far as that hides the saving."""
     now, before = (each.memory if each else None for each in (mine, baseline))
     if now is None or before is None or now.driver_bytes is None or before.driver_bytes is None:
         return None
@@ -97,7 +97,7 @@ def _by_the_driver(mine: StepSummary | None, baseline: StepSummary | None) -> Dr
 
 
 def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_run: Run | None) -> str | None:
-    """Why nothing can be expected of the pair; None where it can."""
+    """Return why nothing can be expected of the pair; None where it can."""
     where = [
         next((each.where for each in account.allocators if each.name == account.allocator), None)
         for account in (memory, base)
@@ -132,8 +132,8 @@ def _compared(
 
 
 def _shrinking(mine: PeakParts, other: PeakParts) -> dict[str, int]:
-    """By layer, what 16 bits could take off the baseline's activations that are kept for backward: half of
-    what is float32 there, of the layers that compute in 16 bits now."""
+    """Return by layer what 16 bits could take off the baseline's activations that are kept for backward: half
+    of what is float32 there, of the layers that compute in 16 bits now."""
     found: defaultdict[str, int] = defaultdict(int)
     for (layer, dtype), size in other.kept.items():
         if dtype in WIDE and layer in mine.half_layers:
@@ -149,8 +149,8 @@ def _causes(
     shrinks: dict[str, int],
     expected: int,
 ) -> tuple[Cause, ...]:
-    """Parts of the gap: by what the peak falls where a cause's bytes come down to the baseline's, at every
-    moment of the trace."""
+    """Return the parts of the gap: how much the peak falls where a cause's bytes come down to the baseline's,
+    at every moment of the trace."""
 
     def beyond(code: str, allowed: int) -> int:
         return lowered(mine, code, lambda held: held - allowed)
@@ -168,9 +168,9 @@ def _causes(
 
 
 def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
-    """What layers that compute in 16 bits keep beyond half of the baseline's, as far as it is float32. Made
-    16 bits, half of it stays, unless the layer keeps that besides. Of what nothing
-    keeps half goes, too."""
+    """Return the bytes that layers that compute in 16 bits keep beyond half of the baseline's, as far as they
+    are float32. In 16 bits half of them stays, unless the layer keeps that half besides. Of the bytes that
+    nothing keeps, half goes, too."""
     all_wide = sum(mine.passing.values())
     total = all_wide // 2
     for layer in mine.half_layers:
@@ -185,5 +185,5 @@ def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
 
 
 def _moved(mine: PeakParts, other: PeakParts) -> bool:
-    """Whether the peak left the forward and backward pass, where activations are what there is most of."""
+    """Return whether the peak left the forward and backward pass, where most of the bytes are activations."""
     return mine.phase in UPDATE and other.phase in _BACKWARD

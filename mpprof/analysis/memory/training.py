@@ -109,7 +109,7 @@ def checked_batch(size: Any) -> int:
 
 
 def _known(mine: states.States, policy: str) -> str:
-    """What follows from the parameters alone."""
+    """Return what follows from the parameters alone."""
     slots = "an unknown size" if mine.slots is None else f"{mine.slots:,} bytes"
     return (
         f"In {policy} the parameters take {mine.parameters:,} bytes, their gradients {mine.trained:,} bytes "
@@ -139,8 +139,8 @@ def _ran_on_a_gpu(run: Run) -> bool:
 
 
 def _compiles_by_default(run: Run) -> bool:
-    """What Keras decides on a GPU where the model leaves it the choice: a machine without one does not tell,
-    as Keras never compiles there."""
+    """Return whether Keras compiles on a GPU where the model leaves the choice to Keras: a machine without a
+    GPU does not tell, as Keras never compiles there."""
     facts = run.facts
     if facts is None:
         return True
@@ -166,7 +166,7 @@ def under(model: ModelFacts, policy: str) -> ModelFacts:
 
 
 def _types(policy: str) -> tuple[str, str]:
-    """The types that a policy computes in and keeps variables in."""
+    """Return the types that a policy computes in and keeps variables in."""
     compute = policy.removeprefix("mixed_")
     if compute not in ("float16", "bfloat16", "float32") or policy == "mixed_float32":
         raise UsageError(
@@ -223,7 +223,7 @@ def largest_batch(card_bytes: int | None, fixed_bytes: int, bytes_per_example: i
 
 
 def _copies(model: ModelFacts) -> int:
-    """A 16-bit copy of each weight that multiplies in 16 bits and is kept in more."""
+    """Return the bytes of a 16-bit copy of each weight that multiplies in 16 bits and is kept in more."""
     by_name = {layer.name: layer for layer in model.layers}
     return sum(
         2 * (layer.parameters or 0)

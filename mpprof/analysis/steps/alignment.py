@@ -68,7 +68,8 @@ def _by_number(periods: Periods, steps: StepTable) -> Int64 | None:
 
 
 def _entered(trace: Trace, periods: Periods, run: Run) -> Int64 | None:
-    """When each period's marker was entered, as the records count: from their `clock`, by Unix time."""
+    """Return when each period's marker was entered, on the clock of the records: counted from their `clock`,
+    by Unix time."""
     assert run.steps is not None
     if run.facts is None or not run.facts.clock_unix_ns or trace.origin_unix_ns is None:
         return None
@@ -78,7 +79,7 @@ def _entered(trace: Trace, periods: Periods, run: Run) -> Int64 | None:
 
 
 def _nearest(sorted_ns: Int64, time_ns: Int64) -> Int64:
-    """The row of the time nearest to each of `time_ns`."""
+    """Return the row of the time nearest to each of `time_ns`."""
     after = np.clip(np.searchsorted(sorted_ns, time_ns), 1, max(1, len(sorted_ns) - 1))
     if len(sorted_ns) == 1:
         return np.zeros(len(time_ns), np.int64)

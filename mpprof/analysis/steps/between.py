@@ -54,8 +54,8 @@ class _Spans:
 
 
 def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, str | None]:
-    """What lies between the steps of this window, the longest on the host first; None with the reason where
-    the trace has no calls that tell the steps from what lies between.
+    """Return what lies between the steps of this window, the longest on the host first; None with the reason
+    where the trace has no calls that tell the steps from what lies between.
 
     Of several steps it is what lies between two that follow one another; of a single one what follows it.
     """
@@ -84,7 +84,8 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
 
 
 def _pauses(trace: Trace, window: Window, found: Calls) -> Intervals:
-    """When the thread that trains was between two steps, on the host's clock; of one step, behind it."""
+    """Return when the thread that trains was between two steps, on the host's clock; where there is one step,
+    when it was behind that step."""
     periods, followed = window.periods, window.periods.followed()
     start, end = (time_ns + window.shift.ns for time_ns in (periods.start_ns, periods.end_ns))
     if periods.pause_ns is not None and followed.any():
@@ -99,7 +100,8 @@ def _last_event(trace: Trace, found: Calls) -> int:
 
 
 def _spans(trace: Trace, window: Window, found: Calls) -> Iterable[_Spans]:
-    """The eager ops, functions and waits outside the calls, and the launches that are in none of them."""
+    """Yield the eager ops, functions and waits outside the calls, and the launches that are in none of
+    them."""
     host, kernels = trace.host, trace.kernels
     first, last = np.searchsorted(host.thread, [found.thread, found.thread + 1])
     rows = np.arange(first, last)
@@ -139,7 +141,8 @@ def _spans(trace: Trace, window: Window, found: Calls) -> Iterable[_Spans]:
 
 
 def _outside(window: Window, found: Calls, time_ns: Int64) -> Bool:
-    """Which of these times lie between a step of the window and the next call; of one call, behind it."""
+    """Return which of these times lie between a step of the window and the next call; where there is one
+    call, which lie behind it."""
     outside = found.at(time_ns) < 0
     if len(found) < 2:
         outside &= time_ns > found.start_ns[0]

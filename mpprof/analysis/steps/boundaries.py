@@ -40,7 +40,7 @@ class Work:
     step: Int64
 
     def of(self, steps: Bool) -> Work:
-        """The work of the steps that `steps` keeps, which are numbered anew."""
+        """Return the work of the steps that `steps` keeps, which are numbered anew."""
         if steps.all():
             return self
         mine = steps[self.step]
@@ -76,7 +76,7 @@ class Periods:
         return len(self.start_ns)
 
     def keep(self, rows: Bool, *notes: str) -> Periods:
-        """These steps only."""
+        """Return the periods with these steps only."""
         return Periods(
             self.start_ns[rows], self.end_ns[rows], self.number[rows], self.source,
             (*self.notes, *notes), self.missing_ratio,
@@ -86,7 +86,7 @@ class Periods:
         )  # fmt: skip
 
     def followed(self) -> Bool:
-        """Which steps are followed by the next one in the trace."""
+        """Return which steps are followed by the next one in the trace."""
         return np.zeros(len(self), np.bool_) if self.pause_ns is None else self.pause_ns >= 0
 
     def instants(self) -> Intervals:
@@ -99,7 +99,7 @@ def nothing(*notes: str) -> Periods:
 
 
 def periods(trace: Trace, device: int) -> Periods:
-    """The whole steps of the device in this row of `trace.devices`.
+    """Return the whole steps of the device in this row of `trace.devices`.
 
     Steps come from the host's calls, joined with kernels through launches; else from the file's own step
     groups; else from its `Steps` line; else from the repetition of the kernel sequence. A step with launches
@@ -133,7 +133,7 @@ def _attempts(trace: Trace, device: int, rows: Int64, kernels: Int64) -> Iterato
 
 
 def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
-    """From the call to the later of its end and that of the last work launched in it."""
+    """Return the periods from each call to the later of its end and that of the last work launched in it."""
     table = trace.kernels
     joined = _join(trace, found, rows)
     step, notes = joined.step, [*found.notes, *joined.notes]
@@ -208,23 +208,23 @@ def _join(trace: Trace, found: Calls, rows: Int64) -> _Joined:
 
 
 def _launched_before(stream: NDArray[np.int32], start: Int64, linked: Bool) -> Bool:
-    """Which work without a launch ran before all work of its stream that has one: it was launched before the
-    window began."""
+    """Return which work without a launch ran before all work of its stream that has one: such work was
+    launched before the window began."""
     first = np.full(int(stream.max()) + 1, _NEVER)
     np.minimum.at(first, stream[linked], start[linked])
     return np.asarray(~linked & (start < np.where(first < _NEVER, first, start[linked][0])[stream]))
 
 
 def _ran_before(found: Calls, time_ns: Int64, end: Int64) -> Int64:
-    """When the last of this work that was launched before each call ended."""
+    """Return when the last of this work that was launched before each call ended."""
     last = np.full(len(found) + 1, -_NEVER)
     np.maximum.at(last, latest(found.start_ns, time_ns) + 1, end)
     return np.maximum.accumulate(last)[:-1]
 
 
 def _lagging(trace: Trace, found: Calls, rows: Int64) -> bool:
-    """Whether threads of their own launched these kernels, and not in the calls of their steps; those of a
-    validation are of no step."""
+    """Return whether threads of their own launched these kernels, and not in the calls of their steps;
+    kernels of a validation belong to no step."""
     host, launch = trace.host, trace.kernels.launch[rows]
     launch = launch[~found.validation.contains(host.start_ns[launch])]
     other = host.thread[launch] != found.thread
@@ -237,8 +237,8 @@ def _lagging(trace: Trace, found: Calls, rows: Int64) -> bool:
 
 
 def _ran_under(trace: Trace, found: Calls, start: Int64) -> bool:
-    """Whether the work of each step ran under its marker: all of it (but for one step's at the end, which the
-    window may have cut), and about as much under each."""
+    """Return whether the work of each step ran under its marker: all of it (but for one step's at the end,
+    which the window may have cut), and about as much under each."""
     if len(found) < 2:
         return True
     marker = found.at(start)
@@ -250,7 +250,7 @@ def _ran_under(trace: Trace, found: Calls, start: Int64) -> bool:
 
 
 def _first_of_each(trace: Trace, rows: Int64, found: Calls) -> Int64 | None:
-    """When the first of the ops that ran once for each call, each time after its call began, ran."""
+    """Return when the first of the ops that ran once for each call, each time after its call began, ran."""
     kernels = trace.kernels
     _, code, count = np.unique(
         kernels.name[rows] * np.int64(len(trace.ops) + 1) + kernels.op[rows],
@@ -264,8 +264,8 @@ def _first_of_each(trace: Trace, rows: Int64, found: Calls) -> Int64 | None:
 
 
 def _launches(trace: Trace, device: int, found: Calls) -> tuple[Int64, Int64]:
-    """Per call: launches by the device's host in it, and those of them whose kernel is in the trace of no
-    device."""
+    """Return per call the launches by the device's host in it, and those of them whose kernel is in the trace
+    of no device."""
     host, kernels = trace.host, trace.kernels
     rows = np.flatnonzero((host.kind == HostKind.LAUNCH) & (host.correlation >= 0))
     own, ids = threads_of(trace, device), kernels.correlation
@@ -286,9 +286,9 @@ def _launches(trace: Trace, device: int, found: Calls) -> tuple[Int64, Int64]:
 
 
 def _follows(number: Int64) -> Bool:
-    """Whether each call but the last is followed by the next step: numbers grow, by a constant stride where a
-    call covers several steps, and not at all where a call is one of several of one number. Calls without
-    numbers are believed."""
+    """Return whether each call but the last is followed by the next step: numbers grow, by a constant stride
+    where a call covers several steps, and not at all where a call is one of several of one number. Calls
+    without numbers are taken to follow one another."""
     step = np.diff(number)
     if not len(step) or (number < 0).any():
         return np.ones(len(step), np.bool_)
@@ -297,8 +297,8 @@ def _follows(number: Int64) -> Bool:
 
 
 def _validated(found: Calls) -> Bool:
-    """Whether a validation lies between each call and the next: the time from one to the other is an epoch's
-    edge, and of no step."""
+    """Return whether a validation lies between each call and the next: the time from one to the other is then
+    an epoch's edge, and belongs to no step."""
     before = np.searchsorted(found.validation.start, found.start_ns)
     return np.asarray(np.diff(before) > 0)
 
@@ -336,8 +336,8 @@ def _by_steps_line(trace: Trace, device: int) -> Periods:
 
 
 def _by_repetition(trace: Trace, rows: Int64) -> Periods:
-    """The period of the sequence of kernel names on the device's busiest stream; its steps begin after the
-    longest usual pause. Streams beside it run when they can, so their kernels come in no fixed order."""
+    """Return the period of the sequence of kernel names on the device's busiest stream; its steps begin after
+    the longest usual pause. Streams beside it run when they can, so their kernels come in no fixed order."""
     table = trace.kernels
     streams, counts = np.unique(table.stream[rows], return_counts=True)
     rows = rows[table.stream[rows] == streams[np.argmax(counts)]]
@@ -368,7 +368,7 @@ def _by_repetition(trace: Trace, rows: Int64) -> Periods:
 
 
 def _without_warm_up(trace: Trace, rows: Int64, found: Periods) -> Periods:
-    """The steps of which no kernel was launched in a range that says warm-up."""
+    """Return the steps of which no kernel was launched in a range that says warm-up."""
     warm = warm_up(trace)
     rows = rows[trace.kernels.launch[rows] >= 0]
     if not len(found) or not len(warm) or not len(rows):

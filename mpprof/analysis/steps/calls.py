@@ -67,21 +67,21 @@ class Calls:
         return len(self.start_ns)
 
     def at(self, time_ns: Int64) -> Int64:
-        """The call around each time, -1 outside all of them."""
+        """Return the call around each time, -1 outside all of them."""
         return row_around(self.start_ns, self.end_ns, time_ns)
 
 
 def threads_of(trace: Trace, device: int) -> Bool | None:
-    """Which threads are of the host that launches the work of this device; None where all are."""
+    """Return which threads are of the host that launches the work of this device; None where all are."""
     hosts = np.array(trace.thread_hosts or (0,) * len(trace.threads), np.int64)
     own = hosts == trace.devices[device].host if device < len(trace.devices) else hosts == 0
     return None if own.all() else own
 
 
 def calls(trace: Trace, device: int = 0) -> Calls | None:
-    """The calls by the thread that trains with this device: of the first family that has any, on the thread
-    of its host that has most, the outermost where they nest; without any marker the passes that ranges name
-    measured. None without host intervals."""
+    """Return the calls by the thread that trains with this device: of the first family that has any, on the
+    thread of its host that has most, the outermost where they nest; without any marker, the passes that
+    ranges name measured. None without host intervals."""
     table = trace.markers
     own = threads_of(trace, device)
     families = np.array([trace.strings[row] if row >= 0 else "" for row in table.family.tolist()], object)
@@ -104,7 +104,7 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
 
 
 def _measured(trace: Trace, threads: Bool | None) -> Calls | None:
-    """The passes that ranges name measured, where others are named warm-up; None where none are."""
+    """Return the passes that ranges name measured, where others are named warm-up; None where none are."""
     host, rows = trace.host, measured(trace, threads)
     if not len(rows):
         return None
@@ -118,8 +118,8 @@ def _measured(trace: Trace, threads: Bool | None) -> Calls | None:
 
 
 def _training_thread(trace: Trace, device: int, rows: Int64, *, by_launches: bool) -> int:
-    """The thread with most of these markers, of ranges the one that launches most of the device's work; where
-    several are even the other counts, then the first to mark."""
+    """Return the thread with most of these markers, for ranges the one that launches most of the device's
+    work; where several threads are equal, the other count decides, then the first thread to mark."""
     of_thread = trace.markers.thread[rows]
     threads, first, counts = np.unique(of_thread, return_index=True, return_counts=True)
     if len(threads) == 1:
@@ -134,13 +134,13 @@ def _training_thread(trace: Trace, device: int, rows: Int64, *, by_launches: boo
 
 
 def outermost(start: Int64, end: Int64) -> Bool:
-    """Which of these intervals, sorted by start, lie in no other one."""
+    """Return which of these intervals, sorted by start, lie in no other one."""
     reach = np.maximum.accumulate(end)
     return np.concatenate([[True], start[1:] >= reach[:-1]]) if len(start) else np.empty(0, np.bool_)
 
 
 def _numbered(trace: Trace, families: NDArray[np.object_], found: Calls) -> Calls:
-    """The calls with the numbers of the step markers that they lie in."""
+    """Return the calls with the numbers of the step markers that they lie in."""
     table = trace.markers
     for family in NUMBERED:
         rows = np.flatnonzero((families == family) & (table.thread == found.thread) & (table.number >= 0))
@@ -157,8 +157,8 @@ def _numbered(trace: Trace, families: NDArray[np.object_], found: Calls) -> Call
 
 
 def _without_validation(trace: Trace, found: Calls) -> Calls:
-    """The calls that train. A compiled function only validates where another one trains, and it does not: by
-    the markers of a training, else by ops of gradients and of the optimizer."""
+    """Return the calls that train. A compiled function only validates where another one trains and it does
+    not: that is told by the markers of a training, else by ops of gradients and of the optimizer."""
     names, function = _functions(trace, found)
     if not names:
         return found
@@ -184,7 +184,8 @@ def _without_validation(trace: Trace, found: Calls) -> Calls:
 
 
 def _functions(trace: Trace, found: Calls) -> tuple[tuple[str, ...], Int64]:
-    """The compiled functions of Keras 3 that the calls run, and each call's row among them, -1: not known."""
+    """Return the compiled functions of Keras 3 that the calls run, and each call's row among them, -1: not
+    known."""
     host = trace.host
     row_of: dict[str, int] = {}
     of_text = np.full(len(trace.strings), -1, np.int64)
@@ -206,7 +207,7 @@ def _functions(trace: Trace, found: Calls) -> tuple[tuple[str, ...], Int64]:
 
 
 def _marked(found: Calls, function: Int64, functions: int) -> Bool | None:
-    """Which functions ran under markers of a training; None where no call did."""
+    """Return which functions ran under markers of a training; None where no call did."""
     if found.numbered not in OF_TRAINING:
         return None
     marked = np.bincount(function[(function >= 0) & (found.number >= 0)], minlength=functions)
@@ -214,8 +215,9 @@ def _marked(found: Calls, function: Int64, functions: int) -> Bool | None:
 
 
 def _with_gradients(trace: Trace, found: Calls, function: Int64, functions: int) -> Bool | None:
-    """Which functions run ops of gradients or of the optimizer in at least half of their calls, of those that
-    have named ops at all; a function without any may train. None where no function has them in so many."""
+    """Return which functions run ops of gradients or of the optimizer in at least half of their calls,
+    counting calls that have named ops; a function without any named op may train. None where no function has
+    such ops in so many calls."""
     kernels = trace.kernels
     rows = np.flatnonzero(kernels.op >= 0)
     launch = kernels.launch[rows]
@@ -237,7 +239,8 @@ def _with_gradients(trace: Trace, found: Calls, function: Int64, functions: int)
 
 
 def _with_fetch(trace: Trace, found: Calls) -> Calls:
-    """The calls with the fetch of their batch, where that stands right before them on their thread (JAX)."""
+    """Return the calls with the fetch of their batch, where that stands right before them on their thread
+    (JAX)."""
     host = trace.host
     first, last = np.searchsorted(host.thread, [found.thread, found.thread + 1])
     rows = first + np.flatnonzero(host.kind[first:last] == HostKind.INPUT)

@@ -27,8 +27,8 @@ _FEWEST = 3  # launches in a step from which their usual distance is taken
 
 
 def need_ns(trace: Trace, account: Account) -> float | None:
-    """Nanoseconds per step that the host needs for itself, at most the step; None where no calls or launches
-    tell.
+    """Return the nanoseconds per step that the host needs for itself, at most the step; None where no calls
+    or launches tell.
 
     Per call: call to first launch and launches times their median distance, both without what the launching
     thread waits for the device, and the end of the last work or wait to the next call (of the last call in
@@ -80,8 +80,8 @@ def need_ns(trace: Trace, account: Account) -> float | None:
 def _held_ns(
     host: HostTable, waits: Int64, copies: Int64, copied_from: Int64, thread: Int32, begin: Int64, end: Int64
 ) -> Int64:
-    """How long each launch's thread waited for the device in `[begin, end)`: in `waits`, and in `copies` that
-    return when they are done until the device began with them."""
+    """Return how long each launch's thread waited for the device in `[begin, end)`: in `waits`, and, until
+    the device began with them, in `copies`, which return when they are done."""
     copying = np.zeros(len(host), np.bool_)
     copying[copies] = True
     waits = waits[~copying[waits]]

@@ -64,7 +64,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
 
 
 def _ended(launched: Int64, ended: Int64, time: Int64) -> Int64:
-    """When the last of the work ended that was launched before each of these times."""
+    """Return when the last of the work ended that was launched before each of these times."""
     if (launched[1:] < launched[:-1]).any():
         order = np.argsort(launched, kind="stable")
         launched, ended = launched[order], ended[order]
@@ -73,8 +73,8 @@ def _ended(launched: Int64, ended: Int64, time: Int64) -> Int64:
 
 
 def _waits(trace: Trace, launch: NDArray[np.signedinteger], caller: int) -> Intervals:
-    """When the host's path waited for the device: the calling thread, or one that launches, from where no
-    other thread launches any more. What else waits is beside the path."""
+    """Return when the host's path waited for the device: the calling thread, or one that launches, from where
+    no other thread launches any more. Other waits are beside the path."""
     host = trace.host
     launching = host.thread[launch]
     of_path = np.zeros(len(trace.threads), np.bool_)

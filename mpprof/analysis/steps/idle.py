@@ -83,7 +83,7 @@ def classify(
     checking: Bool | None = None,
     threads: Bool | None = None,
 ) -> dict[Part, int]:
-    """Idle nanoseconds by part; they sum to the length of `idle`.
+    """Return the idle nanoseconds by part; they sum to the length of `idle`.
 
     `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does; `last` says
     which gaps are after a step's last work, when the call only returns; `checking`, which are ended by work
@@ -110,7 +110,7 @@ def mainly(
     checking: Bool | None = None,
     threads: Bool | None = None,
 ) -> list[Part]:
-    """The part that most of each gap belongs to; arguments as of `classify`."""
+    """Return the part that most of each gap belongs to; arguments as of `classify`."""
     if not len(trace.host):
         return [UNKNOWN] * len(idle)
     code = _code(trace)
@@ -122,7 +122,8 @@ def mainly(
 
 
 def _code(trace: Trace) -> dict[Part, Int64]:
-    """The parts of functions of the host's code, those that took longest by name, and the names of each."""
+    """Return the parts of the functions of the host's code, those that took longest by name, and the names of
+    each."""
     rows = np.flatnonzero(trace.host.kind == HostKind.CODE)
     names, of = np.unique(trace.host.name[rows].astype(np.int64), return_inverse=True)
     names = names[np.argsort(-np.bincount(of, trace.host.duration_ns[rows], len(names)), kind="stable")]
@@ -146,8 +147,8 @@ def _blocks(
     threads: Bool | None,
     code: Mapping[Part, Int64],
 ) -> Iterator[tuple[Int64, Int64]]:
-    """Rows of gaps, and the nanoseconds of each by part, those of `code` last. A gap that began when what
-    ends it had been launched is in no block: all of it is QUEUED."""
+    """Yield the rows of gaps, and the nanoseconds of each by part, those of `code` last. A gap that began
+    when what ends it had been launched is in no block: all of it is QUEUED."""
     last = np.zeros(len(idle), np.bool_) if last is None else last
     launcher, until = _launched(trace, idle, next_row, shift)
     waiting = np.flatnonzero(until > idle.start)
@@ -173,8 +174,8 @@ def _blocks(
 
 
 def _awaits_data(host: _Host, launcher: int, idle: Intervals, next_row: Int64, block: Int64) -> Bool:
-    """Which gaps end in a copy from the host whose thread did nothing but copy: what it waited for is data,
-    not its turn to launch."""
+    """Return which gaps end in a copy from the host whose thread did nothing but copy: that thread waited for
+    data, not for its turn to launch."""
     row = next_row[block]
     waits = (row >= 0) & (host.trace.kernels.copy[row] == CopyKind.HOST_TO_DEVICE)
     own = block[waits]
@@ -185,8 +186,8 @@ def _awaits_data(host: _Host, launcher: int, idle: Intervals, next_row: Int64, b
 
 
 def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64, row_of: Mapping[Part, int]) -> Int64:
-    """Nanoseconds of each gap by part: from its beginning `until` the launch that ends it returned what the
-    layers explain of it, the rest UNKNOWN; from there on the launch was on its way to the device."""
+    """Return the nanoseconds of each gap by part: from its beginning `until` the launch that ends it returned
+    what the layers explain of it, the rest UNKNOWN; from there on the launch was on its way to the device."""
     amounts = np.zeros((len(begin), len(row_of)), np.int64)
     rows = np.arange(len(begin))
     way = np.where(end - until > BLOCKED_NS, _ROW[QUEUED], _ROW[LAUNCHING])
@@ -236,8 +237,8 @@ class _Again:
 
 
 def _launched(trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift) -> tuple[Int64, Int64]:
-    """The thread that launches what ends each gap (-1: not known), and when that launch returned. From there
-    to the end of the gap the launch was on its way to the device."""
+    """Return the thread that launches what ends each gap (-1: not known), and when that launch returned. From
+    there to the end of the gap the launch was on its way to the device."""
     if trace.basis == "host":
         return np.full(len(idle), -1), idle.end
     host = trace.host
@@ -258,8 +259,8 @@ def blocked_ns(trace: Trace, within: Intervals) -> Int64:
 
 
 def _blocked(trace: Trace) -> Bool:
-    """Which host events are driver calls that took far longer than the device worked on what they enqueued: a
-    copy from pageable memory may block as long as that."""
+    """Return which host events are driver calls that took far longer than the device worked on what they
+    enqueued: a copy from pageable memory may block as long as that."""
     table, kernels = trace.host, trace.kernels
     blocked = _of(table.kind, _CALLS) & (table.correlation >= 0) & (table.duration_ns > BLOCKED_NS)
     if blocked.any():
@@ -270,7 +271,7 @@ def _blocked(trace: Trace) -> Bool:
 
 
 def _of(kind: NDArray[np.int8], kinds: Sequence[HostKind]) -> Bool:
-    """Which of these are one of a few kinds: several times as fast as `np.isin`."""
+    """Return which of these are one of a few kinds: several times as fast as `np.isin`."""
     found = np.zeros(len(kind), np.bool_)
     for one in kinds:
         found |= kind == one
@@ -304,38 +305,38 @@ class _Host:
         return np.zeros(len(self.trace.host), np.bool_)
 
     def on(self, thread: int, *kinds: HostKind) -> Intervals:
-        """When this thread was in an event of one of these kinds."""
+        """Return when this thread was in an event of one of these kinds."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
         return self._instants(rows, _of(self.trace.host.kind[rows], kinds))
 
     def at_work(self, thread: int) -> Intervals:
-        """When this thread was in any event but a driver call or code that launches nothing."""
+        """Return when this thread was in any event but a driver call or code that launches nothing."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
         return self._instants(rows, ~_of(self.trace.host.kind[rows], (*_CALLS, HostKind.CODE)))
 
     def code(self, thread: int, names: Int64) -> Intervals:
-        """When this thread was in functions of these names that launch nothing."""
+        """Return when this thread was in functions of these names that launch nothing."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
         table = self.trace.host
         return self._instants(rows, (table.kind[rows] == HostKind.CODE) & np.isin(table.name[rows], names))
 
     def anywhere(self, *kinds: HostKind) -> Intervals:
-        """When any thread of the device's host was in an event of one of these kinds."""
+        """Return when any thread of the device's host was in an event of one of these kinds."""
         return self._of_all(kinds, lambda: _of(self.trace.host.kind, kinds))
 
     def calls(self, thread: int) -> Intervals:
-        """When this thread was in a driver call that returned soon enough."""
+        """Return when this thread was in a driver call that returned soon enough."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
         return self._instants(rows, _of(self.trace.host.kind[rows], _CALLS) & ~self._blocked[rows])
 
     def blocked(self, thread: int | None = None) -> Intervals:
-        """When a thread was in a driver call that did not return; any thread where none is given."""
+        """Return when a thread was in a driver call that did not return; any thread where none is given."""
         if thread is None:
             return self._of_all("blocked", lambda: self._blocked)
         return self._chosen(thread, self._blocked)
 
     def cpu_ops(self, thread: int | None = None) -> Intervals:
-        """When an op ran on the CPU."""
+        """Return when an op ran on the CPU."""
         if thread is None:
             return self._of_all("cpu ops", lambda: self._cpu_ops)
         return self._chosen(thread, self._cpu_ops)
@@ -379,7 +380,8 @@ class _Host:
         return union(start, end)
 
     def _runs_on_cpu(self) -> Bool:
-        """Which op events are of ops that run on the CPU: no kernel is of theirs, and they launch nothing."""
+        """Return which op events are of ops that run on the CPU: no kernel is of theirs, and they launch
+        nothing."""
         table, kernels = self.trace.host, self.trace.kernels
         chosen = np.zeros(len(table), np.bool_)
         rows = np.flatnonzero((table.kind == HostKind.OP) & (table.op >= 0) & (table.duration_ns >= OP_NS))
@@ -401,7 +403,8 @@ class _Host:
 def _layers(
     host: _Host, launcher: int | None, code: Mapping[Part, Int64]
 ) -> Iterator[tuple[Part, Intervals]]:
-    """What the host did, surest first, each set holding the ones before it; made only when asked for."""
+    """Yield what the host did, surest first, each set holding the ones before it; each set is computed only
+    when asked for."""
     whole = EMPTY
     for part, instants in _explanations(host, launcher, code):
         found = instants()
@@ -437,14 +440,14 @@ def _explanations(
 
 
 def _called(host: _Host, trainer: int) -> Intervals:
-    """When the thread that trains was in the framework's code on the way to the first op of a call."""
+    """Return when the thread that trains was in the framework's code on the way to the first op of a call."""
     fronts = host.fronts
     busy = host.on(trainer, HostKind.EXECUTOR, HostKind.COPY, HostKind.OP)
     return gaps(gaps(busy, fronts), fronts)
 
 
 def _do_not_split_below(amounts: Int64, error_ns: int) -> None:
-    """Parts of a gap that are shorter than the clocks' error go to the gap's largest part."""
+    """Move the parts of a gap that are shorter than the clocks' error to the gap's largest part."""
     if error_ns <= 0 or not len(amounts):
         return
     largest = np.argmax(amounts, axis=1)

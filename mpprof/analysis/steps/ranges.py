@@ -69,7 +69,7 @@ def with_steps_of(trace: Trace, wanted: str) -> Trace:
 
 
 def _apart(start: Int64, end: Int64) -> Bool:
-    """Which of these intervals, sorted by start, begin after the end of the last one that is kept."""
+    """Return which of these intervals, sorted by start, begin after the end of the last one that is kept."""
     kept = np.zeros(len(start), np.bool_)
     until = np.iinfo(np.int64).min
     for row, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
@@ -79,7 +79,8 @@ def _apart(start: Int64, end: Int64) -> Bool:
 
 
 def _matches(trace: Trace, wanted: str) -> list[int | None]:
-    """For each of the trace's strings the step's number, -1 without one; None where it is another name."""
+    """Return the step's number for each of the trace's strings, -1 without a number; None where the string is
+    another name."""
     if len(wanted) < 3 or wanted[0] != "/" or wanted[-1] != "/":
         return [-1 if text == wanted else None for text in trace.strings]
     try:
@@ -98,7 +99,7 @@ def _matches(trace: Trace, wanted: str) -> list[int | None]:
 
 
 def _notes(trace: Trace, wanted: str, marks: MarkerTable, left_out: int) -> list[str]:
-    """What of the trace is in none of the steps, and which ranges make none."""
+    """Return the notes on what of the trace is in none of the steps, and on which ranges make no step."""
     said = []
     host = trace.host
     launches = host.start_ns[np.isin(host.kind, _DRIVER[:2])]
@@ -154,7 +155,7 @@ def listed(trace: Trace) -> list[NamedRanges]:
 
 
 def _launched_in(trace: Trace, rows: Int64, launches: Int64) -> Int64:
-    """How many launches on its own thread lie in each of these events."""
+    """Return how many launches on its own thread lie in each of these events."""
     host, count = trace.host, np.zeros(len(rows), np.int64)
     for thread in np.unique(host.thread[rows]).tolist():
         at = np.flatnonzero(host.thread[rows] == thread)
@@ -164,14 +165,14 @@ def _launched_in(trace: Trace, rows: Int64, launches: Int64) -> Int64:
 
 
 def _within(trace: Trace, rows: Int64, times: Int64) -> Int64:
-    """How many of these times lie in each of these events."""
+    """Return how many of these times lie in each of these events."""
     start = trace.host.start_ns[rows]
     end = start + trace.host.duration_ns[rows]
     return np.searchsorted(times, end) - np.searchsorted(times, start)
 
 
 def _pattern(text: str) -> str:
-    """The name with any digits for its own; the first of them are the step's number."""
+    """Return the pattern of the name with any digits for its own; the first of them are the step's number."""
     first = _DIGITS.sub(r"(\\d+)", re.escape(text).replace(r"\ ", " "), count=1)
     head, group, tail = first.partition(r"(\d+)")
     return head + group + _DIGITS.sub(r"\\d+", tail)
@@ -185,7 +186,7 @@ def suggested(trace: Trace) -> list[NamedRanges]:
 
 
 def _instead(trace: Trace, wanted: str) -> str:
-    """The nearest names, then the ranges that hold most launches."""
+    """Return the nearest names, then the ranges that hold most launches."""
     there = listed(trace)
     if not there:
         return (

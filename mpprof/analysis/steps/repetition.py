@@ -37,7 +37,8 @@ class Repetition:
 
 
 def repetition(name: NDArray[np.integer]) -> Repetition | None:
-    """The sequence that `name` (a number per distinct kernel, in order) repeats; None where it does not.
+    """Return the sequence that `name` (a number per distinct kernel, in order) repeats; None where it does
+    not repeat one.
 
     First the lag with the largest share of equal names, at least 90 %; of lags within half a percent of the
     best, the shortest. If it leaves too much outside, the shortest longer one that does not: steps made of
@@ -61,7 +62,7 @@ def repetition(name: NDArray[np.integer]) -> Repetition | None:
 
 
 def _likely(codes: Int64) -> Int64:
-    """The lags that match best, roughly."""
+    """Return the lags that match best, found roughly."""
     n = len(codes)
     signs = np.random.default_rng(1).choice((-1.0, 1.0), int(codes.max()) + 1)[codes]
     size = 1 << (2 * n - 1).bit_length()
@@ -80,7 +81,8 @@ def _outside(codes: Int64, lag: int) -> int:
 
 
 def begins(name: NDArray[np.integer], start: Int64, end: Int64, lag: int) -> Int64:
-    """Rows at which repetitions of `lag` kernels begin: where the pause before the kernel is usually longest.
+    """Return the rows at which repetitions of `lag` kernels begin: where the pause before the kernel is
+    usually longest.
 
     A kernel that runs once per repetition keeps its place even where others come and go; so where the lengths
     are uneven, the repetition begins at the longest pause before such a kernel."""

@@ -53,21 +53,22 @@ class Bimodal:
 
 
 def asynchronous(steps: StepTable, facts: RunFacts | None = None) -> bool:
-    """Whether the steps were timed between waits, by the run's own word or by its dispatch times."""
+    """Return whether the steps were timed between waits, as the run's facts state or its dispatch times
+    show."""
     if facts is not None and facts.timing is not None:
         return facts.timing.basis == "asynchronous"
     return bool((steps.dispatch_ns >= 0).any())
 
 
 def per_step_ns(steps: StepTable) -> Float64:
-    """The interval of each row per optimizer step; NaN where it has none."""
+    """Return the interval of each row per optimizer step; NaN where it has none."""
     known = (steps.interval_ns >= 0) & (steps.covers > 0)
     return np.where(known, steps.interval_ns / np.maximum(steps.covers, 1), np.nan)
 
 
 def function_ns(steps: StepTable, facts: RunFacts | None) -> float | None:
-    """The median time of the steady steps without callbacks and the loop between them; None where the log
-    does not tell it: on an asynchronous backend a call returns before its work is done."""
+    """Return the median time of the steady steps without callbacks and the loop between them; None where the
+    log does not tell it: on an asynchronous backend a call returns before its work is done."""
     if asynchronous(steps, facts):
         return None
     without_gap = np.where(steps.gap_ns >= 0, steps.interval_ns - steps.gap_ns, -1)
@@ -77,7 +78,8 @@ def function_ns(steps: StepTable, facts: RunFacts | None) -> float | None:
 
 
 def steady(steps: StepTable) -> Bool:
-    """The rows whose interval counts: neither warm-up, profiled, next to a profiled one, nor an epoch's edge.
+    """Return the rows whose interval counts: rows that are neither warm-up, profiled, next to a profiled one,
+    nor an epoch's edge.
 
     An epoch's edge is its last row, which has no interval, and its first, which waits for the first batch
     (and follows a validation). Rows with a wait of ours are left out where the others did not wait. Either
@@ -100,7 +102,7 @@ def steady(steps: StepTable) -> Bool:
 
 
 def _beside(profiled: Bool) -> Bool:
-    """Profiled rows and their neighbours, in which the window is opened and closed."""
+    """Return the profiled rows and their neighbours, in which the window is opened and closed."""
     wide = profiled.copy()
     wide[1:] |= profiled[:-1]
     wide[:-1] |= profiled[1:]
@@ -114,7 +116,7 @@ def _first_of_epoch(steps: StepTable) -> Bool:
 
 
 def warm_up(time_ns: Float64) -> int:
-    """How many of the first of these times are warm-up.
+    """Return how many of the first of these times are warm-up.
 
     The change point from slow to steady: the maximum of a cumulative sum (Page 1954) in which each step
     votes for "still slow" as far as it lies above the median of the second half, in robust scales (median
@@ -135,8 +137,8 @@ def warm_up(time_ns: Float64) -> int:
 
 
 def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """A confidence interval of the median that assumes no distribution: order statistics whose ranks enclose
-    it with at least this probability under Binomial(n, 1/2). None for fewer than 6 values, where 95 %
+    """Return a confidence interval of the median that assumes no distribution: order statistics whose ranks
+    enclose it with at least this probability under Binomial(n, 1/2). None for fewer than 6 values, where 95 %
     cannot be had. Assumes that values do not depend on each other."""
     n = len(values)
     tail = (1.0 - confidence) / 2.0
@@ -158,15 +160,15 @@ def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[fl
 
 
 def epochs_of_one_call(steps: StepTable) -> int | None:
-    """How many epochs there are, where each is a single call: no step then has a time, which goes from one
-    call to the next of the same epoch. None where one is longer, or there is but one."""
+    """Return how many epochs there are, where each is a single call: no step then has a time, which goes from
+    one call to the next of the same epoch. None where an epoch is longer, or there is only one."""
     first = _first_of_epoch(steps)
     return len(steps) if len(steps) > 1 and first.all() else None
 
 
 def left_out(steps: StepTable) -> tuple[int, int] | None:
-    """How many steps come before and after those that have no row, where some of the log was not read. None
-    where it was read whole."""
+    """Return how many steps come before and after those that have no row, where some of the log was not read.
+    None where the log was read whole."""
     missing = steps.step[1:] - steps.covers[1:] - steps.step[:-1]
     if not (missing > 0).any():
         return None
@@ -175,7 +177,7 @@ def left_out(steps: StepTable) -> tuple[int, int] | None:
 
 
 def drift(time_ns: Float64) -> Drift | None:
-    """Whether steady steps became slower or faster; None for fewer than 18 of them."""
+    """Return whether steady steps became slower or faster; None for fewer than 18 of them."""
     third = len(time_ns) // 3
     if third < 6:
         return None
@@ -186,7 +188,7 @@ def drift(time_ns: Float64) -> Drift | None:
 
 
 def bimodal(time_ns: Float64) -> Bimodal | None:
-    """Two modes among steady steps; None where there are none, or fewer than 20 steps.
+    """Return the two modes among steady steps; None where there are none, or fewer than 20 steps.
 
     The split that explains most of the variance of the logarithms (Otsu 1979), with the upper and lower
     2 % drawn in; it counts if it explains 85 %, each mode holds 10 % and they are 10 % apart.
@@ -214,8 +216,9 @@ def bimodal(time_ns: Float64) -> Bimodal | None:
 def summarise(
     steps: StepTable | None, facts: RunFacts | None, *, finished: bool = False
 ) -> StepSummary | None:
-    """The step log in short; None without one. Percentiles are over rows, each a call (or, on asynchronous
-    backends, the mean of the calls between two waits). `finished`: the last epoch has ended, too."""
+    """Return the step log in short; None without one. Percentiles are over rows, each a call (or, on
+    asynchronous backends, the mean of the calls between two waits). `finished`: the last epoch has ended,
+    too."""
     if steps is None:
         return None
     rows = steady(steps)
@@ -243,8 +246,8 @@ def summarise(
 
 
 def steps_per_epoch(steps: StepTable, *, finished: bool) -> int | None:
-    """Steps of the median epoch among those that have ended: all but the last, and that one of a run that has
-    `finished`. None where none has."""
+    """Return the steps of the median epoch among those that have ended: all but the last, and the last, too,
+    of a run that has `finished`. None where no epoch has ended."""
     if not len(steps):
         return None
     number = np.cumsum(_first_of_epoch(steps)) - 1
@@ -254,9 +257,9 @@ def steps_per_epoch(steps: StepTable, *, finished: bool) -> int | None:
 
 
 def by_worker(logs: Mapping[int, StepTable]) -> tuple[WorkerSummary, ...]:
-    """Each worker's own step times, `logs` by worker; nothing for one that trained alone. Workers that
-    exchange gradients in each step wait for the slowest: then all take the same, and a trace shows who waits.
-    """
+    """Return each worker's own step times, `logs` by worker; nothing for one that trained alone. Workers that
+    exchange gradients in each step wait for the slowest: then all take the same time, and a trace shows which
+    of them wait."""
     if len(logs) < 2:
         return ()
     return tuple(_of_worker(worker, logs[worker]) for worker in sorted(logs))
@@ -274,7 +277,8 @@ def _of_worker(worker: int, steps: StepTable) -> WorkerSummary:
 
 
 def _stands_for(steps: StepTable, rows: Bool, facts: RunFacts | None) -> int:
-    """Optimizer steps that the steady rows speak for: between waits, also those without a line's interval."""
+    """Return the optimizer steps that the steady rows stand for: where steps are timed between waits, also
+    those of lines without an interval."""
     if not asynchronous(steps, facts):
         return int(steps.covers[rows].sum())
     timed = np.flatnonzero(steps.interval_ns >= 0)
@@ -287,7 +291,7 @@ def _stands_for(steps: StepTable, rows: Bool, facts: RunFacts | None) -> int:
 
 
 def _first_steady(steps: StepTable) -> int | None:
-    """The first step after warm-up; None where fewer than half of the timed ones come after it."""
+    """Return the first step after warm-up; None where fewer than half of the timed steps come after it."""
     time = per_step_ns(steps)
     timed = np.flatnonzero(np.isfinite(time) & (time > 0) & ~steps.profiled)
     if not len(timed):
@@ -301,7 +305,7 @@ def _first_steady(steps: StepTable) -> int | None:
 
 
 def _skipped(steps: StepTable) -> tuple[int | None, float | None]:
-    """Skipped updates, and their share of the steps up to the last line that counted them."""
+    """Return the skipped updates, and their share of the steps up to the last line that counted them."""
     known = np.flatnonzero(steps.skipped >= 0)
     if not len(known):
         return None, None
@@ -319,8 +323,8 @@ def _loss_scale(steps: StepTable) -> LossScaleSummary | None:
 
 
 def _peak(steps: StepTable) -> int | None:
-    """The highest peak. An allocator's peak falls only where it was reset, once after warm-up: from there on,
-    since before it autotuning and tracing may have needed more than a step."""
+    """Return the highest peak. An allocator's peak falls only where it was reset, once after warm-up: the
+    peak counts from there on, since before it autotuning and tracing may have needed more than a step."""
     peak = steps.peak_bytes[steps.peak_bytes >= 0]
     if not len(peak):
         return None

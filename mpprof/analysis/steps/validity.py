@@ -22,8 +22,8 @@ NOTABLE_LONG_RATIO = 0.02
 
 
 def timings(run: Run) -> int:
-    """How many times of steady steps were read: fewer than the steps where a backend runs ahead and is waited
-    for now and then."""
+    """Return how many times of steady steps were read: fewer than the steps where a backend runs ahead and
+    the callback waits for it now and then."""
     return 0 if run.steps is None else int(stepping.steady(run.steps).sum())
 
 
@@ -48,7 +48,7 @@ class LongSteps:
 
 
 def long_steps(run: Run) -> LongSteps | None:
-    """The long ones among the steady steps; None where no times of any are on record."""
+    """Return the long steps among the steady ones; None where no times of any are on record."""
     if run.steps is None:
         return None
     times = stepping.per_step_ns(run.steps)[stepping.steady(run.steps)]
@@ -60,7 +60,8 @@ def long_steps(run: Run) -> LongSteps | None:
 
 
 def doubts(run: Run) -> tuple[str, ...]:
-    """Each in one sentence, with its numbers; empty where the steps are one sample, few or not recorded.
+    """Return each doubt about the steps in one sentence, with its numbers; empty where the steps are one
+    sample, few or not recorded.
 
     Steps that become slower are a cause of their own (MP807); here are those that become faster, which no
     cause explains and a comparison suffers from as well.

@@ -23,18 +23,17 @@ _NO_RANGE = (HostKind.OP, HostKind.EXECUTOR, HostKind.LAUNCH, HostKind.COPY, Hos
 
 
 def warm_up(trace: Trace) -> Intervals:
-    """When any thread of the host was in a range that says warm-up; empty where no range does."""
+    """Return when any thread of the host was in a range that says warm-up; empty where no range does."""
     rows = _ranges(trace, lambda text: bool(_WARM_UP.search(text)))
     start = trace.host.start_ns[rows]
     return union(start, start + trace.host.duration_ns[rows])
 
 
 def measured(trace: Trace, threads: NDArray[np.bool_] | None) -> Int64:
-    """Rows of the host's events that are the measured passes, by start: the innermost ranges that say so, on
-    the thread that has most of them. Empty where no range says warm-up, so that nothing shows that the names
-    tell passes apart, and where the innermost have several names (forward, backward), which are parts of a
-    pass. `threads`: which threads count; None: all.
-    """
+    """Return the rows of the host's events that are the measured passes, by start: the innermost ranges that
+    say so, on the thread that has most of them. Empty where no range says warm-up, so that nothing shows that
+    the names tell passes apart, and where the innermost have several names (forward, backward), which are
+    parts of a pass. `threads`: which threads count; None: all."""
     none = np.empty(0, np.int64)
     if not len(warm_up(trace)):
         return none
@@ -54,7 +53,8 @@ def measured(trace: Trace, threads: NDArray[np.bool_] | None) -> Int64:
 
 
 def _ranges(trace: Trace, named: Callable[[str], bool]) -> Int64:
-    """Rows of the host's ranges whose name is `named` so; a Python tracer's frames (`$`) are none."""
+    """Return the rows of the host's ranges whose name is `named` so; a Python tracer's frames (`$`) are no
+    ranges."""
     texts = [not text.startswith("$") and named(text[:_LONGEST]) for text in trace.strings]
     rows = np.flatnonzero(np.array(texts, np.bool_)[trace.host.name]) if any(texts) else np.empty(0, np.int64)
     return rows[~np.isin(trace.host.kind[rows], _NO_RANGE)]

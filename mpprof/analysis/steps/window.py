@@ -60,7 +60,7 @@ class Window:
 
 
 def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary | None) -> Window | str:
-    """The window of a device, or why it has none."""
+    """Return the window of a device, or why it has none."""
     periods = _lasting(boundaries.periods(trace, device))
     if not len(periods):
         return "no whole step: " + "; ".join(periods.notes)
@@ -82,7 +82,7 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
 
 
 def _between(periods: Periods, steps: int) -> float | None:
-    """The mean time between two steps; None where no step is followed by another in the trace."""
+    """Return the mean time between two steps; None where no step is followed by another in the trace."""
     if periods.pause_ns is None:
         return None
     known = periods.pause_ns[periods.followed()]
@@ -90,7 +90,7 @@ def _between(periods: Periods, steps: int) -> float | None:
 
 
 def _lasting(periods: Periods) -> Periods:
-    """The steps that take time: markers of a clock that stood still have nothing between them."""
+    """Return the steps that take time: markers of a clock that stood still have no time between them."""
     lasts = periods.end_ns > periods.start_ns
     if lasts.all():
         return periods
@@ -104,7 +104,7 @@ class _Kept:
 
 
 def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: StepSummary | None) -> _Kept:
-    """Which periods are neither warm-up nor an epoch's edge; all of them if none is."""
+    """Return which periods are neither warm-up nor an epoch's edge; all of them if none is."""
     rows = np.ones(len(periods), np.bool_)
     why = "warm-up or the end of an epoch"
     if run is not None and run.steps is not None and line is not None:
@@ -122,8 +122,8 @@ def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: Step
 
 
 def _of_long_steps(periods: Periods) -> tuple[str, ...]:
-    """What is to be said of steps so long, with the time to the next one, that the mean over all steps is of
-    them and of no usual step."""
+    """Return the note on steps so long, with the time to the next one, that they decide the mean over all
+    steps, which then represents no usual step."""
     length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
     if periods.pause_ns is not None:
         length_ns += np.maximum(periods.pause_ns, 0)
@@ -141,8 +141,8 @@ def _of_long_steps(periods: Periods) -> tuple[str, ...]:
 
 
 def _steps_of(trace: Trace, device: int, periods: Periods, line: Int64 | None, run: Run | None) -> int:
-    """How many optimizer steps these periods hold: a call may run several, and so may several calls together.
-    By the records, else by the batches that a call fetches."""
+    """Return how many optimizer steps these periods hold: a call may run several, and so may several calls
+    together. The number comes from the records, else from the batches that a call fetches."""
     if periods.source == RANGE:
         return len(periods)
     if line is not None and run is not None and run.steps is not None:

@@ -49,7 +49,7 @@ def advise(
 
 
 def _precision(found: OutOfMemory, policy: str | None, halved: Sequence[Remedy]) -> list[Advice]:
-    """The framework's own way to 16 bits, where the error or the records show float32."""
+    """Return the framework's own way to 16 bits, where the error or the records show float32."""
     listed = any(each.dtype in _WIDE for each in found.filled)
     if not halved or "16" in (policy or "") or not (listed or policy == "float32"):
         return []
@@ -58,7 +58,8 @@ def _precision(found: OutOfMemory, policy: str | None, halved: Sequence[Remedy])
 
 
 def _too_large(found: OutOfMemory, limit: int | None) -> list[Advice]:
-    """XLA asks for the temporaries of a whole step at once, which is more than one tensor."""
+    """Return advice where the error asked for one tensor that is larger than the memory. None is given for
+    XLA, which asks for the temporaries of a whole step at once: that is more than one tensor."""
     if not limit or found.asked_bytes <= limit or found.framework == "xla":
         return []
     return [Advice("too large", "one tensor alone is larger than the memory: a smaller batch or shape")]
@@ -93,8 +94,8 @@ def _batch(
     *,
     of_the_card: bool,
 ) -> list[Advice]:
-    """The batch that would fit. The error's figures give an upper bound: at least so much was needed. The
-    model's layers give an estimate, which stands where it is within that bound."""
+    """Return advice with the batch that would fit. The error's figures give an upper bound: at least so much
+    was needed. The model's layers give an estimate, which stands where it is within that bound."""
     ratio, by = _fitting_ratio(found, limit), _by(found)
     less = f"by what was {by}; less still, as weights and slots do not shrink with it"
     if batch_size is None:
@@ -114,7 +115,7 @@ def _batch(
 
 
 def _fitting(forecast: MemoryForecast) -> str:
-    """ "40 in float32 or 80 in mixed_float16": what fits in each policy."""
+    """Return what fits in each policy: "40 in float32 or 80 in mixed_float16"."""
     return " or ".join(
         f"{'at most ' if run.slots_bytes is None else ''}{run.largest_batch:,} in {run.policy}"
         for run in forecast.runs
@@ -122,7 +123,7 @@ def _fitting(forecast: MemoryForecast) -> str:
 
 
 def _unaccounted(found: OutOfMemory, limit: int | None, forecast: MemoryForecast) -> list[Advice]:
-    """The model's layers take less than what was needed: something else holds memory."""
+    """Return advice where the model's layers take less than what was needed: something else holds memory."""
     own, needed = forecast.runs[0], _needed_bytes(found)
     takes = (
         f"at batch {forecast.batch_size:,} in {own.policy} the model's layers, weights and slots take "
@@ -140,7 +141,7 @@ def _unaccounted(found: OutOfMemory, limit: int | None, forecast: MemoryForecast
 
 
 def _held_bytes(found: OutOfMemory) -> int | None:
-    """What was in use, or a program's arguments; None: not stated."""
+    """Return the bytes that were in use, or those of a program's arguments; None: not stated."""
     return found.used_bytes if found.used_bytes is not None else (found.parts or {}).get("arguments")
 
 
@@ -149,12 +150,12 @@ def _by(found: OutOfMemory) -> str:
 
 
 def _needed_bytes(found: OutOfMemory) -> int:
-    """The least that the step needed."""
+    """Return the least bytes that the step needed."""
     return (_held_bytes(found) or 0) + found.asked_bytes
 
 
 def _fitting_ratio(found: OutOfMemory, limit: int | None) -> float | None:
-    """How much of the batch would fit at most, by the error's own figures; None: they do not tell."""
+    """Return how much of the batch would fit at most, by the error's own figures; None: they do not tell."""
     if not limit or _too_large(found, limit):
         return None
     room = FILL_RATIO * max(0, limit - (found.others_bytes or 0))

@@ -32,8 +32,8 @@ def failure(run: Run) -> tuple[OutOfMemory, tuple[Advice, ...]] | None:
 def _forecast(
     run: Run, room: int | None, gpu: DeviceFacts | None, batch: int | None, policy: str | None
 ) -> MemoryForecast | None:
-    """What the recorded model takes in the memory that it had, in its own policy and in 16 bits; None where
-    that is not known."""
+    """Return what the recorded model takes in the memory that it had, in its own policy and in 16 bits; None
+    where that is not known."""
     if room is None or not batch or (run.facts and (run.facts.replicas or 1) > 1):
         return None
     own = policy or "float32"

@@ -66,8 +66,8 @@ def _advised_no_more(code: str, before: Signals, after: Signals) -> list[str]:
 
 
 def _came(done: Condition, before: Signals, after: Signals) -> bool:
-    """Whether the condition holds in the later run and did not in the earlier. What both runs recorded of
-    their pipelines is what the user wrote; a trace shows what TensorFlow put in by itself, too."""
+    """Return whether the condition holds in the later run and did not in the earlier. What both runs recorded
+    of their pipelines is what the user wrote; a trace also shows what TensorFlow added by itself."""
     if done in _PIPELINE and all(_operations(signals.case.run) for signals in (before, after)):
         before, after = (type(each)(replace(each.case, trace=None)) for each in (before, after))
     return done(after) and not done(before)
@@ -83,7 +83,7 @@ def _settings(code: str, earlier: Run, later: Run) -> list[str]:
 
 
 def _changed(name: str, was: object, now: object) -> list[str]:
-    """One text where both are recorded and differ."""
+    """Return one text where both values are recorded and differ."""
     return [f"{name}: {was} → {now}"] if was is not None and now is not None and was != now else []
 
 
@@ -92,7 +92,8 @@ def _policy(run: Run) -> str | None:
 
 
 def _layers(finding: Finding, earlier: Run, later: Run) -> list[str]:
-    """How the layers that the finding names differ: in what they compute in, and in their configuration."""
+    """Return how the layers that the finding names differ: in the type that they compute in, and in their
+    configuration."""
     was, now = ({layer.name: layer for layer in _of(run)} for run in (earlier, later))
     names = layer_names(earlier, later).counterparts
     said = [

@@ -33,8 +33,8 @@ Write = Callable[[LayerFacts], str]
 
 
 def written(layer: LayerFacts, /, drop: Iterable[str] = (), **changes: Any) -> str:
-    """The constructor of `layer` without the arguments `drop` and with `changes`. Where the layer's own
-    arguments were not recorded, `...` stands for them."""
+    """Return the constructor of `layer` without the arguments `drop` and with `changes`. Where the layer's
+    own arguments were not recorded, `...` stands for them."""
     gone = {*drop, *changes}
     left = {name: text for name, text in layer.arguments.items() if name not in gone}
     known = {name: text for name, text in left.items() if text != "..."}
@@ -52,15 +52,16 @@ def _class(layer: LayerFacts) -> str:
 
 
 def in_place(layer: LayerFacts, own_policy: str | None, drop: Iterable[str] = (), **changes: Any) -> str:
-    """The same with the layer's own policy, where that is not the model's."""
+    """Return the constructor of `layer` as `written` gives it, with the layer's own policy where that is not
+    the model's."""
     if layer.dtype_policy and layer.dtype_policy != own_policy:
         changes.setdefault("dtype", layer.dtype_policy)
     return written(layer, drop, **changes)
 
 
 def placed(layers: Sequence[LayerFacts], layer: LayerFacts, write: Write) -> tuple[str, str]:
-    """(name, code) of what stands in the model's script: `layer` as `write` has it, or the wrapper that it
-    lies in, written around it."""
+    """Return (name, code) of what stands in the model's script: `layer` as `write` has it, or the wrapper
+    that it lies in, written around it."""
     code = write(layer)
     while (outer := wrapper_of(layers, layer)) is not None:
         code = _around(layers, outer, layer, code, write)
@@ -69,13 +70,13 @@ def placed(layers: Sequence[LayerFacts], layer: LayerFacts, write: Write) -> tup
 
 
 def wrapper_of(layers: Sequence[LayerFacts], layer: LayerFacts) -> LayerFacts | None:
-    """The Bidirectional, TimeDistributed, RNN or the like that the layer was given to."""
+    """Return the Bidirectional, TimeDistributed, RNN or the like that the layer was given to."""
     name = layer.name.rpartition("/")[0]
     return next((one for one in layers if one.name == name and kinds.is_wrapper(one)), None) if name else None
 
 
 def children(layers: Sequence[LayerFacts], layer: LayerFacts) -> list[LayerFacts]:
-    """The layers right below this one."""
+    """Return the layers right below this one."""
     return [one for one in layers if one.name.rpartition("/")[0] == layer.name]
 
 
@@ -97,7 +98,7 @@ def _around(
 
 
 def _as_given(layer: LayerFacts) -> LayerFacts:
-    """A layer inside a Bidirectional as it was before that renamed it."""
+    """Return a layer inside a Bidirectional as it was before the Bidirectional renamed it."""
     name = re.sub(r"^'(forward|backward)_", "'", layer.arguments.get("name", ""))
     kept = {key: text for key, text in layer.arguments.items() if key not in (*_OF_THE_WRAPPER, "name")}
     if name and not re.fullmatch(rf"'{layer.class_name.lower()}(_\d+)?'", name):
@@ -110,14 +111,14 @@ def _similar(layer: LayerFacts) -> dict[str, str]:
 
 
 def innermost(layers: Sequence[LayerFacts], layer: LayerFacts) -> LayerFacts:
-    """What does the work of a TimeDistributed or the like; any other layer itself."""
+    """Return the layer that does the work of a TimeDistributed or the like; any other layer itself."""
     while kinds.is_wrapper(layer) and layer.kind != "RNN" and len(inside := children(layers, layer)) == 1:
         layer = inside[0]
     return layer
 
 
 def widened(layer: LayerFacts, key: str, size: int) -> dict[str, Any]:
-    """The argument that gives a layer this width; of an EinsumDense its last axis is widened."""
+    """Return the argument that gives a layer this width; for an EinsumDense its last axis is widened."""
     if layer.kind != "EinsumDense":
         return {key: size}
     axes = einsum.made_axes(layer.config)

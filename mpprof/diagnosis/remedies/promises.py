@@ -64,7 +64,7 @@ def _not_comparable(before: Signals, after: Signals) -> str | None:
 
 
 def _place(earlier: Diagnosis, found: Finding) -> int:
-    """Its place in the plan."""
+    """Return the place of the finding in the plan."""
     codes = [step.code for step in earlier.whatif.order] if earlier.whatif else []
     return codes.index(found.code) if found.code in codes else len(codes)
 
@@ -124,14 +124,16 @@ def _after(code: str, later: Diagnosis) -> CauseAfter:
 
 
 def _predicted(found: Finding, account: Account) -> Range:
-    """Its gain after the causes before it in the plan, and alone: behind the host's floor they differ."""
+    """Return the finding's gain after the causes before it in the plan, and alone: behind the host's floor
+    they differ."""
     gain = found.gain_ns_per_step or 0.0
     alone = gain if found.whatif_step_ns is None else account.step_ns - found.whatif_step_ns
     return min(gain, alone), max(gain, alone)
 
 
 def _step_interval(earlier: Diagnosis, later: Diagnosis) -> Range | None:
-    """Of the earlier median step less the later one: the worst of their intervals' ends."""
+    """Return the interval of the earlier median step less the later one: the worst of their intervals'
+    ends."""
     was, now = (step_times(each.run, each.account) for each in (earlier, later))
     if was.basis != now.basis or was.interval_ns is None or now.interval_ns is None:
         return None

@@ -111,8 +111,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
-    """What casts will take once the layers compute in 16 bits, in ns per step: of their weights, and, where
-    nothing fuses them, into float32 and back round every norm."""
+    """Return the time of casts once the layers compute in 16 bits, in ns per step: casts of their weights,
+    and, where nothing fuses them, casts into float32 and back round every norm."""
     peaks, fit = known(signals.peaks), known(signals.fit)
     bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
     if not bandwidth:
@@ -130,7 +130,7 @@ def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
 
 
 def _values(layer: LayerFacts) -> int:
-    """Values that a layer gives out per example; 0 where its shape is not known."""
+    """Return how many values a layer gives out per example; 0 where its shape is not known."""
     shape = layer.output_shape
     inner = shape[1:] if isinstance(shape, list | tuple) else ()
     return math.prod(inner) if inner and all(isinstance(size, int) for size in inner) else 0

@@ -113,7 +113,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _own_step(signals: Signals) -> bool:
-    """The steps are a recorded loop's, or those of a model that overrides `train_step`."""
+    """Return whether the steps are a recorded loop's, or those of a model that overrides `train_step`."""
     facts = need(signals.facts)
     if facts.framework.get("loop") == "custom":
         return True
@@ -122,7 +122,7 @@ def _own_step(signals: Signals) -> bool:
 
 
 def _fallen(table: StepTable) -> float | None:
-    """By what ratio the loss is lower at the end than at the start; None where it was not recorded."""
+    """Return by what ratio the loss is lower at the end than at the start; None where it was not recorded."""
     losses = table.loss[table.loss_known & np.isfinite(table.loss)]
     if len(losses) < 2 * _PART:
         return None

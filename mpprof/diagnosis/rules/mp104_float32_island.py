@@ -85,7 +85,8 @@ def _is_island(layer: LayerFacts) -> bool:
 
 
 def large_heads(facts: Sequence[LayerFacts], end: Collection[str]) -> list[LayerFacts]:
-    """Of the layers at the model's end those in float32 whose product is a noticeable part of its work."""
+    """Return the layers at the model's end that compute in float32 and whose product is a noticeable part of
+    the model's work."""
     shares = flops.shares(facts)
     if not shares and any(layers.is_convolution(layer) for layer in facts):
         return []  # whose work is far more than their weights tell
@@ -106,8 +107,8 @@ def _is_large(width: int, share: float | None) -> bool:
 
 
 def _shown(islands: Sequence[LayerFacts]) -> list[str]:
-    """Each island once: a layer that is float32 by its policy without those that it is made of; of a wrapper,
-    a nested model, or one that only passes float32 on, what lies within."""
+    """Return each island once: of a layer that is float32 by its policy, the layer without those that it is
+    made of; of a wrapper, a nested model, or one that only passes float32 on, the layers within."""
     inside = {outer.name: [f for f in islands if f.name.startswith(f"{outer.name}/")] for outer in islands}
     passing = {f.name for f in islands if inside[f.name] and not _is_one(f)}
     within = {one.name for f in islands if f.name not in passing for one in inside[f.name]}
@@ -115,7 +116,7 @@ def _shown(islands: Sequence[LayerFacts]) -> list[str]:
 
 
 def _is_one(layer: LayerFacts) -> bool:
-    """A layer whose policy is that of all it is made of."""
+    """Return whether the layer's policy is that of all layers that it is made of."""
     return layer.compute_dtype == "float32" and (layers.is_recurrent(layer) or layers.is_attention(layer))
 
 
@@ -178,14 +179,14 @@ def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...],
 
 
 def _is_wide(cell: Cell) -> bool:
-    """Work bound by memory on tensors that 16 bits would halve."""
+    """Return whether the cell is work bound by memory on tensors that 16 bits would halve."""
     moving = cell.category in ("elementwise", "reduce", "layout", "other")
     return moving and cell.precision not in HALF_PRECISIONS
 
 
 def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tuple[tuple[Claim, ...], float]:
-    """The casts around the islands, less those of the weights that come in their place; and what of these is
-    more than the islands' own casts take, in ns per step: XLA fuses those round a layer."""
+    """Return the casts around the islands, less the casts of the weights that come in their place; and by how
+    much the latter exceed the islands' own casts, in ns per step: XLA fuses those round a layer."""
     rows = [row for row in mine if signals.cells[row].category == "cast"]
     peaks, fit = known(signals.peaks), known(signals.fit)
     passes = 1 if fit is not None and fit.jit_compile else 2  # XLA fuses the gradients' into the update
@@ -203,7 +204,7 @@ def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tu
 
 
 def _casts_behind(signals: Signals, names: frozenset[str]) -> tuple[int, ...]:
-    """Casts by which the layers that follow an island take its float32 output in."""
+    """Return the rows of the casts with which the layers that follow an island take in its float32 output."""
     facts = known(signals.layers) or ()
     behind = {after.name for before, after in pairwise(facts) if before.name in names} - names
     return tuple(row for row in activation_casts(signals) if signals.cells[row].layer in behind)
@@ -215,7 +216,7 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
 
 
 def _why(model: Untrained, layer: LayerFacts | None) -> str:
-    """What is so with this one layer; the finding's own sentence lists them all."""
+    """Return what holds for this one layer; the finding's own sentence lists all of them."""
     if layer is not None and layer.compute_dtype != "float32":
         return f"computes in {layer.compute_dtype} and returns float32: it casts inside"
     own = "computes in float32 by its own policy"
@@ -223,7 +224,7 @@ def _why(model: Untrained, layer: LayerFacts | None) -> str:
 
 
 def _of_a_head(model: Untrained, layer: LayerFacts) -> str:
-    """What a large last layer costs that is float32 as a whole, and not its activation alone."""
+    """Return the cost of a large last layer that is float32 as a whole, and not its activation alone."""
     share = model.shares.get(layer.name)
     part = f", {format_ratio(share)} of the model's multiplications," if share is not None else ""
     said = f"its product with {shapes.width(layer) or 0:,} outputs{part}"

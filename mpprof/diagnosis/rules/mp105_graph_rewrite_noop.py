@@ -91,7 +91,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _told(asked: str, result: dict[str, Any]) -> str | Clear | None:
-    """What the rewrite's own files or log say; None where there are none."""
+    """Return what the rewrite's own files or log say; None where there are none."""
     if "graphs" in result:
         graphs = _number(result, "graphs")
         changed, of = _number(result, "converted_nodes"), _number(result, "nodes")

@@ -102,7 +102,7 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
 
 
 def _last_within(model: Untrained, layer: LayerFacts) -> LayerFacts:
-    """The layer that makes the output of a nested model."""
+    """Return the layer that makes the output of a nested model."""
     while layer.kind in ("Functional", "Sequential") and (inside := children(model.layers, layer)):
         layer = inside[-1]
     return layer
@@ -115,7 +115,7 @@ def _in_float32(model: Untrained, layer: LayerFacts | None) -> str:
         return f"outputs = {written(layer, dtype='float32')}(x)"
 
     def write(one: LayerFacts) -> str:
-        """As it is, but for a product in float32 whose wrapper rounds what it gives."""
+        """Return the layer's code as it is, but for a product in float32 whose wrapper rounds its result."""
         if one.compute_dtype not in HALF_DTYPES:
             return model.in_half(one)
         return in_place(one, model.policy)

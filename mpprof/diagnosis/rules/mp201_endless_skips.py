@@ -104,7 +104,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def longest_run(history: SkipHistory) -> tuple[int, bool]:
-    """The updates that were skipped in a row at the least, and whether it is known to be no more.
+    """Return the least number of updates that were skipped in a row, and whether it is known to be no more.
 
     Over readings in which every update was skipped they are counted; of a reading in which some were not, as
     many follow each other at least as fall into the largest of the gaps between those. Skips of readings side
@@ -127,6 +127,6 @@ def _ends_skipping(history: SkipHistory) -> bool:
 
 
 def _scale(value: float) -> str:
-    """A loss scale as people know it: powers of two by their exponent."""
+    """Return a loss scale as people know it: powers of two by their exponent."""
     exponent = math.log2(value) if value > 0 else 0.5
     return f"2^{exponent:.0f}" if exponent.is_integer() else f"{value:.3g}"

@@ -89,8 +89,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _running_mean(signals: Signals, table: StepTable, rows: NDArray[np.int64]) -> bool:
-    """Whether the loss on record may be the mean of an epoch so far, as Keras' is: it is no custom loop's,
-    and never finite again within the epoch in which it was not."""
+    """Return whether the loss on record may be the mean of an epoch so far, as Keras' loss is: it does not
+    come from a custom loop, and it is never finite again within the epoch in which it was not."""
     facts = signals.case.run.facts
     if facts is not None and facts.framework.get("loop") == "custom":
         return False
@@ -100,7 +100,8 @@ def _running_mean(signals: Signals, table: StepTable, rows: NDArray[np.int64]) -
 
 
 def _weights(spoiled: tuple[str, ...]) -> Found:
-    """The loss does not show it: a ReLU, for one, makes 0 of what is NaN."""
+    """Return the finding that weights are not finite although the loss is. The loss does not show it: a ReLU,
+    for one, makes 0 of what is NaN."""
     return Found(
         summary=f"weights are not finite at the end ({evidence.listed(list(spoiled))}), though the loss is",
         evidence=(evidence.count("weights that are not finite", len(spoiled), 0),),

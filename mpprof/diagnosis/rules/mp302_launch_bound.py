@@ -104,7 +104,7 @@ def _short(calls: KernelCalls) -> bool:
 
 
 def _counted(calls: KernelCalls | None) -> tuple[Evidence, ...]:
-    """Kernels, and apart from them what is launched but computes nothing."""
+    """Return the counts of kernels and, apart from them, of launched work that computes nothing."""
     if calls is None:
         return ()
     kernels = (

@@ -80,8 +80,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _waits_for_launches(signals: Signals) -> tuple[Claim, ...]:
-    """Idle time that a kernel of the loss scale ended, because the host had not launched it yet; nothing
-    where kernels of other work are waited for more than those."""
+    """Return claims on idle time that a kernel of the loss scale ended, because the host had not launched it
+    yet; nothing where kernels of other work are waited for more than those."""
     waits = launches.between(signals)
     own = {row for row in waits if signals.cells[row].cause == launches.OF_THE_LOSS_SCALE}
     if signals.time(tuple(own)) < MOST * signals.time(waits):
@@ -90,8 +90,9 @@ def _waits_for_launches(signals: Signals) -> tuple[Claim, ...]:
 
 
 def _waits_for_the_flag(signals: Signals) -> tuple[Claim, ...]:
-    """Idle time in which the host waited, above that of the baseline: with a dynamic scale it waits for the
-    flag that says whether the gradients are finite. Without a baseline nothing tells it from other waits."""
+    """Return claims on idle time in which the host waited, above that of the baseline: with a dynamic scale
+    the host waits for the flag that says whether the gradients are finite. Without a baseline this wait
+    cannot be told from others."""
     optimizer, baseline = known(signals.optimizer), known(signals.baseline)
     if optimizer is None or not optimizer.dynamic or baseline is None or baseline.case.account is None:
         return ()

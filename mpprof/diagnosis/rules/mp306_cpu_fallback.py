@@ -92,7 +92,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
-    """The idle time that the ops account for: while the host computes it launches nothing."""
+    """Return the idle time that the ops account for: while the host computes it launches nothing."""
     claims = []
     for category in ("idle_launch", "idle_other", "idle_sync"):
         for row in signals.of(category):
@@ -104,8 +104,8 @@ def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
 
 
 def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], frozenset[str]]:
-    """(op -> ns per step, ops of the copies): ops that hold an executor thread for long, between a copy from
-    the device and one to it, in the whole steps of the window."""
+    """Return (op -> ns per step, ops of the copies): ops that hold an executor thread for long, between a
+    copy from the device and one to it, in the whole steps of the window."""
     device = next((i for i, d in enumerate(trace.devices) if d.plane == account.main.device), 0)
     host, kernels = trace.host, trace.kernels
     rows = np.flatnonzero((host.duration_ns >= LONG_NS) & (host.kind == HostKind.OP) & (host.op >= 0))
@@ -140,6 +140,6 @@ def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], f
 
 
 def _computing(trace: Trace, device: int) -> NDArray[np.bool_]:
-    """Which rows of the kernel table are work of this device that is no copy."""
+    """Return which rows of the kernel table are work of this device that is no copy."""
     kernels = trace.kernels
     return np.asarray((kernels.device == device) & (kernels.kind == WorkKind.KERNEL))

@@ -104,8 +104,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _fusible(signals: Signals) -> float | None:
-    """The share of the step in work that XLA would fuse; None without an account. Pooling is none: its
-    windows overlap, and XLA gives them a kernel of their own, too."""
+    """Return the share of the step in work that XLA would fuse; None without an account. Pooling does not
+    count: its windows overlap, and XLA gives it a kernel of its own, too."""
     if known(signals.activity) is None:
         return None
     rows = signals.select(lambda cell: cell.category in FUSIBLE and cell.family != "pool")
@@ -113,7 +113,8 @@ def _fusible(signals: Signals) -> float | None:
 
 
 def _by_choice(signals: Signals, share: float | None) -> Outcome:
-    """Nothing stands in its way: worth a mention where XLA would have something to fuse."""
+    """Judge a run in which nothing prevents XLA: a mention is worth it where XLA would have something to
+    fuse."""
     if share is None or share < WARNING_RATIO:
         return Clear("XLA is off, and little was found that it would fuse")
     if signals.wide:
@@ -129,7 +130,7 @@ def _by_choice(signals: Signals, share: float | None) -> Outcome:
 
 
 def _obstacles(signals: Signals) -> tuple[str, ...]:
-    """The kinds of what stands in XLA's way, as far as something can be done about each."""
+    """Return the kinds of obstacles to XLA, as far as something can be done about each."""
     facts = need(signals.facts)
     refusing = [f for f in need(signals.layers) if f.supports_jit is False]
     kinds = [
@@ -140,7 +141,7 @@ def _obstacles(signals: Signals) -> tuple[str, ...]:
 
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
-    """What turns `jit_compile="auto"` off, each by itself."""
+    """Yield each thing that turns `jit_compile="auto"` off, by itself."""
     if not model.on_tensorflow or (model.fit is not None and model.fit.jit_compile is True):
         return
     for layer in model.layers:

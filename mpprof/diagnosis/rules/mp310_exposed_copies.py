@@ -97,7 +97,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _there_and_back(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """The ops whose tensors are copied to the host and back, where most of the time is theirs."""
+    """Return the ops whose tensors are copied to the host and back, where most of the time is theirs."""
     down = {cell.op for cell in cells if cell.op and re.search(_DOWN, cell.kernel or "")}
     up = {cell.op for cell in cells if cell.op and re.search(_UP, cell.kernel or "")}
     own = math.fsum(cell.ns_per_step for cell in cells if cell.op in down & up)
@@ -117,8 +117,9 @@ class _Large:
 
 
 def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
-    """The copy to or from the device that moves most bytes at once; None where no large one states them. Of a
-    whole window it is read from the trace; a cell of a step holds the copies of one op, of any size."""
+    """Return the copy to or from the device that moves most bytes at once; None where no large one states
+    them. For a whole window it is read from the trace; a cell of a step holds the copies of one op, of any
+    size."""
     trace, measured = signals.case.trace, signals.case.measured
     if signals.in_window and trace is not None and measured is not None:
         one = copies.largest(trace, measured.main.device)
@@ -150,7 +151,7 @@ def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
 
 
 def _said(copy: _Large) -> str:
-    """How much the copy moves and how fast, and what memory that speaks for."""
+    """Return how much the copy moves and how fast, and which kind of host memory its rate suggests."""
     size, rate = format_bytes(copy.bytes), format_bytes_per_s(copy.rate)
     moved = "the largest copy moves" if copy.one else "the largest copies move"
     said = f"{moved} {size}{'' if copy.one else ' each on average'} at {rate}"

@@ -135,7 +135,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def takes_images(signals: Signals, row: int) -> bool:
-    """The first convolution, with the few channels of its images: a cause of its own (MP403)."""
+    """Return whether the row is work of the first convolution, with the few channels of its images: a cause
+    of its own (MP403)."""
     cell = signals.cells[row]
     first = next((f for f in known(signals.layers) or () if layers.is_convolution(f)), None)
     if first is None or cell.layer != first.name:
@@ -145,7 +146,8 @@ def takes_images(signals: Signals, row: int) -> bool:
 
 
 def _on_a_tpu(signals: Signals) -> Outcome:
-    """By the recorded layers: a TPU's matrix unit is 128 wide, and pads what is not."""
+    """Judge a run on a TPU by the recorded layers: a TPU's matrix unit is 128 wide, and pads sizes that are
+    not."""
     widths = {f.name: shapes.width(f) for f in need(signals.layers) if layers.is_matrix(f)}
     odd = {name: size for name, size in widths.items() if size and size % TPU_WIDTH}
     if not odd:
@@ -163,7 +165,8 @@ def _on_a_tpu(signals: Signals) -> Outcome:
 
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
-    """Units, filters, heads and features in that are not multiples of 8, or of 64 where that is better."""
+    """Yield a note for units, filters, heads and input features that are not multiples of 8, or of 64 where
+    that is better."""
     first = next((f.name for f in model.layers if layers.is_convolution(f)), None)
     widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them
     by_name = {f.name: f for f in model.layers}
@@ -209,7 +212,8 @@ def _features(model: Untrained, layer: LayerFacts, inner: int, shape: object) ->
 
 
 def _heads(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
-    """Attention multiplies head by head: the size of one is what its products sum over."""
+    """Yield a note where the size of an attention head is not a multiple of 8. Attention multiplies head by
+    head: its products sum over the size of one head."""
     odd = {
         key: size
         for key in ("key_dim", "value_dim", "head_dim")
@@ -236,7 +240,8 @@ def _heads(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
 
 
 def _batch(model: Untrained) -> Iterator[AuditNote]:
-    """The rows of a product are the batch times the positions of a sequence or an image."""
+    """Yield a note where the batch size is not a multiple of 8. A product has as many rows as the batch times
+    the positions of a sequence or an image."""
     batch = model.fit.batch_size if model.fit else None
     if batch is None or batch % shapes.ALIGNMENT == 0 or not model.half:
         return
@@ -283,7 +288,7 @@ def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
 
 
 def _matters(model: Untrained, layer: LayerFacts) -> bool:
-    """Whether its products are a noticeable part of the model's, as far as is known."""
+    """Return whether the layer's products are a noticeable part of the model's, as far as is known."""
     return model.shares.get(layer.name, 1.0) >= LITTLE
 
 

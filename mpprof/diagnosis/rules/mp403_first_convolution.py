@@ -94,7 +94,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
-    """The smallest last axis of the layer's 4-D operands in its forward kernels."""
+    """Return the smallest last axis of the layer's 4-D operands in its forward kernels."""
     sizes = [
         dims[-1]
         for row in rows

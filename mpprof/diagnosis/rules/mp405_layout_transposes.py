@@ -88,14 +88,14 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _concatenates(cell: Cell) -> bool:
-    """Putting tensors together moves them as a transpose does, and is part of the model: no other layout
-    spares it."""
+    """Return whether the cell puts tensors together. This moves them as a transpose does, and is part of the
+    model: no other layout avoids it."""
     return bool(re.search(_CONCATENATES, cell.op_type or "") or re.search(_CONCATENATES, cell.kernel or ""))
 
 
 def _kind(signals: Signals, rows: Sequence[int]) -> str:
-    """What most of the time goes into: the filters that convolutions turn round for themselves; else, where
-    convolutions ran, the layout of images; else they are the model's own transposes."""
+    """Return the kind of transposes that take most of the time: of the filters that convolutions turn round
+    for themselves; else, where convolutions ran, of the layout of images; else the model's own transposes."""
     filters = [row for row in rows if re.search(_FILTERS, signals.cells[row].kernel or "")]
     if signals.time(tuple(filters)) >= 0.5 * signals.time(tuple(rows)):
         return "filters"

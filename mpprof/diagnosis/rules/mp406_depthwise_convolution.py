@@ -111,7 +111,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
-    """What these cells' float32 twins take, in ns per step, by the largest tensor of each; 0: not known."""
+    """Return the time of these cells' float32 twins, in ns per step, by the largest tensor of each; 0: not
+    known."""
     peaks = known(signals.peaks)
     if peaks is None or not peaks.bandwidth_bytes_per_s:
         return 0.0
@@ -141,7 +142,7 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
 
 
 def _separated(model: Untrained, layer: LayerFacts) -> str:
-    """A separable convolution as the two that it is made of, the first in float32."""
+    """Return a separable convolution as the two that it is made of, the first in float32."""
     after = ("filters", "use_bias", "activation", "activity_regularizer")
     first, second = {}, {}
     for key, text in layer.arguments.items():

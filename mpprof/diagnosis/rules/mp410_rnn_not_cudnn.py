@@ -77,7 +77,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
-    """LSTM and GRU whose arguments rule cuDNN out, and recurrent layers that never had it."""
+    """Yield a note for each LSTM and GRU whose arguments rule cuDNN out, and for recurrent layers that never
+    use it."""
     if model.run.framework.get("backend") not in BACKENDS:
         return
     for layer in model.layers:
@@ -143,7 +144,8 @@ def _simple(model: Untrained, layer: LayerFacts) -> AuditNote:
 
 
 def _cell(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
-    """`RNN(LSTMCell(...))` is `LSTM(...)` without cuDNN, and several cells are several layers."""
+    """Yield a note for a layer of the form `RNN(LSTMCell(...))`, which is `LSTM(...)` without cuDNN; several
+    cells are several layers."""
     layers = model.layers
     inside = children(layers, layer)
     stacked = inside[0].kind == "StackedRNNCells" if len(inside) == 1 else False
@@ -178,7 +180,8 @@ def _cell(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
 
 
 def _fused(model: Untrained, layer: LayerFacts, cell: LayerFacts, given: dict[str, str]) -> str:
-    """LSTM or GRU with the arguments of the cell, but for those that rule cuDNN out, and of its RNN."""
+    """Return an LSTM or GRU with the arguments of the cell, but for those that rule cuDNN out, and of its
+    RNN."""
     kind = _FUSED[cell.kind]
     ruled_out = against_cudnn(replace(cell, class_name=kind, base=None))
     arguments = {k: v for k, v in cell.arguments.items() if k != "name" and k not in ruled_out}
@@ -187,7 +190,7 @@ def _fused(model: Untrained, layer: LayerFacts, cell: LayerFacts, given: dict[st
 
 
 def _stack(model: Untrained, layer: LayerFacts, cells: Sequence[LayerFacts]) -> str:
-    """One layer for each of several cells; all but the last give their sequences on."""
+    """Return one layer for each of several cells; all but the last return their sequences."""
     outer = {k: v for k, v in layer.arguments.items() if k not in ("cell", "name", "go_backwards")}
     parts = []
     for place, cell in enumerate(cells):

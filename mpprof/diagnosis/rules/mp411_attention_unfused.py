@@ -95,12 +95,13 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _within(layer: str | None, names: set[str]) -> bool:
-    """The layer itself or one inside it (its projections are layers of their own)."""
+    """Return whether `layer` is one of the named layers or inside one (its projections are layers of their
+    own)."""
     return layer is not None and (layer in names or any(layer.startswith(f"{name}/") for name in names))
 
 
 def _by_shapes(signals: Signals) -> Outcome:
-    """Of PyTorch, whose traces state the sizes of every op."""
+    """Judge a run of PyTorch, whose traces state the sizes of every op."""
     need(signals.gpu_activity)
     softmaxes = signals.select(lambda cell: cell.family == "softmax")
     if softmaxes and not any(signals.cells[row].shapes for row in softmaxes):
@@ -135,7 +136,8 @@ def _sized(cell: Cell) -> tuple[str | None, int]:
 
 
 def _of_batched_product(cell: Cell) -> set[int]:
-    """How many values the operands and the result of this product of batches have; empty for others."""
+    """Return how many values the operands and the result of this product of batches have; empty for
+    others."""
     tensors = eligibility.parse_shapes(cell.shapes or "") if cell.family == "gemm" else ()
     operands = eligibility.operands_of(cell.op_type or "", tensors)
     product = eligibility.product_of_shapes(cell.op_type or "", tensors, "gemm")

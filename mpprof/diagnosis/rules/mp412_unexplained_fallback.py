@@ -118,7 +118,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _left(signals: Signals) -> tuple[int, ...]:
-    """The matrix work not in 16 bits on matrix units that no cause claims, nor the rest of its layer."""
+    """Return the rows of matrix work not in 16 bits on matrix units that no cause claims. Work is left out,
+    too, where a cause claims other matrix work of its layer in the same precision."""
     taken = {
         (cell.layer, cell.precision)
         for cell in (signals.cells[row] for row in signals.claimed)
@@ -133,7 +134,8 @@ def _left(signals: Signals) -> tuple[int, ...]:
 
 
 def _by_share(signals: Signals, rows: tuple[int, ...]) -> Severity:
-    """Where no cost is known, the time itself is the most that it can be."""
+    """Return the severity by the share of time. Where no cost is known, the time itself is the most that the
+    cost can be."""
     ratio = signals.time(rows) / signals.whole_ns
     return "warning" if ratio >= SCALE.error_ratio else "info"
 
@@ -144,7 +146,7 @@ def _names(signals: Signals, rows: list[int]) -> str:
 
 
 def _reason(signals: Signals, cell: Cell) -> _Reason:
-    """The best explanation that types, sizes, policy and name give."""
+    """Return the best explanation that types, sizes, policy and name give."""
     facts = signals.layer(cell.layer)
     dtype = facts.compute_dtype if facts else None
     product = eligibility.product_of_shapes(

@@ -109,5 +109,6 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _in_16_bits(cell: Cell) -> bool:
-    """A kernel of the norm itself that reads and writes 16 bits, as cuDNN's do: nothing to halve."""
+    """Return whether the cell is a kernel of the norm itself that reads and writes 16 bits, as cuDNN's do:
+    nothing to halve."""
     return cell.category == "norm" and cell.precision in HALF_PRECISIONS

@@ -80,7 +80,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _without_the_layers(signals: Signals, ratio: float) -> Found:
-    """What casts take is in the trace; what of it need not be is not."""
+    """Return the finding for a run whose layers were not recorded: the trace states the time of casts, but
+    not how much of it could be avoided."""
     return Found(
         summary=(
             f"casts take {format_ratio(ratio)} of {{whole}}; how much of that is needed for weights and "

@@ -72,7 +72,8 @@ def _clips(cell: Cell) -> bool:
 
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
-    """Clipping that sees scaled gradients clips what is not there."""
+    """Yield a note where the training step clips gradients that are still scaled: such clipping does not act
+    on the true gradients."""
     if model.fit is None or model.facts.train_step != "clips":
         return
     optimizer = model.fit.optimizer

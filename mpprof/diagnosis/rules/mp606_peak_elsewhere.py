@@ -72,7 +72,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _early(signals: Signals) -> Found | None:
-    """By records: the allocator needed more before it had settled."""
+    """Return the finding that the allocator needed more memory before training had settled, by the
+    records."""
     summary = known(signals.summary)
     readings = summary.memory if summary else None
     if readings is None or signals.on_cpu or not signals.computes.narrow:

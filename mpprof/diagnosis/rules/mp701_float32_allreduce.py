@@ -95,7 +95,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _transfer_ratio(signals: Signals) -> float | None:
-    """The share of the main device's communication in which it does not wait for others; None: one device."""
+    """Return the share of the main device's communication in which it does not wait for others; None: one
+    device."""
     taken = [each.exposed_ns + each.hidden_ns for each in signals.devices]
     if len(taken) < 2 or taken[0] <= 0:
         return None

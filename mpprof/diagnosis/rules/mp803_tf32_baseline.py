@@ -96,7 +96,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _ratio_in_kernels(baseline: Signals) -> float | None:
-    """TF32's share of the baseline's matrix time; None where its trace does not show it."""
+    """Return TF32's share of the baseline's matrix time; None where its trace does not show it."""
     rows = baseline.select(lambda cell: cell.category == "matmul" and cell.precision not in (None, "unknown"))
     total = baseline.time(rows)
     if baseline.case.account is None or not total:

@@ -87,7 +87,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _in_hardware(signals: Signals) -> tuple[str, Evidence] | None:
-    """What the samples say of the clocks: a throttle reason, or a fall from first to last quarter."""
+    """Return what the samples say of the clocks: a throttle reason, or a fall from the first to the last
+    quarter."""
     samples = signals.case.run.hardware
     if samples is None or not len(samples):
         return None
@@ -110,7 +111,8 @@ def _in_hardware(signals: Signals) -> tuple[str, Evidence] | None:
 
 
 def _on_a_cpu(drift: float, early: float, late: float) -> Outcome:
-    """There is no GPU whose clock could fall: what else the machine does is the usual reason."""
+    """Return the finding for a run without a GPU whose clock could fall: the usual reason is what else the
+    machine does."""
     return Found(
         summary=f"steps took {format_ratio(drift)} longer at the end than at the beginning",
         evidence=(

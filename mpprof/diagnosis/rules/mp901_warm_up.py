@@ -136,7 +136,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _allocating(signals: Signals) -> Found | None:
-    """Without records of the steps: that the driver allocated memory in those of the window."""
+    """Return, without records of the steps, the finding that the driver allocated memory in the steps of the
+    window."""
     account = known(signals.gpu_account)
     rows = signals.select(lambda cell: cell.cause == ALLOCATING[1]) if account else ()
     claims = attainable.whole(rows)
@@ -159,7 +160,7 @@ def _allocating(signals: Signals) -> Found | None:
 
 
 def _of_first_epoch(table: StepTable, excess_ns: float) -> float:
-    """The start-up's share of the first epoch, where there are others to compare it with; else 0."""
+    """Return the start-up's share of the first epoch, where there are others to compare it with; else 0."""
     first = table.epoch == table.epoch[0]
     if first.all():
         return 0.0
@@ -169,7 +170,8 @@ def _of_first_epoch(table: StepTable, excess_ns: float) -> float:
 
 
 def _unsettled(table: StepTable, summary: StepSummary, window: list[int]) -> bool:
-    """The window lies before the steps settle, and the steps just before it were still longer."""
+    """Return whether the window lies before the steps settle, and the steps just before it were still
+    longer."""
     first = min(window)
     if summary.first_steady is None or not summary.median_ns or max(window) >= summary.first_steady:
         return False

@@ -62,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _case(facts: RunFacts) -> str:
-    """Which of the ways to have no window it is."""
+    """Return the case of the run: which of the ways to have no window it is."""
     windows = facts.profile_windows
     if windows and windows[-1].status != "open":
         return "failed"

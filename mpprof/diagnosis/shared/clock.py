@@ -11,15 +11,15 @@ TOO_SHORT_RATIO = 0.5
 
 
 def timed_launches(signals: Signals) -> bool:
-    """The recorded step is too short to hold the device's work: of the profiled steps themselves, where their
-    times are on record."""
+    """Return whether the recorded step is too short to hold the device's work: the profiled steps themselves,
+    where their times are on record."""
     account, summary = known(signals.gpu_account), known(signals.summary)
     recorded = profiled_ns(signals) or (summary.median_ns if summary else None)
     return account is not None and bool(recorded) and (recorded or 0.0) < account.device_ns * TOO_SHORT_RATIO
 
 
 def profiled_ns(signals: Signals) -> float | None:
-    """The median recorded time of the profiled steps; None where none was recorded."""
+    """Return the median recorded time of the profiled steps; None where none was recorded."""
     table = known(signals.table)
     if table is None:
         return None

@@ -19,7 +19,7 @@ _SYNCHRONOUS = "Mirrored"
 
 
 def alone(signals: Signals) -> bool:
-    """Whether the run trains on one device, by its records or else by its trace."""
+    """Return whether the run trains on one device, by its records or else by its trace."""
     if signals.collectives or len(signals.devices) > 1:
         return False
     facts = signals.case.run.facts
@@ -30,14 +30,15 @@ def alone(signals: Signals) -> bool:
 
 
 def not_applicable(signals: Signals) -> NotApplicable | None:
-    """Why no rule about several devices applies to the run; None: they do."""
+    """Return why no rule about several devices applies to the run; None: they do."""
     if signals.on_cpu:
         return NO_GPU
     return ALONE if alone(signals) else None
 
 
 def no_strategy(signals: Signals, reason: str) -> NotApplicable | Unable | None:
-    """As `not_applicable`, and `reason` where the run has no strategy of TensorFlow; None: it has one."""
+    """Return what `not_applicable` does, and `reason` where the run has no strategy of TensorFlow; None: it
+    has one."""
     refused = not_applicable(signals)
     if refused is not None or mirrored(signals):
         return refused
@@ -47,13 +48,13 @@ def no_strategy(signals: Signals, reason: str) -> NotApplicable | Unable | None:
 
 
 def mirrored(signals: Signals) -> bool:
-    """Whether one of TensorFlow's synchronous strategies is on record."""
+    """Return whether one of TensorFlow's synchronous strategies is on record."""
     facts = signals.case.run.facts
     return facts is not None and _SYNCHRONOUS in (facts.distribution or "")
 
 
 def waited_for(signals: Signals) -> Straggling | Unable | None:
-    """The devices that the others wait for; None where they all keep pace."""
+    """Return the devices that the others wait for; None where they all keep pace."""
     need(signals.gpu_account)
     if len(signals.devices) < 2:
         return Unable(
@@ -67,8 +68,8 @@ def waited_for(signals: Signals) -> Straggling | Unable | None:
 
 
 def waiting(signals: Signals, found: Straggling) -> tuple[Claim, ...]:
-    """The main device's exposed communication, as far as it waits for the slow ones; none where it is one of
-    them."""
+    """Return claims on the main device's exposed communication, as far as it waits for the slow devices; none
+    where it is one of them."""
     if signals.devices[0] in found.slow:
         return ()
     rows = signals.of("comm")
@@ -78,24 +79,25 @@ def waiting(signals: Signals, found: Straggling) -> tuple[Claim, ...]:
 
 
 def mostly(found: Straggling) -> Class | None:
-    """The class in which the slowest device spends most of what it takes longer, if that is most of it."""
+    """Return the class that holds most of the slowest device's extra time; None where no class holds most of
+    it."""
     return found.more[0][0] if found.more and 2.0 * found.more[0][1] > found.cost_ns else None
 
 
 def launched_together(found: Straggling) -> bool:
-    """Whether the slowest has its launches from a process that launches for others, too."""
+    """Return whether the slowest device gets its launches from a process that launches for others, too."""
     return any(each.host == found.slow[0].host for each in (*found.slow[1:], *found.others))
 
 
 def named(devices: tuple[DeviceLoad, ...]) -> str:
-    """The devices with their hosts: "/device:GPU:0 of node-3 and 2 more"."""
+    """Return the devices with their hosts: "/device:GPU:0 of node-3 and 2 more"."""
     more = f" and {len(devices) - 1} more" if len(devices) > 1 else ""
     return f"{devices[0].name}{more}"
 
 
 def beyond(found: Straggling) -> str:
-    """In what the slowest takes longer: "; it takes 12 ms longer in waiting for input", or that all of its
-    work does."""
+    """Return in what the slowest device takes longer: "; it takes 12 ms longer in waiting for input", or that
+    all of its work does."""
     if (category := mostly(found)) is not None:
         return f"; it takes {format_ns(found.more[0][1])} longer in {CLASS_WORDS[category]}"
     usual = median(np.array([each.busy_ns for each in found.others]))

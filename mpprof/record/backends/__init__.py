@@ -20,7 +20,7 @@ __all__ = ["ASYNCHRONOUS", "PROBES", "Absent", "Probe", "Unanswered", "probe_for
 
 
 def probe_for(backend: str) -> Probe:
-    """The probe of Keras' backend of that name; for one that has none, all answers are absences."""
+    """Return the probe of Keras' backend of that name; for one that has none, all answers are absences."""
     if backend not in PROBES:
         return Unanswered(backend)
     module, _, name = PROBES[backend].partition(":")

@@ -46,7 +46,7 @@ class Snapshot(Protocol):
     def ready(self) -> bool: ...
 
     def reading(self) -> Reading:
-        """The values; waits for them."""
+        """Return the values, and wait for them."""
         ...
 
 
@@ -78,44 +78,45 @@ class Probe(Protocol):
     timing_note: str | None
 
     def framework(self) -> Facts:
-        """run.json's `framework`, as far as this backend states it."""
+        """Return run.json's `framework`, as far as this backend states it."""
         ...
 
     def settings(self) -> Facts:
-        """`tf32_enabled`, `deterministic_ops`, `graph_rewrite`: values or Absent."""
+        """Return `tf32_enabled`, `deterministic_ops`, `graph_rewrite`: values or Absent."""
         ...
 
     def devices(self) -> list[Facts]:
-        """run.json's `devices`, the host's CPU last."""
+        """Return run.json's `devices`, the host's CPU last."""
         ...
 
     def distribution(self, model: Any) -> Facts:
-        """`distribution` and `replicas`: values or Absent."""
+        """Return `distribution` and `replicas`: values or Absent."""
         ...
 
     def worker(self, model: Any) -> Worker | None:
-        """Which of several worker processes that train together this is; None: there is only this one."""
+        """Return which one this is of several worker processes that train together; None: there is only this
+        one."""
         ...
 
     def counters(self, optimizer: Any, good_steps: bool = True) -> Callable[[], Reading] | Absent:
-        """Reads the optimizer's counters where its variables hold them: any time on a synchronous
-        backend, outside an epoch on an asynchronous one. To be asked anew when it has been built.
-        `good_steps`: whether that counter is wanted, too, where reading it costs."""
+        """Return a function that reads the optimizer's counters where its variables hold them: any time on a
+        synchronous backend, outside an epoch on an asynchronous one. Ask for it anew when the optimizer has
+        been built. `good_steps`: whether that counter is wanted, too, where reading it costs."""
         ...
 
     def snapshot(self, model: Any) -> Snapshot | None:
-        """Within an epoch of an asynchronous backend: the counters after the step that was dispatched
+        """Return, within an epoch of an asynchronous backend, the counters after the step that was dispatched
         last, and the loss, asked for without a wait. None: there is nothing to ask yet."""
         ...
 
     def handed(self, optimizer: Any, variables: list[Any]) -> Reading | None:
-        """The counters among `variables`, the optimizer's as a stateless loop holds them; None where they
-        are not there."""
+        """Return the counters among `variables`, the optimizer's as a stateless loop holds them; None where
+        they are not there."""
         ...
 
     def state(self, model: Any) -> int | None:
-        """Where `fit` tells the begin of a call before it knows whether there is input for it: a number that
-        each call which runs makes another. None elsewhere."""
+        """Return, where `fit` tells the begin of a call before it knows whether there is input for it, a
+        number that changes with each call that runs. None elsewhere."""
         ...
 
     def wait(self, model: Any) -> None:
@@ -127,7 +128,7 @@ class Probe(Protocol):
         ...
 
     def memory(self) -> list[Facts] | Absent:
-        """Per accelerator {device, peak_bytes, live_bytes}, from the allocator."""
+        """Return {device, peak_bytes, live_bytes} of each accelerator, from the allocator."""
         ...
 
     def start_trace(self, folder: Path) -> None:
@@ -137,7 +138,7 @@ class Probe(Protocol):
     def stop_trace(self) -> None: ...
 
     def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
-        """A step marker, to be entered when the call begins and left when the next one does."""
+        """Return a step marker, to be entered when the call begins and left when the next one does."""
         ...
 
 
@@ -217,8 +218,8 @@ class Counters:
 
 
 def loss_of(model: Any) -> tuple[Any, Any] | None:
-    """The variables (sum, count) of Keras' running mean of the loss over the epoch; None where it keeps none.
-    A `train_step` of one's own need not move them: the count then stays 0."""
+    """Return the variables (sum, count) of Keras' running mean of the loss over the epoch; None where Keras
+    keeps none. A custom `train_step` need not change them: the count then stays 0."""
     tracker = getattr(model, "_loss_tracker", None)
     total, count = getattr(tracker, "total", None), getattr(tracker, "count", None)
     return None if total is None or count is None else (total, count)

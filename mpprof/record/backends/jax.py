@@ -105,7 +105,7 @@ class JaxProbe(Unanswered):
         return _Queued(self._pack(wanted), places)
 
     def _find_loss(self, model: Any, count: int) -> tuple[int, int] | None:
-        """Where its running mean lies among the `count` variables of the metrics."""
+        """Return where the loss' running mean lies among the `count` variables of the metrics."""
         tracker, found = getattr(model, "_loss_tracker", None), self._loss_places
         if found is None or found[0] is not tracker or found[1] != count:
             wanted, variables = loss_of(model), list(model.metrics_variables)
@@ -121,7 +121,7 @@ class JaxProbe(Unanswered):
         return _reading(jax.device_get([None if place is None else variables[place] for place in places]))
 
     def _find(self, optimizer: Any, count: int) -> list[int | None] | None:
-        """Where the counters lie among the optimizer's `count` variables."""
+        """Return where the counters lie among the optimizer's `count` variables."""
         if self._places is None or self._places[0]() is not optimizer or self._places[1] != count:
             found = counters_of(optimizer)
             if isinstance(found, Absent):
@@ -221,8 +221,8 @@ _WORDS = struct.Struct("=ififf")
 
 
 def _packed(values: list[Any]) -> Any:
-    """(iterations, loss scale, good steps, and of the loss: sum, count) in one array of 32-bit words, what is
-    no integer by its bits: fetching one array costs a fifth of fetching several."""
+    """Return (iterations, loss scale, good steps, and of the loss: sum, count) in one array of 32-bit words;
+    a value that is no integer is held by its bits. Fetching one array costs a fifth of fetching several."""
     zero = jax.numpy.zeros(())
     known = [zero if value is None else value for value in values]
     iterations, scale, good, *loss = [*known, zero, zero][:5]
@@ -244,8 +244,8 @@ def _value(variable: Any) -> Any:
 
 
 def _replicas(distribution: Any) -> int:
-    """How often the model is held as a whole: the devices along the batch's axis of the mesh. A ModelParallel
-    spreads each of them over the other axes."""
+    """Return how many whole copies of the model there are: the devices along the batch's axis of the mesh. A
+    ModelParallel spreads each of them over the other axes."""
     mesh = distribution.device_mesh
     axis = distribution.batch_dim_name or mesh.axis_names[0]  # as Keras takes it
     return int(mesh.shape[mesh.axis_names.index(axis)])

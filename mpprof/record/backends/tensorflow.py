@@ -102,8 +102,8 @@ class TensorFlowProbe(Unanswered):
 
 
 def _reader(iterations: Any, scale: Any, good: Any) -> Callable[[], Reading]:
-    """Reads them with the bare op, and without a call in between: `.numpy()` of a Keras variable costs three
-    times that."""
+    """Return a function that reads the counters with the bare op, and without a call in between: `.numpy()`
+    of a Keras variable costs three times that."""
     read = tf.raw_ops.ReadVariableOp
     handle, dtype = iterations.handle, iterations.dtype
     if scale is None:
@@ -122,7 +122,7 @@ def _reader(iterations: Any, scale: Any, good: Any) -> Callable[[], Reading]:
 
 
 def _readable(variable: Any) -> Any:
-    """TensorFlow's own variable of it, where that has a handle to read; else None."""
+    """Return TensorFlow's own variable behind `variable`, where that has a handle to read; else None."""
     # A variable of Keras 3 holds TensorFlow's in `value`; Keras 2 uses TensorFlow's own, whose `value` is a
     # method.
     value = getattr(variable, "value", None)
@@ -141,7 +141,7 @@ def _deterministic() -> bool | Absent:
 
 
 def _graph_rewrite() -> Any:
-    """Whether grappler's auto_mixed_precision was asked for: False, or how."""
+    """Return whether grappler's auto_mixed_precision was asked for: False, or how."""
     for name in ("TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE"):
         if os.environ.get(name, "0").lower() in ("1", "true"):
             return name
@@ -164,7 +164,7 @@ def _memory(device: str) -> Facts:
 
 
 def _short(name: str) -> str:
-    """`/device:GPU:0` as get_memory_info wants it, GPU:0."""
+    """Return `/device:GPU:0` as get_memory_info wants it, GPU:0."""
     return name.split("device:")[-1]
 
 

@@ -157,7 +157,8 @@ def _queued(values: list[Any]) -> _Queued:
 
 
 def _reading(values: list[Any]) -> Reading:
-    """Of the counters, and of the sum and the count of the loss where they were asked for."""
+    """Return the reading of the counters, and of the sum and the count of the loss where they were asked
+    for."""
     iterations, scale, good, *loss = values
     return Reading(
         None if iterations is None else int(iterations),
@@ -168,18 +169,19 @@ def _reading(values: list[Any]) -> Reading:
 
 
 def _tensors(found: Counters) -> list[Any]:
-    """Of the counters, scalar tensors cut off from autograd; None for what the optimizer does not have."""
+    """Return scalar tensors of the counters, cut off from autograd; None for what the optimizer does not
+    have."""
     variables = (found.iterations, found.loss_scale, found.good_steps)
     return [None if variable is None else variable.value.detach() for variable in variables]
 
 
 def _tensors_of_loss(model: Any) -> list[Any]:
-    """Sum and count of its running mean; empty where Keras keeps none."""
+    """Return the sum and the count of the loss' running mean; empty where Keras keeps none."""
     return [variable.value.detach() for variable in loss_of(model) or ()]
 
 
 def _on_accelerator() -> bool:
-    """Whether Keras computes on something else than the CPU, by what decides that for Keras, too."""
+    """Return whether Keras computes on something else than the CPU, by what decides that for Keras, too."""
     wanted = os.environ.get("KERAS_TORCH_DEVICE")
     if wanted:
         return not wanted.startswith("cpu")

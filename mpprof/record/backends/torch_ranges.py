@@ -93,7 +93,8 @@ def _names(root: Any) -> Iterator[tuple[int, str]]:
 
 
 def _name(module: Any, path: str, around: _Call | None) -> str:
-    """A Keras layer's own name; of a plain torch module its path below the module that it was called in."""
+    """Return the own name of a Keras layer; of a plain torch module its path below the module that it was
+    called in."""
     own = getattr(module, "name", None)
     if isinstance(own, str) and hasattr(module, "dtype_policy"):
         return own
@@ -109,7 +110,8 @@ class OptimizerRanges:
         self._range: Any = None
 
     def attach(self, optimizer: Any) -> None:
-        """Nothing where it is none of Keras' or attached already."""
+        """Attach the ranges to an optimizer; nothing happens where it is none of Keras' or attached
+        already."""
         if optimizer is None or optimizer in self._attached or not hasattr(optimizer, "_iterations"):
             return
         inner = getattr(optimizer, "inner_optimizer", None)

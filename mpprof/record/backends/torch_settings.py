@@ -11,7 +11,7 @@ from mpprof.record.backends.base import Absent, Facts
 
 
 def framework() -> Facts:
-    """run.json's `framework`. The switches of TF32 stand here one by one: torch has two."""
+    """Return run.json's `framework`. The switches of TF32 stand here one by one: torch has two."""
     return {
         "backend_version": torch.__version__,
         "cuda": torch.version.cuda,
@@ -27,7 +27,7 @@ def framework() -> Facts:
 
 
 def settings() -> Facts:
-    """`tf32_enabled`, `deterministic_ops`, `graph_rewrite`."""
+    """Return `tf32_enabled`, `deterministic_ops`, `graph_rewrite`."""
     return {
         "tf32_enabled": _tf32(),
         "deterministic_ops": bool(torch.are_deterministic_algorithms_enabled()),
@@ -36,7 +36,7 @@ def settings() -> Facts:
 
 
 def gpu(properties: Any) -> Facts:
-    """An entry of run.json's `devices`."""
+    """Return an entry of run.json's `devices`."""
     facts: Facts = {
         "kind": "gpu",
         "name": properties.name,
@@ -79,7 +79,8 @@ def _tf32_in_cudnn() -> bool | None:
 
 
 def _forbidden() -> bool:
-    """NVIDIA's libraries obey this variable above all that a framework asks for."""
+    """Return whether NVIDIA's variable forbids TF32: NVIDIA's libraries obey it above all that a framework
+    asks for."""
     return os.environ.get("NVIDIA_TF32_OVERRIDE") == "0"
 
 
@@ -89,7 +90,7 @@ def _cudnn() -> str | None:
 
 
 def _autocast() -> str | None:
-    """Where the training runs within `torch.autocast`, which types it casts to on which device."""
+    """Return which types `torch.autocast` casts to on which device, where the training runs within it."""
     devices = ("cuda", "cpu")
     on = [device for device in devices if _ask(lambda device=device: torch.is_autocast_enabled(device))]
     types = [f"{device} {str(torch.get_autocast_dtype(device)).removeprefix('torch.')}" for device in on]
@@ -97,8 +98,8 @@ def _autocast() -> str | None:
 
 
 def _ask(question: Any) -> Any:
-    """The answer; None where this torch has none, or refuses it because two generations of its switches were
-    used side by side."""
+    """Return the answer; None where this torch has none, or refuses it because two generations of its
+    switches were used side by side."""
     try:
         return question()
     except (AttributeError, RuntimeError, TypeError):

@@ -37,7 +37,8 @@ class TorchTrace:
         self._ranges = Ranges()
 
     def start(self, folder: Path) -> None:
-        """Raises RuntimeError where a profiler runs already: torch would end that one without a word."""
+        """Start the profiler. Raises RuntimeError where a profiler runs already: torch would end that one
+        without a message."""
         if profiler_runs():
             raise RuntimeError("torch's profiler runs already: only step markers are set, in that trace")
         profiler = torch.profiler.profile(
@@ -68,7 +69,7 @@ class TorchTrace:
 
 
 def profiler_runs() -> bool:
-    """Whether any profiler of torch's is on, anybody's, in any thread."""
+    """Return whether any profiler of torch is on, whoever started it, in any thread."""
     from torch.autograd import profiler
 
     return bool(torch.autograd._profiler_enabled() or getattr(profiler, "_is_profiler_enabled", False))

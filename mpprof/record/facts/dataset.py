@@ -55,7 +55,7 @@ def _of_first_batches(batches: Sequence[Any]) -> int | Absent:
 
 
 def _rows(batch: Any) -> int | None:
-    """The first dimension of the first array of a batch."""
+    """Return the first dimension of the first array of a batch."""
     while isinstance(batch, tuple | list | dict) and batch:
         batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
     shape = getattr(batch, "shape", None)
@@ -82,7 +82,8 @@ def _settings(kind: str, data: Any, *names: str) -> dict[str, Any]:
 
 
 def _operations(dataset: Any) -> list[str]:
-    """The pipeline's operations from its end to its source: "Prefetch", "ParallelMap", "TensorSlice"."""
+    """Return the pipeline's operations from its end to its source: "Prefetch", "ParallelMap",
+    "TensorSlice"."""
     found: list[str] = []
     while dataset is not None and len(found) < DEEPEST:
         found.append(type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("Dataset"))
@@ -92,8 +93,8 @@ def _operations(dataset: Any) -> list[str]:
 
 
 def batch_size_of_pipeline(dataset: Any) -> int | None:
-    """The `n` of the last `batch(n)`; None where there is none, or where what follows it may give batches of
-    another size. The last batch of an epoch may hold fewer, as it may with arrays."""
+    """Return the `n` of the last `batch(n)`; None where there is none, or where what follows it may give
+    batches of another size. The last batch of an epoch may hold fewer, as it may with arrays."""
     try:
         sizes = _sizes(dataset, DEEPEST)
     except Exception as error:  # noqa: BLE001 - what TensorFlow keeps in a data set is its own
@@ -128,8 +129,9 @@ def _batched(dataset: Any) -> Sizes:
 
 
 def _mapped(graph: Any, sizes: Sequence[int | None]) -> Sizes:
-    """What a `map` makes of tensors of these sizes: by TensorFlow's own inference of shapes, over the graph
-    that the mapped function was traced to. It loses them where a function runs Python or loops."""
+    """Return the sizes that a `map` makes of tensors of these sizes: by TensorFlow's own inference of shapes,
+    over the graph that the mapped function was traced to. The inference loses them where a function runs
+    Python or loops."""
     import tensorflow as tf
 
     inputs = graph.inputs[: len(graph.inputs) - len(graph.internal_captures)]  # what it captured comes last

@@ -27,7 +27,7 @@ _REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
 
 
 def call_of_running_fit() -> Call | None:
-    """Where the `fit` was called from that is calling us; None where there is none."""
+    """Return the place from which the `fit` that is calling us was called; None where there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not (frame.f_code.co_name == "fit" and _is_keras(frame)):
         frame = frame.f_back
@@ -37,7 +37,8 @@ def call_of_running_fit() -> Call | None:
 
 
 def exception_of(call: Call | None) -> BaseException | None:
-    """The exception that left this call, if it can be seen: being handled, or what ended the script."""
+    """Return the exception that left this call, if it can be seen: it is being handled, or it ended the
+    script."""
     if call is None:
         return None
     seen = (sys.exc_info()[1], getattr(sys, "last_exc", None), getattr(sys, "last_value", None))
@@ -46,9 +47,9 @@ def exception_of(call: Call | None) -> BaseException | None:
 
 
 def ended(error: BaseException | None) -> dict[str, Any]:
-    """run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by `sys.exit`,
-    where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an out-of-memory
-    error, of any other its type's name."""
+    """Return run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by
+    `sys.exit`, where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an
+    out-of-memory error, of any other its type's name."""
     if error is None:
         return {"reason": "unknown"}
     for one in _causes(error):
@@ -64,7 +65,7 @@ def _is_keras(frame: FrameType) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception, and those that it was raised from or while handling."""
+    """Yield the exception, and those that it was raised from or while handling."""
     one: BaseException | None = error
     for _ in range(_MOST_CAUSES):
         if one is None:

@@ -14,8 +14,9 @@ from mpprof.tensors import SLOTS
 
 
 def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, batch: int | None) -> Facts:
-    """One entry of run.json's `fits`. `first_step` counts from 1 over all fits; `batch`: the global size.
-    `model`: which one it trained; of several only the last is described, in run.json's own `model`."""
+    """Return one entry of run.json's `fits`. `first_step` counts from 1 over all fits; `batch`: the global
+    size. `model`: the one that it trained; of several only the last is described, in run.json's own
+    `model`."""
     optimizer = getattr(model, "optimizer", None)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return known(
@@ -36,7 +37,7 @@ def fit_facts(model: Any, fit: int, first_step: int, initial_epoch: int | None, 
 
 
 def policy_facts(model: Any) -> Facts:
-    """The process' policy and the model's own types."""
+    """Return the process' policy and the model's own types."""
     keras = keras_of(model)  # a loop without Keras has no policy
     return known(
         {
@@ -48,8 +49,8 @@ def policy_facts(model: Any) -> Facts:
 
 
 def optimizer_facts(optimizer: Any) -> Facts:
-    """Class, loss scaling and clipping. `dynamic` only where there is a loss scale; `fixed_scale` where the
-    optimizer multiplies by a constant."""
+    """Return the class, the loss scaling and the clipping of an optimizer. `dynamic` only where there is a
+    loss scale; `fixed_scale` where the optimizer multiplies by a constant."""
     if optimizer is None:
         return {}
     inner = getattr(optimizer, "inner_optimizer", None)
@@ -84,9 +85,9 @@ _WITH_MORE = {
 
 
 def slots(optimizer: Any) -> int | None:
-    """Values that an optimizer keeps for each trained parameter: the variables that its `build` adds (Keras
-    3.15, keras/src/optimizers). None for one whose variables depend on the shapes (Adafactor, Muon), or that
-    is not Keras' own."""
+    """Return how many values an optimizer keeps for each trained parameter: the variables that its `build`
+    adds (Keras 3.15, keras/src/optimizers). None for one whose variables depend on the shapes (Adafactor,
+    Muon), or that is not Keras' own."""
     own = type(optimizer).__name__
     if own not in SLOTS or type(optimizer).__module__.partition(".")[0] not in ("keras", "tf_keras"):
         return None
@@ -96,7 +97,7 @@ def slots(optimizer: Any) -> int | None:
 
 
 def batch_size_of_running_fit() -> int | Absent:
-    """The batch size of the `fit` that is calling us.
+    """Return the batch size of the `fit` that is calling us.
 
     Keras tells callbacks neither the batch size nor the data, and a data set knows its own only in its
     adapter: the epoch iterator in `fit`'s frame, further up this very call stack, has it.
@@ -125,20 +126,21 @@ def input_of_running_fit() -> Facts:
 
 
 def callbacks_of_running_fit() -> list[Any]:
-    """All callbacks of the `fit` that is calling us, in order; empty where there is none."""
+    """Return all callbacks of the `fit` that is calling us, in order; empty where there is none."""
     found = getattr(_variables_of_running_fit().get("callbacks"), "callbacks", None)
     return list(found) if isinstance(found, list) else []
 
 
 def running_fit() -> Any:
-    """What stands for the `fit` that is calling us: the list of its callbacks, which Keras makes anew for
-    each one. None where there is none."""
+    """Return an object that stands for the `fit` that is calling us: the list of its callbacks, which Keras
+    makes anew for each one. None where there is none."""
     found = _variables_of_running_fit().get("callbacks")
     return found if hasattr(found, "callbacks") else None
 
 
 def thread_of(fit: Any) -> int | None:
-    """The thread in which this `fit` (see `running_fit`) runs. None: it has ended, by whatever it was."""
+    """Return the thread in which this `fit` (see `running_fit`) runs. None: the fit has ended, for whatever
+    reason."""
     for thread, top in sys._current_frames().items():
         frame: FrameType | None = top
         while frame is not None:
@@ -157,7 +159,7 @@ class Evaluation(Enum):
 
 
 def running_evaluation() -> Evaluation:
-    """Which one calls us; `OF_FIT` where none does."""
+    """Return which evaluation calls us; `OF_FIT` where none does."""
     frame: FrameType | None = sys._getframe(1)
     evaluates = within = False
     while frame is not None:
@@ -175,7 +177,7 @@ _BATCH_HOOKS = frozenset({"on_train_batch_begin", "on_train_batch_end"})
 
 
 def _variables_of_running_fit() -> dict[str, Any]:
-    """The local variables of Keras' `fit` further up this call stack; empty where there is none."""
+    """Return the local variables of Keras' `fit` further up this call stack; empty where there is none."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(14):
         if frame is None:
@@ -188,7 +190,7 @@ def _variables_of_running_fit() -> dict[str, Any]:
 
 
 def _batch_size_of_keras_2(handler: Any) -> int | Absent:
-    """From its adapter, or of a data set from the shape of its elements."""
+    """Return the batch size from the handler's adapter, or for a data set from the shape of its elements."""
     adapter = getattr(handler, "_adapter", None)
     size = batch_size_of_adapter(adapter)
     if isinstance(size, int) or adapter is None:

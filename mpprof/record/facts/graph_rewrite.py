@@ -30,8 +30,8 @@ _HALF = {19: "float16", 14: "bfloat16"}  # DT_HALF and DT_BFLOAT16 of TensorFlow
 
 
 def rewrite_facts(asked: Any, since_unix_s: float) -> Facts:
-    """run.json's `graph_rewrite_result`; empty where nothing is known. `asked` is `graph_rewrite`; files from
-    before `since_unix_s` are another training's.
+    """Return run.json's `graph_rewrite_result`; empty where nothing is known. `asked` is `graph_rewrite`;
+    files from before `since_unix_s` are another training's.
 
     Of all graphs together, each function once: `graphs` that were looked at, `converted_graphs`, their
     `nodes`, `matrix_nodes` (what Tensor Cores could do), and how many of them were converted, to `dtype`,
@@ -51,8 +51,8 @@ def rewrite_facts(asked: Any, since_unix_s: float) -> Facts:
 
 
 def _library_knows(variable: str) -> bool | None:
-    """Whether this TensorFlow reads the environment variable: only NVIDIA's builds do, stock ones know the
-    option alone. None: the library that holds the rewrite was not found."""
+    """Return whether this TensorFlow reads the environment variable: only NVIDIA's builds do, stock ones know
+    the option alone. None: the library that holds the rewrite was not found."""
     import tensorflow as tf
 
     library = Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"
@@ -66,7 +66,7 @@ def _library_knows(variable: str) -> bool | None:
 
 
 def _graphs(folder: Path, since_unix_s: float) -> dict[str, dict[str, Path]]:
-    """function -> {"preop": file, "AutoMixedPrecision": file}, the latest of each."""
+    """Return function -> {"preop": file, "AutoMixedPrecision": file}, the latest of each."""
     found: dict[str, dict[str, tuple[int, Path]]] = {}
     try:
         names = sorted(os.listdir(folder))
@@ -113,7 +113,7 @@ def _summed(graphs: dict[str, dict[str, Path]]) -> Facts:
 
 
 def _nodes(file: Path | None) -> Iterator[Any]:
-    """The nodes of a saved graph; none where there is no file, or it is no graph."""
+    """Yield the nodes of a saved graph; none where there is no file, or it is no graph."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from tensorflow.core.framework import graph_pb2
 
@@ -126,13 +126,14 @@ def _nodes(file: Path | None) -> Iterator[Any]:
 
 
 def _converted(before: Any, after: Any) -> list[str]:
-    """The 16-bit types that the rewrite gave to a node, one for each of its types that was changed."""
+    """Return the 16-bit types that the rewrite gave to a node, one for each of its types that was changed."""
     old, new = _types(before), _types(after)
     return [_HALF[new[key]] for key in new if new[key] in _HALF and old.get(key) not in _HALF]
 
 
 def _types(node: Any) -> dict[tuple[str, int], int]:
-    """Every type in a node's attributes, (attribute, place in its list) -> TensorFlow's number of it."""
+    """Return every type in a node's attributes: (attribute, place in its list) -> TensorFlow's number of
+    it."""
     return {
         (name, place): number
         for name, value in node.attr.items()

@@ -25,8 +25,8 @@ _MOST_CHARACTERS = 400
 
 
 def arguments(layer: Any) -> dict[str, str]:
-    """{argument: Python source} of what the layer was given beyond its defaults, its name always; a layer
-    inside a wrapper is left to `...`. Empty where it has no `get_config` of its own."""
+    """Return {argument: Python source} of what the layer was given beyond its defaults, its name always; a
+    layer inside a wrapper is left to `...`. Empty where it has no `get_config` of its own."""
     try:
         config = layer.get_config()
     except Exception as error:  # noqa: BLE001 - Keras raises many kinds for layers that state no config
@@ -70,7 +70,8 @@ def _is_default(name: str, value: Any, default: Any) -> bool:
 
 
 def _repeats(value: Any, default: Any) -> bool:
-    """`(1, 1)` where the default is 1: Keras writes it out per axis."""
+    """Return whether a value repeats its default: `(1, 1)` where the default is 1, because Keras writes it
+    out per axis."""
     return isinstance(default, int) and all(one == default for one in value)
 
 
@@ -79,7 +80,7 @@ def _plain(name: str) -> str:
 
 
 def _given_object(value: Json) -> dict[str, str]:
-    """The arguments of a serialised object that are not its defaults."""
+    """Return the arguments of a serialised object that are not its defaults."""
     kind, config = _class_of(value), value.get("config")
     if not isinstance(config, Mapping):
         return {}
@@ -102,7 +103,8 @@ def _class_of(value: Json) -> Any:
 
 
 def source(value: Any) -> str:
-    """Python source of a value as `get_config` gives it; `...` for what cannot be written in a line."""
+    """Return the Python source of a value as `get_config` gives it; `...` for what cannot be written in a
+    line."""
     if isinstance(value, Mapping) and "class_name" in value:
         if value["class_name"] == "function":
             return repr(value["config"]) if isinstance(value.get("config"), str) else "..."

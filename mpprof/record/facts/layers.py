@@ -35,7 +35,7 @@ ATTRIBUTES = ("use_cudnn", "quantization_mode")  # of which Keras' own get_confi
 
 
 def model_facts(model: Any, *, written: bool = False) -> Facts:
-    """run.json's `model`. `parameters` of a layer include those of the layers inside it; shapes and
+    """Return run.json's `model`. `parameters` of a layer include those of the layers inside it; shapes and
     output types are left out where the model does not state them (subclassed models). `written`: each layer
     also as its constructor's `arguments`, which `run.json` does not hold. `layers_left_out`: how many layers
     beyond `MOST_LAYERS` there are, if any."""
@@ -61,8 +61,9 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
 
 @contextlib.contextmanager
 def _tensorflow_left_alone() -> Iterator[None]:
-    """Of whatever Keras 3 serialises for a `get_config` it asks whether it is TensorFlow's, and imports
-    TensorFlow for it: seconds and hundreds of megabytes in a training on JAX or torch, which needs none."""
+    """Keep Keras 3 from importing TensorFlow. Of each object that it serialises for a `get_config` Keras asks
+    whether it is TensorFlow's, and imports TensorFlow for that: seconds and hundreds of megabytes in a
+    training on JAX or torch, which needs none."""
     serialization: Any = sys.modules.get("keras.src.saving.serialization_lib")
     lazy = getattr(serialization, "tf", None)
     if "tensorflow" in sys.modules or type(lazy).__name__ != "LazyModule":
@@ -76,7 +77,7 @@ def _tensorflow_left_alone() -> Iterator[None]:
 
 
 def layers_not_described(facts: Facts) -> str | None:
-    """What to say where a model's facts do not hold all of its layers."""
+    """Return what to say where a model's facts do not hold all of its layers."""
     if "layers_left_out" not in facts:
         return None
     left_out = facts["layers_left_out"]
@@ -84,24 +85,26 @@ def layers_not_described(facts: Facts) -> str | None:
 
 
 def _trainable(model: Any) -> int:
-    """Fewer than all where layers are frozen, quantised, or trained through LoRA."""
+    """Return the number of trainable parameters: fewer than all where layers are frozen, quantised, or
+    trained through LoRA."""
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
 def _output(tensor: Any) -> Facts:
-    """Which layer gives one of the model's outputs, and in which type."""
+    """Return which layer gives one of the model's outputs, and in which type."""
     history = tensor._keras_history
     made_by = getattr(history, "operation", None) or history.layer  # Keras 3, Keras 2
     return {"layer": str(made_by.name), "dtype": None if _says_nothing(made_by) else _text(tensor.dtype)}
 
 
 def _says_nothing(layer: Any) -> bool:
-    """A Lambda of Keras 3 states its own compute type as that of its output, whatever its function gives."""
+    """Return whether a layer's stated output type tells nothing: a Lambda of Keras 3 states its own compute
+    type as that of its output, whatever its function gives."""
     return type(layer).__name__ == "Lambda" and _package(type(layer)) == "keras"
 
 
 def _train_step(model: Any) -> str | None:
-    """ "own" where the model's class overrides train_step, "clips" where its source clips gradients."""
+    """Return "own" where the model's class overrides train_step, "clips" where its source clips gradients."""
     step = getattr(type(model), "train_step", None)
     if step is None or step.__module__.partition(".")[0] in ("keras", "tf_keras"):
         return None
@@ -110,7 +113,7 @@ def _train_step(model: Any) -> str | None:
 
 
 def walk(model: Any) -> Iterator[tuple[str, Any]]:
-    """All layers below a model with their paths, `encoder/dense_1`, outer before inner, each once."""
+    """Yield all layers below a model with their paths, `encoder/dense_1`, outer before inner, each once."""
     seen = {id(model)}
     stack = [("", layer) for layer in reversed(_children(model))]
     while stack:
@@ -134,7 +137,7 @@ def _children(layer: Any) -> list[Any]:
 
 
 def layer_facts(path: str, layer: Any) -> Facts:
-    """One entry of run.json's `model.layers`."""
+    """Return one entry of run.json's `model.layers`."""
     policy = getattr(layer, "dtype_policy", None)
     facts: Facts = {
         "name": path,
@@ -159,8 +162,8 @@ def layer_facts(path: str, layer: Any) -> Facts:
 
 
 def inbound(layer: Any) -> list[str] | None:
-    """The layers whose results a layer of a functional model takes, each by its own name, in their order;
-    what lies between, functions of `keras.ops`, is passed over. None where the model states no graph."""
+    """Return the layers whose results a layer of a functional model takes, each by its own name, in their
+    order; functions of `keras.ops` that lie between are passed over. None where the model states no graph."""
     found: dict[str, None] = {}
     nodes = list(getattr(layer, "_inbound_nodes", ()))
     if not nodes:
@@ -178,7 +181,8 @@ def inbound(layer: Any) -> list[str] | None:
 
 
 def _parents(node: Any) -> list[tuple[Any, Any]]:
-    """The operations that a node of a functional model's graph takes its inputs from, with their nodes."""
+    """Return the operations that a node of a functional model's graph takes its inputs from, with their
+    nodes."""
     found = list(getattr(node, "parent_nodes", ()))
     return [(getattr(one, "operation", None) or getattr(one, "layer", None), one) for one in found]
 
@@ -188,8 +192,8 @@ def _package(kind: type) -> str:
 
 
 def _base(kind: type) -> str | None:
-    """The layer of Keras' own that a class of the user's derives from; None of Keras' own classes, and of one
-    that has nothing but being a layer or a model from it."""
+    """Return the layer of Keras' own that a class of the user's derives from; None for Keras' own classes,
+    and for a class that derives only from Keras' base classes of layers or models."""
     if _package(kind) in _KERAS:
         return None
     base = next((one.__name__ for one in kind.__mro__ if _package(one) in _KERAS), None)
@@ -200,7 +204,8 @@ _KERAS = ("keras", "tf_keras")
 
 
 def _config(layer: Any) -> Facts:
-    """The part of the configuration that a cause may depend on, attributes where there is no config."""
+    """Return the part of the configuration that a cause may depend on, attributes where there is no
+    config."""
     config = _ask(layer.get_config)
     if not isinstance(config, dict):
         config = {key: getattr(layer, key) for key in CONFIG if hasattr(layer, key)}
@@ -209,7 +214,7 @@ def _config(layer: Any) -> Facts:
 
 
 def _simple(value: Any) -> Any:
-    """Numbers, names and shapes as they are; a serialised object by its class."""
+    """Return numbers, names and shapes as they are; a serialised object by its class."""
     if isinstance(value, dict):
         name = value.get("class_name")
         inner = value.get("config")
@@ -220,7 +225,8 @@ def _simple(value: Any) -> Any:
 
 
 def _masked(layer: Any) -> bool:
-    """Whether a recurrent layer is fed a mask: by an Embedding with `mask_zero` or a Masking before it."""
+    """Return whether a recurrent layer is fed a mask: by an Embedding with `mask_zero` or a Masking before
+    it."""
     if not hasattr(layer, "return_sequences"):
         return False
     inputs = layer.input if isinstance(layer.input, list | tuple) else [layer.input]
@@ -228,7 +234,7 @@ def _masked(layer: Any) -> bool:
 
 
 def _mask(tensor: Any) -> Any:
-    """Keras 3 keeps a mask with the tensor that it belongs to."""
+    """Return the mask of a tensor: Keras 3 keeps a mask with the tensor that it belongs to."""
     return getattr(tensor, "_keras_mask", None)
 
 
@@ -254,8 +260,8 @@ def _text(value: Any) -> str | None:
 
 
 def _ask(question: Callable[[], Any]) -> Any:
-    """The answer, None where the layer has none: Keras raises many kinds of errors for a question that a
-    layer cannot answer, and a layer of the user's own may raise any."""
+    """Return the answer, None where the layer has none: Keras raises many kinds of errors for a question that
+    a layer cannot answer, and a layer of the user's own may raise any."""
     try:
         return question()
     except Exception as error:  # noqa: BLE001 - see above; what is not stated is left out

@@ -27,7 +27,7 @@ def describe_loss(model: Any) -> str | None:
 
 
 def _by_function(model: Any, loss: Any) -> Any:
-    """The function that a short name stands for ("mse"), so that both are described alike."""
+    """Return the function that a short name stands for ("mse"), so that both are described alike."""
     keras = keras_of(model)
     if not isinstance(loss, str) or keras is None:
         return loss

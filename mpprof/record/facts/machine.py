@@ -12,7 +12,7 @@ Facts = dict[str, Any]
 
 
 def cpu() -> Facts:
-    """The host's processor as an entry of run.json's `devices`."""
+    """Return the host's processor as an entry of run.json's `devices`."""
     facts: Facts = {"kind": "cpu", "name": _cpu_name(), "cores": os.cpu_count()}
     try:
         import psutil  # type: ignore[import-untyped]
@@ -32,7 +32,7 @@ def _cpu_name() -> str | None:
 
 
 def with_nvml(devices: list[Facts]) -> list[Facts]:
-    """The devices, each NVIDIA GPU completed by what NVML states of the card of that name.
+    """Return the devices, each NVIDIA GPU completed by what NVML states of the card of that name.
 
     NVML sees all cards of a machine and a framework those made visible to it, so cards are joined by
     name: cards of one name do not differ in what is taken here, except for limits an administrator set.
@@ -76,8 +76,8 @@ def _card(nvml: Any, handle: Any) -> Facts:
 
 
 def _bandwidth(nvml: Any, handle: Any) -> float:
-    """Bytes per second at the highest memory clock. HBM and GDDR move two words a clock; GDDR5X and GDDR6
-    are stated by NVML at a clock that already counts their faster transfers as double rate."""
+    """Return the bytes per second at the highest memory clock. HBM and GDDR move two words a clock; NVML
+    states GDDR5X and GDDR6 at a clock that already counts their faster transfers as double rate."""
     megahertz = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)
     return float(2 * megahertz * 1e6 * nvml.nvmlDeviceGetMemoryBusWidth(handle) / 8)
 

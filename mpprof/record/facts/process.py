@@ -39,7 +39,8 @@ def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
 
 
 def describe_rewrite(recorder: Recorder) -> None:
-    """At the end of a fit: what the graph rewrite for mixed precision did, where it was asked for."""
+    """Describe, at the end of a fit, what the graph rewrite for mixed precision did, where it was asked
+    for."""
     asked = recorder.facts.get("graph_rewrite")
     if not asked:
         return
@@ -53,7 +54,7 @@ def describe_rewrite(recorder: Recorder) -> None:
 
 
 def describe_weights(recorder: Recorder, model: Any) -> None:
-    """At the end of a fit, into its facts: which weights are no numbers any more. `model`: or a loop, which
+    """Describe in a fit's facts, at its end, which weights are not finite any more. `model`: or a loop, which
     has one."""
     framework = recorder.facts.get("framework") or {}
     if framework.get("loop") and framework.get("backend") == "jax":
@@ -66,12 +67,12 @@ def describe_weights(recorder: Recorder, model: Any) -> None:
 
 
 def _answers(question: Callable[[], Facts]) -> Facts:
-    """Raises TypeError where the answer is none."""
+    """Return the answer to a question as facts. Raises TypeError where the answer is none."""
     return dict(question())
 
 
 def _memory(probe: Probe) -> list[Facts] | Absent:
-    """Raises TypeError where the answer is none."""
+    """Return the memory as the probe states it. Raises TypeError where the answer is none."""
     memory = probe.memory()
     if not isinstance(memory, list | Absent):
         raise TypeError(f"{memory!r} is not an allocator's state")
@@ -83,7 +84,7 @@ def _devices(probe: Probe) -> list[Facts]:
 
 
 def framework_facts(probe: Probe, model: Any = None) -> Facts:
-    """run.json's `framework`; Keras only where it is in use: that of the model."""
+    """Return run.json's `framework`; Keras only where it is in use: the Keras of the model."""
     keras = keras_of(model)
     facts = {
         "keras": getattr(keras, "__version__", None),

@@ -26,9 +26,9 @@ _MOST_METADATA_BYTES = 1 << 20
 
 
 def load_model(path: str | os.PathLike[str], imports: Iterable[str] = ()) -> Any:
-    """A model saved by Keras 3 (`.keras`, `.h5`) or Keras 2 (also a SavedModel), loaded under the policy it
-    was saved with: under another one, Keras would compile it without loss scaling. One whose optimizer, loss
-    or metrics cannot be loaded comes uncompiled.
+    """Return a model saved by Keras 3 (`.keras`, `.h5`) or Keras 2 (also a SavedModel), loaded under the
+    policy it was saved with: under another one, Keras would compile it without loss scaling. A model whose
+    optimizer, loss or metrics cannot be loaded is returned uncompiled.
 
     `imports`: names of modules to import first, for the classes in them that the model is made of.
 
@@ -49,7 +49,7 @@ def load_model(path: str | os.PathLike[str], imports: Iterable[str] = ()) -> Any
 
 
 def _writer(file: Path) -> ModuleType:
-    """The Keras that can read the file: by the version that is written in it."""
+    """Return the Keras that can read the file: by the version that is written in it."""
     version = _version(file)
     package = KERAS_2 if version.startswith(("1.", "2.")) else "keras"
     try:
@@ -61,7 +61,8 @@ def _writer(file: Path) -> ModuleType:
 
 
 def _version(file: Path) -> str:
-    """The version of the Keras that wrote it. Raises `UnreadableError` where it is no model's file."""
+    """Return the version of the Keras that wrote the file. Raises `UnreadableError` where it is no model's
+    file."""
     if file.is_dir():
         if (file / "saved_model.pb").is_file() and (file / "keras_metadata.pb").is_file():
             return "2.0"  # Keras 3 writes no models as directories
@@ -95,7 +96,7 @@ def _version_of_hdf5(file: Path) -> str:
 
 
 def _classes(name: str, keras: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The layers and models that a module of the user's defines."""
+    """Yield the layers and models that a module of the user's defines."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as `python -m` would have it
@@ -109,7 +110,7 @@ def _classes(name: str, keras: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _loaded(keras: ModuleType, file: Path, custom: dict[str, Any]) -> Any:
-    """Uncompiled first, for its policies; then under them, as it was compiled."""
+    """Load the model uncompiled first, for its policies; then under them, as it was compiled."""
     before = (
         keras.mixed_precision.global_policy() if keras.__name__ == KERAS_2 else keras.config.dtype_policy()
     )
@@ -126,8 +127,8 @@ def _loaded(keras: ModuleType, file: Path, custom: dict[str, Any]) -> Any:
 
 
 def _mixed_policy(model: Any) -> str | None:
-    """The mixed policy that the model was built under: its own, else that of half of its layers or more. What
-    lies within layers was made anew just now, under the process' policy."""
+    """Return the mixed policy that the model was built under: its own, else that of half of its layers or
+    more. The layers within layers were made anew just now, under the process' policy."""
     names = [str(one.dtype_policy.name) for one in (model, *model.layers) if hasattr(one, "dtype_policy")]
     mixed = [name for name in names if name.startswith("mixed_")]
     if not mixed or (names[0] not in mixed and len(mixed) < len(names[1:]) / 2):
@@ -143,7 +144,8 @@ def _set_policy(keras: ModuleType, policy: Any) -> None:
 
 
 def _explained(error: Exception, file: Path) -> MpprofError:
-    """Keras' errors name what is missing far down their causes, or far down their text."""
+    """Return the error that tells what is missing: Keras' errors name it far down their causes, or far down
+    their text."""
     texts = list(_texts(error))
     missing = next((found[1] for text in texts if (found := _MISSING.search(text))), None)
     if missing is not None:

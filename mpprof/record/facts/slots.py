@@ -13,7 +13,8 @@ _OF_THE_STEP = ("iteration", "learning_rate")
 
 
 def counted_slots_bytes(model: Any) -> int | None:
-    """Bytes of the variables that the model's optimizer adds for its trained parameters, as they are.
+    """Return the bytes of the variables that the model's optimizer adds for its trained parameters, as they
+    are.
 
     An optimizer that is built is counted; else one with the same arguments is built beside it, on the host,
     and let go: for that moment the slots take their size in host memory. None: the model is not compiled, or

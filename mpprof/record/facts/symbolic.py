@@ -52,7 +52,7 @@ def _called(keras: Any, model: Any, shapes: dict[str, Any]) -> Any | None:
 
 
 def _inputs(keras: Any, shape: Any) -> Any:
-    """Symbolic inputs of these shapes, nested as they are, of any batch."""
+    """Return symbolic inputs of these shapes, nested as they are, of any batch."""
     if isinstance(shape, dict):
         return {name: _inputs(keras, one) for name, one in shape.items()}
     if all(size is None or isinstance(size, int) for size in shape):

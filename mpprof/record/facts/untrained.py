@@ -21,7 +21,7 @@ from mpprof.store.facts import facts_of
 
 
 def run_of(model: Any, batch_size: int | None = None, *, symbolic: bool = False) -> Run:
-    """A run that has not begun: the facts of `model` and of how it was compiled, no steps.
+    """Return a run that has not begun: the facts of `model` and of how it was compiled, no steps.
 
     `symbolic`: call a subclassed model's `call` on symbolic inputs, so that its layers state their shapes.
     Raises `UsageError` where `model` is not a Keras model."""
@@ -60,7 +60,7 @@ def _described(model: Any, *, symbolic: bool) -> Facts:
 
 
 def _backend(model: Any) -> str:
-    """That of Keras 3; Keras 2 knows TensorFlow alone."""
+    """Return the backend of Keras 3; Keras 2 knows TensorFlow alone."""
     keras = keras_of(model)
     if keras is None or keras.__name__ == KERAS_2:
         return "tensorflow"

@@ -13,8 +13,8 @@ MOST_NAMED = 20
 
 
 def non_finite_weights(model: Any) -> list[str] | None:
-    """The paths of weights that hold a NaN or an infinity, the first 20 of them; None where `model` has no
-    weights to look at. Reads every weight once."""
+    """Return the paths of weights that hold a NaN or an infinity, the first 20 of them; None where `model`
+    has no weights to look at. Reads every weight once."""
     weights = getattr(model, "weights", None)
     keras = keras_of(model)
     if not weights or keras is None:

@@ -52,7 +52,7 @@ class Profiling:
             self._calls.fast_until = 0
 
     def start_fit(self, callbacks: list[Any]) -> None:
-        """No window of this fit can be open yet; `callbacks` are all of them, in order."""
+        """Start a fit, of which no window can be open yet; `callbacks` are all of them, in order."""
         self._waits_for = ""
         theirs = profile_of(callbacks)
         self.foreign = None if theirs is None else ForeignWindow(theirs, self._recorder)
@@ -68,8 +68,8 @@ class Profiling:
         return self.window is not None or (self.foreign is not None and self.foreign.open)
 
     def before_call(self, batch: int, first_of_epoch: bool, may_open: bool = True) -> None:
-        """The call that begins with `batch` is about to run: open, close, or mark it. Told twice, where the
-        callback stands in the list twice, it is one call."""
+        """Open, close or mark the window before the call that begins with `batch` runs. A call that is told
+        twice, where the callback stands in the list twice, counts as one."""
         calls = self._calls
         told, self._told = self._told, (calls.fit, calls.epoch, calls.step)
         if told == self._told:
@@ -97,7 +97,7 @@ class Profiling:
             self._recorder.attempt("markers", window.mark, last_step)
 
     def after_call(self, line: Line, calls_run: int) -> None:
-        """A call has run; its line says whether it was profiled."""
+        """Note in the line of a call that has run whether it was profiled."""
         if self.plan is not None:
             self.plan.calls = calls_run
         window, self._closed_within = self.window or self._closed_within, None
@@ -108,8 +108,8 @@ class Profiling:
             line.profiled, self._closed_within_call = True, False
 
     def end_of_steps(self) -> None:
-        """What follows (an epoch's end, a validation) belongs to no step. The last call's line now says how
-        many of them it ran."""
+        """End the steps: what follows (an epoch's end, a validation) belongs to no step. The last call's line
+        now says how many of them it ran."""
         if self.window is not None:
             self._recorder.attempt("markers", self.window.unmark)
         if self._last is not None:
@@ -130,7 +130,7 @@ class Profiling:
     # --- TensorBoard's ---------------------------------------------------------------------------------
 
     def _follow(self, foreign: ForeignWindow) -> None:
-        """Count its calls."""
+        """Count the calls of a foreign window."""
         if not self._recorder.works("profile_windows"):
             self.foreign = None
             return
@@ -145,7 +145,8 @@ class Profiling:
             self.plan = None  # one trace is enough, and it is this one
 
     def _in_the_way(self, plan: Plan, next_step: int) -> bool:
-        """Whether the profiler is in use, or TensorBoard's callback will use it before ours has closed."""
+        """Return whether the profiler is in use, or TensorBoard's callback will use it before ours has
+        closed."""
         if Profiling.running is not None:  # in another thread, or around this fit
             self._waits_for = ": another training's was open"
             return True

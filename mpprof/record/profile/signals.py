@@ -11,7 +11,7 @@ from mpprof.errors import UsageError
 
 
 def checked_signal(number: int | None) -> int | None:
-    """Raises `UsageError` where it is no signal that a process can handle."""
+    """Return the signal. Raises `UsageError` where it is no signal that a process can handle."""
     never = {getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP")}
     if number is None or (type(number) is not bool and number in signal.valid_signals() - never):
         return number
@@ -26,7 +26,7 @@ class SignalledWish:
         self._number, self._wish = signal.Signals(number), wish
 
     def install(self) -> str | None:
-        """The reason where it cannot be."""
+        """Install the handler of the signal, and return the reason where it cannot be installed."""
         if threading.current_thread() is not threading.main_thread():
             return "signals can be handled in the main thread only, and training runs in another"
         if signal.getsignal(self._number) is not signal.SIG_DFL:
@@ -36,7 +36,8 @@ class SignalledWish:
         return None
 
     def restore(self) -> None:
-        """Only in the main thread can it have been installed, and only there it is taken away."""
+        """Restore the default handler. It can have been installed in the main thread only, and only there it
+        is removed."""
         if threading.current_thread() is not threading.main_thread():
             return
         if signal.getsignal(self._number) == self._handle:

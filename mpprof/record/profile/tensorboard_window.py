@@ -34,7 +34,8 @@ class ForeignProfile:
 
 
 def profile_of(callbacks: Iterable[Any]) -> ForeignProfile | None:
-    """What a TensorBoard callback among them will profile of this `fit`; None where none does."""
+    """Return what a TensorBoard callback among the callbacks will profile of this `fit`; None where none
+    does."""
     for callback in callbacks:
         if not any(kind.__name__ == "TensorBoard" for kind in type(callback).__mro__):
             continue
@@ -61,11 +62,11 @@ class ForeignWindow:
         self.facts: dict[str, Any] = {}
 
     def begins_within(self, calls: int) -> bool:
-        """Whether it runs, or begins within the next so many calls."""
+        """Return whether the foreign window is open, or begins within the next so many calls."""
         return not self.ended and self._begun + calls > self._profile.first
 
     def before_call(self, steps_run: int) -> None:
-        """A call begins, after `steps_run` steps."""
+        """Note that a call begins, after `steps_run` steps."""
         self._begun += 1
         if self._begun == self._profile.first:
             self._start(steps_run)
@@ -73,8 +74,9 @@ class ForeignWindow:
             self.end(steps_run)
 
     def end(self, steps_run: int) -> None:
-        """Their profiler has stopped, or the fit ends. Where it ends before it would have stopped, the trace
-        is written by TensorBoard's own `on_train_end`, which may come after ours."""
+        """End the foreign window: TensorBoard's profiler has stopped, or the fit ends. Where the fit ends
+        before the profiler would have stopped, the trace is written by TensorBoard's own `on_train_end`,
+        which may come after ours."""
         was_open, self.open, self.ended = self.open, False, True
         if was_open:
             self.facts["last_step"] = steps_run
@@ -94,14 +96,14 @@ class ForeignWindow:
         self._recorder.absent.pop("profile_windows", None)
 
     def _sessions(self) -> frozenset[tuple[int, Path]]:
-        """When each was written, and where."""
+        """Return when each session was written, and where."""
         sessions = (path for folder in self._profile.folders if folder.is_dir() for path in folder.iterdir())
         return frozenset(
             (max((file.stat().st_mtime_ns for file in path.iterdir()), default=0), path) for path in sessions
         )
 
     def _look(self) -> dict[str, Any]:
-        """What is to be said of the trace that it has left."""
+        """Return the facts of the trace that the foreign window has left."""
         root = self._recorder.root.absolute()
         new = sorted(self._sessions() - self._before)
         if not new and self._begun <= self._profile.last and (theirs := self._expected(root)):
@@ -114,7 +116,7 @@ class ForeignWindow:
         return {"status": STATUS, "trace": session.relative_to(root).as_posix(), "host": host_of(session)}
 
     def _expected(self, root: Path) -> str | None:
-        """Where a trace that is still to be written will lie, in this run's directory."""
+        """Return where a trace that is still to be written will lie, in this run's directory."""
         folder = self._profile.folders[0]
         return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else None
 

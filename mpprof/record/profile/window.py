@@ -62,7 +62,8 @@ class Plan:
 
     @classmethod
     def of(cls, wanted: Any) -> Plan | None:
-        """Raises `UsageError` where it is none of "auto", None and (first, last)."""
+        """Return the plan for the wanted steps. Raises `UsageError` where they are none of "auto", None and
+        (first, last)."""
         if wanted is None:
             return None
         if isinstance(wanted, str) and wanted == "auto":
@@ -76,15 +77,15 @@ class Plan:
 
     @classmethod
     def now(cls, step: int) -> Plan:
-        """From the next call on, after `step` steps."""
+        """Return the plan from the next call on, after `step` steps."""
         return cls(step + 1, None, False)
 
     def interval(self, interval_ns: int) -> None:
         self._intervals.append(interval_ns)
 
     def opens(self, next_step: int, calls_left: int | None, first_of_epoch: bool) -> bool:
-        """Whether to open before the call whose first step is `next_step`. With "auto" the window starts
-        within an epoch and only where the epoch still has enough calls for it."""
+        """Return whether to open before the call whose first step is `next_step`. With "auto" the window
+        starts within an epoch and only where the epoch still has enough calls for it."""
         if next_step < self.first:
             return False
         if not self.auto:
@@ -107,7 +108,7 @@ class Plan:
         return longest <= SETTLED_RATIO * statistics.median(known)
 
     def closes(self, next_step: int, calls: int) -> bool:
-        """Whether the call whose first step is `next_step` no longer belongs to the window."""
+        """Return whether the call whose first step is `next_step` no longer belongs to the window."""
         return calls >= STEPS if self.last is None else next_step > self.last
 
 
@@ -158,14 +159,15 @@ class Window:
             raise
 
     def mark(self, step: int) -> None:
-        """A call begins that will have run `step` steps when it ends."""
+        """Mark a call that begins and will have run `step` steps when it ends."""
         self.unmark()
         marker = self._probe.marker(step)
         marker.__enter__()
         self._marker = marker
 
     def ran(self, step: int) -> None:
-        """A call has run within it, up to this step: not every call that was marked does."""
+        """Note that a call has run within the window, up to this step: not every call that was marked
+        does."""
         self.calls += 1
         self.facts["last_step"] = step
 
@@ -175,7 +177,7 @@ class Window:
             marker.__exit__(None, None, None)
 
     def too_large(self) -> bool:
-        """Whether its trace may become too large, or that cannot be told."""
+        """Return whether the window's trace may become too large, or that cannot be told."""
         if self._clock() - self._opened_ns > MOST_SECONDS * 1e9:
             return True
         try:
@@ -249,8 +251,8 @@ class Window:
 
 
 def new_session(profile: Path, name: str) -> Path:
-    """An empty directory below `profile` for a session of that name, which may be there already. Raises
-    OSError."""
+    """Return an empty directory below `profile` for a session of that name, which may be there already.
+    Raises OSError."""
     profile.mkdir(parents=True, exist_ok=True)
     for k in range(1, 100):
         session = profile / (name if k == 1 else f"{name}_{k}")
@@ -276,14 +278,14 @@ def _rss_bytes() -> int:
 
 
 def _drop_copies(session: Path) -> None:
-    """JAX writes the same events once more for a viewer; one copy is enough."""
+    """Remove JAX's copies: it writes the same events once more for a viewer, and one copy is enough."""
     for trace in session.glob("*.xplane.pb"):
         copy = trace.with_name(trace.name.removesuffix(".xplane.pb") + ".trace.json.gz")
         copy.unlink(missing_ok=True)
 
 
 def host_of(session: Path) -> str | None:
-    """The host that a session's trace is named after; None where there is no trace of that kind."""
+    """Return the host that a session's trace is named after; None where there is no trace of that kind."""
     for suffix in TRACES:
         for trace in sorted(session.glob(f"*{suffix}")):
             return trace.name.removesuffix(suffix)

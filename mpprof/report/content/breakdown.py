@@ -44,7 +44,7 @@ class TimeRow:
 
 
 def time_heading(time: doc.Time) -> str:
-    """What the breakdown divides, and what its step time rests on."""
+    """Return what the breakdown divides, and what its step time rests on."""
     window = words.plural(time["window_steps"], "profiled step")
     if "step_range" in time:
         window += f", each a range {words.plain(time['step_range'])},"
@@ -67,7 +67,8 @@ def time_heading(time: doc.Time) -> str:
 
 
 def _of_the_function(time: doc.Time) -> str:
-    """From where to where a step is counted that ends with the device's work, and when the host was done."""
+    """Return where a step begins and ends that is counted to the end of the device's work, and when the host
+    was done."""
     call_ns, function_ns = time.get("call_ns"), time.get("function_ns")
     if time.get("idle_between_steps_ns") is not None or not call_ns or not function_ns:
         return ""
@@ -82,7 +83,7 @@ def _of_the_function(time: doc.Time) -> str:
 
 
 def between(time: doc.Time | None) -> list[str]:
-    """What the loop and its callbacks do between two steps, the longest first; empty: not known, or
+    """Return what the loop and its callbacks do between two steps, the longest first; empty: not known, or
     nothing."""
     listed = (time.get("between_steps") if time else None) or []
     lines = []
@@ -93,21 +94,22 @@ def between(time: doc.Time | None) -> list[str]:
 
 
 def outside_the_step(time: doc.Time | None) -> str:
-    """What the work outside the steps lies between; of a single step nothing tells where the next began."""
+    """Return between what the work outside the steps lies; for a single step nothing tells where the next
+    began."""
     one = time is not None and time["window_steps"] == 1 and time.get("idle_between_steps_ns") is None
     return "Afterwards" if one else "Between steps"
 
 
 def time_rows(time: doc.Time) -> list[TimeRow]:
-    """The slices of the step, largest first, `profiling` last; small ones folded. They sum to the step, or
-    to the profiled step where that is unlike the others."""
+    """Return the slices of the step, largest first, `profiling` last; small ones folded. They sum to the
+    step, or to the profiled step where that is unlike the others."""
     basis = time["basis"]
     return _rows(time_slices(time), time_whole(time), wall=basis == "wall", on_host=basis == "host")
 
 
 def time_slices(time: doc.Time) -> list[doc.Slice]:
-    """What the step is divided into, with shares that sum to 1: of the profiled step, without `profiling`,
-    where that is unlike the others."""
+    """Return what the step is divided into, with shares that sum to 1: of the profiled step, without
+    `profiling`, where that is unlike the others."""
     if "unlike" not in time:
         return time["slices"]
     parts = [part for part in time["slices"] if part["class"] != "profiling"]
@@ -122,26 +124,26 @@ def time_slices(time: doc.Time) -> list[doc.Slice]:
 
 
 def time_whole(time: doc.Time) -> float:
-    """What these slices sum to, in ns."""
+    """Return the sum of these slices, in ns."""
     if "unlike" not in time:
         return float(time["step_ns"])
     return float(sum(part["ns_per_step"] for part in time_slices(time)))
 
 
 def time_per(time: doc.Time) -> str:
-    """What the numbers are of, and over how many steps they are the mean."""
+    """Return what the numbers refer to, and over how many steps they are the mean."""
     steps = words.plural(time["window_steps"], "step")
     return f"per profiled step, {steps}" if "unlike" in time else f"per step, {steps}"
 
 
 def time_doubt(time: doc.Time) -> str | None:
-    """That the window is not representative, and why, as a sentence; None where it is."""
+    """Return a sentence that the window is not representative, and why; None where it is."""
     said = time.get("unlike")
     return f"{words.plain(said[0].upper() + said[1:])}." if said else None
 
 
 def window_rows(found: doc.Window) -> list[TimeRow]:
-    """The same of a whole window: they sum to its span."""
+    """Return the same rows for a whole window: they sum to its span."""
     return _rows(window.as_slices(found), found["span_ns"], on_host=found["basis"] == "host")
 
 
@@ -188,7 +190,7 @@ def _rows(
 
 
 def _only_cause(part: doc.Slice, *, on_host: bool) -> str:
-    """What most of this idle time was for, where it is too short to be split."""
+    """Return the cause of most of this idle time, where it is too short to be split."""
     cause = max(part.get("causes", []), key=lambda cause: cause["ns_per_step"], default=None)
     if cause is None or cause["ns_per_step"] < MOSTLY_RATIO * part["ns_per_step"]:
         return f"cause {NOT_IN_THE_TRACE}"
@@ -196,7 +198,8 @@ def _only_cause(part: doc.Slice, *, on_host: bool) -> str:
 
 
 def _pooling(part: doc.Slice) -> str:
-    """How much of the elementwise work pools: slow kernels of their own, and what 16 bits make least of."""
+    """Return how much of the elementwise work is pooling: slow kernels of their own, to which 16 bits bring
+    least."""
     pooling, whole = part.get("pooling_ns_per_step", 0.0), part["ns_per_step"]
     if whole <= 0 or pooling < NAMED_RATIO * whole:
         return ""
@@ -204,7 +207,7 @@ def _pooling(part: doc.Slice) -> str:
 
 
 def _names(names: list[str]) -> str:
-    """The first of these names as far as there is room for whole ones, and how many more there are."""
+    """Return the first of these names, as many whole ones as fit, and how many more there are."""
     for shown in range(len(names), 0, -1):
         more = f" and {len(names) - shown} more" if shown < len(names) else ""
         if len(said := ", ".join(names[:shown]) + more) <= ROOM_FOR_NAMES:
@@ -213,7 +216,8 @@ def _names(names: list[str]) -> str:
 
 
 def hidden(time: doc.Time) -> list[str]:
-    """What ran for a twentieth of the step or more behind other work, by class and by its longest op."""
+    """Return what ran for a twentieth of the step or more behind other work, by class and by its longest
+    op."""
     lines = []
     for part in sorted(time_slices(time), key=lambda part: -part["hidden_ns_per_step"]):
         behind, longest = part["hidden_ns_per_step"], part.get("longest_hidden")
@@ -229,7 +233,8 @@ def hidden(time: doc.Time) -> list[str]:
 
 
 def _worth_saying(hidden_ns: float, step_ns: float) -> float:
-    """Hidden time of a thousandth of the step or more; less is left to the JSON report."""
+    """Return the hidden time where it is a thousandth of the step or more, else 0; less is left to the JSON
+    report."""
     return hidden_ns if hidden_ns >= step_ns / 1000 else 0.0
 
 
@@ -252,7 +257,8 @@ def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
 
 
 def _placed(share: doc.MatmulShare) -> str:
-    """Where a part of the matrix work ran, and in which precision; what multiplies nothing, by what it is."""
+    """Return where a part of the matrix work ran, and in which precision; a part that multiplies nothing is
+    named by what it is."""
     if share["placement"] != "not_matmul":
         known = share["precision"] != "unknown" or share["placement"] == "unknown"
         narrow = "narrow pairs" if share["precision"] == "mixed" else share["precision"]
@@ -266,7 +272,7 @@ NOT_IN_THE_TRACE = "not in the trace"
 
 
 def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
-    """What is known of a large idle class, and of `idle_other` how much is not."""
+    """Return the known causes of a large idle class, and how much of `idle_other` has no known cause."""
     causes = [
         (words.cause_of_idling(cause["cause"], on_host=on_host), cause["ns_per_step"])
         for cause in part.get("causes", [])
@@ -284,19 +290,19 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
 
 
 def has_matrix_work(document: doc.Report) -> bool:
-    """Whether any was seen in the step, or in the whole window."""
+    """Return whether any matrix work was seen in the step, or in the whole window."""
     return any(part["class"] == "matmul" for part in slices_of(document))
 
 
 def shows_work(document: doc.Report) -> bool:
-    """Whether a window holds enough kernels for what it lacks to tell something."""
+    """Return whether a window holds enough kernels for what it lacks to tell something."""
     return "window" in document and document["window"]["kernels"] >= FEW_WORKS
 
 
 def other_idle(document: doc.Report) -> tuple[float, str | None]:
-    """Share of the step, or of the whole window, that the device idled for neither input nor launches, and
-    for what: the largest part that the trace shows, or None and what it does not show, where that is more. 0
-    without an account, and in a window with next to no work."""
+    """Return the share of the step, or of the whole window, that the device idled for neither input nor
+    launches, and for what: the largest part that the trace shows, or None and what the trace does not show,
+    where that is more. 0 without an account, and in a window with next to no work."""
     if "window" in document and document["window"]["kernels"] < FEW_WORKS:
         return 0.0, None
     for part in slices_of(document):
@@ -311,7 +317,8 @@ def other_idle(document: doc.Report) -> tuple[float, str | None]:
 
 
 def _helpers(share: doc.MatmulShare) -> str:
-    """What a part of the matrix work that multiplies nothing is, where it is transforms of convolutions."""
+    """Return the name of a part of the matrix work that multiplies nothing, where it is transforms of
+    convolutions."""
     transforms, whole = share.get("transforms_ns_per_step", 0.0), share["ns_per_step"]
     if transforms <= 0:
         return ""
@@ -322,7 +329,7 @@ def _helpers(share: doc.MatmulShare) -> str:
 
 
 def slices_of(document: doc.Report) -> list[doc.Slice]:
-    """The slices of the step, else of the whole window; empty where there is no account."""
+    """Return the slices of the step, else of the whole window; empty where there is no account."""
     if document["time"]:
         return document["time"]["slices"]
     return window.as_slices(document["window"]) if "window" in document else []

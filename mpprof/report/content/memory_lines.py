@@ -23,7 +23,8 @@ UNOWNED = ("unknown", BEFORE)
 
 
 def out_of_memory(document: doc.Report) -> list[str]:
-    """What ended the training, what filled the memory and what to try first; empty where nothing did."""
+    """Return what ended the training, what filled the memory and what to try first; empty where the training
+    did not run out of memory."""
     failed = document.get("out_of_memory")
     if failed is None:
         ended = document["run"].get("ended")
@@ -44,7 +45,7 @@ def out_of_memory(document: doc.Report) -> list[str]:
 
 
 def memory(document: doc.Report) -> list[str]:
-    """What was live at the peak, the largest of each kind; empty where nothing is known."""
+    """Return what was live at the peak, the largest of each kind; empty where nothing is known."""
     account = document["memory"]
     if account is None:
         return []
@@ -68,7 +69,7 @@ def memory(document: doc.Report) -> list[str]:
 
 
 def _unexplained(account: doc.Memory) -> str:
-    """What the causes leave of the gap, or by how much they exceed it."""
+    """Return how much of the gap the causes leave unexplained, or by how much they exceed it."""
     rest = account.get("unexplained_bytes")
     if not rest:
         return ""
@@ -77,7 +78,7 @@ def _unexplained(account: doc.Memory) -> str:
 
 
 def live_memory_unknown(document: doc.Report) -> str:
-    """Why nothing is known of what was live, and what to switch on; "" where it is known."""
+    """Return why nothing is known of what was live, and what to switch on; "" where it is known."""
     memory, absent = document["memory"], document["absent"]
     if memory is not None and memory["at_peak"]:
         return ""
@@ -93,7 +94,8 @@ def live_memory_unknown(document: doc.Report) -> str:
 
 
 def drivers_figure(account: doc.Memory) -> str:
-    """Why the driver's figure hardly fell though memory was saved; "" where it fell, or is not known."""
+    """Return why the driver's figure hardly fell though memory was saved; "" where it fell, or is not
+    known."""
     driver = account.get("driver")
     if not driver or "code" not in driver:
         return ""
@@ -108,20 +110,21 @@ def drivers_figure(account: doc.Memory) -> str:
 
 
 def is_told(item: doc.MemoryItem) -> bool:
-    """Whether the item's type, layer or op is known: of estimated parameters and slots only the kind is."""
+    """Return whether the item's type, layer or op is known: of estimated parameters and slots only the kind
+    is."""
     return item["name"] not in UNOWNED and (item["by"] == "kind" or not item.get("estimated"))
 
 
 def held(item: doc.MemoryItem) -> str:
-    """The name of a part of the peak, which says so where it is estimated."""
+    """Return the name of a part of the peak; the name says so where the part is estimated."""
     if item.get("estimated"):
         return f"{item['name']} (estimated)"
     return f"{item['name']} (assigned)" if item.get("assigned") else item["name"]
 
 
 def _divided(items: list[doc.MemoryItem], by: str) -> str:
-    """The largest parts of the peak and the rest; "" where nothing is known of them, or where all is in one
-    layer: that is the whole model."""
+    """Return the largest parts of the peak and the rest; "" where nothing is known of them, or where all is
+    in one layer: that is the whole model."""
     named = sorted((i for i in items if not re.fullmatch(_SMALLER, i["name"])), key=lambda i: -i["bytes"])
     known = [item["bytes"] for item in named if is_told(item)]
     if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
@@ -133,13 +136,14 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
 
 
 def _allocator(account: doc.Memory) -> doc.Allocator | None:
-    """The allocator whose memory is accounted for."""
+    """Return the allocator whose memory is accounted for."""
     return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
 
 
 def peak(document: doc.Report) -> tuple[int, str] | None:
-    """The most that was held, and of what it is: "" of all steps after warm-up, by the records; else since
-    the process began, by the allocator's own count in the trace, with that of the profiler window."""
+    """Return the most that was held, and to what it refers: "" for all steps after warm-up, by the
+    records; else since the process began, by the allocator's own count in the trace, with that of the
+    profiler window."""
     if (recorded := recorded_peak(document)) is not None:
         return recorded, ""
     if (account := document["memory"]) is None:
@@ -153,7 +157,7 @@ def peak(document: doc.Report) -> tuple[int, str] | None:
 
 
 def _beside_the_peak(account: doc.Memory) -> str:
-    """What the allocator held before the window, where that was more, and what it could hold."""
+    """Return what the allocator held before the window, where that was more, and what it could hold."""
     mine = _allocator(account)
     if mine is None:
         return ""

@@ -22,7 +22,8 @@ HIDDEN_RATIO = 0.001
 
 
 def gain(finding: doc.Finding, step_ns: float | None) -> float | None:
-    """What the finding's remedy gains of a step, after those before it in the plan; None: no part of it."""
+    """Return the gain of the finding's remedy in a step, after those before it in the plan; None: it is no
+    part of the plan."""
     if "gain_ns_per_step" in finding:
         return words.number(finding["gain_ns_per_step"])
     after = words.number(finding["whatif_step_ns"])  # of an earlier version: by itself
@@ -30,8 +31,8 @@ def gain(finding: doc.Finding, step_ns: float | None) -> float | None:
 
 
 def cost(finding: doc.Finding, report: doc.Report) -> str:
-    """What a finding costs: "12.1 ms a step (29.4 % of it), 46.0 % of the loss"; empty: not known. The time
-    is the gain of its remedy, where it is part of the plan."""
+    """Return the cost of a finding: "12.1 ms a step (29.4 % of it), 46.0 % of the loss"; empty: not known.
+    The time is the gain of its remedy, where that is part of the plan."""
     parts = []
     now, ns = step_ns(report), finding["cost_ns_per_step"]
     gained = gain(finding, now) if ns is not None else None
@@ -53,7 +54,8 @@ def cost(finding: doc.Finding, report: doc.Report) -> str:
 
 
 def evidence(finding: doc.Finding) -> list[str]:
-    """ "idle_input 41.0 % (limit 15.0 %)", one for each measured value."""
+    """Return the evidence of a finding, one text for each measured value: "idle_input 41.0 % (limit 15.0
+    %)"."""
     lines = []
     for item in finding["evidence"]:
         limit = "" if item["limit"] is None else f" (limit {words.quantity(item['limit'], item['unit'])})"
@@ -62,7 +64,7 @@ def evidence(finding: doc.Finding) -> list[str]:
 
 
 def whatif(finding: doc.Finding, report: doc.Report) -> str:
-    """The step time once the finding is remedied; empty: not known."""
+    """Return the step time once the finding is remedied; empty: not known."""
     now = step_ns(report)
     gained = gain(finding, now)
     plan = report.get("whatif")
@@ -76,7 +78,7 @@ def whatif(finding: doc.Finding, report: doc.Report) -> str:
 
 
 def one_step(report: doc.Report) -> bool:
-    """All that the trace tells is of a single step: what follows from it is a range."""
+    """Return whether all that the trace tells is of a single step: what follows from it is a range."""
     return report["time"] is not None and report["time"]["window_steps"] == 1
 
 
@@ -85,7 +87,8 @@ def _after(best_ns: float, report: doc.Report) -> str:
 
 
 def plan(document: doc.Report) -> list[str]:
-    """The remedies in the order to apply them, the best step, and what limits it then; empty: none known."""
+    """Return the remedies in the order to apply them, the best step, and what limits it then; empty: none
+    known."""
     found = document.get("whatif")
     now = step_ns(document)
     if not found or not found["order"] or not now:
@@ -118,7 +121,7 @@ def plan(document: doc.Report) -> list[str]:
 
 
 def step_ns(document: doc.Report) -> float | None:
-    """The step time that costs are held against: the account's, else the step log's median."""
+    """Return the step time that costs are compared with: the account's, else the step log's median."""
     if document["time"]:
         return float(document["time"]["step_ns"])
     steps = document["steps"]
@@ -126,13 +129,13 @@ def step_ns(document: doc.Report) -> float | None:
 
 
 def _named(document: doc.Report) -> list[doc.Finding]:
-    """The finding that the verdict names; the first, where it names none."""
+    """Return the finding that the verdict names; the first, where it names none."""
     named = [finding for finding in document["findings"] if finding["code"] == document.get("cause")]
     return named or document["findings"][:1]
 
 
 def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
-    """The commands to run next, with what each would show; at most three."""
+    """Return the commands to run next, with what each would show; at most three."""
     run = quoted(path) if path else "PATH"
     steps = [
         (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to fix it")
@@ -157,7 +160,8 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
 
 
 def _comparison(run: doc.Run, path: str) -> tuple[str, str]:
-    """The comparison that the run lacks: a float32 run with its mixed twin, any other with a float32 run."""
+    """Return the comparison that the run lacks: a float32 run with its mixed twin, any other with a float32
+    run."""
     found = run.get("computes_in")
     kind = found["kind"] if found else run["policy"]
     if kind == "float32":

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def subject(document: doc.Report) -> str:
-    """What was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is known."""
+    """Return what was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is
+    known."""
     run = document["run"]
     precision = [run["policy"], words.computes(document)]
     facts = [*precision, run["backend"], run["device"], words.compiled(run["backend"], run["jit_compile"])]
@@ -21,7 +22,7 @@ def subject(document: doc.Report) -> str:
 
 
 def steps(document: doc.Report) -> str:
-    """The step log in one sentence."""
+    """Return the step log in one sentence."""
     log = document["steps"]
     if log is None:
         return f"not recorded: {document['absent'].get('steps', 'there is no step log')}"
@@ -42,7 +43,7 @@ def steps(document: doc.Report) -> str:
 
 
 def loss_scale(log: doc.Steps | None) -> str:
-    """The first loss scale and the last: "2^15 to 2^-35"; empty where none was recorded."""
+    """Return the first loss scale and the last: "2^15 to 2^-35"; empty where none was recorded."""
     scale = log["loss_scale"] if log else None
     if scale is None:
         return ""
@@ -50,7 +51,7 @@ def loss_scale(log: doc.Steps | None) -> str:
 
 
 def _workers(workers: list[doc.Worker]) -> list[str]:
-    """How the step times of several workers lie together, and which one is the slowest."""
+    """Return how the step times of several workers compare, and which worker is the slowest."""
     timed = [each for each in workers if each["median_ns"] is not None]
     if len(timed) < 2:
         return []
@@ -62,7 +63,8 @@ def _workers(workers: list[doc.Worker]) -> list[str]:
 
 
 def skips_arise(document: doc.Report) -> bool:
-    """Whether steps may be skipped: not where nothing scales the loss (float32, bfloat16, an inference)."""
+    """Return whether steps may be skipped: not where nothing scales the loss (float32, bfloat16, an
+    inference)."""
     computes = document["run"].get("computes_in")
     if any(each["code"] == _SKIPS for each in document.get("not_applicable", [])):
         return False
@@ -74,13 +76,13 @@ _SKIPS = "MP201"
 
 
 def recorded_peak(document: doc.Report) -> int | None:
-    """The peak of the device's memory in the step log; None: not recorded."""
+    """Return the peak of the device's memory in the step log; None: not recorded."""
     steps = document["steps"]
     return steps["peak_memory_bytes"] if steps else None
 
 
 def warnings(document: doc.Report) -> list[str]:
-    """The warnings, and what the account had to leave out or shift."""
+    """Return the warnings, and what the account had to leave out or shift."""
     notes = document["time"]["notes"] if document["time"] else []
     notes = document["window"]["notes"] if "window" in document else notes
     return list(dict.fromkeys((*document["warnings"], *notes)))

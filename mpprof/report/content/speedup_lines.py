@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def matrix_units(document: doc.Report) -> str:
-    """What this device's matrix units are called: another vendor's never go by NVIDIA's name."""
+    """Return the name of this device's matrix units: another vendor's never get NVIDIA's name."""
     slices = slices_of(document)
     placements = {share["placement"] for part in slices for share in part["by"]}
     if (share := document["tensor_core"]) and "unit" in share:
@@ -26,7 +26,8 @@ def matrix_units(document: doc.Report) -> str:
 
 
 def tensor_core(document: doc.Report) -> str:
-    """The share of matrix time on matrix units with its precisions; the unknown share beside it, always."""
+    """Return the share of matrix time on matrix units with its precisions, always with the unknown share
+    beside it."""
     share = document["tensor_core"]
     if share is None:
         return _not_judged("tensor_core", document)
@@ -53,8 +54,8 @@ def tensor_core(document: doc.Report) -> str:
 
 
 def _off_the_units(document: doc.Report, share: doc.TensorCore) -> str:
-    """Matrix work on ordinary arithmetic: a fallback of a 16-bit run; a float32 run fell back from nothing.
-    And what of the matrix time multiplies nothing."""
+    """Return the matrix work on ordinary arithmetic, which is a fallback in a 16-bit run and none in a
+    float32 run, and how much of the matrix time multiplies nothing."""
     found = document["run"].get("computes_in")
     if found is None or found["kind"] not in ("float32", "float64"):
         return f"fallback {words.duration(share['fallback_ns_per_step'])}; "
@@ -71,14 +72,15 @@ def _off_the_units(document: doc.Report, share: doc.TensorCore) -> str:
 
 
 def _not_in_16_bits(run: doc.Run, share: doc.TensorCore) -> str:
-    """What a 16-bit run multiplied as TF32: on Tensor Cores, and yet not what was asked for."""
+    """Return what a 16-bit run multiplied as TF32: on Tensor Cores, but not in the type that was asked
+    for."""
     found, tf32 = run.get("computes_in"), share["by_precision"].get("tf32")
     narrow = found is not None and found["kind"] in ("16-bit", "partly 16-bit")
     return f"; not in 16 bits {words.duration(tf32)}" if narrow and tf32 else ""
 
 
 def _not_judged(field: str, document: doc.Report) -> str:
-    """The reason, unless it is that of the missing account, which stands right above."""
+    """Return the reason, unless it is that of the missing account, which stands right above."""
     why = document["absent"].get(field, "no reason was recorded")
     if why == document["absent"].get("time"):
         why = "no step can be told apart" if "window" in document else "the step has no account"
@@ -86,7 +88,7 @@ def _not_judged(field: str, document: doc.Report) -> str:
 
 
 def speedup(document: doc.Report) -> list[str]:
-    """Observed against expected in one or two sentences; an estimate is called one."""
+    """Return observed against expected in one or two sentences; an estimate is called one."""
     gain = document["speedup"]
     if gain is None:
         return [_not_judged("speedup", document)]
@@ -109,7 +111,7 @@ def speedup(document: doc.Report) -> list[str]:
 
 
 def _range(could: doc.AttainableRange, document: doc.Report) -> str:
-    """What 16 bits could make of a float32 run."""
+    """Return what 16 bits could make of a float32 run."""
     low, high = words.speedup(could["low"]), words.speedup(could["high"])
     said = f"{low if low == high else f'{low} to {high}'} attainable in 16 bits"
     if could["eligible_ratio"] is None:
@@ -119,7 +121,8 @@ def _range(could: doc.AttainableRange, document: doc.Report) -> str:
 
 
 def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[str]:
-    """Observed against attainable: of a report's `speedup`, or a comparison's rung; `absent` by its field."""
+    """Yield the observed speedup against the attainable one, for a report's `speedup` or a comparison's rung;
+    `absent` gives the reason for each missing field."""
     if gain["observed"] is None:
         said = f"no observed speedup ({absent.get('speedup.observed', 'a step time is missing')})"
     else:
@@ -146,7 +149,7 @@ def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[s
 
 
 def _launches(gain: doc.Speedup) -> Iterable[str]:
-    """What the host launches in both runs, where launching limits both."""
+    """Yield what the host launches in both runs, where launching limits both."""
     if (found := gain.get("launches")) is None:
         return
     now, before = (words.count(round(found[each])) for each in ("mixed", "baseline"))
@@ -170,20 +173,22 @@ def _baseline(gain: doc.Speedup) -> Iterable[str]:
 
 
 def _switch(gain: doc.Speedup) -> Iterable[str]:
-    """How to switch mixed precision on, where a float32 run was held against another."""
+    """Yield how to switch mixed precision on, where a float32 run was compared with another run."""
     if how := gain.get("how_to_switch"):
         yield f"mixed precision is off in this run; to switch it on: {how[0]['text']}"
 
 
 def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
-    """Whether the attainable speedup is lower with the host as it is; `gain` is a report's `speedup`."""
+    """Return whether the attainable speedup is lower with the host as it is; `gain` is a report's
+    `speedup`."""
     with_host, expected = gain["expected_with_host"], gain["expected"]
     return with_host is not None and (expected is None or with_host < 0.99 * expected)
 
 
 def gap(gain: doc.Speedup | doc.Rung) -> str:
-    """The way from this run's step to the attainable one, and what of it remedies recover. Without an
-    expectation, the plain difference from the baseline; empty where there is nothing to speak of."""
+    """Return how far this run's step is from the attainable one, and how much of that no finding explains.
+    Without an expectation, return the plain difference from the baseline; return an empty text where there is
+    nothing to report."""
     plain, above, unexplained = gain["gap_ns"], gain.get("above_attainable_ns"), gain["unexplained_ns"]
     if gain["expected"] is None and plain is not None:
         word = "longer" if plain > 0 else "shorter"
@@ -220,7 +225,8 @@ def _interval(gain: doc.Speedup | doc.Rung) -> str:
 
 
 def bounds(document: doc.Report) -> list[str]:
-    """What records alone prove, each with its own assumptions; those that all rest on come last, once."""
+    """Return what records alone prove, each statement with its own assumptions; the assumptions that all of
+    them share come last, once."""
     found = document["bounds"]
     shared = (
         [a for a in found[0]["assumptions"] if all(a in b["assumptions"] for b in found)] if found else []

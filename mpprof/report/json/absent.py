@@ -30,14 +30,15 @@ _FACT_OF = {
 
 
 def code_of_other_type(diagnosis: Diagnosis) -> str | None:
-    """The code of the first cause, where its remedy changes the type to compute in."""
+    """Return the code of the first cause, where its remedy changes the type to compute in."""
     listed = (found for found in causes(diagnosis.findings) if found.code not in diagnosis.dismissed)
     first = next(listed, None)
     return first.code if first is not None and changes_type(first) else None
 
 
 def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
-    """Every reason that is known, and a true if general one for each null that came without."""
+    """Return every reason that is known, and a general but true reason for each null that came without
+    one."""
     run = diagnosis.run
     reasons: dict[str, str] = run.facts.reasons if run.facts else {}
     reasons |= diagnosis.absent
@@ -61,7 +62,7 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
 
 
 def _nulls(body: doc.Report) -> list[str]:
-    """Paths of the nulls at the top and one level down, in the order of the document."""
+    """Return the paths of the nulls at the top and one level down, in the order of the document."""
     paths = []
     for key, value in body.items():
         if value is None:
@@ -82,7 +83,7 @@ _OF_SAVING = ("saved_bytes", "reachable_bytes", "expected_saving_bytes", "unexpl
 
 
 def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
-    """The reason for a null that nothing more exact explains."""
+    """Return the reason for a null that no more exact reason explains."""
     run, room = diagnosis.run, field.partition(".")[0]
     leaf = field.rpartition(".")[2]
     if leaf in reasons:

@@ -18,7 +18,7 @@ COMPARE_SCHEMA: Final = "mpprof.compare/1"
 
 
 def compare_document(comparison: Comparison) -> doc.Comparison:
-    """Several runs against each other, schema `mpprof.compare/1`.
+    """Return the comparison of several runs, schema `mpprof.compare/1`.
 
     `from` and `to` are rows of `runs`; a kernel's `step` is a row of `steps`.
     """
@@ -123,7 +123,7 @@ def _remedies_total(found: Promises | None) -> doc.RemediesTotal | None:
 
 
 def _learning(found: Learning) -> doc.Learning:
-    """The losses of both runs after as many updates, and why something of it is not known."""
+    """Return the losses of both runs after as many updates, and why part of it is not known."""
     reason = found.reason or "the losses are not compared"
     absent = {
         field: reason
@@ -180,7 +180,7 @@ def _points(curve: tuple[LossPoint, ...]) -> list[doc.LossPoint]:
 
 
 def _matching(matching: Matching) -> doc.Matching:
-    """What of both runs found its like; times are per step."""
+    """Return what parts of both runs were matched with each other; times are per step."""
     return {
         "by_op_ratio": {"from": matching.by_op_ratio[0], "to": matching.by_op_ratio[1]},
         "by_layer_ratio": {"from": matching.by_layer_ratio[0], "to": matching.by_layer_ratio[1]},

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def hosts_of(found: Hosts) -> doc.Hosts:
-    """Which hosts were read and which are missing."""
+    """Return which hosts were read and which are missing."""
     return {
         "read": [
             {
@@ -42,12 +42,12 @@ def hosts_of(found: Hosts) -> doc.Hosts:
 
 
 def why_no_skew(found: Hosts) -> dict[str, str]:
-    """The reasons, by the field's path."""
+    """Return the reasons, by the field's path."""
     return {f"hosts.{each.host}.clock_skew": each.absent for each in found.read[1:] if each.skew is None}
 
 
 def communication_of(devices: Sequence[DeviceLoad], collectives: Sequence[Collective]) -> doc.Communication:
-    """What each device does in a step, and the main device's communication."""
+    """Return what each device does in a step, and the main device's communication."""
     slow = straggling(devices)
     return {
         "devices": [

@@ -102,7 +102,7 @@ def _driver(driver: DriverSaving | None) -> doc.DriverSaving | None:
 
 
 def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
-    """What was live at the peak, as the report and the table give it."""
+    """Return what was live at the peak, as the report and the table give it."""
     return [
         {"by": item.by, "name": item.name, "bytes": item.bytes}
         | ({"estimated": True} if item.estimated else {})  # type: ignore[misc]
@@ -112,7 +112,7 @@ def memory_items(memory: MemoryAccount) -> list[doc.MemoryItem]:
 
 
 def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> doc.OutOfMemory:
-    """What an out-of-memory error states, and what to try, the likeliest first."""
+    """Return what an out-of-memory error states, and what to try, the likeliest first."""
     return {
         "schema": "mpprof.out_of_memory/1",
         "framework": found.framework,

@@ -26,7 +26,7 @@ _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Inte
 
 
 def document(diagnosis: Diagnosis) -> doc.Report:
-    """The report of one run, schema `mpprof.report/1`.
+    """Return the report of one run, schema `mpprof.report/1`.
 
     Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
     slices sum to the step.
@@ -105,19 +105,20 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
 
 
 def _device_name(diagnosis: Diagnosis) -> str | None:
-    """The main device's name; without one in the trace, the first accelerator of run.json, or its CPU."""
+    """Return the main device's name; where the trace has none, the name of the first accelerator of run.json,
+    or of its CPU."""
     recorded = diagnosis.run.facts.devices if diagnosis.run.facts else ()
     return device_name(([diagnosis.device] if diagnosis.device else []) + accelerators_first(recorded))
 
 
 def accelerators_first(devices: Sequence[DeviceFacts]) -> list[DeviceFacts]:
-    """The devices in their order, CPUs behind all others."""
+    """Return the devices in their order, with CPUs after all others."""
     return sorted(devices, key=lambda device: device.kind == "cpu")
 
 
 def device_name(candidates: Sequence[DeviceFacts]) -> str | None:
-    """The first name among the candidates; where none has one, what is known of the first. None: there are
-    no candidates."""
+    """Return the first name among the candidates; where none has a name, a description of the first one. None
+    means that there are no candidates."""
     named = next((device.name for device in candidates if device.name), None)
     if named or not candidates:
         return named
@@ -169,6 +170,6 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
 
 
 def _per_update(step_ns: float | None, diagnosis: Diagnosis) -> float | None:
-    """The step that each applied update takes, with those that were skipped before it."""
+    """Return the time of a step for each applied update, including the steps that were skipped before it."""
     skipped = diagnosis.steps.skipped_ratio if diagnosis.steps else None
     return None if step_ns is None or skipped is None or skipped >= 1 else step_ns / (1 - skipped)

@@ -158,7 +158,7 @@ def finding_of(finding: Finding) -> doc.Finding:
 
 
 def _parts(finding: Finding) -> list[doc.FindingPart]:
-    """The work that a finding claims, by class and layer."""
+    """Return the work that a finding claims, by class and layer."""
     excess: dict[tuple[Class, str | None], float] = {}
     for part in finding.claimed:
         if part.category not in IDLE_CLASSES:

@@ -94,7 +94,7 @@ def time_of(
 
 
 def _devices(account: Account, hosts: Hosts | None) -> list[doc.Device]:
-    """All of the account's, and those of further hosts."""
+    """Return all devices of the account, and those of further hosts."""
     own = hosts.read[0].host if hosts is not None else None
     others = hosts.read[1:] if hosts is not None else ()
     return [
@@ -143,7 +143,8 @@ def _slice(part: Slice) -> doc.Slice:
 
 
 def tensor_core_of(diagnosis: Diagnosis) -> doc.TensorCore | None:
-    """Null for a run without an accelerator, too: a CPU has no share, not a share of nothing."""
+    """Return the share of matrix work on Tensor Cores; None also for a run without an accelerator: a CPU has
+    no such share, rather than a share of 0."""
     share = diagnosis.tensor_core
     if share is None or on_host(diagnosis):
         return None

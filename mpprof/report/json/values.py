@@ -9,12 +9,13 @@ from typing import Any, overload
 
 
 def dumps(value: Any, *, indent: int | None = 2) -> str:
-    """Strict JSON text, ASCII only, so that any name from any file survives every terminal and pipe."""
+    """Return strict JSON text, ASCII only, so that any name from any file survives every terminal and
+    pipe."""
     return json.dumps(strict(value), indent=indent, allow_nan=False)
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of "report" or "compare", as shipped."""
+    """Return the JSON Schema of "report" or "compare", as shipped."""
     from importlib import resources  # not needed to write a report
 
     text = resources.files("mpprof.report").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
@@ -22,7 +23,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def strict(value: Any) -> Any:
-    """The same value of plain JSON types: numpy's scalars unwrapped, non-finite numbers as strings."""
+    """Return the same value in plain JSON types: numpy's scalars unwrapped, non-finite numbers as strings."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, dict):

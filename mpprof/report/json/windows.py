@@ -58,7 +58,7 @@ def _idle_ns(found: Windows) -> tuple[float, float]:
 
 
 def _statements(found: Windows) -> list[str]:
-    """What changed and what decides; how much work it was; what does not follow."""
+    """Return what changed and what decides; how much work it was; and what does not follow from it."""
     span, kernels = (_moved(name, ns) for name, ns in (("span", found.span_ns), ("kernels", found.kernel_ns)))
     said = [f"{kernels}, and {span}: {_decides(found)}"]
     said.append(_work(found))
@@ -69,7 +69,8 @@ def _statements(found: Windows) -> list[str]:
 
 
 def _moved(name: str, ns: tuple[float, float]) -> str:
-    """ "the kernels take 291 ms in place of 379 ms (0.77x)"; "the span hardly moved"."""
+    """Return how a time changed, such as "the kernels take 291 ms in place of 379 ms (0.77x)" or "the span
+    hardly moved"."""
     before, after = words.duration(ns[0]), words.duration(ns[1])
     times = f" ({words.speedup(ns[1] / ns[0])})" if ns[0] > 0 else ""
     if name == "kernels":

@@ -103,7 +103,7 @@ _STATES_FROM = {
 
 
 def _by_xla(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
-    """What the mark of XLA's assignment means, and why memory that XLA took for a program has none."""
+    """Return what the mark of XLA's assignment means, and why memory that XLA took for a program has none."""
     lines = []
     if any(item.get("assigned") for item in items):
         lines = [
@@ -120,7 +120,7 @@ _MODULES = ("trace.shapes", "trace.layers")
 
 
 def _older(memory: doc.Memory, items: list[doc.MemoryItem], absent: dict[str, str]) -> list[str]:
-    """Why no more is known of what was held before the window, and what would show it."""
+    """Return why no more is known of what was held before the window, and what would show it."""
     rest = BEFORE in (item["name"] for item in items)
     if basis := memory.get("states_from"):
         told = f"  Estimated from {_STATES_FROM[basis]}: allocated before the profiler started"
@@ -137,7 +137,7 @@ def _older(memory: doc.Memory, items: list[doc.MemoryItem], absent: dict[str, st
 
 
 def _owners(memory: doc.Memory, kind: str) -> str:
-    """The layers that most of the kind's large tensors are of, else their ops."""
+    """Return the layers that own most of the kind's large tensors, or else their ops."""
     sums: dict[str, int] = {}
     for tensor in memory.get("tensors", []):
         if tensor["kind"] == kind:
@@ -160,7 +160,8 @@ def _divisions(document: doc.Report, width: int, most: int) -> list[str]:
 
 
 def _listed(title: str, items: list[str], width: int) -> list[str]:
-    """The items after the title, separated by commas; a line that is full goes on below its first item."""
+    """Return the items after the title, separated by commas; the text after a full line continues below its
+    first item."""
     lines = [title]
     for at, item in enumerate(items):
         item += "," if at < len(items) - 1 else ""
@@ -188,7 +189,7 @@ def _life(tensor: doc.Tensor) -> str:
 
 
 def _shape(tensor: doc.Tensor) -> str:
-    """How many of which type and shape; of unknown type how many blocks."""
+    """Return the count, type and shape of a tensor; for an unknown type, the number of blocks."""
     if tensor["dtype"] == "unknown":
         return words.plural(tensor["count"], "block")
     shape = "" if tensor["shape"] == "unknown" else tensor["shape"]
@@ -235,7 +236,8 @@ def _records(document: doc.Report) -> list[str]:
 
 
 def saving(document: doc.Report) -> list[str]:
-    """What was saved against the baseline, what could have been, and where the rest is; empty without one."""
+    """Return what was saved against the baseline, what could have been saved, and where the rest is; empty
+    without a baseline."""
     memory = document["memory"]
     if memory is None:
         return []
@@ -284,7 +286,7 @@ def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
 
 
 def _cause(part: doc.MemoryCause, document: doc.Report) -> str:
-    """Bytes and code, with what the finding of that code is called and the first of what to do about it."""
+    """Return the bytes and the code, with the title of the finding of that code and its first remedy."""
     line = f"  {_signed(part['bytes']):>10}  {part['code']}"
     found = next((each for each in document.get("findings", []) if each["code"] == part["code"]), None)
     if found is None:

@@ -16,9 +16,9 @@ _MOST_LAYERS = 8
 
 
 def document(found: MemoryForecast) -> dict[str, Any]:
-    """The forecast as JSON. Null: not known, or not asked (no card was named; of several each run has its
-    own). `estimated` names what of each run is an estimate; the rest follows exactly from the model.
-    `at_least` and `at_most` name the sums that the optimizer's slots are missing from."""
+    """Return the forecast as JSON. Null means not known, or not asked (no card was named; with several cards
+    each run has its own). `estimated` names the parts of each run that are an estimate; the rest follows
+    exactly from the model. `at_least` and `at_most` name the sums that lack the optimizer's slots."""
     return {
         "schema": SCHEMA,
         "model": found.model,
@@ -72,8 +72,8 @@ def _band(pair: tuple[int, int] | None) -> dict[str, int] | None:
 def text(
     found: MemoryForecast, *, most: int = _MOST_LAYERS, width: int = 100, ascii_only: bool = False
 ) -> str:
-    """The forecast as text: a table of the policies, then the layers that keep most. Cards that differ in
-    nothing but their memory share a table."""
+    """Return the forecast as text: a table of the policies, then the layers that keep most. Cards that differ
+    only in their memory share a table."""
     card = f", {_card(found.runs[0])}" if found.card else ""
     parts = [[f"{words.plain(found.model)}, batch {found.batch_size:,}{card}"]]
     groups = _alike(found)
@@ -90,7 +90,7 @@ def text(
 
 
 def _alike(found: MemoryForecast) -> list[list[list[PolicyMemory]]]:
-    """The runs of each card; cards together whose runs differ in nothing but the largest batch."""
+    """Return the runs of each card; cards whose runs differ only in the largest batch are grouped."""
     groups: dict[tuple[PolicyMemory, ...], list[list[PolicyMemory]]] = {}
     for card in found.cards:
         runs = [run for run in found.runs if run.card == card]
@@ -151,7 +151,8 @@ def _table(found: MemoryForecast, cards: list[list[PolicyMemory]]) -> list[str]:
 
 
 def _largest_batch(run: PolicyMemory) -> str:
-    """Starred with XLA's peak, too: XLA may compile another batch otherwise."""
+    """Return the largest batch, starred as an estimate, also where the peak is XLA's: XLA may compile another
+    batch differently."""
     return f"{'at most ' if run.at_most else ''}{run.largest_batch or 0:,} *"
 
 

@@ -14,8 +14,8 @@ Owned = tuple[Program, Sequence[AliveOf]]
 
 
 def document(found: Sequence[Owned]) -> dict[str, Any]:
-    """The programs as JSON, most bytes first. `alive_at_peak` is empty where the program states no order of
-    allocations."""
+    """Return the programs as JSON, most bytes first. `alive_at_peak` is empty where the program states no
+    order of allocations."""
     return {
         "schema": SCHEMA,
         "not_included": [_NOT_INCLUDED],
@@ -39,7 +39,7 @@ def document(found: Sequence[Owned]) -> dict[str, Any]:
 
 
 def text(found: Sequence[Owned], *, most: int = 8, programs: int = 3, ascii_only: bool = False) -> str:
-    """The largest programs and whose buffers are alive at their peak."""
+    """Return the largest programs and whose buffers are alive at their peak."""
     parts = [f"XLA's buffer assignment; {_NOT_INCLUDED}"]
     for program, alive in found[:programs]:
         one = program.assigned

@@ -19,7 +19,8 @@ GIVEN_UP = "given up: "
 
 
 def signature_of(root: Path, baseline: Path | None, files: Iterable[Path]) -> str:
-    """What changes with the files that a row rests on, by size and time, and with mpprof's version."""
+    """Return a digest that changes with the files that a row depends on, by size and time, and with mpprof's
+    version."""
     against = baseline.resolve() if baseline is not None else None
     digest = hashlib.sha256(f"{__version__}\0{root.resolve()}\0{against}".encode("utf-8", "surrogateescape"))
     for file in files:
@@ -64,7 +65,7 @@ class Journal:
             return
 
     def row(self, signature: str) -> SurveyRow | None:
-        """The row of this very run, if it was worked out before."""
+        """Return the row of this very run, if it was computed before."""
         row = self._rows.get(signature)
         known = row is not None and set(row) == set(SurveyRow.__annotations__)
         return cast("SurveyRow", row) if known else None

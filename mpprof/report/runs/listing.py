@@ -17,8 +17,8 @@ _AGES = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
 
 
 def to_text(rows: Sequence[Mapping[str, Any]], *, now_unix_ns: int, width: int, ascii_only: bool) -> str:
-    """A line for each run, of at most `width` columns (of names the middle is left out, of cards the end),
-    and below it, whole, why runs cannot be read."""
+    """Return a line for each run, of at most `width` columns (the middle of long names and the end of long
+    card names are left out), and below them, uncut, why runs cannot be read."""
     cells = [_cells(row, now_unix_ns) for row in rows]
     widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in cells[0]}
     free = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["run"] + widths["card"]
@@ -45,12 +45,12 @@ def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
 
 
 def known(value: str | None) -> str:
-    """A text from a file, safe to print; "-" where it is not known."""
+    """Return a text from a file, made safe to print; "-" where it is not known."""
     return "-" if value is None else words.plain(value)
 
 
 def card(name: str | None) -> str:
-    """A card's name without its vendor; "-" where it is not known."""
+    """Return a card's name without its vendor; "-" where it is not known."""
     short = known(name)
     for word in _VENDORS:
         short = short.removeprefix(word)
@@ -58,7 +58,8 @@ def card(name: str | None) -> str:
 
 
 def age(ns: int) -> str:
-    """How long ago something was: "12 s ago", "3 h ago", "5 d ago"; "now" for what is not yet past."""
+    """Return how long ago something was: "12 s ago", "3 h ago", "5 d ago"; "now" for a time that is not yet
+    past."""
     seconds = ns / 1e9
     if seconds < 1:
         return "now"

@@ -23,8 +23,8 @@ _POLICIES = {"mixed_float16": "mixed f16", "mixed_bfloat16": "mixed bf16"}
 def to_text(
     rows: Sequence[Mapping[str, Any]], *, width: int | None, limit: int, ascii_only: bool = False
 ) -> str:
-    """The first `limit` rows that could be analysed, the sum over all, and why others could not be read.
-    `width` None: uncut, for a pipe."""
+    """Return the first `limit` rows that could be analysed, the sum over all, and why others could not be
+    read. A `width` of None leaves lines uncut, for a pipe."""
     good = [row for row in rows if row["problem"] is None]
     bad = [row for row in rows if row["problem"] is not None]
     cells = [_cells(row) for row in good[:limit]]
@@ -61,8 +61,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _table(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
-    """A head and a line for each row; the least needed columns give way until names can be read. Without a
-    `width` all is there, uncut."""
+    """Return a head and a line for each row; the least needed columns are dropped until names can be read.
+    Without a `width` nothing is dropped or cut."""
     columns = list(COLUMNS)
     widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in columns}
     least = min(widths["run"], NAME_LEAST)
@@ -108,7 +108,7 @@ def _whole(good: Sequence[Mapping[str, Any]], bad: Sequence[Mapping[str, Any]]) 
 
 
 def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """The columns as a Parquet file, by pyarrow or else Polars. Raises MpprofError without either."""
+    """Write the columns as a Parquet file, by pyarrow or else Polars. Raises MpprofError without either."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:

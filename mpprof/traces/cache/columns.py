@@ -49,7 +49,7 @@ class _Kept:
         return values
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        """To another process it goes as a plain table."""
+        """Return how to pickle the table: for another process it becomes a plain table."""
         kind = type(self).__bases__[1]
         return kind, tuple(getattr(self, column) for column in kind.__dict__["__slots__"])
 
@@ -95,7 +95,8 @@ def file_of(table: str, column: str) -> str:
 
 
 def encode(trace: Trace) -> Encoded | None:
-    """None for a trace with compiled programs, which are not kept."""
+    """Return the trace as the files of a cache entry; None for a trace with compiled programs, which are not
+    kept."""
     if any(op.hlo is not None for op in trace.ops):
         return None
     files = {
@@ -124,8 +125,8 @@ def encode(trace: Trace) -> Encoded | None:
 
 
 def decode(body: dict[str, Any], whole: dict[str, bytes], load: Load) -> Trace:
-    """The trace; its source has no path, which the caller knows, and `load` gives its columns later. Raises
-    one of ERRORS for a damaged entry."""
+    """Return the trace; its source has no path (the caller knows it), and `load` gives its columns later.
+    Raises one of ERRORS for a damaged entry."""
     return Trace(
         source=TraceSource(Path(), body["format"], body["size_bytes"], body["host"]),
         origin_unix_ns=body["origin_unix_ns"],
@@ -147,7 +148,7 @@ def decode(body: dict[str, Any], whole: dict[str, bytes], load: Load) -> Trace:
 
 
 def column(content: bytes) -> Any:
-    """The values of a column's file. Raises one of ERRORS for a damaged one."""
+    """Return the values of a column's file. Raises one of ERRORS for a damaged file."""
     return np.load(io.BytesIO(content), allow_pickle=False)
 
 

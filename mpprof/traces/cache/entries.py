@@ -43,7 +43,7 @@ _said: set[str] = set()
 
 
 def folder() -> Path | None:
-    """The directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off"."""
+    """Return the directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off"."""
     if switch.is_off():
         return None
     chosen = os.environ.get("MPPROF_CACHE")
@@ -62,7 +62,8 @@ def folder() -> Path | None:
 
 
 def usable_folder() -> Path | None:
-    """The directory of the cache, made where it is not there; None where nothing can be written to it."""
+    """Return the directory of the cache, created where it does not exist; None where nothing can be written
+    to it."""
     root = folder()
     if root is None:
         return None
@@ -78,7 +79,7 @@ def usable_folder() -> Path | None:
 
 
 def folder_for_now() -> Path:
-    """The directory of the cache, or one that goes with this process where nothing is kept."""
+    """Return the directory of the cache, or a temporary one of this process where nothing is kept."""
     root = usable_folder()
     if root is None:
         import atexit
@@ -90,7 +91,7 @@ def folder_for_now() -> Path:
 
 
 def trace(path: Path, version: str, read: Callable[[], Trace], *, limit_bytes: int = LIMIT_BYTES) -> Trace:
-    """The trace at `path`, from the cache or else by `read`, whose result is then kept.
+    """Return the trace at `path`, from the cache or else by `read`, whose result is then kept.
 
     `version` stands for the code that reads: another one makes other entries. Errors of `read` pass through,
     and what it raises is not kept. A trace with compiled programs is not kept (its format is read fast).
@@ -112,7 +113,8 @@ def trace(path: Path, version: str, read: Callable[[], Trace], *, limit_bytes: i
 
 
 def digest(path: Path, version: str) -> str:
-    """Of the whole content (about 1 GB/s) and the version; a copy has another time of change."""
+    """Return the digest of the whole content (about 1 GB/s) and the version; the time of change is not used,
+    because a copy has another one."""
     hashed = hashlib.blake2b(f"{_FORMAT}|{version}".encode(), digest_size=20)
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -128,8 +130,8 @@ class Cache:
     limit_bytes: int = LIMIT_BYTES
 
     def load(self, key: str, read: Callable[[], Trace]) -> Trace | None:
-        """The entry's trace, None where there is none that is whole. Its columns are read when they are asked
-        for; should one then be gone or damaged, it comes from `read`, with whatever that raises."""
+        """Return the entry's trace, None where no whole entry exists. Its columns are read when they are
+        used; if one is then gone or damaged, it comes from `read`, which may raise."""
         from mpprof.traces.cache import columns
 
         entry = self.root / key
@@ -215,14 +217,16 @@ class _Files:
     afresh: Trace | None = None
 
     def content(self, name: str) -> bytes:
-        """Raises OSError, ValueError for a file that is not what was written."""
+        """Return the content of a file of the entry. Raises OSError, ValueError for a file that is not what
+        was written."""
         content = (self.entry / name).read_bytes()
         if _digest(content) != self.known[name][1]:
             raise ValueError(f"{name} is damaged")
         return content
 
     def _in_place(self) -> bool:
-        """Whether the entry is still the one that was opened, not removed nor replaced by another process."""
+        """Return whether the entry is still the one that was opened, neither removed nor replaced by another
+        process."""
         with suppress(OSError):
             return _identity(self.entry) == self.identity
         return False
@@ -245,7 +249,7 @@ class _Files:
 
 
 def _identity(folder: Path) -> tuple[int, int]:
-    """Of a directory; a rename changes it, a look at its files does not."""
+    """Return the identity of a directory; a rename changes it, reading its files does not."""
     seen = folder.stat()
     return seen.st_ino, seen.st_ctime_ns
 
@@ -272,7 +276,7 @@ def _say_damaged(entry: Path, error: Exception) -> None:
 
 
 def _say(text: str) -> None:
-    """Once in a process."""
+    """Log a warning, each text once in a process."""
     if text not in _said:
         _said.add(text)
         log.warning("mpprof: %s", text)

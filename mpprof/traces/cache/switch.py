@@ -10,7 +10,7 @@ _off = False
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """Within it nothing is taken from the cache or kept there, in any thread."""
+    """Hold the cache off: nothing is taken from it or kept in it, in any thread."""
     global _off
     before, _off = _off, True
     try:

@@ -23,7 +23,7 @@ _LEAST_BYTES = 1 << 20
 
 
 def is_slow(path: Path) -> bool:
-    """Whether reading this file takes clearly longer than getting it from the cache."""
+    """Return whether reading this file takes clearly longer than getting it from the cache."""
     try:
         size = path.stat().st_size
         reader, packed = claimed(path.name), path.name.endswith(".gz")
@@ -38,7 +38,8 @@ def is_slow(path: Path) -> bool:
 
 @cache
 def version() -> str:
-    """Changes whenever the code that reads does: what another version read is not to be trusted."""
+    """Return a version that changes whenever the code that reads does: what another version read is not to be
+    trusted."""
     import hashlib  # takes as long to import as a small trace to read
 
     hashed = hashlib.blake2b(__version__.encode(), digest_size=8)

@@ -25,7 +25,8 @@ _MOST_INTERVALS = 100
 
 
 def read(path: Path, *, strict: bool) -> Trace:
-    """A Chrome trace. Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
+    """Return a Chrome trace. Raises UnreadableError where nothing usable is left, with `strict` for any
+    damage."""
     file = ChromeFile(path)
     categories, events = _with_categories(file.events())
     source = TraceSource(path, "chrome", path.stat().st_size, _host_name(path))
@@ -37,8 +38,8 @@ def read(path: Path, *, strict: bool) -> Trace:
 
 
 def _with_categories(events: Iterator[Event]) -> tuple[bool, Iterator[Event]]:
-    """Whether intervals have a category, as Kineto gives each and TensorFlow none; and all events from the
-    start."""
+    """Return whether intervals have a category (Kineto gives each one, TensorFlow none), and all events from
+    the start."""
     before: list[Event] = []
     intervals = 0
     for event in events:
@@ -64,7 +65,8 @@ def _checked(trace: Trace, file: ChromeFile, *, strict: bool) -> Trace:
 
 
 def _host_name(path: Path) -> str | None:
-    """PyTorch's TensorBoard handler names files `<host>_<pid>.<time>.pt.trace.json.gz`."""
+    """Return the host name in the file name; PyTorch's TensorBoard handler names files
+    `<host>_<pid>.<time>.pt.trace.json.gz`."""
     name = path.name
     for suffix in (".gz", ".json", ".trace", ".pt"):
         name = name.removesuffix(suffix)

@@ -62,14 +62,16 @@ class ChromeFile:
     skipped: int = 0
 
     def events(self) -> Iterator[Event]:
-        """Every whole event in the order of the file. Raises UnreadableError for what is no trace at all."""
+        """Yield every whole event in the order of the file. Raises UnreadableError for a file that is no
+        trace at all."""
         with self.path.open("rb") as file:
             most = _most_events(file, self.path.stat().st_size)
             yield from _Parse(self, _Window(_chunks(file, self.path, self.damages)), most=most).run()
 
 
 def nanoseconds(value: object) -> int | None:
-    """A time in microseconds, as whole nanoseconds; None where it is no number. Exact to the nanosecond."""
+    """Return a time in microseconds as whole nanoseconds; None where it is not a number. Exact to the
+    nanosecond."""
     if isinstance(value, int):
         return value * 1000 if abs(value) < _LATEST_US else None
     if not isinstance(value, str):
@@ -92,7 +94,7 @@ def nanoseconds(value: object) -> int | None:
 
 
 def _most_events(file: BinaryIO, size: int) -> int:
-    """How many events of the file are read: of a packed one in proportion to its packed bytes."""
+    """Return how many events of the file are read; for a packed file, in proportion to its packed bytes."""
     packed = file.read(len(GZIP)) == GZIP
     file.seek(0)
     if not packed:
@@ -101,7 +103,7 @@ def _most_events(file: BinaryIO, size: int) -> int:
 
 
 def _chunks(file: BinaryIO, path: Path, damages: list[str]) -> Iterator[bytes]:
-    """The file's bytes, unpacked. Raises UnreadableError for a bomb."""
+    """Yield the file's bytes, unpacked. Raises UnreadableError for a bomb."""
     first = file.read(_CHUNK)
     if not first.startswith(GZIP):
         while first:
@@ -172,7 +174,7 @@ class _Window:
         return len(self.text) - self.at
 
     def skip(self) -> str:
-        """The next character that is neither space nor comma; "" at the end of the file."""
+        """Return the next character that is neither space nor comma; "" at the end of the file."""
         while True:
             match = _SPACE.match(self.text, self.at)
             self.at = match.end() if match else self.at
@@ -202,7 +204,7 @@ _scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignor
 
 
 def _value(window: _Window, limit: int) -> Any:
-    """The value at the window's place, which moves behind it. Raises _Damage."""
+    """Return the value at the window's position, which moves past it. Raises _Damage."""
     while True:
         try:
             value, end = _scan(window.text, window.at)
@@ -220,7 +222,8 @@ def _value(window: _Window, limit: int) -> Any:
 
 
 def _may_go_on(error: Exception, size: int) -> bool:
-    """Whether more text might mend it: an error well before the window's end is none of cutting it there."""
+    """Return whether more text might remove the error: an error well before the window's end does not come
+    from the cut there."""
     if isinstance(error, json.JSONDecodeError):
         return error.msg.startswith("Unterminated string") or error.pos >= size - 16
     return isinstance(error, StopIteration) and isinstance(error.value, int) and error.value >= size - 16
@@ -254,7 +257,7 @@ class _Parse:
             raise self._none(self._damage() or "it holds no traceEvents")
 
     def _damage(self) -> str:
-        """The first damage; "": none was found."""
+        """Return the first damage; "" means that none was found."""
         return self.file.damages[0] if self.file.damages else ""
 
     def _none(self, why: str) -> UnreadableError:
@@ -272,7 +275,7 @@ class _Parse:
         )
 
     def _members(self) -> Iterator[Event]:
-        """The members of the outer object: events are given out, short values kept in the header."""
+        """Yield the events among the members of the outer object; short values are kept in the header."""
         window, header = self.window, self.file.header
         for _ in range(_MOST_HEADERS):
             char = window.skip()
@@ -303,7 +306,8 @@ class _Parse:
                 return
 
     def _list(self, *, bare: bool) -> Iterator[Event]:
-        """Events up to the closing bracket, which a bare array may lack: a recorder that died."""
+        """Yield the events up to the closing bracket, which a bare array may lack, when the recorder was
+        killed."""
         window = self.window
         while True:
             char = window.skip()
@@ -338,7 +342,8 @@ class _Parse:
                 self.file.skipped += 1
 
     def _end(self) -> None:
-        """At the closing bracket. What follows shows damage; and a gzip file is checked at its own end."""
+        """Check the end of the file at the closing bracket. What follows shows damage; a gzip file is checked
+        at its own end."""
         self.window.at += 1
         if self.window.skip():
             self.file.damages.append(f"what follows the end at byte {self.window.byte} was left out")

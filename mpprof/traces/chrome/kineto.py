@@ -125,8 +125,8 @@ class Collected:
 
 
 def number_threads(found: Collected) -> None:
-    """Number the threads by what each did first: neither the order of a file's events nor the ids say
-    anything."""
+    """Number the threads by what each did first: neither the order of a file's events nor the ids carry a
+    meaning."""
     rows, ids, texts = found.host, tuple(found.threads), found.strings.texts()
     thread = np.array(rows.thread, np.int64)
     start, duration = np.array(rows.start_ns, np.int64), np.array(rows.duration_ns, np.int64)
@@ -144,7 +144,7 @@ def number_threads(found: Collected) -> None:
 
 
 def clean(text: str) -> str:
-    """A name that can be encoded again: what was no UTF-8 becomes U+FFFD."""
+    """Return a name that can be encoded again: what was not UTF-8 becomes U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogateescape" if _escaped(text) else "replace").decode("utf-8", "replace")
@@ -203,8 +203,8 @@ def _interval(found: Collected, event: Event) -> None:
 
 
 def function_name(frame: str) -> str:
-    """The function of a Python tracer's frame, with its file: `preprocess (video_classification.py)`; of a
-    built-in one its name. Empty for what names no work: wrappers, lambdas, modules."""
+    """Return the function of a Python tracer's frame, with its file: `preprocess (video_classification.py)`;
+    for a built-in function, its name. Empty for what names no work: wrappers, lambdas, modules."""
     text = frame[-_LONGEST_FRAME:]
     if match := _FUNCTION.search(text):
         return "" if match[2] in _WRAPPERS else f"{match[2]} ({match[1]})"
@@ -256,7 +256,8 @@ def _times(found: Collected, event: Event) -> tuple[int, int] | None:
 
 
 def whole(value: object) -> int:
-    """An id or a size; -1 for what is none. Ids are written as numbers or, by old versions, as text."""
+    """Return an id or a size; -1 for a value that is neither. Ids are written as numbers or, by old versions,
+    as text."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         value = int(value)
     return value if isinstance(value, int) and 0 <= value <= _LARGEST else -1
@@ -298,7 +299,7 @@ def _host(found: Collected, event: Event, what: str, name: str, args: dict[str, 
 
 
 def _append(rows: HostRows, what: str, thread: int, name: int, start_ns: int, duration_ns: int) -> None:
-    """A row without any of a framework's ids."""
+    """Append a row without any of a framework's ids."""
     rows.what.append(what)
     rows.thread.append(thread)
     rows.name.append(name)
@@ -352,7 +353,7 @@ def _label(found: Collected, event: Event) -> None:
 
 
 def device_facts(properties: object) -> dict[int, DeviceFacts]:
-    """By id, what `deviceProperties` states of each card; empty where the file has none."""
+    """Return what `deviceProperties` states about each card, by id; empty where the file has none."""
     found: dict[int, DeviceFacts] = {}
     for entry in properties if isinstance(properties, list) else ():
         if not isinstance(entry, dict) or (id := whole(entry.get("id"))) < 0 or len(found) >= 1024:
@@ -388,17 +389,17 @@ def _vendor(name: str, *, has_capability: bool) -> Vendor:
 
 
 def step_number(name: str) -> int:
-    """The number of a `ProfilerStep#5`, -1 for another name."""
+    """Return the number of a `ProfilerStep#5`, -1 for another name."""
     return whole(name.removeprefix(STEP)) if name.startswith(STEP) else -1
 
 
 def own_step_number(name: str) -> int:
-    """The number of a `mpprof_step#5`, -1 for another name."""
+    """Return the number of a `mpprof_step#5`, -1 for another name."""
     return whole(name.removeprefix(OWN_STEP)) if name.startswith(OWN_STEP) else -1
 
 
 def note_kind(name: str) -> HostKind:
-    """What an annotation means."""
+    """Return what an annotation means."""
     if name.startswith("enumerate(DataLoader)"):
         return HostKind.INPUT
     if name.startswith(("Optimizer.step", "Optimizer.zero_grad", "DistributedDataParallel.")):

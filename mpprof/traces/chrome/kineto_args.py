@@ -20,7 +20,8 @@ _MOST = 16
 
 
 def shapes(args: dict[str, Any]) -> str:
-    """The tensors among an op's inputs: "(bfloat16[4,3,224,224];bfloat16[768,3,16,16])"; "" unknown."""
+    """Return the tensors among an op's inputs: "(bfloat16[4,3,224,224];bfloat16[768,3,16,16])"; "" where they
+    are unknown."""
     dims = args.get("Input Dims", args.get("Input dims"))
     types = args.get("Input type", args.get("Input Type"))
     if not isinstance(dims, list) or not isinstance(types, list):
@@ -50,7 +51,8 @@ def _dtype(text: str) -> str:
 
 
 def details(args: dict[str, Any]) -> str:
-    """Registers, shared memory, grid and block, spelled as in an xplane's `kernel_details`; "" none."""
+    """Return registers, shared memory, grid and block, spelled as in an xplane's `kernel_details`; "" where
+    none are stated."""
     parts = [
         f"{short}:{value}"
         for short, key in (("regs", "registers per thread"), ("shared", "shared memory"))
@@ -67,6 +69,7 @@ def details(args: dict[str, Any]) -> str:
 
 
 def graph_of(args: dict[str, Any]) -> int:
-    """The CUDA graph that a kernel ran in, -1 where none is stated; 0 is Kineto's word for "no graph"."""
+    """Return the CUDA graph that a kernel ran in, -1 where none is stated; 0 is Kineto's value for "no
+    graph"."""
     value = args.get("graph id")
     return value if isinstance(value, int) and 0 < value < 1 << 62 else -1

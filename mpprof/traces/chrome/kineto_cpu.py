@@ -30,8 +30,8 @@ _HANDS_ON = ("autograd::engine::", "aten::to", "aten::_to_copy")
 
 
 def working(start_ns: Int64, duration_ns: Int64, names: Sequence[str]) -> NDArray[np.bool_]:
-    """For the ops of one thread, by start and longest first: which are the work. Of those that lie in one
-    another exactly one is, so their times do not overlap."""
+    """Return which ops of one thread, given by start and longest first, are the work. Of ops that are nested
+    exactly one is, so their times do not overlap."""
     parent, called_ns = _nested(start_ns.tolist(), duration_ns.tolist(), names)
     covered = np.zeros(len(names), np.bool_)
     work = np.zeros(len(names), np.bool_)
@@ -50,8 +50,8 @@ def _hands_on(name: str) -> bool:
 
 
 def _nested(starts: list[int], durations: list[int], names: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Per op: the row of the op around it (-1: none), and the time of the ops that it calls, without helpers
-    that call nothing themselves."""
+    """Return for each op the row of the op around it (-1: none), and the time of the ops that it calls,
+    without helpers that call nothing themselves."""
     parent, called_ns, calls = [-1] * len(names), [0] * len(names), [False] * len(names)
     stack: list[int] = []
 

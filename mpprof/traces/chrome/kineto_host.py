@@ -48,7 +48,8 @@ class Ops:
         return self.rows.setdefault((scope, name), len(self.rows))
 
     def table(self) -> tuple[Op, ...]:
-        """`Dense_1/AddmmBackward0 aten::mm`: modules, then the gradient function or the optimizer, the op."""
+        """Return the ops, named as in `Dense_1/AddmmBackward0 aten::mm`: modules, then the gradient function
+        or the optimizer, then the op."""
         scopes = tuple(self.scopes)
         return tuple(Op(_name(scopes[scope], type), type) for scope, type in self.rows)
 
@@ -118,7 +119,8 @@ _FRAMES = frozenset(("op", "note", "module", "frame", "range"))
 
 
 def _forward_first(rows: HostRows, thread: Int64, order: Int64, gradients: set[int]) -> list[int]:
-    """The rows thread by thread, those threads last that run backward: they need the forward's scopes."""
+    """Return the rows thread by thread, with the threads that run backward last: they need the forward's
+    scopes."""
     backward = {
         on
         for what, on, name in zip(rows.what, rows.thread, rows.name, strict=True)
@@ -129,7 +131,7 @@ def _forward_first(rows: HostRows, thread: Int64, order: Int64, gradients: set[i
 
 
 def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
-    """The scope within an event of this kind and name."""
+    """Return the scope within an event of this kind and name."""
     path, role = around
     if what == "op":  # a gradient's
         return (path if forward is None else forward), name.removeprefix(_EVALUATE)
@@ -139,7 +141,7 @@ def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
 
 
 def host_table(found: Collected, nested: Nest) -> HostTable:
-    """The table of ops, calls and annotations, each with the shapes of the op that it lies in.
+    """Return the table of ops, calls and annotations, each with the shapes of the op that it lies in.
 
     Frames serve as scopes only, and memory events have a table of their own.
     """
@@ -182,9 +184,9 @@ def _kind(what: str, name: str) -> HostKind:
 
 
 def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], zero_ns: int) -> MarkerTable:
-    """`ProfilerStep#N`, by start: of the host, and as Kineto projects it onto a device (family
-    "steps_line": from the first work launched under it to the end of the last). Also our own (family
-    "mpprof"), in a trace that somebody else recorded."""
+    """Return the markers `ProfilerStep#N`, by start: those of the host, and those that Kineto projects onto a
+    device (family "steps_line": from the first work launched under a marker to the end of the last). Also
+    mpprof's own (family "mpprof"), in a trace that another recorder wrote."""
     texts = found.strings.texts()
     at = np.flatnonzero(table.kind == HostKind.MARKER)
     rows = [
@@ -214,13 +216,14 @@ def markers(found: Collected, table: HostTable, devices: Sequence[TraceDevice], 
 
 
 def _step(strings: Interner, name: str) -> tuple[int, int]:
-    """A marker's number, and the row of its family."""
+    """Return a marker's number, and the row of its family."""
     own = own_step_number(name)
     return (step_number(name), strings("torch")) if own < 0 else (own, strings("mpprof"))
 
 
 def allocations(found: Collected, nested: Nest, zero_ns: int) -> AllocationTable:
-    """`[memory]` events, by time. A negative size frees; the allocator is named after its device."""
+    """Return the `[memory]` events, by time. A negative size frees memory; the allocator is named after its
+    device."""
     rows = found.host
     at = sorted(rows.memory, key=lambda row: rows.start_ns[row])
     values = np.array([rows.memory[row] for row in at], np.int64).reshape(-1, 5)

@@ -35,8 +35,9 @@ Int32 = NDArray[np.int32]
 
 
 def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> Trace:
-    """The trace, its times counted from its first event. Without a device its kernels are the host's ops that
-    do the work (basis "host"). Has no events where the file had none that a profiler writes."""
+    """Return the trace, its times counted from its first event. Without a device, its kernels are the host's
+    ops that do the work (basis "host"). The trace has no events where the file had none that a profiler
+    writes."""
     number_threads(found)
     zero = min((*found.work.start_ns, *found.host.start_ns), default=0)
     ops = hosts.Ops()
@@ -95,7 +96,7 @@ class _Devices:
 
 
 def _device_side(found: Collected, facts: dict[int, DeviceFacts], zero: int) -> _Devices:
-    """The cards that did something (all of them where none did), their streams, and what ran there."""
+    """Return the cards that did something (all of them where none did), their streams, and what ran there."""
     rows = found.work
     number = np.array(rows.device, np.int64)
     used = np.unique(number).tolist()
@@ -137,7 +138,7 @@ def _device_side(found: Collected, facts: dict[int, DeviceFacts], zero: int) -> 
 
 
 def _with_ops(side: _Devices, found: Collected, nested: hosts.Nest, host: HostTable) -> KernelTable:
-    """Kernels without a launch in the file take the op that their external id names.
+    """Return the kernels, where those without a launch in the file take the op that their external id names.
 
     Old versions write the correlation id there, which says nothing of the op. Kernels with a launch get
     the op around it, which is the innermost one.
@@ -154,7 +155,7 @@ def _with_ops(side: _Devices, found: Collected, nested: hosts.Nest, host: HostTa
 
 
 def _with_shapes(kernels: KernelTable, host: HostTable) -> KernelTable:
-    """The shapes of the op around each kernel's launch."""
+    """Return the kernels with the shapes of the op around each kernel's launch."""
     of_host = np.append(_shapes(host), np.int32(-1))
     return replace(kernels, shapes=of_host[kernels.launch])  # launch -1 finds the last, which is -1
 
@@ -165,7 +166,7 @@ def _shapes(host: HostTable) -> Int32:
 
 
 def _host_side(host: HostTable, texts: tuple[str, ...]) -> tuple[KernelTable, tuple[Stream, ...]]:
-    """The ops of each thread that do the work as kernels: no card is in this trace."""
+    """Return the ops of each thread that do the work as kernels: this trace has no card."""
     rows = np.flatnonzero(host.kind == HostKind.OP)
     work = np.zeros(len(rows), np.bool_)
     thread = host.thread[rows]

@@ -26,7 +26,7 @@ class ChromeReader:
     )
 
     def recognises(self, head: bytes) -> bool:
-        """JSON in which members of a Chrome trace come first."""
+        """Return whether the file is JSON in which members of a Chrome trace come first."""
         begins = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in (b"{", b"[")
         return begins and any(all(word in head for word in words) for words in _WORDS)
 
@@ -34,21 +34,23 @@ class ChromeReader:
         return name.endswith((".json.gz", ".json"))
 
     def kind_of(self, name: str, head: bytes) -> str:
-        """Kineto by what it alone writes, or by its name where nothing shows TensorFlow's."""
+        """Return Kineto where the bytes hold what only Kineto writes, or where the name says so and nothing
+        shows TensorFlow's format; else Chrome."""
         kineto, chrome = (kind.name for kind in self.kinds)
         named = name.endswith(self.kinds[0].ends) and not re.search(_INTERVAL, head)
         return kineto if named or re.search(_CATEGORY, head) else chrome
 
     def holds_trace(self, path: Path) -> bool:
-        """The first bytes tell."""
+        """Return True: the first bytes are enough to tell."""
         return True
 
     def slow_from_bytes(self, *, packed: bool) -> int | None:
-        """About 50 MB of text are parsed a second."""
+        """Return the size from which on reading is slow: about 50 MB of text are parsed a second."""
         return 1 << 20 if packed else 16 << 20
 
     def read(self, path: Path, *, strict: bool) -> Trace:
-        """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
+        """Read a trace. Raises UnreadableError where nothing usable is left, and with `strict` for any
+        damage."""
         if path.stat().st_size == 0:
             raise UnreadableError("the file is empty", where=str(path), next="Record the trace again")
         from mpprof.traces.chrome import dialects  # what another format does not need is not imported for it

@@ -95,7 +95,7 @@ class _Collected:
 
 
 def assemble(events: Iterable[Event], source: TraceSource) -> Trace:
-    """The trace, its times counted from its first event."""
+    """Return the trace, its times counted from its first event."""
     strings = Interner()
     found = _Collected(strings, Ops(Modules(()), strings))
     for event in events:
@@ -245,8 +245,8 @@ class _Role:
 
 
 def _roles(found: _Collected) -> list[_Role]:
-    """One for each key. Of TensorFlow 1's processes those that name a stream are believed, and of these the
-    one of all streams, which holds what the others hold."""
+    """Return one role for each key. Of TensorFlow 1's processes only those that name a stream are used, and
+    of these the one of all streams, which holds what the others hold."""
     matches = {pid: _DEVICE.search(name) for pid, name in found.processes.items()}
     tasks = {match.string[: match.start()] for match in matches.values() if match} - {""}
 

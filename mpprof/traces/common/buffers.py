@@ -123,8 +123,8 @@ def _contents(
     makers: Mapping[int, Maker],
     results: frozenset[str],
 ) -> list[int]:
-    """The buffers that an allocation holds when it is fullest; of one that outlives the program, the result
-    in it. Empty where several take turns and nothing states which of them."""
+    """Return the buffers that an allocation holds when it is fullest; for an allocation that outlives the
+    program, the result in it. Empty where several buffers take turns and nothing states which of them."""
     if one.kind == "outputs":
         whole = [id for id, _, size in one.assigned if size == one.bytes]
         mine = [id for id in whole if _name(module, makers.get(id)) in results]
@@ -137,7 +137,7 @@ def _contents(
 
 
 def _results(buffer: Bytes, start: int, end: int, module: Module) -> frozenset[str]:
-    """Names of the instructions that make what the program returns."""
+    """Return the names of the instructions that make what the program returns."""
     for number, wire, value, size in fields_in(buffer, start, end):
         if (number, wire) != (1, 2):
             continue
@@ -154,7 +154,7 @@ def _results(buffer: Bytes, start: int, end: int, module: Module) -> frozenset[s
 
 
 def _kind(stated: Mapping[int, int]) -> str:
-    """What an allocation is for; "" for one of a thread's own, which is no device memory."""
+    """Return what an allocation is for; "" for a thread's own allocation, which is not device memory."""
     if stated.get(3):
         return ""
     if stated.get(5):
@@ -187,9 +187,10 @@ def _logical(buffer: Bytes, start: int, end: int) -> tuple[int, int, Maker]:
 def _fullest(
     buffer: Bytes, traces: list[tuple[int, int]], allocations: Sequence[_Allocation], sizes: Mapping[int, int]
 ) -> dict[int, list[int]]:
-    """By allocation the buffers that are alive when those of its simulated heap take most. A buffer that
-    shares another's place is that one. The index that a heap states is from before XLA sorted its
-    allocations: the buffers decide whose heap it is, and the index only where allocations list none."""
+    """Return the buffers of each allocation that are alive when those of its simulated heap take most. A
+    buffer that shares another's place counts as that one. The index that a heap states is from before XLA
+    sorted its allocations: the buffers decide whose heap it is, and the index decides only where allocations
+    list none."""
     place = {id: one.index for one in allocations for id, _, _ in one.assigned}
     best: dict[int, tuple[int, list[int]]] = {}
     for start, end in traces:

@@ -30,7 +30,7 @@ class Interner:
 
 
 def names(table: type) -> tuple[str, ...]:
-    """The columns of a table of the trace, in order."""
+    """Return the columns of a table of the trace, in order."""
     return tuple(each.name for each in fields(table))
 
 
@@ -54,14 +54,14 @@ def table_of(table: type[_Table], n: int, **given: Any) -> _Table:
 
 
 def constant(value: int, n: int, dtype: Any = np.int64) -> NDArray[Any]:
-    """A column of one value that takes no memory (read-only)."""
+    """Return a column of one value that takes no memory (read-only)."""
     return np.broadcast_to(np.array(value, dtype), n)
 
 
 def replace(
     column: NDArray[Any], values: NDArray[Any], by: Sequence[int], dtype: Any = np.int32
 ) -> NDArray[Any]:
-    """Each of the sorted distinct `values` of the column replaced by its entry in `by`."""
+    """Return the column with each of the sorted distinct `values` replaced by its entry in `by`."""
     if not len(column):
         return np.empty(0, dtype)
     low, high = int(values[0]), int(values[-1])
@@ -73,7 +73,8 @@ def replace(
 
 
 def join(keys: Int64, to: Int64) -> Int32:
-    """For each key the first row of `to` that equals it, -1 where there is none or the key is negative."""
+    """Return for each key the first row of `to` that equals it, -1 where there is none or the key is
+    negative."""
     if not len(keys) or not len(to):
         return np.full(len(keys), -1, np.int32)
     high = int(to.max())
@@ -90,7 +91,7 @@ def join(keys: Int64, to: Int64) -> Int32:
 
 
 def is_ordered(start: Int64, duration: Int64) -> bool:
-    """Sorted by start, of equal starts the longest first."""
+    """Return whether intervals are sorted by start, of equal starts the longest first."""
     if (start[1:] < start[:-1]).any():
         return False
     tied = np.flatnonzero(start[1:] == start[:-1])
@@ -98,7 +99,7 @@ def is_ordered(start: Int64, duration: Int64) -> bool:
 
 
 def parents_first(start: Int64, duration: Int64) -> Int64:
-    """The order by start, of equal starts the longest first."""
+    """Return the order by start, of equal starts the longest first."""
     order = np.argsort(start, kind="stable")
     if is_ordered(start[order], duration[order]):
         return order
@@ -106,8 +107,8 @@ def parents_first(start: Int64, duration: Int64) -> Int64:
 
 
 def leaves(start: Int64, duration: Int64, group: NDArray[Any] | None = None) -> Bool:
-    """Which intervals hold no other one. For intervals in the order of `parents_first`, of several groups
-    (threads, streams) one group after the other.
+    """Return which intervals hold no other one. The intervals are in the order of `parents_first`; with
+    several groups (threads, streams), one group follows the other.
 
     An interval that begins when another ends is none of its children; of two equal ones the later is
     the leaf. Empty intervals make no parent.

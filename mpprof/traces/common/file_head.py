@@ -11,18 +11,19 @@ SQLITE = b"SQLite format 3\x00"
 
 
 def of(path: Path) -> bytes:
-    """What `within` makes of the file's first bytes. Raises OSError."""
+    """Return what `within` makes of the file's first bytes. Raises OSError."""
     return within(first_bytes(path))
 
 
 def first_bytes(path: Path) -> bytes:
-    """The file's first 64 KiB as they are. Raises OSError."""
+    """Return the file's first 64 KiB as they are. Raises OSError."""
     with path.open("rb") as file:
         return file.read(HEAD_BYTES)
 
 
 def within(raw: bytes) -> bytes:
-    """At most 64 KiB of what these first bytes of a file hold, unpacked; empty where that cannot be done."""
+    """Return at most 64 KiB of what these first bytes of a file hold, unpacked; empty where unpacking
+    fails."""
     if not raw.startswith(GZIP):
         return raw[:HEAD_BYTES]
     try:

@@ -10,7 +10,7 @@ _STEPS = (1 << 10, 1)
 
 
 def before_damage(stream: Any, packed: bytes) -> bytes:
-    """The bytes before the place where unpacking `packed` fails.
+    """Return the bytes before the place where unpacking `packed` fails.
 
     `stream` is a copy of the decompressor as it was before it was given these bytes.
     """

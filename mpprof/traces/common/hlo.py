@@ -57,7 +57,7 @@ def fields_in(buffer: Bytes, start: int, end: int) -> list[Field]:
 
 
 def varints(buffer: Bytes, fields: Iterable[Field], number: int) -> list[int]:
-    """A repeated integer field, packed or not."""
+    """Return a repeated integer field, packed or not."""
     values: list[int] = []
     for found, wire, value, size in fields:
         if found != number:
@@ -169,17 +169,17 @@ class Modules:
         self._modules: dict[int, Module] = {}
 
     def __bool__(self) -> bool:
-        """Whether the trace may hold any."""
+        """Return whether the trace may hold any module."""
         return bool(self._planes)
 
     def places(self) -> list[tuple[str, int, tuple[Bytes, int, int]]]:
-        """Name, program id and the place of the HloProto of every module."""
+        """Return the name, the program id and the place of the HloProto of every module."""
         self._find("", -1)
         found = (self._extents or {}).items()
         return [(name, id, place[:3]) for (name, id), place in found if name and place]
 
     def instruction(self, module: str, program: int, name: str) -> HloInstruction | None:
-        """The instruction, or None where the trace holds no such module or instruction."""
+        """Return the instruction, or None where the trace holds no such module or instruction."""
         index = self._indexed(self._find(module, program))
         name = name.removeprefix("%")
         if index is None or name not in index.by_name:
@@ -189,8 +189,9 @@ class Modules:
         return index.built[name]
 
     def of_kernel(self, module: str, program: int, kernel: str) -> tuple[str, int, str] | None:
-        """Module, program and name of the instruction whose kernel is called so. Without module and program:
-        of all that are in the trace, if one alone has it."""
+        """Return the module, the program and the name of the instruction whose kernel is called so.
+        Without module and program, search all modules in the trace; return the instruction if only one
+        module has it."""
         kernel = kernel.removesuffix(".kd")  # as AMD's compiler ends the names of kernels
         if module or program >= 0:
             index = self._indexed(self._find(module, program))
@@ -223,8 +224,8 @@ class Modules:
         )
 
     def _list(self, plane: RawPlane) -> None:
-        """Where the protos lie. The plane's event metadata is one module each: id the program, name
-        `module(program)`."""
+        """Find where the protos lie. The plane's event metadata is one module each: its id is the program,
+        its name `module(program)`."""
         assert self._extents is not None
         starts, ends, owner = plane.metadata_stats
         stats = walk.scan(plane.buffer, starts, ends, 1 << 1 | 1 << 6)
@@ -254,7 +255,8 @@ class Modules:
 
 
 def _one(known: Place | None, other: Place) -> Place | None:
-    """The place of a module that is stated twice; None where the two differ: which is meant is not known."""
+    """Return the place of a module that is stated twice; None where the two differ, because it is not known
+    which is meant."""
     if known is None or known is other:
         return known
     (buffer, start, end, _), (others, begin, stop, _) = known, other
@@ -370,13 +372,14 @@ def build(module: Module, made: Instruction, depth: int) -> HloInstruction:
 
 
 def _precision(buffer: Bytes, config: list[Field]) -> str:
-    """The highest precision that a PrecisionConfig asks for one of the operands (xla_data.proto)."""
+    """Return the highest precision that a PrecisionConfig asks for one of the operands (xla_data.proto)."""
     asked = max(varints(buffer, config, 1), default=-1)
     return {0: "default", 1: "high", 2: "highest"}.get(asked, "")
 
 
 def sources(module: Module, made: Instruction) -> tuple[str, ...]:
-    """Names of the instructions whose work `made` reads, seen through those that only pass a value on."""
+    """Return the names of the instructions whose work `made` reads, seen through those that only pass a value
+    on."""
     names = []
     for id in made.operands:
         for _ in range(_DEPTH):
@@ -391,7 +394,7 @@ def sources(module: Module, made: Instruction) -> tuple[str, ...]:
 
 
 def _flops(buffer: Bytes, made: Instruction, operands: Sequence[Shape]) -> float | None:
-    """Of a dot, a convolution, or a library call that is one; None for everything else."""
+    """Return the FLOPs of a dot, a convolution, or a library call that is one; None for everything else."""
     if made.opcode == "dot" and made.dot is not None and operands:
         return _dot_flops(made.shape.array.dims, operands[0].dims, varints(buffer, made.dot, 1))
     if made.opcode == "convolution" and len(operands) > 1:
@@ -416,7 +419,7 @@ def _dot_flops(result: Sequence[int], left: Sequence[int], contracting: Sequence
 def _convolution_flops(
     buffer: Bytes, made: Instruction, result: Sequence[int], kernel: Sequence[int]
 ) -> float | None:
-    """2 x outputs x taps x input features per group (the kernel's own input feature dimension)."""
+    """Return 2 x outputs x taps x input features per group (the kernel's own input feature dimension)."""
     if made.convolution is None:
         return None
     feature = next((v for n, w, v, _ in made.convolution if (n, w) == (3, 0)), 0)
@@ -427,7 +430,8 @@ def _convolution_flops(
 
 
 def _cudnn_flops(buffer: Bytes, made: Instruction, operands: Sequence[Shape]) -> float | None:
-    """The two gradients do the work of the forward convolution, with the roles of the tensors exchanged."""
+    """Return the FLOPs of a cuDNN convolution: the two gradients do the work of the forward convolution, with
+    the roles of the tensors exchanged."""
     result, target = made.shape.array.dims, made.custom_call
     if "BackwardInput" in target:
         return _convolution_flops(buffer, made, operands[0].dims, operands[1].dims)
@@ -437,7 +441,7 @@ def _cudnn_flops(buffer: Bytes, made: Instruction, operands: Sequence[Shape]) ->
 
 
 def _contracting(config: str) -> list[int] | None:
-    """The contracted dimensions of a library gemm's left side, from its `backend_config`."""
+    """Return the contracted dimensions of a library gemm's left side, from its `backend_config`."""
     try:
         stated = json.loads(config)
     except (ValueError, RecursionError):

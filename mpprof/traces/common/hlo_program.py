@@ -83,8 +83,8 @@ class Launch:
 
 
 def launches(proto: bytes) -> tuple[Launch, ...]:
-    """The work of the program in an HloProto, in the order in which it runs where the program states that.
-    Raises `UnreadableError` where the bytes hold no program."""
+    """Return the work of the program in an HloProto, in the order in which it runs where the program states
+    that. Raises `UnreadableError` where the bytes hold no program."""
     buffer = np.frombuffer(proto, np.uint8)
     module = index_of(buffer, 0, len(buffer))
     entry = _entry(module)
@@ -122,7 +122,8 @@ def _entry(module: Module) -> int | None:
 
 
 def _schedule(module: Module) -> dict[int, dict[int, int]]:
-    """`HloModuleProto.schedule`: a map from computations to the ids of their instructions, in order."""
+    """Return `HloModuleProto.schedule`: a map from computations to the ids of their instructions, in
+    order."""
     fields = _module_fields(module, 1 << 7)
     order: dict[int, dict[int, int]] = {}
     if fields is None:
@@ -202,7 +203,7 @@ def _window(module: Module, made: Instruction) -> tuple[tuple[int, int], ...]:
 
 
 def _groups(module: Module, made: Instruction) -> int:
-    """`feature_group_count` of a convolution or of the library call that is one."""
+    """Return `feature_group_count` of a convolution or of the library call that is one."""
     if made.convolution is None:
         return 1
     start, end = module.by_id[made.id]
@@ -212,7 +213,8 @@ def _groups(module: Module, made: Instruction) -> int:
 
 
 def _channels(made: Instruction, hlo: HloInstruction) -> tuple[int, int]:
-    """Features that a filter takes and gives. cuDNN's gradient of the filter has it for its result."""
+    """Return the features that a filter takes and gives. For cuDNN's gradient of the filter, the filter is
+    the result."""
     if made.convolution is None or len(hlo.operand_shapes) < 2:
         return 0, 0
     kernel = hlo.shape if "BackwardFilter" in made.custom_call else hlo.operand_shapes[1]
@@ -227,7 +229,7 @@ _Sizes = tuple[tuple[Value, float], ...]
 
 
 def _value(module: Module, id: int) -> tuple[Value, Shape]:
-    """The value that an operand is, seen through those that only name it, and its shape."""
+    """Return the value that an operand is, seen through those that only name it, and its shape."""
     part, shape = 0, Shape()
     for turn in range(_DEPTH):
         if id not in module.by_id:
@@ -249,7 +251,7 @@ def _tuple_index(module: Module, id: int) -> int:
 
 
 def _moved(module: Module, made: Instruction) -> tuple[_Sizes, _Sizes]:
-    """What an instruction reads and writes; an operand that it names twice is read once."""
+    """Return what an instruction reads and writes; an operand that it names twice is read once."""
     operands = [_value(module, id) for id in made.operands]
     parts = _results(made)
     results = parts.parts or (parts,)
@@ -297,7 +299,8 @@ def _spare(
 
 
 def _parameters(module: Module, computation: int, count: int) -> list[Instruction | None]:
-    """The parameters of a computation by their number, which is not the order in which it lists them."""
+    """Return the parameters of a computation by their number, which is not the order in which the computation
+    lists them."""
     found: list[Instruction | None] = [None] * count
     for start, end in module.computations.get(computation, ()):
         made = parse(module, start, end)
@@ -321,7 +324,7 @@ def _slice_bytes(module: Module, user: Instruction) -> float:
 
 
 def _results(made: Instruction) -> Shape:
-    """What an instruction leaves, without the scratch memory that a library call lists last."""
+    """Return what an instruction leaves, without the scratch memory that a library call lists last."""
     parts = made.shape.parts
     if made.opcode == "custom-call" and len(parts) > 1 and parts[-1].dtype in ("u8", "s8"):
         return Shape(parts=parts[:-1])
@@ -329,7 +332,7 @@ def _results(made: Instruction) -> Shape:
 
 
 def size_bytes(shape: Shape) -> float:
-    """Bytes of an array or of all parts of a tuple; of an unknown type none."""
+    """Return the bytes of an array or of all parts of a tuple; 0 for an unknown type."""
     if shape.parts:
         return sum(size_bytes(part) for part in shape.parts)
     each = _SIZES.get(shape.dtype, 1.0 if shape.dtype.startswith("f8") else 0.0)
@@ -340,9 +343,9 @@ def size_bytes(shape: Shape) -> float:
 
 
 def _own_flops(module: Module, made: Instruction, hlo: HloInstruction) -> float | None:
-    """As `hlo` counts them: each output of a convolution meets every tap of its filter. But along an axis no
-    more than if each input met every tap, since what lies beyond is padding, or zeros put between the inputs
-    (gradients of convolutions that are strided or not padded)."""
+    """Return the FLOPs as `hlo` counts them: each output of a convolution meets every tap of its filter.
+    Along an axis, however, count no more than if each input met every tap, since what lies beyond is padding,
+    or zeros put between the inputs (gradients of convolutions that are strided or not padded)."""
     forward = "__cudnn$conv" in made.custom_call and "Backward" not in made.custom_call
     if not (made.opcode == "convolution" or forward) or not made.convolution or not hlo.flops:
         return hlo.flops
@@ -361,7 +364,7 @@ def _own_flops(module: Module, made: Instruction, hlo: HloInstruction) -> float 
 
 
 def _dilated(module: Module, made: Instruction, axis: int) -> bool:
-    """Whether there are zeros between the elements of the input along an axis of the window."""
+    """Return whether there are zeros between the elements of the input along an axis of the window."""
     stated = [(value, size) for number, wire, value, size in made.window or () if (number, wire) == (1, 2)]
     if axis >= len(stated):
         return False

@@ -20,7 +20,7 @@ Int8 = NDArray[np.int8]
 
 
 def take(table: KernelTable, rows: NDArray[np.integer]) -> KernelTable:
-    """These rows of a table."""
+    """Return these rows of a table."""
     return KernelTable(*(getattr(table, name)[rows] for name in columns.names(KernelTable)))
 
 
@@ -33,7 +33,7 @@ class Hosts:
     of_thread: Int64
 
     def keys(self, kernels: KernelTable, host: HostTable) -> tuple[Int64, Int64]:
-        """Correlation ids of kernels and host events that agree only within a host."""
+        """Return correlation ids of kernels and host events that match only within a host."""
         if not self.of_device.any() and not self.of_thread.any():
             return kernels.correlation, host.correlation
         return (
@@ -102,8 +102,8 @@ _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 
 
 def _graphs(graph: Int64, names: Int32, launch: Int32, rows: Int64, texts: tuple[str, ...]) -> Int64:
-    """The graph of each kernel: 0, one of unknown number, where the launch alone tells that it ran in one
-    (Kineto before torch 2.0, TensorFlow before it wrote `cuda_graph_id`)."""
+    """Return the graph of each kernel; 0, a graph of unknown number, where the launch alone tells that the
+    kernel ran in one (Kineto before torch 2.0, TensorFlow before it wrote `cuda_graph_id`)."""
     telling = [row for row, text in enumerate(texts) if text.startswith(_GRAPH_LAUNCHES)]
     if not telling:
         return graph
@@ -118,7 +118,7 @@ _DEPTH = 8
 
 
 def _op_around(host: HostTable, rows: Int32) -> Int32:
-    """The op of these host events, or of the innermost op event around them on the same thread."""
+    """Return the op of these host events, or of the innermost op event around them on the same thread."""
     found = host.op[rows].copy()
     candidates = np.flatnonzero((host.op >= 0) & np.isin(host.kind, (HostKind.OP, HostKind.EXECUTOR)))
     if not len(candidates):

@@ -30,13 +30,13 @@ def expect(path: Path, fetch: Callable[[], None], kind: str) -> None:
 
 
 def forget(path: Path) -> None:
-    """The bytes at `path` are there, or nobody will want them."""
+    """Forget the fetch of the file at `path`: its bytes are there, or nobody will need them."""
     _fetches.pop(path, None)
 
 
 def kind(path: Path) -> str | None:
-    """What the file at `path` is, as it was found elsewhere; its bytes may be here already. None for a file
-    of this machine."""
+    """Return what the file at `path` is, as it was found elsewhere; its bytes may have been fetched already.
+    None for a file of this machine."""
     expected = _fetches.get(path)
     return expected[1] if expected else None
 
@@ -47,7 +47,7 @@ def list_beside(folder: Path, names: Mapping[str, Known]) -> None:
 
 
 def beside(folder: Path) -> dict[str, Known]:
-    """What `list_beside` was told last; empty for a directory of this machine."""
+    """Return what `list_beside` was last told about a directory; empty for a directory of this machine."""
     return _listed_beside.get(folder, {})
 
 
@@ -68,7 +68,7 @@ def complete(path: Path) -> None:
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Within it `watcher`, and no other, is told of all that is fetched, from any thread."""
+    """Tell `watcher`, and no other, of all that is fetched inside the context, from any thread."""
     global _watcher
     before, _watcher = _watcher, watcher
     try:
@@ -79,7 +79,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 @contextmanager
 def fetching(place: str, size: int | None) -> Iterator[Callable[[int], None]]:
-    """Gives what is to be called with the number of bytes that have come from `place`."""
+    """Tell the watcher of a fetch while it lasts; yield a function to call with the number of bytes that have
+    come from `place`."""
 
     watcher = _watcher  # to the end the one that was told of the beginning
 

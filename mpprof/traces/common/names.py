@@ -19,7 +19,7 @@ ENVIRONMENT = "Task Environment"
 
 
 def is_read(plane: str) -> bool:
-    """Whether a plane of this name is of a kind that a training's profile has."""
+    """Return whether a plane of this name is of a kind that a training's profile has."""
     known = plane.startswith(METADATA) or plane == ENVIRONMENT
     return known or bool(ACCELERATOR.match(plane) or HOST.match(plane))
 
@@ -40,8 +40,8 @@ TPU_WORK_LINES = frozenset(("XLA Ops", "Async XLA Ops"))
 
 
 def derived_name(name: str) -> str | None:
-    """Which of DERIVED_LINES a line's name says it is; None for other names. XProf 2.24 derives lines for
-    each stream, and names it: `XLA Ops - from #16`."""
+    """Return which of DERIVED_LINES a line's name says it is; None for other names. XProf 2.24 derives lines
+    for each stream, and names the stream: `XLA Ops - from #16`."""
     line = name.partition(" - from #")[0]
     return line if line in DERIVED_LINES else None
 
@@ -137,7 +137,7 @@ _BEGIN = (
 
 
 def function_family(name: str) -> str | None:
-    """Which family of calls of a training function an event of this name is: "function" (Keras on
+    """Return which family of calls of a training function an event of this name is: "function" (Keras on
     TensorFlow, a jitted step on JAX), "call" (a `tf.function` of a loop of the user's own); None for another
     event."""
     if not name.startswith(_BEGIN):
@@ -165,13 +165,14 @@ def _waits() -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
 
 
 def may_be_input(name: str) -> bool:
-    """Whether `host_kind` may be INPUT or INPUT_PIPELINE: asked of every op, most of which are neither."""
+    """Return whether `host_kind` may be INPUT or INPUT_PIPELINE: called for every op, most of which are
+    neither."""
     name = name[:_LONGEST]
     return any(begin.match(name) or part.search(name) for begin, part in _waits())
 
 
 def host_kind(name: str) -> HostKind:
-    """What a host event of this name does; what its thread and its stats add is the reader's."""
+    """Return what a host event of this name does; the reader adds what its thread and its stats say."""
     name = name[:_LONGEST]
     if _ANY_BEGIN.match(name) or _ANY_PART.search(name):  # most names are of no kind
         return next(kind for kind, begin, part in _by_kind() if begin.match(name) or part.search(name))
@@ -188,7 +189,7 @@ _BY_LETTERS = {
 
 
 def copy_kind(name: str) -> CopyKind:
-    """The direction that a copy's name states: MemcpyH2D, hipMemcpyDtoHAsync, cuMemcpyPeer."""
+    """Return the direction that a copy's name states: MemcpyH2D, hipMemcpyDtoHAsync, cuMemcpyPeer."""
     match = re.search(_COPY_NAME, name[:_LONGEST])
     if match is None:
         return CopyKind.OTHER
@@ -201,7 +202,7 @@ _BYTES = r"(?:^|\s)(?:size|num_bytes):(\d+)"
 
 
 def bytes_of(details: str) -> int:
-    """The size in `memcpy_details` or `memset_details`, -1 where none that can be is stated."""
+    """Return the size in `memcpy_details` or `memset_details`, -1 where none that is possible is stated."""
     match = re.search(_BYTES, details[:_LONGEST])
     return size if match and (size := int(match[1])) <= limits.LARGEST_MEMORY_BYTES else -1
 
@@ -212,7 +213,8 @@ _KIND_DST = r"kind_dst:(\S+)"
 
 
 def copy_kind_of_details(details: str) -> CopyKind | None:
-    """The direction in `memcpy_details` (`kind_src:pinned kind_dst:device …`), None where none is stated."""
+    """Return the direction in `memcpy_details` (`kind_src:pinned kind_dst:device …`), None where none is
+    stated."""
     details = details[:_LONGEST]
     source, target = re.search(_KIND_SRC, details), re.search(_KIND_DST, details)
     if source is None or target is None:

@@ -23,7 +23,7 @@ class Ops:
         self._asked = 0
 
     def warnings(self) -> list[str]:
-        """What of the compiled programs was not read."""
+        """Return warnings about what was not read of the compiled programs."""
         most = limits.MOST_INSTRUCTIONS
         if self._asked <= most:
             return []
@@ -36,7 +36,8 @@ class Ops:
         return tuple(self._ops)
 
     def named(self, text: str) -> int:
-        """The row of `scope/name:Type`, as TensorFlow writes it; an annotation's `#…#` tail is dropped."""
+        """Return the row of `scope/name:Type`, as TensorFlow writes it; an annotation's `#…#` tail is
+        dropped."""
         text = text.partition("#")[0]
         if text in NO_OP:
             return -1
@@ -45,7 +46,8 @@ class Ops:
         return self._row((name, type, "", "", -1), None)
 
     def of_hlo(self, instruction: str, module: str, program: int, name: str) -> int:
-        """The row of an HLO instruction; `name` is the framework's name for it where the event states one."""
+        """Return the row of an HLO instruction; `name` is the framework's name for it where the event states
+        one."""
         key = (name, "", instruction, module, program)
         if key in self._rows:
             return self._rows[key]
@@ -59,8 +61,8 @@ class Ops:
         return self._row(key, Op(stated or instruction, hlo.opcode, hlo))
 
     def without_instruction(self) -> dict[int, tuple[str, int]]:
-        """Rows that name something in a compiled program which is none of its instructions, such as a
-        command buffer: the module and program."""
+        """Return the module and the program of each row that names something in a compiled program which is
+        none of its instructions, such as a command buffer."""
         return {
             row: (module, program)
             for (_, _, instruction, module, program), row in self._rows.items()
@@ -70,7 +72,7 @@ class Ops:
     def resolve(
         self, tf_op: str, annotation: str, name: str, hlo_op: str, hlo_module: str, program: int
     ) -> int:
-        """The op of a device event by what its stats say; the framework's own op comes first."""
+        """Return the op of a device event from its stats; the framework's own op comes first."""
         for stated in (tf_op, annotation):
             text = stated.partition("#")[0]
             if text in NO_OP:

@@ -13,8 +13,9 @@ _USUAL_RATIO = 0.01
 
 
 def warnings(kernels: KernelTable) -> list[str]:
-    """One where more than 1 % of the kernels overlap the one before them on their stream by more than half of
-    the shorter of the two, graphs aside, whose branches run side by side; else empty."""
+    """Return a warning where more than 1 % of the kernels overlap the one before them on their stream by more
+    than half of the shorter of the two, and an empty list otherwise. Graphs are not counted, because their
+    branches run side by side."""
     rows = np.flatnonzero((kernels.kind == WorkKind.KERNEL) & (kernels.graph < 0))
     order = rows[np.lexsort((kernels.start_ns[rows], kernels.stream[rows]))]
     stream, start, duration = kernels.stream[order], kernels.start_ns[order], kernels.duration_ns[order]

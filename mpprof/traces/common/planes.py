@@ -34,7 +34,7 @@ def _bits(*numbers: int) -> int:
 
 
 def extents(fields: walk.Fields, number: int) -> tuple[Int64, Int64, Int32]:
-    """Starts, ends and parents of the length-delimited fields of this number."""
+    """Return the starts, ends and parents of the length-delimited fields of this number."""
     rows = (fields.number == number) & (fields.wire == 2)
     starts = fields.value[rows]
     return starts, starts + fields.size[rows], fields.parent[rows]
@@ -110,7 +110,7 @@ class RawSpace:
 
 
 def lookup(keys: Int64, rows: Int32) -> tuple[Int64, Int32]:
-    """Tables for `walk.events`: dense (no keys, rows by id) where ids are small, else sorted keys.
+    """Return tables for `walk.events`: dense (no keys, rows by id) where ids are small, else sorted keys.
 
     Of several equal keys the last counts, as in any protobuf map.
     """
@@ -125,7 +125,7 @@ def lookup(keys: Int64, rows: Int32) -> tuple[Int64, Int32]:
 
 
 def text(buffer: Bytes, start: int, end: int) -> str:
-    """What is no UTF-8 is shown by replacement characters."""
+    """Return a text in which replacement characters stand for bytes that are not UTF-8."""
     return buffer[start:end].tobytes().decode("utf-8", "replace")
 
 
@@ -190,7 +190,7 @@ def _plane(buffer: Bytes, start: int, end: int, *, cut: bool) -> RawPlane:
 
 
 def _last_varint(fields: walk.Fields, number: int, n: int, default: int = 0) -> Int64:
-    """Per message the last value of a varint field."""
+    """Return for each message the last value of a varint field."""
     column = np.full(n, default, np.int64)
     rows = (fields.number == number) & (fields.wire == 0)
     column[fields.parent[rows]] = fields.value[rows]
@@ -198,7 +198,7 @@ def _last_varint(fields: walk.Fields, number: int, n: int, default: int = 0) -> 
 
 
 def _texts(buffer: Bytes, fields: walk.Fields, number: int, n: int) -> tuple[str, ...]:
-    """Per message the last text of a field, "" where there is none."""
+    """Return for each message the last text of a field, "" where there is none."""
     found = [""] * n
     starts, ends, parents = extents(fields, number)
     raw = memoryview(buffer)  # type: ignore[arg-type]
@@ -208,7 +208,8 @@ def _texts(buffer: Bytes, fields: walk.Fields, number: int, n: int) -> tuple[str
 
 
 def _map_entries(buffer: Bytes, starts: Int64, ends: Int64, wanted: int) -> tuple[Int64, walk.Fields, int]:
-    """Keys and fields of the values of a protobuf map. An entry without a value has no fields."""
+    """Return the keys of a protobuf map and the fields of its values. An entry without a value has no
+    fields."""
     filled = starts < ends
     starts, ends = starts[filled], ends[filled]
     entries = walk.scan(buffer, starts, ends, _bits(1, 2))
@@ -237,7 +238,7 @@ def _lines(buffer: Bytes, starts: Int64, ends: Int64) -> tuple[tuple[RawLine, ..
 
 
 def read_stats(plane: RawPlane, starts: Int64, ends: Int64) -> list[tuple[int, str, StatValue]]:
-    """XStats at these places: the index of the place, the stat's name and its value.
+    """Return the XStats at these places: the index of the place, the stat's name and its value.
 
     A stat without a value, or whose name is unknown, is left out. References are resolved.
     """
@@ -269,7 +270,7 @@ def read_stats(plane: RawPlane, starts: Int64, ends: Int64) -> list[tuple[int, s
 def slots(
     plane: RawPlane, ints: Iterable[str], texts: Iterable[str]
 ) -> tuple[Int64, Int32, Int32, list[str], list[str]]:
-    """Look-up tables that lead the stats of this plane to their rows, the column of each row (-1: not
+    """Return look-up tables that lead the stats of this plane to their rows, the column of each row (-1: not
     wanted), and which of the wanted stats the plane has."""
     has_ints = [name for name in ints if name in plane.stat_ids]
     has_texts = [name for name in texts if name in plane.stat_ids]

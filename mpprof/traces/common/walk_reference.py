@@ -97,7 +97,7 @@ def _signed(value: int) -> int:
 
 
 def _field(data: memoryview, begin: int, end: int) -> tuple[int, int, int, int, int]:
-    """Number, wire type, value, size and the byte after the field. Raises `_Damage(begin)`."""
+    """Return number, wire type, value, size and the byte after the field. Raises `_Damage(begin)`."""
     try:
         tag, at = _varint(data, begin, end)
         number, wire = tag >> 3, tag & 7
@@ -130,7 +130,8 @@ def _check_extents(size: int, starts: Int64, ends: Int64) -> None:
 
 
 def scan(buffer: Bytes, starts: Int64, ends: Int64, wanted: int) -> Fields:
-    """All fields of the messages `buffer[starts[m]:ends[m]]` whose number has its bit set in `wanted`."""
+    """Return all fields of the messages `buffer[starts[m]:ends[m]]` whose number has its bit set in
+    `wanted`."""
     _check_extents(len(buffer), starts, ends)
     data = memoryview(buffer)  # type: ignore[arg-type]
     rows: list[tuple[int, int, int, int, int]] = []
@@ -158,7 +159,8 @@ def scan(buffer: Bytes, starts: Int64, ends: Int64, wanted: int) -> Fields:
 
 
 def _look_up(key: int, keys: Int64, rows: Int32) -> int:
-    """The row of a key: directly where `keys` is empty (`rows` is indexed by key), else by bisection."""
+    """Return the row of a key: directly where `keys` is empty (`rows` is indexed by key), else by
+    bisection."""
     if not len(keys):
         return int(rows[key]) if 0 <= key < len(rows) else -1
     at = int(np.searchsorted(keys, key))
@@ -173,7 +175,8 @@ _INT, _REF, _TEXT = 1, 2, 3
 
 
 def _stat(data: memoryview, at: int, end: int) -> tuple[int, int, int, int]:
-    """XStat: its metadata id, the kind of its value (0: neither number nor text), value or start, size."""
+    """Return an XStat: its metadata id, the kind of its value (0: neither number nor text), the value or its
+    start, and the size."""
     key = kind = value = size = 0
     while at < end:
         number, wire, got, length, at = _field(data, at, end)

@@ -32,7 +32,7 @@ def within_bounds(trace: Trace) -> Trace:
 
 
 def _with_fewer_devices(trace: Trace) -> Trace:
-    """The first of them, with their streams, their work and their markers."""
+    """Return the trace with only its first devices, with their streams, their work and their markers."""
     most, markers = limits.MOST_DEVICES, trace.markers
     if len(trace.devices) <= most:
         return trace
@@ -85,7 +85,8 @@ def _with_fewer_kernels(trace: Trace) -> Trace:
 
 
 def _with_fewer_ops(trace: Trace) -> Trace:
-    """Those of kernels first; what remains of the others in the order of the file."""
+    """Return the trace with fewer ops: those of kernels first, then as many of the others as the limit
+    leaves, in the order of the file."""
     most = limits.MOST_OPS
     if len(trace.ops) <= most:
         return trace

@@ -90,7 +90,8 @@ def correlations(numbers: Int64, process: Int64) -> Int64:
 
 
 def read(database: Database, strings: Interner) -> Work:
-    """Kernels, copies, memsets and whole graphs of every device. Empty where the export has none."""
+    """Read kernels, copies, memsets and whole graphs of every device. The result is empty where the export
+    has none."""
     parts = [
         _kernels(database, strings), _copies(database, strings), _memsets(database, strings),
         _graphs(database, strings),
@@ -149,7 +150,7 @@ def _table(values: Sequence[NDArray[np.integer]]) -> KernelTable:
 
 
 def _named(database: Database, ids: Int64, strings: Interner) -> Int64:
-    """Rows of strings for ids of StringIds."""
+    """Return the rows of strings for ids of StringIds."""
     values = distinct(ids)
     texts = database.texts("StringIds", "id", "value", values.tolist())
     return columns.replace(
@@ -172,7 +173,7 @@ def _kernels(database: Database, strings: Interner) -> _Part:
 
 
 def _details(values: list[int]) -> str:
-    """Spelled as in an xplane's `kernel_details`."""
+    """Return a kernel's details, spelled as in an xplane's `kernel_details`."""
     regs, static, dynamic, *sizes = values
     grid, block = (",".join(map(str, part)) for part in (sizes[:3], sizes[3:]))
     return f"regs:{regs} static_shared:{static} dynamic_shared:{dynamic} grid:{grid} block:{block}"
@@ -191,7 +192,7 @@ def _copies(database: Database, strings: Interner) -> _Part:
 
 
 def _memory_kinds(table: dict[str, Int64], strings: Interner) -> Int64:
-    """Between which kinds of memory each copy goes, spelled as in an xplane's `memcpy_details`."""
+    """Return between which kinds of memory each copy goes, spelled as in an xplane's `memcpy_details`."""
     group, first = groups([table["srcKind"], table["dstKind"]], len(table["srcKind"]))
     pairs = zip(table["srcKind"][first].tolist(), table["dstKind"][first].tolist(), strict=True)
     texts = [
@@ -212,7 +213,7 @@ def _memsets(database: Database, strings: Interner) -> _Part:
 
 
 def _graphs(database: Database, strings: Interner) -> _Part:
-    """Graphs that were traced as one interval: their kernels are in no table."""
+    """Return the graphs that were traced as one interval: their kernels are in no table."""
     table = database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_COMMON, "graphId"))
     n = len(table["graphId"])
     none = np.full(n, -1)
@@ -225,7 +226,8 @@ def _graphs(database: Database, strings: Interner) -> _Part:
 
 
 def _gpu_numbers(database: Database, merged: dict[str, Int64], keep: Int64) -> Int64:
-    """The machine's number of each row's card: a process may see its cards under numbers of its own."""
+    """Return the machine's number of each row's card: a process may see its cards under numbers of its
+    own."""
     own, process = merged["deviceId"][keep], (merged["globalPid"][keep] >> 24) & 0xFFFFFF
     table = database.numbers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
     gpu_of = {
@@ -240,7 +242,7 @@ def _gpu_numbers(database: Database, merged: dict[str, Int64], keep: Int64) -> I
 
 
 def _devices(database: Database, used: list[int]) -> tuple[TraceDevice, ...]:
-    """The cards that did something, all of them where none did."""
+    """Return the cards that did something, all of them where none did."""
     table = database.numbers(
         "TARGET_INFO_GPU",
         ("id", "computeMajor", "computeMinor", "totalMemory", "smCount", "clockRate", "memoryBandwidth"),
@@ -279,8 +281,8 @@ def _driver(database: Database) -> str | None:
 
 
 def _owners(device: Int64, process: Int64, count: int) -> tuple[int, ...]:
-    """The number of the process that launched most of each device's work, the first of several that are even;
-    -1 where nothing ran or older versions name none."""
+    """Return the number of the process that launched most of each device's work, the first of several with
+    equal amounts; -1 where nothing ran or where older versions name none."""
     pair, first = groups((device, process), len(process))
     order = np.lexsort((process[first], -np.bincount(pair, minlength=len(first)), device[first]))
     of, at = np.unique(device[first[order]], return_index=True)
@@ -290,7 +292,7 @@ def _owners(device: Int64, process: Int64, count: int) -> tuple[int, ...]:
 
 
 def _streams(parts: Sequence[Int64]) -> tuple[Int64, tuple[Stream, ...]]:
-    """Streams by device, process and context: their numbers are unique within these only."""
+    """Return the streams by device, process and context: a stream's number is unique only within these."""
     group, first = groups(parts, len(parts[0]))
     device, number = (parts[at][first].tolist() for at in (0, 3))
     return group, tuple(Stream(one, id, f"stream {id}") for one, id in zip(device, number, strict=True))

@@ -24,7 +24,8 @@ class NsysReader:
     )
 
     def recognises(self, head: bytes) -> bool:
-        """Any SQLite file: which tables it holds is seen when it is read."""
+        """Return whether the file is an SQLite file of any kind: which tables it holds is seen when it is
+        read."""
         return head.startswith(SQLITE)
 
     def claims(self, name: str) -> bool:
@@ -34,7 +35,7 @@ class NsysReader:
         return self.kinds[0].name
 
     def holds_trace(self, path: Path) -> bool:
-        """Whether an SQLite file has the tables of an export. Raises OSError."""
+        """Return whether an SQLite file has the tables of an export. Raises OSError."""
         with path.open("rb") as file:
             if file.read(len(SQLITE)) != SQLITE:
                 return False
@@ -43,11 +44,12 @@ class NsysReader:
         return trace.looks_like_trace(path)
 
     def slow_from_bytes(self, *, packed: bool) -> int | None:
-        """6 to 15 MB are read a second."""
+        """Return the size from which on reading is slow: 6 to 15 MB are read a second."""
         return 4 << 20
 
     def read(self, path: Path, *, strict: bool) -> Trace:
-        """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
+        """Read a trace. Raises UnreadableError where nothing usable is left, and with `strict` for any
+        damage."""
         with path.open("rb") as file:
             begins = file.read(len(SQLITE))
         if path.name.endswith(REPORTS) and begins != SQLITE:
@@ -65,7 +67,7 @@ class NsysReader:
 
 
 def is_report(where: str, name: str) -> UnreadableError:
-    """What is to be said of a report: its format is not published."""
+    """Return the error for a report: its format is not published."""
     return UnreadableError(
         "is a report that only Nsight Systems can read",
         where=where,

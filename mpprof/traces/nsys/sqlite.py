@@ -46,7 +46,7 @@ class Database:
     known: dict[str, str] = field(default_factory=dict)
 
     def numbers(self, table: str, columns: Sequence[str]) -> dict[str, Int64]:
-        """Integer columns, one array each; -1 where a column, a table or a value is missing."""
+        """Return integer columns, one array each; -1 where a column, a table or a value is missing."""
         have = self.tables.get(table, frozenset())
         wanted = [f"ifnull(cast({_quote(c)} as integer), -1)" if c in have else "-1" for c in columns]
         parts = []
@@ -58,7 +58,7 @@ class Database:
         return {column: np.ascontiguousarray(whole[:, at]) for at, column in enumerate(columns)}
 
     def texts(self, table: str, key: str, value: str, wanted: Iterable[int] | None = None) -> dict[int, str]:
-        """A column of texts by an integer key; of `wanted` keys only, where given."""
+        """Return a column of texts by an integer key; only for the `wanted` keys, where given."""
         if not {key, value} <= self.tables.get(table, frozenset()):
             return {}
         keep = None if wanted is None else set(wanted)
@@ -71,19 +71,21 @@ class Database:
         return found
 
     def column(self, table: str, name: str, longest: int = _LONGEST) -> list[str]:
-        """A column of texts, row by row as `numbers` gives them; "" for none, empty where it is missing.
-        `longest`: characters of each that are read; a column's default may be long and take no room."""
+        """Return a column of texts, row by row as `numbers` gives them; "" where a row has none, empty where
+        the column is missing. `longest` limits the characters of each text that are read: a column's default
+        may be long and take no space in the file."""
         if name not in self.tables.get(table, frozenset()):
             return []
         query = f"select ifnull({_text(name, longest)}, '') from {_quote(table)}"
         return [self._shared(row[0]) for rows in self._rows(table, query, _TEXT_BATCH) for row in rows]
 
     def _shared(self, text: str) -> str:
-        """The same object for equal texts: a column's default takes no room in the file, however long."""
+        """Return the same object for equal texts: a column's default takes no space in the file, however long
+        it is."""
         return self.known.setdefault(text, text)
 
     def _rows(self, table: str, query: str, batch: int = _BATCH) -> Iterator[list[tuple[Any, ...]]]:
-        """Batches of rows; a table that is damaged ends where the damage begins."""
+        """Yield batches of rows; a damaged table ends where the damage begins."""
         count = 0
         try:
             cursor = self.connection.execute(query)
@@ -98,7 +100,7 @@ class Database:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
-    """The database at `path`. Raises one of ERRORS where it is none."""
+    """Open the database at `path` while the context lasts. Raises one of ERRORS where it is none."""
     size = path.stat().st_size
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
@@ -114,7 +116,7 @@ def opened(path: Path) -> Iterator[Database]:
 
 
 def words(error: Exception) -> str:
-    """SQLite's message in one line of limited length: it may quote whole statements of the file."""
+    """Return SQLite's message in one line of limited length: it may quote whole statements of the file."""
     text = " ".join(str(error).split())
     return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]} …"
 
@@ -150,7 +152,8 @@ def _quote(name: str) -> str:
 
 
 def missing_bytes(path: Path) -> tuple[int, int] | None:
-    """(size, size it should have) of a file that is shorter than its header says; None where it is whole."""
+    """Return (size, size it should have) of a file that is shorter than its header says; None where it is
+    whole."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(100)

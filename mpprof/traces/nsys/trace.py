@@ -48,7 +48,8 @@ _PROCESS = ~0xFFFFFF
 
 
 def read(path: Path, *, strict: bool) -> Trace:
-    """An export as a trace. Raises UnreadableError where nothing usable is left, with `strict` for damage."""
+    """Return an export as a trace. Raises UnreadableError where nothing usable is left, with `strict` for
+    damage."""
     source = TraceSource(path, "nsys", path.stat().st_size, path.name.removesuffix(".sqlite") or None)
     try:
         with opened(path) as database:
@@ -62,7 +63,7 @@ def read(path: Path, *, strict: bool) -> Trace:
 
 
 def looks_like_trace(path: Path) -> bool:
-    """Whether a `.sqlite` of any name is an export of Nsight Systems."""
+    """Return whether a `.sqlite` file of any name is an export of Nsight Systems."""
     try:
         with opened(path) as database:
             return "StringIds" in database.tables
@@ -141,7 +142,8 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
 
 
 def _why_no_kernel(database: Database, kernels: KernelTable) -> str | None:
-    """An export has only the tables that something was recorded for."""
+    """Return why the export holds no kernel; None where it holds some. An export has only the tables that
+    something was recorded for."""
     if (kernels.kind == WorkKind.KERNEL).any():
         return None
     if nsys_device.KERNELS in database.tables:
@@ -153,7 +155,8 @@ def _why_no_kernel(database: Database, kernels: KernelTable) -> str | None:
 
 
 def _origin(database: Database, zero: int) -> int | None:
-    """Unix time of the trace's zero: the session's start is known on both clocks, by older versions as 0."""
+    """Return the Unix time of the trace's zero: the session's start is known on both clocks; older versions
+    state it as 0."""
     start = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs", "systemClockNs"))
     if not len(start["utcEpochNs"]) or start["utcEpochNs"][0] <= 0:
         return None
@@ -164,15 +167,16 @@ def _origin(database: Database, zero: int) -> int | None:
 
 
 def _processes(found: Collected, work: nsys_device.Work) -> tuple[int, ...]:
-    """The number of each thread's process; empty where there is one, or the export does not say which of them
-    launched a device's work."""
+    """Return the number of each thread's process; empty where there is only one, or where the export does not
+    say which process launched a device's work."""
     owners = (_ids(found) & _PROCESS).tolist()
     numbers = tuple(work.processes.setdefault(owner, len(work.processes)) for owner in owners)
     return numbers if len(set(numbers)) > 1 and -1 not in work.owners else ()
 
 
 def _launched_by(work: nsys_device.Work, hosts: tuple[int, ...]) -> tuple[TraceDevice, ...]:
-    """The devices, each with its process: where several train, a device's steps are those of its own one."""
+    """Return the devices, each with its process: where several processes train, a device's steps are those of
+    its own process."""
     if not hosts:
         return work.devices
     return tuple(replace(each, host=owner) for each, owner in zip(work.devices, work.owners, strict=True))
@@ -217,7 +221,8 @@ def _usable(start: Int64, end: Int64) -> NDArray[np.bool_]:
 
 
 def _calls(database: Database, found: Collected, processes: dict[int, int]) -> None:
-    """Calls of the CUDA runtime and driver, with the same correlation numbers as the kernels have."""
+    """Collect the calls of the CUDA runtime and driver, with the same correlation numbers as the kernels
+    have."""
     table = database.numbers(
         "CUPTI_ACTIVITY_KIND_RUNTIME", ("start", "end", "globalTid", "correlationId", "nameId")
     )
@@ -234,8 +239,8 @@ def _calls(database: Database, found: Collected, processes: dict[int, int]) -> N
 
 
 def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, int]]:
-    """NVTX ranges: ops of PyTorch (`emit_nvtx`) and XLA, scopes of anybody; and the steps among them, as
-    (start, end, number, id of the thread)."""
+    """Collect the NVTX ranges: ops of PyTorch (`emit_nvtx`) and XLA, and scopes of any other source; return
+    the steps among them, as (start, end, number, id of the thread)."""
     table = database.numbers("NVTX_EVENTS", ("start", "end", "eventType", "textId", "globalTid"))
     own = database.column("NVTX_EVENTS", "text", _LONGEST_RANGE)
     texts = database.texts("StringIds", "id", "value", set(table["textId"].tolist()))
@@ -271,7 +276,7 @@ def _ranges(database: Database, found: Collected) -> list[tuple[int, int, int, i
 
 
 def _meaning(name: str) -> tuple[str, str]:
-    """What a range is, and its name without numbers that only tell calls apart."""
+    """Return what a range is, and its name without numbers that only tell calls apart."""
     if ", " in name and (match := _TORCH_OP.match(name)):
         return "op", match["name"]
     if "hlo_op=" in name and (hlo := _HLO_OP.search(name[:_LONGEST_RANGE])):

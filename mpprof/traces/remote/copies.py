@@ -42,7 +42,7 @@ class _ChangedError(Exception):
 
 
 def is_here(file: File, target: Path) -> bool:
-    """Whether this very version was fetched."""
+    """Return whether this very version was fetched."""
     path = target / file.name
     return bool(file.version) and path.is_file() and _text(_mark(path)) == _version(file)
 
@@ -54,7 +54,7 @@ def used(file: File, target: Path) -> None:
 
 
 def stand_in(file: File, target: Path) -> None:
-    """A file of the right name, size and time without its bytes, for `lazy_fetch`.
+    """Create a file of the right name, size and time without its bytes, for `lazy_fetch`.
 
     What is there already stays, an older version or one that another process has just completed: it gets its
     bytes, and all of them at once, when it is read.
@@ -120,8 +120,8 @@ def _copy(filesystem: Any, file: File, path: Path, part: Path, place: str) -> No
 
 
 def _known(filesystem: Any, file: File, path: Path, copy: BinaryIO) -> int:
-    """How many bytes of a log that only grows were fetched before: they are copied, if what was its end is
-    still found where it was."""
+    """Return how many bytes of a log that only grows were fetched before: they are copied if the earlier end
+    is still found at its place."""
     with suppress(OSError, ValueError):  # nothing was fetched; the server gives no ranges
         size = path.stat().st_size
         if file.name.endswith(".jsonl") and 0 < size < (file.size or 0):
@@ -140,7 +140,7 @@ def _check_same(filesystem: Any, file: File) -> None:
 
 
 def _blocks(filesystem: Any, file: File, at: int) -> Iterator[bytes]:
-    """The file's bytes from there on: in ranges where the server gives them, else in one."""
+    """Yield the file's bytes from a position on: in ranges where the server gives them, else in one piece."""
     if file.size is None or (at == 0 and not _gives_ranges(filesystem, file)):
         yield from _stream(filesystem, file)
         return
@@ -158,12 +158,13 @@ def _blocks(filesystem: Any, file: File, at: int) -> Iterator[bytes]:
 
 
 def _ranged(filesystem: Any, file: File) -> Any:
-    """Opened so that each read is one request of just these bytes."""
+    """Return the file opened so that each read is one request for exactly these bytes."""
     return filesystem.open(file.path, "rb", block_size=BLOCK_BYTES, cache_type="none", size=file.size)
 
 
 def _gives_ranges(filesystem: Any, file: File) -> bool:
-    """HTTP servers may ignore a range and send everything: asked for its second byte, such a one shows it."""
+    """Return whether the server gives ranges: an HTTP server may ignore a range and send everything, which a
+    request for the second byte shows."""
     if file.size is None or file.size <= BLOCK_BYTES or not file.path.startswith(("http://", "https://")):
         return True
     with _ranged(filesystem, file) as source:
@@ -175,8 +176,8 @@ def _gives_ranges(filesystem: Any, file: File) -> bool:
 
 
 def _block(filesystem: Any, source: Any, file: File, at: int, size: int) -> bytes:
-    """One request's bytes; a connection that breaks is tried again, without what came before, and a silent
-    one once."""
+    """Return one request's bytes; a connection that breaks is tried again, without the bytes that came
+    before, and a silent one is tried again once."""
     silent = False
     for left in reversed(range(_TRIES)):
         try:
@@ -194,7 +195,8 @@ def _block(filesystem: Any, source: Any, file: File, at: int, size: int) -> byte
 
 
 def is_break(error: BaseException) -> bool:
-    """Whether the connection broke, as each library behind fsspec calls it; not where the server refused."""
+    """Return whether the connection broke, by the errors of each library behind fsspec; False where the
+    server refused."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     broken = {"ClientPayloadError", "ServerDisconnectedError", "ConnectionResetError",
               "IncompleteReadError", "ResponseStreamingError"}  # fmt: skip
@@ -202,7 +204,8 @@ def is_break(error: BaseException) -> bool:
 
 
 def first_bytes(filesystem: Any, file: File, size: int) -> bytes:
-    """At most so many bytes of its beginning, and no more are asked for; fewer where the file ends."""
+    """Return at most `size` bytes from the file's beginning, and request no more; fewer where the file
+    ends."""
     if not file.path.startswith(("http://", "https://")):
         with _ranged(filesystem, file) as source:
             return bytes(source.read(size if file.size is None else min(size, file.size)))

@@ -46,8 +46,8 @@ _ADDRESS = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+]*):/+(?P<rest>[^/].*)$")
 
 
 def address_of(path: Path | str) -> str | None:
-    """The address that a path stands for ("https:/host/x" too, which is what `Path` makes of one); None for
-    a path of this machine. Raises UsageError for a scheme that is not fetched."""
+    """Return the address that a path stands for ("https:/host/x" too, which is what `Path` makes of one);
+    None for a path of this machine. Raises UsageError for a scheme that mpprof does not fetch."""
     match = _ADDRESS.match(path.as_posix() if isinstance(path, Path) else path)
     if match is None or len(match["scheme"]) < 2:  # a Windows drive is no scheme
         return None
@@ -69,15 +69,16 @@ def address_of(path: Path | str) -> str | None:
 
 
 def shown(address: str) -> str:
-    """The address without passwords and signatures."""
+    """Return the address without passwords and signatures."""
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def fetch(address: str, folder: Path) -> Path:
-    """The local copy of a trace file, or of what mpprof reads of a log directory; there, traces stand by name
-    until `lazy_fetch.complete` is called for them. What lies on this machine (file://) is read where it is.
+    """Return the local copy of a trace file, or of what mpprof reads of a log directory; in a log directory,
+    traces are listed by name until `lazy_fetch.complete` is called for them. What lies on this machine
+    (file://) is read where it is.
 
     Raises NotFoundError where nothing lies there, UnreadableError where it cannot be fetched, UsageError
     where the package for the scheme is missing.
@@ -113,7 +114,8 @@ def _of_this_machine(address: str) -> Path:
 
 
 def _listed(filesystem: Any, root: str, place: str, address: str) -> list[File]:
-    """Where this machine has no credentials for S3 a public bucket can still be read."""
+    """Return the files at an address; a public bucket can be read even where this machine has no credentials
+    for S3."""
     try:
         return listing.listed(filesystem, root, place)
     except Exception as error:
@@ -131,7 +133,7 @@ def _listed(filesystem: Any, root: str, place: str, address: str) -> list[File]:
 
 
 def _title(address: str) -> str:
-    """What the local copy of a log directory is called: its run bears that name."""
+    """Return the name of the local copy of a log directory; its run has that name, too."""
     parts = urlsplit(address)
     name = unquote(PurePosixPath(parts.path.rstrip("/")).name) or parts.netloc.rpartition("@")[2]
     return re.sub(r"[^\w.+@ -]+", "_", name).strip(".") or "logs"
@@ -153,7 +155,8 @@ def _bring(filesystem: Any, file: File, target: Path, address: str) -> None:
 
 
 def _complete(filesystem: Any, file: File, target: Path, address: str) -> None:
-    """The rest of the run is of use without this trace: whatever keeps it away is an UnreadableError."""
+    """Fetch the bytes of a trace. The rest of the run is of use without this trace: whatever prevents the
+    fetch is raised as an UnreadableError."""
     place = _where(address, file)
     try:
         with _explained(address, place):
@@ -193,7 +196,8 @@ def _digest(text: str) -> str:
 
 @contextmanager
 def _explained(address: str, place: str) -> Iterator[None]:
-    """Errors of the libraries behind fsspec, each of its own kind, as one of ours that says what to do."""
+    """Turn errors of the libraries behind fsspec, each of its own kind, into mpprof's own errors, which say
+    what to do, while the context lasts."""
     try:
         yield
     except MpprofError as error:
@@ -262,7 +266,7 @@ def _explanation(error: Exception, place: str) -> MpprofError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it: fsspec calls "not found" whatever kept it from asking at all."""
+    """Yield the error and what led to it: fsspec reports "not found" for whatever prevented the request."""
     each: BaseException | None = error
     for _ in range(8):
         if each is None:
@@ -272,7 +276,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status that an error carries, in aiohttp's and in gcsfs' way."""
+    """Return the HTTP status that an error carries, as aiohttp or gcsfs stores it."""
     value = error.status if hasattr(error, "status") else getattr(error, "code", None)
     return value if isinstance(value, int) and 300 <= value < 600 else None
 

@@ -33,13 +33,13 @@ class File:
 
 
 def again(filesystem: Any, file: File) -> File:
-    """The same file as it is now. Raises what `filesystem.info` raises."""
+    """Return the same file as it is now. Raises what `filesystem.info` raises."""
     info = timeouts.within(lambda: filesystem.info(file.path))
     return replace(file, size=size_of(info), version=version_of(info), modified_unix_s=_modified_unix_s(info))
 
 
 def version_of(info: dict[str, Any]) -> str:
-    """All that the server says of this file that changes with its content."""
+    """Return everything that the server says of this file that changes with its content."""
     return "|".join(str(info[stamp]) for stamp in (*_STAMPS, *_TIMES) if info.get(stamp))
 
 
@@ -49,13 +49,14 @@ def size_of(info: dict[str, Any]) -> int | None:
 
 
 def described(info: dict[str, Any], path: str, name: str) -> File:
-    """A file as a listing or `filesystem.info` describes it. Raises UnreadableError for a name that leads out
-    of the root."""
+    """Return a file as a listing or `filesystem.info` describes it. Raises UnreadableError for a name that
+    leads out of the root."""
     return File(path, _safe(name), size_of(info), version_of(info), _modified_unix_s(info))
 
 
 def _modified_unix_s(info: dict[str, Any]) -> float | None:
-    """Which of several traces is the newest is told by their times, here as there."""
+    """Return when a file was last changed: the times of several traces tell which is the newest, for remote
+    files as for local ones."""
     for value in (info.get(name) for name in _TIMES):
         try:
             if isinstance(value, datetime):
@@ -71,7 +72,7 @@ def _modified_unix_s(info: dict[str, Any]) -> float | None:
 
 
 def _safe(name: str) -> str:
-    """A relative name that stays under its root. Raises UnreadableError for one that does not."""
+    """Return a relative name that stays under its root. Raises UnreadableError for a name that does not."""
     parts = name.split("/")
     odd = "\\:" if os.name == "nt" else "\\"
     if any(part in ("", ".", "..") or "\x00" in part or set(odd) & set(part) for part in parts):

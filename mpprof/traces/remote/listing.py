@@ -39,7 +39,7 @@ _RECORDS = re.compile(r"(?:^|/)mpprof/[^/]+\.(?:json|jsonl)$")
 
 
 def listed(filesystem: Any, root: str, place: str) -> list[File]:
-    """The file that `root` is, or the records and traces under it; never empty.
+    """Return the file that `root` is, or the records and traces under it; never empty.
 
     A file whose name says too little is looked into, at its beginning. Raises NotFoundError where nothing of
     use lies there, UnreadableError for more than 20,000 files, for a name that leads elsewhere, and for a
@@ -80,7 +80,7 @@ class _Directory:
         return self.files[name]
 
     def look(self, names: list[str]) -> dict[str, Known]:
-        """Those of them that are traces, by their bytes or by their names."""
+        """Return those of the files that are traces, by their bytes or by their names."""
         if not names:
             return {}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -102,7 +102,8 @@ class _Directory:
         return replace(file, later=later, kind=known.kind, beside=names)
 
     def nothing(self, place: str) -> NotFoundError:
-        """Files whose names say nothing are looked into now: one of them may be what is looked for."""
+        """Return the error for an address with no trace. Files whose names say nothing are opened now: one of
+        them may be the trace."""
         unseen = (name for name in self.below if name not in self.files)
         doubtful = self.look(list(islice(unseen, _MOST_LOOKED_AT)))
         if not doubtful:
@@ -125,7 +126,8 @@ def _described(filesystem: Any, info: dict[str, Any], name: str) -> File:
 
 
 def _is_content(filesystem: Any, root: str) -> bool:
-    """Whether an address over HTTP whose name says nothing is a file: to list that would be to fetch it."""
+    """Return whether an address over HTTP whose name says nothing is a file: listing a file would fetch
+    it."""
     if not root.startswith(("http://", "https://")) or root.endswith("/"):
         return False
     info = timeouts.within(lambda: filesystem.info(root))
@@ -135,7 +137,8 @@ def _is_content(filesystem: Any, root: str) -> bool:
 
 
 def _single(filesystem: Any, root: str, place: str) -> File:
-    """The file at an address. Raises UnreadableError where neither its name nor its bytes are a trace's."""
+    """Return the file at an address. Raises UnreadableError where neither its name nor its bytes are a
+    trace's."""
     name = unquote(PurePosixPath(urlsplit(root).path if "://" in root else root).name) or "trace"
     file = replace(described(timeouts.within(lambda: filesystem.info(root)), root, name), single=True)
     if name.endswith(reader.REPORTS) and not (file.size != 0 and _is_database(filesystem, file)):
@@ -159,8 +162,8 @@ def _may_be_trace(head: bytes | None) -> bool:
 
 
 def _head(filesystem: Any, file: File) -> bytes | None:
-    """Its beginning; nothing of another application's database, and None for a database that is larger and
-    does not yet name a table of an export."""
+    """Return the file's first bytes; `formats.NO_BYTES` for another application's database, and None for a
+    database that is larger and does not yet name a table of an export."""
     if file.size == 0:
         return b""
     raw = _first(filesystem, file, file_head.HEAD_BYTES)
@@ -177,12 +180,12 @@ def _first(filesystem: Any, file: File, size: int) -> bytes:
 
 
 def is_single(root: str) -> bool:
-    """Whether an address is that of one file, by its name."""
+    """Return whether an address is that of one file, by its name."""
     return root.partition("?")[0].endswith(SINGLE)
 
 
 def _walk(filesystem: Any, root: str) -> Iterable[tuple[str, dict[str, Any]]]:
-    """(name under root, info) of every file, level by level, within bounds."""
+    """Yield (name under root, info) of every file, level by level, within bounds."""
     quoted = root.startswith(("http://", "https://"))
     folders, seen, entries = [(root, 0)], {root}, 0
     while folders:

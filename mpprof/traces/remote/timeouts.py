@@ -29,8 +29,8 @@ class Silent(Exception):
 
 
 def within(ask: Callable[[], _T]) -> _T:
-    """What `ask` returns or raises. Raises Silent where that takes longer than ANSWER_S; it then goes on in a
-    thread that the process does not wait for."""
+    """Return what `ask` returns or raise what it raises. Raises Silent where `ask` takes longer than
+    ANSWER_S; it then continues in a thread that the process does not wait for."""
     answer = before_it(ask)
     _first_by_s.set(None)
     return answer
@@ -38,7 +38,7 @@ def within(ask: Callable[[], _T]) -> _T:
 
 @contextmanager
 def first() -> Iterator[None]:
-    """Within it the first question and what comes before it (`before_it`) have ANSWER_S together."""
+    """Hold a common limit of ANSWER_S for the first request and what comes before it (`before_it`)."""
     outside = _first_by_s.set(time.monotonic() + ANSWER_S)
     try:
         yield
@@ -47,7 +47,8 @@ def first() -> Iterator[None]:
 
 
 def before_it(ask: Callable[[], _T]) -> _T:
-    """As `within`, of what is no question yet: to connect, to find credentials."""
+    """Return what `ask` returns, as `within` does, for what is not yet a request: to connect, to find
+    credentials."""
     by_s = _first_by_s.get()
     left_s = ANSWER_S if by_s is None else max(by_s - time.monotonic(), 0.0)
     answered: Future[_T] = Future()
@@ -76,13 +77,13 @@ def hasten(filesystem: Any, scheme: str) -> None:
 
 
 def client_timeout() -> Any:
-    """Of aiohttp, which HTTP and Google's storage are asked with."""
+    """Return the timeout for aiohttp, which is used for HTTP and Google's storage."""
     import aiohttp
 
     return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether waiting ended this, as each library behind fsspec calls it."""
+    """Return whether a timeout caused this error, by the errors of each library behind fsspec."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     return bool(kinds & {"Silent", "TimeoutError", "ReadTimeoutError", "ConnectTimeoutError"})

@@ -79,7 +79,8 @@ def allocation_table(
 
 
 def _stats(events: PlaneEvents) -> PlaneEvents:
-    """The chosen events walked once more, each as a line of its own, for the stats of an allocator."""
+    """Return the chosen events, walked once more, each as a line of its own, for the stats of an
+    allocator."""
     plane, raw = events.plane, events.raw
     keys, rows, columns_of, has_ints, has_texts = slots(plane, _INTS, _TEXTS)
     again = walk.events(
@@ -102,7 +103,7 @@ def _stats(events: PlaneEvents) -> PlaneEvents:
 
 
 def _text(stats: PlaneEvents, name: str) -> Int32:
-    """Rows in the trace's strings, -1 for nothing."""
+    """Return rows in the trace's strings, -1 where a stat is empty."""
     column = stats.text(name)
     values = distinct(column)
     texts = stats.strings.texts()
@@ -127,7 +128,7 @@ def _ops(column: Int32, strings: Interner, ops: Ops) -> Int32:
 
 
 def _fragmentation(events: PlaneEvents, live: Int64) -> NDArray[np.float64]:
-    """What share of the free memory lies outside the largest free block, NaN where it is not read."""
+    """Return what share of the free memory lies outside the largest free block, NaN where it was not read."""
     found = np.full(len(live), np.nan)
     key = events.plane.stat_ids.get("fragmentation")
     if key is None:

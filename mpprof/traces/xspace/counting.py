@@ -24,7 +24,7 @@ What an event holds makes columns of one length, however much it is."""
 
 
 def holds_more(buffer: Bytes, most: int) -> bool:
-    """Whether the planes, lines, events, names and their stats are more than `most` fields."""
+    """Return whether the planes, lines, events, names and their stats have more than `most` fields."""
     count = 0
     for found in _counts(buffer, one(0), one(len(buffer)), _SPACE):
         count += found
@@ -34,7 +34,8 @@ def holds_more(buffer: Bytes, most: int) -> bool:
 
 
 def _counts(buffer: Bytes, starts: Int64, ends: Int64, inner: _Tree) -> Iterator[int]:
-    """Fields of these messages and of those in them, at most some PIECE_BYTES at once."""
+    """Yield the number of fields of these messages and of those in them, at most about PIECE_BYTES at
+    once."""
     sizes = ends - starts
     short = np.flatnonzero((sizes > 0) & (sizes <= PIECE_BYTES))
     group = np.cumsum(sizes[short]) // PIECE_BYTES
@@ -72,7 +73,7 @@ def _of_long(buffer: Bytes, start: int, end: int, inner: _Tree) -> Iterator[int]
 
 
 def _varint(buffer: Bytes, at: int) -> tuple[int, int]:
-    """A varint and where it ends; that of a damaged field may be any."""
+    """Return a varint and where it ends; for a damaged field, both may be any number."""
     value = 0
     for shift, byte in enumerate(buffer[at : at + 10].tolist()):
         value |= (byte & 127) << 7 * shift

@@ -27,8 +27,8 @@ _HLO_CALLS = frozenset(("call", "while", "conditional", "fusion-call", "async-st
 def kernels(
     host: Host, ops: Ops, strings: Interner, *, numbers: Sequence[int] = ()
 ) -> tuple[KernelTable, tuple[Stream, ...]]:
-    """The leaf ops of the executor's threads as kernels, each such thread as a stream of its host, which
-    `numbers` has by thread; of device 0 where it is empty.
+    """Return the leaf ops of the executor's threads as kernels, each such thread as a stream of its host.
+    `numbers` has the host by thread; where it is empty, the device is 0.
 
     An op that holds another op on its thread is a call and is left out, so that nothing counts twice; so
     are ops that only call, hand over a value or wait for input. A thunk of XLA that ends on another
@@ -71,7 +71,8 @@ def _works(type: str, *, hlo: bool) -> bool:
 
 
 def _launches(host: Host, rows: Int64, ops: Sequence[Op], strings: Interner) -> Int32:
-    """The host event that dispatched each kernel: itself, but for JAX, which runs modules after the call.
+    """Return the host event that dispatched each kernel: the kernel's own event, except for JAX, which runs
+    modules after the call.
 
     JAX's CPU client runs the calls of a function in the order they were made, and notes no link between
     the two. Where every instruction of a module ran exactly as often as its function was called, and none
@@ -100,7 +101,8 @@ def _launches(host: Host, rows: Int64, ops: Sequence[Op], strings: Interner) -> 
 
 
 def _outermost(host: Host, rows: Int64) -> Int64:
-    """Of events of one name those that lie in no other of them; a call and its fast path have one name."""
+    """Return the events of one name that lie in no other event of that name; a call and its fast path have
+    one name."""
     keep, last_thread, last_end = [], -1, -1
     table = host.table
     for row in rows.tolist():
@@ -112,7 +114,7 @@ def _outermost(host: Host, rows: Int64) -> Int64:
 
 
 def _until_end(host: Host, rows: Int64) -> Int64:
-    """Durations, those of asynchronous thunks until the event that ends them."""
+    """Return durations; asynchronous thunks last until the event that ends them."""
     duration = host.table.duration_ns[rows]
     if host.twins is None or not len(host.twins[1]):
         return duration

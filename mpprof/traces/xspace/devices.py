@@ -134,7 +134,8 @@ class DeviceReader:
         return np.array(rows, np.int32)[group]
 
     def _work(self, events: PlaneEvents) -> tuple[Int8, Int8, Int64]:
-        """Kind, direction and bytes, decided per distinct pair of name and details."""
+        """Return the kind, the direction and the bytes of each event, decided once for each distinct pair of
+        name and details."""
         copies, sets = events.text("memcpy_details"), events.text("memset_details")
         group, first = groups([events.name, copies, sets], len(events))
         texts = self.strings.texts()
@@ -176,7 +177,7 @@ _COPY_NAME = re.compile(r"^Memcpy(?![_a-z])")
 
 
 def work_kind(name: str, *, has_copy: bool, has_set: bool) -> tuple[WorkKind, CopyKind]:
-    """What an event of this name is; AMD's runtime copies and fills with kernels of its own."""
+    """Return what an event of this name is; AMD's runtime copies and fills with kernels of its own."""
     lower = name.lower()
     if has_set or _SET_NAME.match(name) or "rocclr_fillbuffer" in lower:
         return WorkKind.MEMSET, CopyKind.NONE
@@ -188,7 +189,7 @@ def work_kind(name: str, *, has_copy: bool, has_set: bool) -> tuple[WorkKind, Co
 
 
 def kernel_table(parts: list[KernelTable]) -> KernelTable:
-    """The tables of several devices as one, each sorted by start."""
+    """Return the tables of several devices as one, each sorted by start."""
     ordered = []
     for part in parts:
         if columns.is_ordered(part.start_ns, constant(0, len(part))):

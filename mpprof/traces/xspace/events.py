@@ -40,11 +40,11 @@ class PlaneEvents:
         return len(self.start_ns)
 
     def per_line(self, values: Sequence[int]) -> Int32:
-        """A column from one value per line that was asked for."""
+        """Return a column from one value for each line that was asked for."""
         return np.repeat(np.array(values, np.int32), np.diff(self.raw.bounds))
 
     def number(self, stat: str) -> Int64:
-        """An integer stat, of the event or else of its metadata; -1 absent."""
+        """Return an integer stat, of the event or else of its metadata; -1 where it is absent."""
         column: Int64 = (
             self.raw.ints[self.has_ints.index(stat)] if stat in self.has_ints else constant(-1, len(self))
         )
@@ -58,14 +58,15 @@ class PlaneEvents:
         return np.where(column >= 0, column, table[self.raw.metadata])
 
     def first_number(self, stats: Iterable[str]) -> Int64:
-        """The first of several spellings that this plane knows."""
+        """Return an integer stat by the first of several spellings that this plane knows."""
         for stat in stats:
             if stat in self.plane.stat_ids:
                 return self.number(stat)
         return constant(-1, len(self))
 
     def text(self, stat: str) -> Int32:
-        """A text stat, of the event or else of its metadata; rows in the trace's strings, -1 absent."""
+        """Return a text stat, of the event or else of its metadata; the values are rows in the trace's
+        strings, -1 where it is absent."""
         if stat not in self._texts:
             self._texts[stat] = self._text(stat)
         return self._texts[stat]
@@ -85,7 +86,7 @@ class PlaneEvents:
         return np.where(column >= 0, column, table[self.raw.metadata])
 
     def first_text(self, stats: Iterable[str]) -> Int32:
-        """Per event the first of several stats that it carries."""
+        """Return for each event the first of several stats that it carries."""
         column: Int32 = constant(-1, len(self), np.int32)
         for stat in stats:
             if stat in self.plane.stat_ids:

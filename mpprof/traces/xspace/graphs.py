@@ -21,7 +21,8 @@ Bool = NDArray[np.bool_]
 
 
 def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> KernelTable:
-    """The table with the ops of such kernels; those of the others stay as they are."""
+    """Return the table with the ops of kernels that ran in a command buffer, where their names prove them;
+    the other kernels keep theirs."""
     if not ops.modules:
         return kernels
     programs = ops.without_instruction()
@@ -42,8 +43,8 @@ def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> Kern
 
 
 def _once_in_each_launch(kernels: KernelTable, rows: Int64) -> Bool:
-    """By name. A launch is what shares a correlation id; where each kernel has one of its own, nothing shows
-    how often a name comes in one."""
+    """Return which kernels have a name that occurs only once in each launch. A launch is what shares a
+    correlation id; where each kernel has an id of its own, nothing shows how often a name comes in one."""
     _, launch, size = np.unique(kernels.correlation[rows], return_inverse=True, return_counts=True)
     name = kernels.name[rows]
     _, pair, count = np.unique(np.stack([launch, name]), axis=1, return_inverse=True, return_counts=True)
@@ -52,7 +53,7 @@ def _once_in_each_launch(kernels: KernelTable, rows: Int64) -> Bool:
 
 
 def _nowhere_else(kernels: KernelTable, rows: Int64) -> Bool:
-    """By name: whether all kernels of it have the same op, the buffer that `rows` carry."""
+    """Return for each name whether all kernels of that name have the same op, the buffer that `rows` have."""
     pairs = np.unique(np.stack([kernels.name, kernels.op]), axis=1)
     names, uses = np.unique(pairs[0], return_counts=True)
     return ~np.isin(kernels.name[rows], names[uses > 1])

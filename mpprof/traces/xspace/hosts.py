@@ -71,8 +71,8 @@ class Host:
         return replace(self.table, kind=kinds)
 
     def markers(self, lines: Sequence[StepsLine], strings: Interner) -> MarkerTable:
-        """The step markers and calls of the training function of all threads, and the rows of `Steps` lines,
-        by start."""
+        """Return the step markers and calls of the training function of all threads, and the rows of `Steps`
+        lines, by start."""
         rows, number = self.marks
         texts = strings.texts()
         names = self.table.name[rows]
@@ -207,9 +207,9 @@ _ON_PIPELINE = frozenset((HostKind.OTHER, HostKind.OP, HostKind.EXECUTOR, HostKi
 
 
 def _kind(events: PlaneEvents, threads: Sequence[str], is_op: Sequence[bool]) -> Int8:
-    """By name and thread: tf.data's own threads produce batches, and what the one that runs GetNext does in
-    the iterator stands for the step that waits for it; what it hands on afterwards does not. A call of a
-    tf.function that traces is compilation."""
+    """Return the kind of each event by name and thread: tf.data's own threads produce batches; what the
+    thread that runs GetNext does in the iterator counts as input for the step that waits for it, and what it
+    hands on afterwards does not. A call of a tf.function that traces is compilation."""
     plain = _kinds(events.plane, is_op)
     tables = {
         "": np.array(plain, np.int8),
@@ -232,8 +232,8 @@ def _kind(events: PlaneEvents, threads: Sequence[str], is_op: Sequence[bool]) ->
 
 
 def _of_pipeline(events: PlaneEvents) -> Int64:
-    """What runs on the step's own threads for the input pipeline: in an executor of a function that the
-    pipeline calls (a `map`), told by the executor's id."""
+    """Return the events that run on the step's own threads for the input pipeline: those in an executor of a
+    function that the pipeline calls (a `map`), recognised by the executor's id."""
     names = events.plane.metadata_names
     captured = np.array([name.startswith(_CAPTURED) for name in names] + [False])[events.raw.metadata]
     if not captured.any():
@@ -254,7 +254,7 @@ def _of_pipeline(events: PlaneEvents) -> Int64:
 
 
 def _kinds(plane: RawPlane, is_op: Sequence[bool]) -> list[HostKind]:
-    """By name, one for each row of event metadata and one for events without."""
+    """Return kinds by name, one for each row of event metadata and one for events without metadata."""
     kinds = []
     for name, op in zip(plane.metadata_names, is_op, strict=True):
         if op and name.endswith(TRANSFERS):
@@ -270,13 +270,14 @@ def _kinds(plane: RawPlane, is_op: Sequence[bool]) -> list[HostKind]:
 
 
 def _is_op(name: str, display: str) -> bool:
-    """TensorFlow writes an op as `name:Type` with the type also as display name."""
+    """Return whether an event is an op: TensorFlow writes an op as `name:Type` with the type also as display
+    name."""
     match = OP.match(name)
     return bool(match) and "::" not in name and (not display or display == match["type"])  # type: ignore[index]
 
 
 def _ops(events: PlaneEvents, ops: Ops, is_op: Sequence[bool]) -> Int32:
-    """The op of each event: its HLO instruction, its `tf_op`, or its own name where it is an op."""
+    """Return the op of each event: its HLO instruction, its `tf_op`, or its own name where it is an op."""
     plane = events.plane
     own = [ops.named(name) if op else -1 for name, op in zip(plane.metadata_names, is_op, strict=True)]
     op: Int32 = np.array([*own, -1], np.int32)[events.raw.metadata]
@@ -298,7 +299,7 @@ def _ops(events: PlaneEvents, ops: Ops, is_op: Sequence[bool]) -> Int32:
 
 
 def _steps(events: PlaneEvents) -> Int64:
-    """The step number of each event, -1 where it is no marker."""
+    """Return the step number of each event, -1 where it is no marker."""
     step = events.number("step_num")
     own = [
         (row, int(match[1]))
@@ -313,7 +314,8 @@ def _steps(events: PlaneEvents) -> Int64:
 
 
 def _order(thread: Int32, start: Int64, duration: Int64) -> Int64 | None:
-    """The order by thread, then start, then longest first; None where it is that already."""
+    """Return the order by thread, then start, then longest first; None where the events have that order
+    already."""
     by_thread = None
     if (thread[1:] < thread[:-1]).any():
         by_thread = np.argsort(thread, kind="stable")
@@ -331,7 +333,8 @@ def _order(thread: Int32, start: Int64, duration: Int64) -> Int64 | None:
 
 
 def _merge(parts: Sequence[_Part]) -> tuple[HostTable, Int32]:
-    """One table (threads are numbered plane by plane, so it stays sorted), and the rows of its markers."""
+    """Return one table (threads are numbered plane by plane, so it stays sorted), and the rows of its
+    markers."""
     if len(parts) == 1:
         return parts[0].table, parts[0].marks
     if not parts:

@@ -51,7 +51,7 @@ class Place:
 
 
 def places(names: Sequence[str]) -> list[Place]:
-    """Of each plane, in the order of the file.
+    """Return the place of each plane, in the order of the file.
 
     A profile names a plane once, so another one begins where a name comes again, or before: the latest cuts
     are found from the front, the earliest from the back.
@@ -126,7 +126,8 @@ class Copies:
 
 
 def copies(planes: Sequence[RawPlane], of: Sequence[Place]) -> Copies:
-    """Profiles that are an earlier one byte for byte are left out: nothing ran twice at the same instants."""
+    """Return which profiles are copies. A profile that equals an earlier one byte for byte is left out:
+    nothing ran twice at the same instants."""
     original = _originals(planes)
     members: dict[int, list[int]] = {}
     for at, place in enumerate(of):
@@ -158,7 +159,8 @@ def copies(planes: Sequence[RawPlane], of: Sequence[Place]) -> Copies:
 
 
 def _originals(planes: Sequence[RawPlane]) -> list[int]:
-    """Of each plane the first one with the same bytes; only planes of one name and size are looked into."""
+    """Return for each plane the first one with the same bytes; only planes of one name and size are
+    compared."""
     like = [(plane.name, plane.end - plane.start) for plane in planes]
     count = Counter(like)
     if len(count) == len(like):
@@ -197,7 +199,7 @@ def launchers(
     host: HostTable,
     of_thread: Int64,
 ) -> Launchers:
-    """Which of several hosts launched the work of each device.
+    """Return which of several hosts launched the work of each device.
 
     `hosts` are the hosts with threads by their number, `of_thread` the number of each row of the threads,
     ascending. The place in the file comes first where it is sure and the launches fit. Else it is the one
@@ -235,8 +237,8 @@ def launchers(
 def _in_order(
     devices: Sequence[Place], hosts: Mapping[int, Place], found: Mapping[int, int]
 ) -> list[int | None]:
-    """The profile of each device: by its launches, by its place, or by those before and after it, because
-    profiles follow one another."""
+    """Return the profile of each device: by its launches, by its place, or by the devices before and after
+    it, because profiles follow one another."""
     known = [
         max(place.first, found[d]) if d in found and hosts[found[d]].meets(place) else None
         for d, place in enumerate(devices)
@@ -252,14 +254,15 @@ def _in_order(
 
 
 def _around(place: Place) -> range:
-    """Hosts are numbered by the first profile that they may be of, at most one apart from the last."""
+    """Return the numbers that a host of this place may have. Hosts are numbered by the first profile that
+    they may be of, at most one apart from the last."""
     return range(place.first - 1, place.last + 1)
 
 
 def _undisputed(
     candidates: Mapping[int, Sequence[int]], found: Mapping[int, int], fit: _Fit
 ) -> dict[int, int]:
-    """The devices that are left with one host, which no other device claims by the same ids."""
+    """Return the devices that have only one host left, which no other device claims by the same ids."""
     devices: dict[int, list[int]] = {}
     for d, h in found.items():
         devices.setdefault(h, []).append(d)
@@ -306,7 +309,7 @@ class _Fit:
         self._of_host = {h: slice(*each) for h, *each in zip(hosts, begin, end, strict=True)}
 
     def works(self, device: int) -> bool:
-        """Whether the device did anything."""
+        """Return whether the device did anything."""
         return self._works[device]
 
     def __call__(self, device: int, host: int) -> bool:
@@ -321,9 +324,9 @@ class _Fit:
 
 
 def labels(profile: Sequence[int | None], hostnames: Sequence[str], count: int) -> list[str]:
-    """What goes before a device's name, for each of several devices' profiles of `count` in the file ("one ",
-    "host 2 "): its host's name where the file states one for each. All empty for devices of one host that the
-    file does not name."""
+    """Return what stands before each device's name, given its profile of the `count` in the file ("one ",
+    "host 2 "): its host's name where the file states one for each. All are empty for devices of one host that
+    the file does not name."""
     stated = len(hostnames) == len(set(hostnames)) == count and all(hostnames)
     if count < 2 or not (stated or len(set(profile)) > 1):
         return [""] * len(profile)

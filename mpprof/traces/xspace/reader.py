@@ -58,7 +58,8 @@ class XSpaceReader:
     kinds: tuple[Kind, ...] = (Kind("xspace", ends=(".xplane.pb", ".xplane.pb.gz")),)
 
     def recognises(self, head: bytes) -> bool:
-        """By its first field: a plane, which begins with its name, before which its id may stand."""
+        """Return whether a file is an xspace, by its first field: a plane, which begins with its name; its id
+        may come before the name."""
         match = _FIRST_PLANE.match(head)
         return match is not None and head[match.end() : match.end() + match["size"][0]].isascii()
 
@@ -69,15 +70,16 @@ class XSpaceReader:
         return self.kinds[0].name
 
     def holds_trace(self, path: Path) -> bool:
-        """The first bytes tell."""
+        """Return True: the first bytes are enough to tell."""
         return True
 
     def slow_from_bytes(self, *, packed: bool) -> int | None:
-        """Never: an xplane is walked as fast as a cache is read."""
+        """Return None: reading is never slow, because an xplane is walked as fast as a cache is read."""
         return None
 
     def read(self, path: Path, *, strict: bool) -> Trace:
-        """Raises UnreadableError where nothing usable is left, and with `strict` for any damage."""
+        """Read a trace. Raises UnreadableError where nothing usable is left, and with `strict` for any
+        damage."""
         notes: list[str] = []
         size = path.stat().st_size
         if size == 0:
@@ -102,7 +104,8 @@ class XSpaceReader:
 
 
 def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
-    """The unpacked bytes, of a damaged file as far as they go. Raises UnreadableError for a bomb."""
+    """Return the unpacked bytes; for a damaged file, as many as can be unpacked. Raises UnreadableError for a
+    bomb."""
     limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
     unpacked = bytearray()  # grows in place: parts that are joined would be held twice
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -169,7 +172,8 @@ def _assemble(
     strict: bool,
     release: Callable[[], None] = _nothing,
 ) -> Trace:
-    """`release` gives the pages of the file that were read back to the system; they can be read again."""
+    """Return the trace in `buffer`. `release` gives the pages of the file that were read back to the system;
+    they can be read again."""
     space = read_space(buffer)
     parts = _Parts()
     named = _named_planes(space, path)
@@ -247,7 +251,7 @@ def _read_devices(planes: Sequence[RawPlane], ops: Ops, shift: int, parts: _Part
 
 
 def _named_planes(space: RawSpace, path: Path) -> list[RawPlane]:
-    """The planes that say what they are of. Raises UnreadableError where there is none."""
+    """Return the planes that state what they are of. Raises UnreadableError where there is none."""
     named = [plane for plane in space.planes if plane.name]
     if not named:
         damaged = f"it is not laid out as an xplane file (byte {space.damage})"
@@ -273,7 +277,7 @@ def _refuse_damage(damages: list[str], path: Path, *, strict: bool, events: int)
 def _without_device(
     layout: profiles.Layout, host: hosts.Host, ops: Ops, parts: _Parts
 ) -> tuple[hosts.Host, KernelTable]:
-    """The ops of the executor as kernels, of each host that the file names."""
+    """Return the ops of the executor as kernels, for each host that the file names."""
     # One machine may well have two such planes: only where the file names several hosts are they theirs.
     numbers = host.numbers if len(set(layout.hostnames)) > 1 else ()
     labels = profiles.labels(range(max(numbers, default=0) + 1), layout.hostnames, layout.count)
@@ -295,7 +299,8 @@ def _without_device(
 def _hosts_of_devices(
     layout: profiles.Layout, kernels: KernelTable, host: hosts.Host, parts: _Parts
 ) -> Hosts:
-    """The host of each device and thread; the devices are named after theirs where there are several."""
+    """Return the host of each device and thread; the devices are named after their hosts where there are
+    several."""
     of_thread = np.array(host.numbers, np.int64)
     if layout.count == 1:
         return Hosts(np.zeros(len(parts.devices), np.int64), of_thread)
@@ -355,7 +360,8 @@ def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
 
 
 def _origin(planes: Sequence[RawPlane]) -> tuple[int | None, int]:
-    """When the trace's time 0 was (Unix ns; None unknown), and what to take off line timestamps."""
+    """Return when the trace's time 0 was (Unix ns; None unknown), and what to subtract from line
+    timestamps."""
     started = None
     for plane in planes:
         if plane.name == ENVIRONMENT:
@@ -378,8 +384,9 @@ def _number(value: object) -> int | None:
 
 
 def _facts(plane: RawPlane, kind: str) -> DeviceFacts:
-    """Stat names of device planes: xplane_schema.h (`GetStatTypeMap`), written by the CUPTI, ROCm and TPU
-    collectors. The clock is in kHz, memory in bytes, bandwidth in bytes per second."""
+    """Return the facts of a device plane. Its stat names are those of xplane_schema.h (`GetStatTypeMap`),
+    written by the CUPTI, ROCm and TPU collectors. The clock is in kHz, memory in bytes, bandwidth in bytes
+    per second."""
     stats = plane.stats
     vendor_text = str(stats.get("device_vendor", "")).lower()
     vendor: Vendor = _VENDORS.get(vendor_text, "unknown")
@@ -404,7 +411,7 @@ def _facts(plane: RawPlane, kind: str) -> DeviceFacts:
 
 
 def _session_facts(plane: RawPlane, parts: _Parts) -> None:
-    """What the profiler says of itself: events it dropped."""
+    """Add a warning for what the profiler states about itself: events it dropped."""
     for name in ("dropped_traces", "num_dropped_events", "CUPTI dropped"):
         value = plane.stats.get(name)
         if value not in (None, "", 0):
