@@ -134,7 +134,9 @@ def test_what_lies_nowhere_in_the_training_changes_no_finding(
         assert not list(saying.differences(before, saying.said(path)))
 
 
-@pytest.mark.parametrize("name", ["/host:tfstreamz", "/host:CPU-counters", "/device:CUSTOM:Timeline", "Host CPUs"])
+@pytest.mark.parametrize(
+    "name", ["/host:tfstreamz", "/host:CPU-counters", "/device:CUSTOM:Timeline", "Host CPUs"]
+)
 @pytest.mark.parametrize("run", TREES)
 def test_what_a_plane_of_an_unknown_kind_holds_is_no_work(run: str, name: str, tmp_path: Path) -> None:
     """Not even where it holds what a host's plane does, calls of the training among it, at another time, and
