@@ -41,7 +41,7 @@ DEFECTS = (
     ),
     Defect(
         "events without length at one time: max() of an empty sequence",
-        "mpprof/analysis/steps/window.py",
+        "mpprof/analysis/steps/accounted_steps.py",
         "_lasting(boundaries.periods(trace, device))",
         "boundaries.periods(trace, device)",
         (
@@ -86,7 +86,7 @@ DEFECTS = (
     ),
     Defect(
         "thousands of GPUs in hardware.jsonl: more than a minute, read",
-        "mpprof/store/columns.py",
+        "mpprof/store/step_columns.py",
         "0 <= gpu < limits.MOST_GPUS",
         "0 <= gpu",
         (f"{_BOUNDS}::test_samples_of_more_cards_than_there_are_and_lists_of_nothing",),
@@ -100,7 +100,7 @@ DEFECTS = (
     ),
     Defect(
         "thousands of empty lists in a line: more than a minute",
-        "mpprof/store/columns.py",
+        "mpprof/store/step_columns.py",
         "names = (each for each in value[: limits.MOST_THROTTLES] if isinstance(each, str))",
         "names = map(str, value)",
         (f"{_BOUNDS}::test_samples_of_more_cards_than_there_are_and_lists_of_nothing",),
@@ -114,7 +114,7 @@ DEFECTS = (
     ),
     Defect(
         "one infinite or huge duration in steps.jsonl: 6 s",
-        "mpprof/store/columns.py",
+        "mpprof/store/step_columns.py",
         "elif type(value) is not int or not ABSENT <= value <= _LARGEST[key]:",
         "elif type(value) is int and not ABSENT <= value:",
         (
