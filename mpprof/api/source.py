@@ -19,7 +19,6 @@ from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
 from mpprof.api.one_run import TableMethods
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
-from mpprof.kept import Kept
 from mpprof.model.run import Run
 from mpprof.model.source import HOST_MARK, RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
@@ -30,6 +29,7 @@ from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
 from mpprof.runs.state import state_of
+from mpprof.shared_results import SharedResults
 from mpprof.traces import formats
 
 if TYPE_CHECKING:
@@ -65,8 +65,9 @@ class _Analysed:
 
     def __init__(self, analysis: workflows.Analysis) -> None:
         self.analysis = analysis
-        self._rows: Kept[tuple[str, bool], Any] = Kept(6)  # three tables, of the whole trace or of its steps
-        self._timeline: Kept[None, timelines.Timeline | None] = Kept(1)
+        # Three tables, of the whole trace or of its steps.
+        self._rows: SharedResults[tuple[str, bool], Any] = SharedResults(6)
+        self._timeline: SharedResults[None, timelines.Timeline | None] = SharedResults(1)
 
     def rows(self, kind: workflows.TableKind, in_steps: bool) -> Any:
         mine = self.analysis
@@ -113,9 +114,9 @@ class LogDirectory(TableMethods):
         self._places: tuple[tuple[Place, ...], tuple[UnreadableError, ...]] = (), ()
         self._answer = local()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
-        self._whole: Kept[str, Run] = Kept(KEPT_RUNS)
-        self._reports: Kept[tuple[str, str | None], doc.Report] = Kept(KEPT_REPORTS)
-        self._analyses: Kept[str, _Analysed] = Kept(KEPT_ANALYSES)
+        self._whole: SharedResults[str, Run] = SharedResults(KEPT_RUNS)
+        self._reports: SharedResults[tuple[str, str | None], doc.Report] = SharedResults(KEPT_REPORTS)
+        self._analyses: SharedResults[str, _Analysed] = SharedResults(KEPT_ANALYSES)
         self._reading = BoundedSemaphore(READ_AT_ONCE)
 
     @contextmanager

@@ -65,20 +65,34 @@ def fuzz(
 
 
 _PART = 5_000
+_SUMMED = {"executions", "pairs", "whole", "warned", "refused", "seconds"}
+_LARGEST = {"largest_bytes", "peak_mib", "base_mib"}
 
 
-def fuzz_in_parts(target: str, count: int, *, every: int, hang_s: float) -> dict[str, Any]:
-    """The same in parts of some thousand inputs, as many at once as the machine has processors."""
+def fuzz_in_parts(
+    target: str, count: int, *, hang_s: float = HANG_S, walk: Path | None = None,
+    environment: dict[str, str] | None = None, every: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The same in parts of some thousand inputs, as many at once as the machine has processors. Counts and
+    seconds are summed over the parts."""
+
+    processors = os.cpu_count() or 1
+    size = min(_PART, -(-count // processors))
 
     def part(first: int) -> dict[str, Any]:
-        return fuzz(target, min(_PART, count - first), first=first, hang_s=hang_s, every=every)
+        return fuzz(
+            target, min(size, count - first), first=first, hang_s=hang_s, walk=walk, environment=environment,
+            every=every,
+        )  # fmt: skip
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(part, range(0, count, _PART)))
-    summed = {key: sum(figures[key] for figures in found) for key in ("executions", "pairs", "refused")}
-    largest = {key: max(figures[key] for figures in found) for key in ("largest_bytes", "peak_mib")}
-    slowest = max(found, key=lambda figures: figures["slowest_s"])
-    return summed | largest | {key: slowest.get(key) for key in ("slowest", "slowest_s")}
+    with ThreadPoolExecutor(processors) as pool:
+        found = list(pool.map(part, range(0, count, size)))
+    merged = dict(max(found, key=lambda figures: figures["slowest_s"]))
+    for key in _SUMMED & merged.keys():
+        merged[key] = sum(figures[key] for figures in found)
+    for key in _LARGEST & merged.keys():
+        merged[key] = max(figures[key] for figures in found)
+    return merged
 
 
 def _how(code: int) -> str:

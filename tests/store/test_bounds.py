@@ -20,8 +20,8 @@ from mpprof.model import limits
 from mpprof.model.run import LayerFacts, RunFacts
 from mpprof.report import json as documents
 from mpprof.store import records
-from mpprof.store.columns import MEASURED
 from mpprof.store.facts import facts_of
+from mpprof.store.step_columns import MEASURED
 from tests.dashboards.fake_source import steps_table
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-loss-scale-thrash"

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import latest
 from mpprof.analysis.layers.attribution import Ownership, joined
-from mpprof.analysis.memory import assigned, course, held, kinds, remedies, states
+from mpprof.analysis.memory import assigned, block_kinds, course, held, remedies, states
 from mpprof.analysis.memory import blocks as blocks_of
+from mpprof.analysis.memory.block_kinds import batch_of, phases_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.memory.flowing import flowing
-from mpprof.analysis.memory.kinds import batch_of, phases_of
 from mpprof.analysis.memory.labels import ROUNDING, Labels, split
 from mpprof.analysis.steps.calls import Calls, calls
 from mpprof.model.account import PHASES
@@ -132,7 +132,7 @@ def _labels(
     layer_code = np.array([place[of_op[at]] for at in ops.tolist()], np.int64)
     return Labels(
         {
-            "kind": kinds.kinds(trace, ownership, blocks, steps, run).astype(np.int64),
+            "kind": block_kinds.kinds(trace, ownership, blocks, steps, run).astype(np.int64),
             "dtype": dtype_code,
             "layer": layer_code[op_code] if len(op_code) else op_code,
             "op": op_code,

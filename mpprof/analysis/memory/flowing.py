@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import latest
 from mpprof.analysis.layers.attribution import Ownership
+from mpprof.analysis.memory.block_kinds import BACKWARD, FORWARD, phases_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
-from mpprof.analysis.memory.kinds import BACKWARD, FORWARD, phases_of
 from mpprof.model.account import PHASES
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
