@@ -8,7 +8,7 @@ What it means
 How we know
     The float32 tensors that are live at the peak in layers that compute in 16 bits: activations, kept for
     backward or not, and their gradients, which have a value for each example. A weight's gradient of that
-    shape is told from them by the optimizer's op that lets go of it. With a baseline, what these layers keep
+    shape is recognised by the optimizer's op that lets go of it. With a baseline, what these layers keep
     beyond half of what they kept there.
 
 What it costs
