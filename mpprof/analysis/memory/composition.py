@@ -248,7 +248,7 @@ def _parts(
 
 
 def _by_layer(labels: Labels, asked: Int64, rows: Int64) -> dict[tuple[str, str], int]:
-    """The bytes of these blocks by layer and type."""
+    """Return the bytes of these blocks by layer and type."""
     group, first = groups([labels.codes["layer"][rows], labels.codes["dtype"][rows]], len(rows))
     sums = np.bincount(group, weights=asked[rows], minlength=len(first)).astype(np.int64).tolist()
     names = zip(labels.of("layer", rows[first]), labels.of("dtype", rows[first]), strict=True)
@@ -258,8 +258,8 @@ def _by_layer(labels: Labels, asked: Int64, rows: Int64) -> dict[tuple[str, str]
 def _moments(
     trace: Trace, ownership: Ownership, labels: Labels, blocks: Blocks, asked: Int64, wide: Bool
 ) -> dict[str, remedies.Moments]:
-    """By cause, the moments that may hold most once its bytes are gone. `wide` are the float32 activations,
-    and gradients of such, of layers that compute in 16 bits."""
+    """Return by cause the moments that may hold most once the cause's bytes are gone. `wide`: float32
+    activations, and gradients of such, of layers that compute in 16 bits."""
     kind = labels.codes["kind"]
     phase = phases_of(ownership, trace.allocations.op[blocks.row])
     update = np.isin(phase, [PHASES.index(name) for name in UPDATE])

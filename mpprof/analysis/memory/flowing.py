@@ -65,15 +65,17 @@ def flowing(
 
 
 def _most_parameters(run: Run | None) -> int | None:
-    """The most values that a weight can have; None where no model is recorded."""
+    """Return the most values that a weight can have; None where no model is recorded."""
     model = run.facts.model if run and run.facts else None
     counts = [layer.parameters for layer in model.layers if layer.parameters] if model else []
     return max(counts, default=None)
 
 
 def _let_go_by(trace: Trace, blocks: Blocks, which: Bool) -> NDArray[np.int32]:
-    """Of the blocks in `which` the row of the op that let go of each, else -1. Where a free does not state
-    its op it is the last that its thread began: TensorFlow's executor frees an op's inputs once it ran."""
+    """Return of the blocks in `which` the row of the op that let go of each, else -1.
+
+    Where a free does not state its op it is the last that the freeing thread began: TensorFlow's executor
+    frees an op's inputs once the op ran."""
     table, host = trace.allocations, trace.host
     found = np.full(len(blocks), -1, np.int32)
     ended = np.flatnonzero(which & (blocks.died != NEVER))

@@ -151,8 +151,8 @@ def _causes(
     wide: int,
     shrinks: dict[str, int],
 ) -> tuple[Cause, ...]:
-    """Parts of the gap: by what the peak falls where a cause's bytes come down to the baseline's, at every
-    moment of the trace. Of `wide`, what is held beyond what was expected of the activations."""
+    """Return the parts of the gap: how much the peak falls where a cause's bytes come down to the baseline's,
+    at every moment of the trace. Of `wide`, what is held beyond what was expected of the activations."""
 
     def beyond(code: str, allowed: int) -> int:
         return lowered(mine, code, lambda held: held - allowed)
@@ -172,8 +172,8 @@ def _causes(
 
 
 def _in_half(parts: PeakParts, mine: PeakParts) -> int:
-    """The activations at a peak, kept or not, and their gradients, of the layers that compute in 16 bits in
-    this run."""
+    """Return the bytes at a peak of activations, kept or not, and of their gradients, of the layers that
+    compute in 16 bits in this run."""
     return sum(
         size
         for held in (parts.kept, parts.flowing)
@@ -183,8 +183,8 @@ def _in_half(parts: PeakParts, mine: PeakParts) -> int:
 
 
 def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
-    """What the peak falls by once layers that compute in 16 bits hold their activations so: of what they keep
-    what is beyond half of the baseline's, as far as it is float32. Made 16 bits, half of it stays, unless the
+    """Return how much the peak falls once layers that compute in 16 bits hold their activations so: of what
+    they keep what is beyond half of the baseline's, as far as it is float32. Made 16 bits, half of it stays, unless the
     layer keeps that besides. Of what nothing keeps half goes, too."""
     all_wide = mine.wide(mine.flowing).total()
     total = all_wide // 2
