@@ -216,7 +216,7 @@ class PeakParts:
     moments: dict[str, tuple[tuple[int, int], ...]]
 
     def wide(self, held: Mapping[tuple[str, str], int]) -> Counter[str]:
-        """Return by layer what is float32 of `held` (`kept` or `flowing`) in layers that compute in 16 bits."""
+        """Return by layer what is float32 of `held` (`kept`, `flowing`) in layers that compute in 16 bits."""
         found = Counter[str]()
         for (layer, dtype), size in held.items():
             found[layer] += size if dtype in WIDE and layer in self.half_layers else 0
