@@ -25,11 +25,12 @@ class Survey:
     """Analyse many runs and rank them by the GPU-hours they lose.
 
     Each run is a row, with an estimate of the GPU-hours lost a day. Runs are
-    analysed in several processes at a time, and 16-bit runs are compared with the
-    newest float32 run of the same model, card and batch under the same paths. A run
-    that cannot be read, or crashes its process, is listed with the reason. The
-    loss is the step time above the attainable step, or without a measured baseline
-    above the step after all remedies; hours are per day of training."""
+    analysed in several processes at a time, and each 16-bit run is compared with the
+    float32 run of the same model, card and batch that its name or directory says it
+    belongs to, as on the page. A run that cannot be read, or crashes its process, is
+    listed with the reason. What is lost is the time above the step after all
+    remedies, or above the attainable step or the baseline's where that is shorter,
+    and the time of skipped updates; hours are per day of training."""
 
     name = "survey"
 
