@@ -123,8 +123,8 @@ def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -
 
 
 class _Told:
-    """Is told after each run how far a survey is, and shows it with the time that is left. What `--resume` kept
-    took no time, and tells nothing of what the rest will take."""
+    """Is told after each run how far a survey is, and shows it with the time that is left. Rows that an
+    earlier survey kept took no time, and tell nothing of what the rest will take."""
 
     def __init__(self, clock_s: Callable[[], float] = monotonic) -> None:
         self._clock_s = clock_s
