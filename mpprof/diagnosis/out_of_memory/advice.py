@@ -72,8 +72,8 @@ def _by_the_driver(found: OutOfMemory, limit: int | None) -> list[Advice]:
     in_advance = _IN_ADVANCE.get(found.framework, "")
     if found.words is not None and found.framework == "torch":
         text = (
-            "PyTorch's allocator states sizes, so another asked: a library (cuDNN, cuBLAS), CUDA itself for a "
-            "context or a kernel, or a copy for pinned host memory. See what else holds the card"
+            "PyTorch's allocator states sizes, so another asked: a library (cuDNN, cuBLAS), CUDA itself for "
+            "its context or a kernel, or a loader for pinned host memory. See what else holds the card"
         )
         call = "see which call it was; without this, errors are reported at a later one"
         return [
