@@ -256,8 +256,8 @@ PINNED = "the host (pinned memory)"
 
 
 def _refused(text: str) -> OutOfMemory | None:
-    """What TensorFlow's and JAX's logs say of the driver: an allocator that wants more asks for less and less
-    until it gets something. The last falling row of sizes counts."""
+    """Read what TensorFlow's and JAX's logs say of the driver: an allocator that wants more asks for less and
+    less until it gets something. The last falling row of sizes counts."""
     refusals = list(_REFUSAL.finditer(text))
     if not refusals:
         return None
@@ -276,7 +276,7 @@ def _refused(text: str) -> OutOfMemory | None:
 
 
 def _without_sizes(text: str) -> OutOfMemory | None:
-    """The words of an error of the driver, or of a library that asked it, which states no size."""
+    """Read the words of an error of the driver, or of a library that asked it, which states no size."""
     torch, others = (list(re.finditer(pattern, text)) for pattern in (_OF_TORCH, _OF_OTHERS))
     if not torch and not others:
         return None
@@ -288,7 +288,7 @@ def _without_sizes(text: str) -> OutOfMemory | None:
 
 
 def _is_jaxs(text: str, at: int) -> bool:
-    """Whether the line of this place, or what follows it, is JAX's."""
+    """Return whether the line of this place, or what follows it, is JAX's."""
     return _OF_JAX.search(text, text.rfind("\n", 0, at) + 1) is not None
 
 
