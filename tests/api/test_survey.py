@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mpprof.api import survey_processes, workflows
 from mpprof.api.source import LogDirectory
 from mpprof.api.survey_row import Task
 from mpprof.cli import main
+from mpprof.cli import survey as command
 from mpprof.errors import MpprofError, NotFoundError, UsageError
 from mpprof.model.document import SurveyRow
 from mpprof.report.runs import survey as rendering
@@ -228,6 +230,42 @@ def test_a_run_that_takes_too_long_is_given_up_and_tried_again(trapped: Path, tm
     assert (tmp_path / "done.jsonl").read_text() == ""
 
 
+def test_the_time_that_is_left_rests_on_what_was_analysed_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(command.progress, "say", said.append)
+    clock = iter([0.0, 0.0, 10.0])
+    told = command._Told(clock_s=lambda: next(clock))
+    told(90, 300, 0)  # kept by an earlier survey
+    told(100, 300, 1)
+    assert said == [
+        "90 of 300 runs, 0.0 a second",
+        "100 of 300 runs, 1.0 a second, 1 with a problem, 200 s left",
+    ]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_survey_that_is_interrupted_says_what_is_left_of_it(
+    kept: bool,
+    logs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    work = survey_processes.rows
+
+    def interrupted(left: Sequence[Task], workers: int, limit: float) -> Iterator[tuple[Task, SurveyRow]]:
+        yield from islice(work(left, workers, limit), 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(survey_processes, "rows", interrupted)
+    resume = ["--resume", str(tmp_path / "done.jsonl")] if kept else []
+    assert main(["survey", str(logs), *resume]) == 130
+    first, last = capsys.readouterr().err.splitlines()
+    assert "2 of 7 runs" in first
+    assert (f"{tmp_path / 'done.jsonl'}" if kept else "--resume FILE keeps them") in first
+    assert last == "mpprof: interrupted"
+
+
 def test_a_survey_goes_on_where_it_stopped(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +349,8 @@ def test_parquet_holds_every_column(
     rows = json.loads(shown(capsys, *common, "--format", "json"))
     assert frame["run"].to_list() == [row["run"] for row in rows]
     assert frame["speedup"].to_list() == [row["speedup"] for row in rows]
+    shown(capsys, "survey", CPU, "--format", "parquet", "-o", tmp_path / "one.parquet")
+    assert reader.read_parquet(tmp_path / "one.parquet").schema == frame.schema  # though it knows less
 
 
 def test_what_is_no_row_of_a_survey_is_passed_over(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from mpprof.errors import MpprofError
+from mpprof.model.document import SurveyRow
 from mpprof.report import words
 from mpprof.report.runs.listing import card, known, short_policy
 from mpprof.report.runs.short_names import shortened
@@ -98,7 +100,8 @@ def _cell(key: str, text: str, width: int) -> str:
 def _whole(good: Sequence[Mapping[str, Any]]) -> list[str]:
     known = [row for row in good if row["lost_gpu_hours_per_day"] is not None]
     lost, possible = (
-        [row["lost_gpu_hours_per_day"] for row in known if row["one_step"] is one] for one in (False, True)
+        [lost for row in known if row["one_step"] is one and (lost := row["lost_gpu_hours_per_day"])]
+        for one in (False, True)
     )
     said = [f"{words.plural(len(good), 'run')} analysed"]
     if lost:
@@ -117,13 +120,16 @@ def _whole(good: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """Write the columns as a Parquet file, by pyarrow or else Polars. Raises MpprofError without either."""
+    """Write the columns of a survey as a Parquet file, by pyarrow or else Polars. A column has one type,
+    whatever is known of these runs, so that files can be put together. Raises MpprofError without either."""
+    kinds = _kinds()
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         pass
     else:
-        parquet.write_table(arrow.table(dict(columns)), path)
+        schema = arrow.schema({name: arrow.type_for_alias(_ARROW[kind]) for name, kind in kinds.items()})
+        parquet.write_table(arrow.table(dict(columns), schema=schema), path)
         return
     try:
         polars = import_module("polars")
@@ -132,4 +138,16 @@ def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
             "Parquet needs pyarrow or Polars, and neither is installed",
             next="pip install 'mpprof[tables]', or take --format csv",
         ) from error
-    polars.DataFrame(dict(columns), strict=False, infer_schema_length=None).write_parquet(path)
+    polars.DataFrame(dict(columns), schema=kinds, strict=False).write_parquet(path)
+
+
+_ARROW = {str: "string", int: "int64", float: "float64", bool: "bool"}
+
+
+def _kinds() -> dict[str, type]:
+    """Return the type of each column, where it is known."""
+    hints = get_type_hints(SurveyRow)
+    return {
+        name: next(kind for kind in (get_args(hint) or (hint,)) if kind is not NoneType)
+        for name, hint in hints.items()
+    }
