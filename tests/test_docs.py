@@ -72,7 +72,7 @@ def test_the_keys_of_the_files_are_those_that_are_read() -> None:
     store = ROOT / "mpprof" / "store"
     asked = set(re.findall(r"[(]\w+, \"([a-z_0-9]+)\"", (store / "facts.py").read_text()))
     asked |= set(re.findall(r"\.get\(\"([a-z_0-9]+)\"", (store / "facts.py").read_text()))
-    columns = (store / "columns.py").read_text()
+    columns = (store / "step_columns.py").read_text()
     asked |= set(re.findall(r"\"([a-z_]+)\"", columns.partition("INTEGERS = (")[2].partition(")")[0]))
     assert len(asked) > 60
     assert asked - documented == set()

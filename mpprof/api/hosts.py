@@ -9,7 +9,7 @@ from pathlib import Path
 from mpprof.analysis.breakdown import accounting, communication
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.steps import statistics as stepping
-from mpprof.analysis.steps.window import Window, window_of
+from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.errors import MpprofError
 from mpprof.model.account import Account, DeviceAccount
 from mpprof.model.hosts import HostAccount, Hosts, MissingHost

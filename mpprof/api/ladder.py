@@ -10,7 +10,7 @@ from mpprof.analysis.comparison import batch_scaling, comparability
 from mpprof.analysis.comparison import learning as learned
 from mpprof.analysis.comparison import matching as aligning
 from mpprof.analysis.comparison import speedup as comparing
-from mpprof.analysis.comparison import windows as side_by_side
+from mpprof.analysis.comparison import two_windows as side_by_side
 from mpprof.api.workflows import Analysis, analyse, judge, side, signals_of, window_of
 from mpprof.diagnosis.remedies import promises
 from mpprof.diagnosis.signals import DISTORTED_RATIO

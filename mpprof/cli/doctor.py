@@ -27,10 +27,10 @@ class Doctor:
         from dataclasses import asdict
 
         from mpprof._version import __version__
-        from mpprof.cli import machine
+        from mpprof.cli import doctor_checks
         from mpprof.report import json as documents
 
-        checks = machine.checks()
+        checks = doctor_checks.checks()
         if args.format == "json":
             rows = [asdict(check) for check in checks]
             output.write(documents.dumps({"schema": SCHEMA, "mpprof": __version__, "checks": rows}), None)

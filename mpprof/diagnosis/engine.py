@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
-from mpprof.diagnosis import launches, window
+from mpprof.diagnosis import launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
@@ -101,7 +101,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     outcomes = {code: answers[code] for code in asked}
     found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
 
-    unrepresentative = window.unlike(signals)
+    unrepresentative = profiled_steps.unlike(signals)
     doubt = unrepresentative or _of_the_baseline(signals)
     shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
     weighed = {
@@ -309,7 +309,7 @@ def _added(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], signals:
     longer = {(part.category, part.layer): part.mixed_ns - part.baseline_ns for part in speedup.slices}
     waits: tuple[Class, str | None] = ("idle_launch", None)
     if waits in longer:  # what the profiler added to a step is no part of a cost
-        longer[waits] += launches.added_ns(baseline) - launches.added_ns(signals)
+        longer[waits] += launch_waits.added_ns(baseline) - launch_waits.added_ns(signals)
     found = {}
     for code, gain_ns in gains.items():
         excess: dict[tuple[Class, str | None], float] = {}
@@ -559,7 +559,7 @@ def _of_the_baseline(signals: Signals) -> str | None:
     """Return why the baseline's window tells nothing of its other steps; None where the window does, or where
     there is no baseline."""
     baseline = known(signals.baseline)
-    said = window.unlike(baseline) if baseline is not None else None
+    said = profiled_steps.unlike(baseline) if baseline is not None else None
     return f"of the baseline {said}" if said else None
 
 

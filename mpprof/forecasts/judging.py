@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, cast
 
 from mpprof.analysis.kernels.placement_ops import products
-from mpprof.forecasts import bounds, deciding
+from mpprof.forecasts import deciding, least_time
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
 from mpprof.model.account import Phase
@@ -152,7 +152,7 @@ def _kernel(judged: _Judged, at: int, card: Card) -> ForecastKernel:
         flops=asked if matrix else None,
         executed_flops=executed if matrix else None,
         bytes=(work.read_bytes + work.written_bytes) * count,
-        at_least_ns=bounds.at_least_ns(work, _rate(decision, card), card),
+        at_least_ns=least_time.at_least_ns(work, _rate(decision, card), card),
     )
 
 
@@ -165,7 +165,7 @@ def _settled(decision: Decision) -> str:
 
 
 def _rate(decision: Decision, card: Card) -> float:
-    return bounds.fastest_rate(decision.placement, decision.precision, card, card.highest_rates)
+    return least_time.fastest_rate(decision.placement, decision.precision, card, card.highest_rates)
 
 
 # --- time --------------------------------------------------------------------------------------------------
@@ -177,16 +177,16 @@ def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: froz
 
     def parts(judged: _Judged) -> list[tuple[object, float]]:
         return [
-            (judged.program.part(at), bounds.at_least_ns(work, _rate(judged.decisions[at], card), card))
+            (judged.program.part(at), least_time.at_least_ns(work, _rate(judged.decisions[at], card), card))
             for at, work in enumerate(judged.program.launches)
             if not deciding.is_recurrent(judged.program.owners.layers_of(at), recurrent)
         ]
 
-    each = bounds.of_either(parts(own), parts(library) if library else None)
+    each = least_time.of_either(parts(own), parts(library) if library else None)
     if recurrent:
         return each
     read = min(
-        bounds.traffic_bytes(judged.program.launches, card.l2_bytes)
+        least_time.traffic_bytes(judged.program.launches, card.l2_bytes)
         for judged in (own, library)
         if judged is not None
     )
@@ -196,10 +196,10 @@ def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: froz
 def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
     """Return the roofline time of a step; with `slowest`, on the slower of the units where the card may
     choose."""
-    rates = bounds.stated_rates(card)
-    pick = bounds.slowest_rate if slowest else bounds.fastest_rate
+    rates = least_time.stated_rates(card)
+    pick = least_time.slowest_rate if slowest else least_time.fastest_rate
     return sum(
-        bounds.ideal_ns(work, pick(decision.placement, decision.precision, card, rates), card)
+        least_time.ideal_ns(work, pick(decision.placement, decision.precision, card, rates), card)
         for work, decision in zip(judged.program.launches, judged.decisions, strict=True)
     )
 
@@ -221,7 +221,7 @@ def _speedup(
     slowest = max(_ideal(judged, card, slowest=True) for judged in programs)
     before, after = _typical(programs[0], card, "float32"), _typical(own, card, policy)
     typical = Band(before.low / after.high, before.high / after.low) if before and after else None
-    assumed = bounds.float32_over_ideal(card)
+    assumed = least_time.float32_over_ideal(card)
     return ForecastSpeedup("float32", assumed * slowest / at_least, assumed, typical)
 
 
@@ -229,7 +229,7 @@ def _too_short(judged: _Judged, card: Card) -> bool:
     """Return whether the kernels' ideal times are on average below the time that lies between one kernel and
     the next."""
     times = sum(1 if work.count is None else work.count for work in judged.program.launches)
-    return _ideal(judged, card, slowest=True) < times * bounds.BETWEEN_KERNELS_NS
+    return _ideal(judged, card, slowest=True) < times * least_time.BETWEEN_KERNELS_NS
 
 
 def _typical(own: _Judged, card: Card, policy: str) -> Band | None:

@@ -20,8 +20,8 @@ from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import CallLog
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, tell
 from mpprof.record.keras_compat import steps_per_execution
-from mpprof.record.profile.signals import SignalledWish, checked_signal
 from mpprof.record.profile.window import Plan, ProfileSteps
+from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.reading import Schedule
 from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult

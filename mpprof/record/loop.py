@@ -25,8 +25,8 @@ from mpprof.record.backends.base import Absent, Facts
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, last_line, tell
 from mpprof.record.facts.dataset import describe_input
 from mpprof.record.facts.ended import ended
-from mpprof.record.profile.signals import SignalledWish, checked_signal
 from mpprof.record.profile.window import Plan, ProfileSteps
+from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.session import ASYNCHRONOUS_NOTE, FitSession
 from mpprof.record.step_line import Line

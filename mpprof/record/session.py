@@ -35,8 +35,8 @@ from mpprof.record.facts.process import describe_process, describe_rewrite, desc
 from mpprof.record.keras_compat import steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer
 from mpprof.record.profile.schedule import Profiling
-from mpprof.record.profile.signals import SignalledWish
 from mpprof.record.profile.window import Plan
+from mpprof.record.profile.window_signal import SignalledWish
 from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
 from mpprof.record.run_with_timeout import failures_suppressed

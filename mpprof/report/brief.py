@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
 from mpprof.report import comparing, content, headline, words
-from mpprof.report import limits as limited
+from mpprof.report import without_finding as limited
 from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
 
 if TYPE_CHECKING:

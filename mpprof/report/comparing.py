@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
-from mpprof.report import content, windows, words
+from mpprof.report import content, two_windows, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -55,7 +55,7 @@ def heading(document: doc.Comparison, rung: doc.Rung) -> str:
     names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
     steps_ns = [content.step_ns(run) for run in (start, end)]
     if "windows" in rung and None in steps_ns:
-        spans = [words.duration(ns) for ns in windows.ends(rung["windows"]["span_ns"])]
+        spans = [words.duration(ns) for ns in two_windows.ends(rung["windows"]["span_ns"])]
         return f"{names}: windows of {spans[0]} and {spans[1]}, not steps"
     times = [words.duration(ns) for ns in steps_ns]
     return f"{names}: {times[0]} → {times[1]} a step"

@@ -9,7 +9,15 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, limits, several, window, windows, words
+from mpprof.report import (
+    comparing,
+    content,
+    several_devices,
+    two_windows,
+    whole_window,
+    without_finding,
+    words,
+)
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -40,13 +48,13 @@ def render(document: doc.Report) -> str:
         lines += [escape(" ".join(document["explanation"])), ""]
     lines += _time(document)
     units = content.matrix_units(document)
-    lines += _facts("Window", window.lines(document["window"]) if "window" in document else [])
+    lines += _facts("Window", whole_window.lines(document["window"]) if "window" in document else [])
     lines += _facts(content.outside_the_step(document["time"]), content.between(document["time"]))
     lines += _facts(units, [content.tensor_core(document)])
     lines += _facts("Speedup", content.speedup(document))
     lines += _facts("What if", content.plan(document))
     lines += _facts("Steps", [content.steps(document)])
-    lines += _facts("Devices", several.lines(document))
+    lines += _facts("Devices", several_devices.lines(document))
     lines += _facts("Out of memory", content.out_of_memory(document))
     lines += _facts("Memory", content.memory(document))
     lines += _facts("Proved", content.bounds(document))
@@ -72,7 +80,7 @@ def render_comparison(document: doc.Comparison) -> str:
         lines += [*(f"- {escape(line)}" for line in comparing.matching(rung)), ""]
         lines += _findings(comparing.serious(rung), report)
         lines += [escape(comparing.minor(rung)), ""]
-        open_ones = limits.not_judged(report)
+        open_ones = without_finding.not_judged(report)
         lines += _folded(
             f"{len(report['unable'])} could not be judged of {escape(report['run']['name'])}", open_ones
         )
@@ -100,8 +108,8 @@ def _time(document: doc.Report) -> list[str]:
     if "window" in document:
         found = document["window"]
         rows = content.window_rows(found)
-        table = _breakdown(window.heading(found), rows, "in the window", found["span_ns"])
-        return [*table, *(f"- {escape(line)}" for line in window.what_is_not_said(found)), ""]
+        table = _breakdown(whole_window.heading(found), rows, "in the window", found["span_ns"])
+        return [*table, *(f"- {escape(line)}" for line in whole_window.what_is_not_said(found)), ""]
     return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
 
 
@@ -145,12 +153,12 @@ def _limits(document: doc.Report) -> list[str]:
     """Return the warnings, unfolded, and what was not judged or measured, folded."""
     warnings = content.warnings(document)
     lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
-    lines += _folded(f"{len(document['unable'])} could not be judged", limits.not_judged(document))
-    does_not_apply = limits.not_applicable(document)
+    lines += _folded(f"{len(document['unable'])} could not be judged", without_finding.not_judged(document))
+    does_not_apply = without_finding.not_applicable(document)
     lines += _folded(f"{len(document.get('not_applicable', []))} do not apply", does_not_apply)
-    lines += _folded("Not measured", limits.not_measured(document))
+    lines += _folded("Not measured", without_finding.not_measured(document))
     if document["clear"]:
-        lines.append(f"Checked and clear: {escape(limits.clear(document))}")
+        lines.append(f"Checked and clear: {escape(without_finding.clear(document))}")
     return lines
 
 
@@ -171,8 +179,8 @@ def _ladder(document: doc.Comparison) -> list[str]:
 
 
 def _windows(found: doc.WindowsOfTwo) -> list[str]:
-    lines = [f"| {' | '.join(windows.COLUMNS)} |", "| --- | ---: | ---: | ---: |"]
-    for row in windows.rows(found):
+    lines = [f"| {' | '.join(two_windows.COLUMNS)} |", "| --- | ---: | ---: | ---: |"]
+    for row in two_windows.rows(found):
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
         lines.append(f"| {label} | {row.before} | {row.after} | {row.times} |")
     return [*lines, ""]

@@ -12,7 +12,15 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from mpprof.report import comparing, content, limits, several, window, windows, words
+from mpprof.report import (
+    comparing,
+    content,
+    several_devices,
+    two_windows,
+    whole_window,
+    without_finding,
+    words,
+)
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -130,7 +138,11 @@ def render_comparison(
         if noted := comparing.minor(rung):
             page.lines.append("")
             page.paragraph(noted, indent=2, hang=2)
-        _list(page, f"Could not be judged of {words.plain(report['run']['name'])}", limits.not_judged(report))
+        _list(
+            page,
+            f"Could not be judged of {words.plain(report['run']['name'])}",
+            without_finding.not_judged(report),
+        )
     for statements in comparing.batches(document):
         page.heading("Over the batch sizes")
         for statement in statements:
@@ -177,8 +189,8 @@ def _time(page: Page, document: doc.Report) -> None:
             page.paragraph(line, indent=2, hang=2)
     elif "window" in document:
         found = document["window"]
-        _breakdown(page, window.heading(found), content.window_rows(found), found["span_ns"])
-        for line in window.what_is_not_said(found):
+        _breakdown(page, whole_window.heading(found), content.window_rows(found), found["span_ns"])
+        for line in whole_window.what_is_not_said(found):
             page.paragraph(line, indent=2, hang=2)
     else:
         page.heading("Where the step's time goes")
@@ -225,14 +237,14 @@ def _facts(page: Page, document: doc.Report) -> None:
     page.lines.append("")
     facts = [(content.matrix_units(document), [content.tensor_core(document)])]
     if "window" in document:
-        facts.insert(0, ("Window", window.lines(document["window"])))
+        facts.insert(0, ("Window", whole_window.lines(document["window"])))
     if between := content.between(document["time"]):
         facts.insert(0, (content.outside_the_step(document["time"]), between))
     facts.append(("Speedup", content.speedup(document)))
     if plan := content.plan(document):
         facts.append(("What if", plan))
     facts.append(("Steps", [content.steps(document)]))
-    if devices := several.lines(document):
+    if devices := several_devices.lines(document):
         facts.append(("Devices", devices))
     if memory := content.memory(document):
         facts.append(("Memory", memory))
@@ -267,16 +279,16 @@ def _findings(page: Page, findings: list[doc.Finding], report: doc.Report) -> No
 
 
 def _limits(page: Page, document: doc.Report) -> None:
-    _list(page, "Could not be judged", limits.not_judged(document))
-    _list(page, "Does not apply", limits.not_applicable(document))
+    _list(page, "Could not be judged", without_finding.not_judged(document))
+    _list(page, "Does not apply", without_finding.not_applicable(document))
     if document["clear"]:
         page.lines.append("")
-        page.paragraph(limits.clear(document), label="Checked and clear: ", hang=2)
+        page.paragraph(without_finding.clear(document), label="Checked and clear: ", hang=2)
     if warnings := content.warnings(document):
         page.heading("Warnings")
         for warning in warnings:
             page.paragraph(warning, label="! ", indent=2, hang=2)
-    _list(page, "Not measured", limits.not_measured(document))
+    _list(page, "Not measured", without_finding.not_measured(document))
 
 
 def _list(page: Page, heading: str, lines: list[str]) -> None:
@@ -309,12 +321,14 @@ def _remedies(page: Page, lines: list[str]) -> None:
 def window_rows(page: Page, found: doc.WindowsOfTwo, most: int | None = None) -> None:
     """Add a table of two windows side by side; with `most`, no more rows than that, whole times before their
     parts."""
-    rows = windows.rows(found)
+    rows = two_windows.rows(found)
     if most is not None and len(rows) >= most:
         rows = [row for row in rows if not row.part][: most - 1]
-    label = max(len(windows.COLUMNS[0]), *(len(row.label) + 2 * row.part for row in rows))
+    label = max(len(two_windows.COLUMNS[0]), *(len(row.label) + 2 * row.part for row in rows))
     page.row("")
-    page.row(f"  {windows.COLUMNS[0]:<{label}} {' '.join(f'{title:>12}' for title in windows.COLUMNS[1:])}")
+    page.row(
+        f"  {two_windows.COLUMNS[0]:<{label}} {' '.join(f'{title:>12}' for title in two_windows.COLUMNS[1:])}"
+    )
     for row in rows:
         name = f"  {row.label}" if row.part else row.label
         page.row(f"  {name:<{label}} {row.before:>12} {row.after:>12} {row.times:>12}")

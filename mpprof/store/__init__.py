@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpprof.store.counters import read_counters, write_counters
-    from mpprof.store.find import find_runs, further_workers
     from mpprof.store.records import Records, read_records
+    from mpprof.store.run_folders import find_runs, further_workers
 
 _LAZY = {
     "Records": "records",
-    "find_runs": "find",
-    "further_workers": "find",
+    "find_runs": "run_folders",
+    "further_workers": "run_folders",
     "read_counters": "counters",
     "read_records": "records",
     "write_counters": "counters",

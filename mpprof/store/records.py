@@ -11,10 +11,10 @@ from mpprof.errors import NotFoundError, TooNewError, UnreadableError
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 from mpprof.store import formats
-from mpprof.store.columns import HardwareColumns, Record, StepColumns, validation_table
 from mpprof.store.facts import read_facts
 from mpprof.store.lines import Faults, read_blocks
 from mpprof.store.rewrite_log import rewrite_log_beside
+from mpprof.store.step_columns import HardwareColumns, Record, StepColumns, validation_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
 from mpprof.traces.chrome.reader import ChromeReader
 from mpprof.traces.common import file_head, lazy_fetch
-from mpprof.traces.common.kinds import Kind
+from mpprof.traces.common.file_kinds import Kind
 from mpprof.traces.common.within_bounds import within_bounds
 from mpprof.traces.nsys.reader import NsysReader
 from mpprof.traces.xspace.reader import XSpaceReader

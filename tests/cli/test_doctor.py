@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpprof.cli import machine
+from mpprof.cli import doctor_checks
 from tests.cli.conftest import Mpprof, in_a_process
 
 
@@ -33,16 +33,18 @@ def test_it_says_where_the_cache_is_and_makes_nothing(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("MPPROF_CACHE", place if place == "off" else str(tmp_path / place))
-    (check,) = [check for check in machine.checks() if check.name == "cache"]
+    (check,) = [check for check in doctor_checks.checks() if check.name == "cache"]
     assert check.status == status
     assert says in check.value
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_it_says_which_addresses_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    version = machine._version
-    monkeypatch.setattr(machine, "_version", lambda *names: None if "s3fs" in names else version(*names))
-    (check,) = [check for check in machine.checks() if check.name == "addresses"]
+    version = doctor_checks._version
+    monkeypatch.setattr(
+        doctor_checks, "_version", lambda *names: None if "s3fs" in names else version(*names)
+    )
+    (check,) = [check for check in doctor_checks.checks() if check.name == "addresses"]
     assert "https://" in check.value
     assert "s3://" in check.effect
     assert "s3fs" in check.next
@@ -52,9 +54,11 @@ def test_it_says_which_addresses_can_be_read(monkeypatch: pytest.MonkeyPatch) ->
     ("version", "said"), [("2.13.0+cpu", True), ("2.13.0+cu130", False), ("2.13.0", False)]
 )
 def test_a_torch_built_for_cpus_is_told(version: str, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = machine._version
-    monkeypatch.setattr(machine, "_version", lambda *names: version if "torch" in names else real(*names))
-    found = {check.name: check for check in machine.checks()}
+    real = doctor_checks._version
+    monkeypatch.setattr(
+        doctor_checks, "_version", lambda *names: version if "torch" in names else real(*names)
+    )
+    found = {check.name: check for check in doctor_checks.checks()}
     assert found["torch"].value == version
     assert ("torch build" in found) is said
 
@@ -82,16 +86,16 @@ CLUSTER = {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "w
 def test_several_workers_are_told_what_keras_3_cannot_do(
     config: str, keras: str, status: str, value: str, unsupported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = machine._version
-    monkeypatch.setattr(machine, "_version", lambda *names: keras if "keras" in names else real(*names))
+    real = doctor_checks._version
+    monkeypatch.setattr(doctor_checks, "_version", lambda *names: keras if "keras" in names else real(*names))
     monkeypatch.setenv("TF_CONFIG", config)
-    (check,) = [check for check in machine.checks() if check.name == "TF_CONFIG"]
+    (check,) = [check for check in doctor_checks.checks() if check.name == "TF_CONFIG"]
     assert (check.status, value in check.value) == (status, True)
     assert (
         "fit does not support MultiWorkerMirroredStrategy: train with tf_keras" in check.effect
     ) is unsupported
     monkeypatch.delenv("TF_CONFIG")
-    assert "TF_CONFIG" not in {check.name for check in machine.checks()}
+    assert "TF_CONFIG" not in {check.name for check in doctor_checks.checks()}
 
 
 def test_it_imports_no_framework() -> None:
@@ -99,7 +103,7 @@ def test_it_imports_no_framework() -> None:
     import sys
 
     code = (
-        "import sys\nfrom mpprof.cli import machine\nmachine.checks()\n"
+        "import sys\nfrom mpprof.cli import doctor_checks\ndoctor_checks.checks()\n"
         "print(*({'tensorflow', 'keras', 'jax', 'torch', 'dash'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -122,7 +126,7 @@ def test_profiling_permission(params: str | None, capabilities: str, status: str
     if params is not None:
         (tmp_path / "params").write_text(params)
     (tmp_path / "status").write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
-    check = machine.permission(tmp_path / "params", tmp_path / "status")
+    check = doctor_checks.permission(tmp_path / "params", tmp_path / "status")
     assert check.status == status
     assert (status == "missing") == ("NVreg_RestrictProfilingToAdminUsers=0" in check.next)
 
@@ -132,8 +136,8 @@ def test_keras_settings(content: str, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     (tmp_path / "keras.json").write_text(content)
-    values = {check.name: check.value for check in machine.checks()}
+    values = {check.name: check.value for check in doctor_checks.checks()}
     assert values["keras backend"].startswith("jax" if "jax" in content else "tensorflow")
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    values = {check.name: check.value for check in machine.checks()}
+    values = {check.name: check.value for check in doctor_checks.checks()}
     assert values["keras backend"] == "torch (KERAS_BACKEND)"

@@ -8,7 +8,7 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
-from mpprof.report import brief, limits, text
+from mpprof.report import brief, text, without_finding
 from mpprof.report import json as documents
 from tests.builders import keras2, windows
 from tests.builders import precision_oddities as oddities
@@ -114,8 +114,8 @@ def test_keras_on_pytorch_is_not_said_to_be_none(tmp_path: Path) -> None:
 
 def test_a_lone_trace_has_one_reason_for_all_that_records_would_tell(tmp_path: Path) -> None:
     document = documents.document(of_keras(keras2.marker_ends_with_a_callbacks_kernel(), tmp_path))
-    lines = limits.not_judged(document)
-    assert sum(limits.ONLY_A_TRACE in line for line in lines) == 1
+    lines = without_finding.not_judged(document)
+    assert sum(without_finding.ONLY_A_TRACE in line for line in lines) == 1
     assert not any("policy was not" in line for line in lines)
     (few,) = [line for line in lines if "step log" in line]
     assert few.startswith("too few steps: 1 in the window")
@@ -126,7 +126,7 @@ def test_a_lone_trace_has_one_reason_for_all_that_records_would_tell(tmp_path: P
 
 def test_a_cpus_report_states_once_that_its_precision_is_not_known(tmp_path: Path) -> None:
     document = documents.document(diagnosed(oddities.cpu_ops_without_types(tmp_path)))
-    said = " ".join((*limits.not_judged(document), *limits.not_applicable(document)))
+    said = " ".join((*without_finding.not_judged(document), *without_finding.not_applicable(document)))
     assert said.count("precision not known") <= 1
 
 

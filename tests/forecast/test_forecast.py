@@ -11,7 +11,7 @@ import pytest
 
 from mpprof.analysis.kernels.placement import _card, on_device
 from mpprof.analysis.kernels.placement_ops import products as products_of
-from mpprof.forecasts import bounds, deciding, judging, targets
+from mpprof.forecasts import deciding, judging, least_time, targets
 from mpprof.model.forecast import CardForecast, Forecast, ForecastKernel
 from mpprof.model.trace import Op
 from mpprof.report import forecast as rendering
@@ -287,7 +287,9 @@ def test_published_float32_steps_take_no_longer_than_is_assumed(case: str) -> No
     card = targets.card(CASE[case].card)
     compiled = stored(CASE[case])
     program, _ = judging._both(compiled, launches(compiled.programs["source"]), card, None)
-    assert PUBLISHED_NS[case] <= bounds.float32_over_ideal(card) * judging._ideal(program, card, slowest=True)
+    assert PUBLISHED_NS[case] <= least_time.float32_over_ideal(card) * judging._ideal(
+        program, card, slowest=True
+    )
 
 
 def test_high_precision_may_use_tf32_and_highest_does_not() -> None:

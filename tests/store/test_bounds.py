@@ -20,8 +20,8 @@ from mpprof.model import limits
 from mpprof.model.run import LayerFacts, RunFacts
 from mpprof.report import json as documents
 from mpprof.store import records
-from mpprof.store.columns import MEASURED
 from mpprof.store.facts import facts_of
+from mpprof.store.step_columns import MEASURED
 from tests.dashboards.fake_source import steps_table
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-loss-scale-thrash"
@@ -131,6 +131,14 @@ def test_a_step_line_with_a_number_that_was_never_measured_is_left_out(
 def test_one_odd_duration_gives_a_report(tmp_path: Path, key: str, value: Any) -> None:
     steps = [step(n, duration_ns=800) for n in range(1, 40)]
     steps[20][key] = value
+    mine = workflows.analyse(mpprof.load(run(tmp_path, steps=steps)))
+    report = documents.document(workflows.judge(mine))
+    assert report["steps"] is not None
+    assert report["steps"]["median_ns"] == 900
+
+
+def test_a_step_without_duration_counts_for_no_step_time(tmp_path: Path) -> None:
+    steps = [step(n, interval_ns=900 if n % 3 == 0 else 0) for n in range(1, 40)]
     mine = workflows.analyse(mpprof.load(run(tmp_path, steps=steps)))
     report = documents.document(workflows.judge(mine))
     assert report["steps"] is not None

@@ -16,7 +16,7 @@ from mpprof import traces
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
 from mpprof.traces.common import lazy_fetch
-from mpprof.traces.remote import copies, fetch
+from mpprof.traces.remote import fetch, local_copies
 from mpprof.traces.remote.listing import File
 from tests.traces.kineto import small
 from tests.traces.servers import Web
@@ -253,10 +253,10 @@ def test_a_file_of_unstated_size_without_end_is_refused(
     memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.pipe("/w.json.gz", b"x" * 3000)
-    monkeypatch.setattr(copies, "UNSIZED_BYTES", 1000)
+    monkeypatch.setattr(local_copies, "UNSIZED_BYTES", 1000)
     file = File("/w.json.gz", "w.json.gz", None, "", None, single=True)
     with pytest.raises(UnreadableError, match="states no size"):
-        copies.get(memory, file, tmp_path, "memory://w.json.gz")
+        local_copies.get(memory, file, tmp_path, "memory://w.json.gz")
     assert not list(tmp_path.iterdir())
 
 

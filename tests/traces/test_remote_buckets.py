@@ -16,7 +16,7 @@ import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.traces.common import lazy_fetch
-from mpprof.traces.remote import copies, fetch
+from mpprof.traces.remote import fetch, local_copies
 from tests.traces.servers import S3, Gcs
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
@@ -149,7 +149,7 @@ def test_runs_of_two_addresses_are_compared(bucket: Bucket, capsys: pytest.Captu
 
 
 def test_a_file_comes_in_ranges(bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
     assert fetch.fetch(f"{bucket.address}/w.json", kept).read_bytes() == BYTES
     asked = [each.range for each in bucket.contents("w.json")]
@@ -160,7 +160,7 @@ def test_a_file_comes_in_ranges(bucket: Bucket, kept: Path, monkeypatch: pytest.
 def test_a_broken_connection_is_tried_again(
     bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
     if isinstance(bucket.server, S3):
         bucket.server.faults.cut = [1000, 400]
@@ -172,7 +172,7 @@ def test_a_broken_connection_is_tried_again(
 def test_an_object_that_is_replaced_meanwhile_is_read_from_its_beginning(
     bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
     replaced: list[int] = []
 

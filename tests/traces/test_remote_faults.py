@@ -19,8 +19,8 @@ from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.traces.common import lazy_fetch
-from mpprof.traces.remote import copies
 from mpprof.traces.remote import fetch as remote
+from mpprof.traces.remote import local_copies
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 
@@ -34,7 +34,7 @@ NAME = "w.pt.trace.json"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(local_copies, "BLOCK_BYTES", BLOCK)
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_only_the_window_that_is_looked_at_is_fetched(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(copies, "BLOCK_BYTES", 16 << 20)
+    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 16 << 20)
     there = logs(folder, "a", "b", "c")
     size = (there / "plugins/profile/a/host.xplane.pb").stat().st_size
     for _ in range(2):
@@ -366,7 +366,7 @@ def test_a_trace_that_was_evicted_since_it_was_listed_is_fetched_again(
     content = path.read_bytes()
     remote.fetch(f"{web.url}/logs", kept)
     os.utime(path.with_name(f".{path.name}.version"), (1, 1))
-    copies.evict(kept, 0)
+    local_copies.evict(kept, 0)
     assert not path.exists()
     lazy_fetch.complete(path)
     assert path.read_bytes() == content

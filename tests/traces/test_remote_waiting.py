@@ -20,7 +20,7 @@ from mpprof.api import workflows
 from mpprof.cli import main, progress
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.traces.common import file_head, lazy_fetch
-from mpprof.traces.remote import copies, fetch, timeouts
+from mpprof.traces.remote import fetch, local_copies, timeouts
 from tests.traces.kineto import small
 from tests.traces.servers import Silent, Web
 from tests.traces.test_nsys import export
@@ -224,8 +224,8 @@ def test_an_application_s_database_there_is_no_trace(web: Web, folder: Path, kep
 def test_one_file_comes_in_requests_that_grow(
     web: Web, folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_FIRST_BYTES", 100)
-    monkeypatch.setattr(copies, "BLOCK_BYTES", 400)
+    monkeypatch.setattr(local_copies, "_FIRST_BYTES", 100)
+    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 400)
     (folder / "w.xplane.pb").write_bytes(bytes(range(250)) * 4)
     copy = fetch.fetch(f"{web.url}/w.xplane.pb", kept)
     assert copy.read_bytes() == (folder / "w.xplane.pb").read_bytes()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from mpprof.errors import MpprofError
-from mpprof.report import limits, words
+from mpprof.report import without_finding, words
 from mpprof_dashboards.components.text import sentence
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def unable(items: Sequence[doc.Unable]) -> html.Div | None:
     for item in items:
         codes.setdefault(item["reason"], []).append(item["code"])
     rows = [
-        html.Tr([html.Td(html.Div([html.Span(f"{limits.about(code)} ", title=code) for code in same],
+        html.Tr([html.Td(html.Div([html.Span(f"{without_finding.about(code)} ", title=code) for code in same],
                           className="mp-cell-codes")),
                  html.Td(sentence(reason))])
         for reason, same in codes.items()

@@ -15,7 +15,7 @@ from dash import Input, Output, State, dcc, html
 
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
-from mpprof.report import comparing, several, windows, words
+from mpprof.report import comparing, several_devices, two_windows, words
 from mpprof.report.content import lowered_by_host, recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards import theme
@@ -370,13 +370,13 @@ def _devices(report: doc.Report) -> html.Section | None:
                 at += ns
         straggles = {"host": device.get("host"), "device": device["device"]} in slow
         said = f"busy {words.duration(device['busy_ns'])} of {words.duration(device['step_ns'])}"
-        title = [html.Span(several.name_of(device)), " ", html.Span(said, className="mp-note")]
+        title = [html.Span(several_devices.name_of(device)), " ", html.Span(said, className="mp-note")]
         if straggles:
             title += [" ", html.Span("straggler", className="mp-chip mp-chip-bad")]
         items.append(
             html.Li(
                 [html.Div(title), html.Span(fills, className="mp-bar-track mp-multiple")],
-                **{"data-device": several.name_of(device), "data-straggler": str(straggles).lower()},
+                **{"data-device": several_devices.name_of(device), "data-straggler": str(straggles).lower()},
             )
         )
     name = report["run"]["name"]
@@ -452,7 +452,7 @@ def _windows(
 ) -> html.Section:
     """Return two whole windows side by side, where not both runs have steps."""
     head = html.Tr(
-        [html.Th(text, className="mp-number" if at else "") for at, text in enumerate(windows.COLUMNS)]
+        [html.Th(text, className="mp-number" if at else "") for at, text in enumerate(two_windows.COLUMNS)]
     )
     body = [
         html.Tr(
@@ -461,7 +461,7 @@ def _windows(
                 *(html.Td(text, className="mp-number") for text in (each.before, each.after, each.times)),
             ]
         )
-        for each in windows.rows(found)
+        for each in two_windows.rows(found)
     ]
     table = html.Table([html.Thead(head), html.Tbody(body)], className="mp-table", id=f"windows-{row}")
     return cards.section(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from mpprof.report import limits, window, words
+from mpprof.report import whole_window, without_finding, words
 from mpprof.report.content import (
     PAYING_RATIO,
     SMALL_RATIO,
@@ -487,15 +487,15 @@ def _time(document: doc.Report) -> html.Section | None:
 def _window(found: doc.Window) -> html.Section:
     """Return the whole window, where no step can be told apart: its title says so."""
     span = found["span_ns"]
-    rows = [*_account(window.as_slices(found), span, "in the window"),
+    rows = [*_account(whole_window.as_slices(found), span, "in the window"),
             bars.Row("Whole window", span, words.duration(span), "run", "step", strong=True)]  # fmt: skip
-    body = [*window.lines(found), *window.what_is_not_said(found)]
+    body = [*whole_window.lines(found), *whole_window.what_is_not_said(found)]
     return cards.section(
         "Where the window goes",
         html.Div(bars.chart(rows, "account"), className="mp-card"),
         html.Div(html.Ul([html.Li(sentence(line)) for line in body]), className="mp-card", id="window"),
         cards.remarks(found["notes"]),
-        note=f"{window.heading(found)}; every instant in one class; not a step",
+        note=f"{whole_window.heading(found)}; every instant in one class; not a step",
     )
 
 
@@ -604,13 +604,15 @@ def _unable(document: doc.Report) -> html.Section | None:
         return None
     parts: list[Any] = [table] if table is not None else []
     if clear:
-        codes = html.Ul([html.Li(limits.about(code), title=code) for code in clear], className="mp-codes")
+        codes = html.Ul(
+            [html.Li(without_finding.about(code), title=code) for code in clear], className="mp-codes"
+        )
         parts.append(html.Details([html.Summary(f"{words.plural(len(clear), 'check')} clear"), codes]))
     return cards.section("Checks", *parts, id="checks")
 
 
 def _not_applicable(document: doc.Report) -> html.Section | None:
-    lines = limits.not_applicable(document)
+    lines = without_finding.not_applicable(document)
     if not lines:
         return None
     title = f"{words.plural(len(lines), 'check')} not applicable, and why"
@@ -621,7 +623,7 @@ def _not_applicable(document: doc.Report) -> html.Section | None:
 
 def _absent(document: doc.Report) -> html.Section | None:
     rows = [
-        (limits.field_words(field), sentence(why))
+        (without_finding.field_words(field), sentence(why))
         for field, why in document["absent"].items()
         if not field.startswith("facts.")
     ]

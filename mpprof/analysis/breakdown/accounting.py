@@ -22,9 +22,9 @@ from mpprof.analysis.kernels.placement_ops import inputs_precision
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.steps import idle
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.analysis.steps.between import listed
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, threads_of
-from mpprof.analysis.steps.window import Window, window_of
 from mpprof.errors import UnableError
 from mpprof.model.account import (
     CLASSES,

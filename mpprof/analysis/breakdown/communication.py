@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.window import Window
+from mpprof.analysis.steps.accounted_steps import Window
 from mpprof.model.account import Account, Cell, Class, DeviceAccount
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import ClockSkew, Collective, CollectiveKind, DeviceLoad, Hosts

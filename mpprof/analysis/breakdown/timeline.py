@@ -16,7 +16,7 @@ from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, union
 from mpprof.analysis.breakdown import accounting
 from mpprof.analysis.breakdown.colouring import Colouring
 from mpprof.analysis.layers.attribution import Ownership
-from mpprof.analysis.steps.window import Window, window_of
+from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements, Verdict
 from mpprof.model.run import Run

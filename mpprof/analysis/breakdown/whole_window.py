@@ -7,9 +7,9 @@ import numpy as np
 from mpprof.analysis.breakdown.accounting import device_account
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.layers.attribution import Ownership
+from mpprof.analysis.steps.accounted_steps import Window
 from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.clocks import clock_shift
-from mpprof.analysis.steps.window import Window
 from mpprof.model.account import Account
 from mpprof.model.kernels import Placements
 from mpprof.model.run import Run

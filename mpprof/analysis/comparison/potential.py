@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mpprof.analysis.comparison import calibration
 from mpprof.analysis.comparison.attainable import FLOOR_NS, MEMORY_BOUND, SHORTEST_NS
-from mpprof.analysis.comparison.limits import Share, limits
+from mpprof.analysis.comparison.limiting_parts import Share, limits
 from mpprof.model.account import Account, AttainableRange, Cell, Class
 from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import ACCELERATED, TRANSFORMS

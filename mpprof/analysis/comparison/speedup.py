@@ -35,8 +35,8 @@ from mpprof.analysis.comparison.attainable import (
     precision_of,
     ratio,
 )
-from mpprof.analysis.comparison.launches import launches
-from mpprof.analysis.comparison.limits import Share, limits
+from mpprof.analysis.comparison.launches_compared import launches
+from mpprof.analysis.comparison.limiting_parts import Share, limits
 from mpprof.analysis.comparison.matching import aligned
 from mpprof.analysis.comparison.observed import StepTimes, interval_of, step_times
 from mpprof.analysis.comparison.potential import potential

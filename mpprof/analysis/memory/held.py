@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership
+from mpprof.analysis.memory.block_kinds import BACKWARD, FORWARD, OTHER, phases_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
-from mpprof.analysis.memory.kinds import BACKWARD, FORWARD, OTHER, phases_of
 from mpprof.analysis.memory.states import States
 from mpprof.model.trace import Trace
 from mpprof.tensors import HALF, SLOTS, WIDE, tensor_bytes

@@ -10,8 +10,8 @@ from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.layers.cudnn import takes_cudnn
-from mpprof.analysis.memory import backward, kept, states
-from mpprof.analysis.memory.kept import Machine
+from mpprof.analysis.memory import backward, kept_for_backward, states
+from mpprof.analysis.memory.kept_for_backward import Machine
 from mpprof.errors import UnableError, UsageError
 from mpprof.model.limits import LARGEST_BATCH
 from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
@@ -67,7 +67,7 @@ def forecast(
                 next="Call it once on a batch, or model.build(shape), before it is saved or returned",
             )
         try:
-            graph = kept.graph(model, machine)
+            graph = kept_for_backward.graph(model, machine)
         except UnableError as error:
             if not mine.parameters:
                 raise
@@ -188,7 +188,7 @@ def _policy(
     model: ModelFacts,
     policy: str,
     batch: int,
-    graph: kept.Graph,
+    graph: kept_for_backward.Graph,
     found: backward.Backward,
     card_bytes: int | None,
 ) -> PolicyMemory:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, are_among, gaps, join, latest, union
+from mpprof.analysis.steps.accounted_steps import Window
 from mpprof.analysis.steps.calls import Calls, calls, outermost
-from mpprof.analysis.steps.window import Window
 from mpprof.model.account import Between
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HostKind, Trace

@@ -41,7 +41,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, launches
+from mpprof.diagnosis import evidence, launch_waits
 from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.remedies.conditions import launches_one_by_one
 from mpprof.diagnosis.signals import Signals
@@ -63,18 +63,18 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
     account = need(signals.gpu_activity)
-    claims = launches.claims(signals)
+    claims = launch_waits.claims(signals)
     share = signals.cost_ratio(claims)
     hidden = need(signals.unattributed_idle_ratio)
-    if share < launches.SCALE.info_ratio:
-        if share + hidden >= launches.SCALE.warning_ratio and hidden > share:
+    if share < launch_waits.SCALE.info_ratio:
+        if share + hidden >= launch_waits.SCALE.warning_ratio and hidden > share:
             hides = "" if launches_one_by_one(signals) else _HIDES
             return Unable(
                 f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show "
                 f"what for{hides}{signals.hint('record without graphs')}{signals.hint('record host events')}"
             )
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
-    if launches.host_gets_ahead(signals):
+    if launch_waits.host_gets_ahead(signals):
         return Clear("the host gets ahead by more than the device's idle time (MP311)")
     calls = known(signals.kernel_calls)
     short = calls is not None and _short(calls)
@@ -86,15 +86,15 @@ def judge(signals: Signals) -> Outcome:
         summary=summary,
         evidence=(
             evidence.ratio(
-                f"{{span}} idle for launches{launches.left_out(signals)}",
+                f"{{span}} idle for launches{launch_waits.left_out(signals)}",
                 share,
-                launches.SCALE.crossed(share),
+                launch_waits.SCALE.crossed(share),
             ),
             *_counted(calls),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         confidence="high" if short else "medium",
-        scale=launches.SCALE,
+        scale=launch_waits.SCALE,
         claims=claims,
     )
 

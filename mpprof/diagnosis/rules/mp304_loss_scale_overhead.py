@@ -32,7 +32,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence, launches
+from mpprof.diagnosis import attainable, evidence, launch_waits
 from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.shared.skips import without_loss_scale
 from mpprof.diagnosis.signals import Signals
@@ -82,11 +82,11 @@ def judge(signals: Signals) -> Outcome:
 def _waits_for_launches(signals: Signals) -> tuple[Claim, ...]:
     """Return claims on idle time that a kernel of the loss scale ended, because the host had not launched it
     yet; nothing where kernels of other work are waited for more than those."""
-    waits = launches.between(signals)
-    own = {row for row in waits if signals.cells[row].cause == launches.OF_THE_LOSS_SCALE}
+    waits = launch_waits.between(signals)
+    own = {row for row in waits if signals.cells[row].cause == launch_waits.OF_THE_LOSS_SCALE}
     if signals.time(tuple(own)) < MOST * signals.time(waits):
         return ()
-    return tuple(claim for claim in launches.claims(signals) if claim.cell in own)
+    return tuple(claim for claim in launch_waits.claims(signals) if claim.cell in own)
 
 
 def _waits_for_the_flag(signals: Signals) -> tuple[Claim, ...]:

@@ -31,7 +31,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, launches
+from mpprof.diagnosis import evidence, launch_waits
 from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
@@ -46,11 +46,11 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
     account = need(signals.gpu_activity)
-    claims = launches.claims(signals)
+    claims = launch_waits.claims(signals)
     share = signals.cost_ratio(claims)
-    if share < launches.SCALE.info_ratio:
+    if share < launch_waits.SCALE.info_ratio:
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
-    if not launches.host_gets_ahead(signals):
+    if not launch_waits.host_gets_ahead(signals):
         return Clear("the host is never so far ahead that this idle time would be hidden")
     path = account.host_path
     ahead_ns = path.ahead_ns if path else 0.0
@@ -61,14 +61,14 @@ def judge(signals: Signals) -> Outcome:
         ),
         evidence=(
             evidence.ratio(
-                f"{{span}} idle until the queue fills{launches.left_out(signals)}",
+                f"{{span}} idle until the queue fills{launch_waits.left_out(signals)}",
                 share,
-                launches.SCALE.crossed(share),
+                launch_waits.SCALE.crossed(share),
             ),
             evidence.ns("device's work after the last launch", ahead_ns),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         confidence="medium",
-        scale=launches.SCALE,
+        scale=launch_waits.SCALE,
         claims=claims,
     )

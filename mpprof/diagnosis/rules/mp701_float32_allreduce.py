@@ -34,7 +34,7 @@ from __future__ import annotations
 from mpprof.analysis.breakdown import communication
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.shared import several_devices
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
@@ -50,7 +50,7 @@ _HALF = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    if (refused := several.not_applicable(signals)) is not None:
+    if (refused := several_devices.not_applicable(signals)) is not None:
         return refused
     if not signals.computes.narrow:
         return signals.not_narrow

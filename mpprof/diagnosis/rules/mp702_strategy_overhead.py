@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable
-from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.shared import several_devices
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP702", "strategy-overhead", "A strategy's devices get their launches late"
@@ -41,20 +41,20 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
 
 
 def judge(signals: Signals) -> Outcome:
-    refused = several.no_strategy(signals, "no strategy launches for several devices in one process")
+    refused = several_devices.no_strategy(signals, "no strategy launches for several devices in one process")
     if refused is not None:
         return refused
-    found = several.waited_for(signals)
+    found = several_devices.waited_for(signals)
     if isinstance(found, Unable):
         return found
-    late = found is not None and several.mostly(found) == "idle_launch"
-    if found is None or not late or not several.launched_together(found):
+    late = found is not None and several_devices.mostly(found) == "idle_launch"
+    if found is None or not late or not several_devices.launched_together(found):
         return Clear("no device waits longer for its launches than the others")
     slow = found.slow[0]
     return Found(
         summary=(
-            f"{several.named(found.slow)} is late in every step ({{cost}}, {{share}}): it waits for its "
-            "launches"
+            f"{several_devices.named(found.slow)} is late in every step ({{cost}}, {{share}}): "
+            "it waits for its launches"
         ),
         evidence=(
             evidence.ns("idle for launches on the late device", slow.classes.get("idle_launch", 0.0)),
@@ -63,6 +63,6 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="medium",
         scale=SCALE,
-        claims=several.waiting(signals, found),
+        claims=several_devices.waiting(signals, found),
         cost_ns=found.cost_ns,
     )

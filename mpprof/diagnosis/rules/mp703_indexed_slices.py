@@ -27,7 +27,7 @@ from __future__ import annotations
 from mpprof.analysis.breakdown import communication
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.shared import several_devices
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -41,7 +41,7 @@ SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
 
 
 def judge(signals: Signals) -> Outcome:
-    refused = several.no_strategy(signals, "no strategy of TensorFlow exchanges the gradients")
+    refused = several_devices.no_strategy(signals, "no strategy of TensorFlow exchanges the gradients")
     if refused is not None:
         return refused
     need(signals.gpu_activity)

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable
-from mpprof.diagnosis.shared import several
+from mpprof.diagnosis.shared import several_devices
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP704", "straggler", "Other devices wait for one that is slower"
@@ -47,15 +47,19 @@ _OF_THE_HOST = ("idle_input", "idle_between_steps", "idle_sync", "idle_compile")
 
 
 def judge(signals: Signals) -> Outcome:
-    if (refused := several.not_applicable(signals)) is not None:
+    if (refused := several_devices.not_applicable(signals)) is not None:
         return refused
-    found = several.waited_for(signals)
+    found = several_devices.waited_for(signals)
     if isinstance(found, Unable):
         return found
     if found is None:
         return Clear("all devices keep pace")
-    mostly = several.mostly(found)
-    if mostly == "idle_launch" and several.mirrored(signals) and several.launched_together(found):
+    mostly = several_devices.mostly(found)
+    if (
+        mostly == "idle_launch"
+        and several_devices.mirrored(signals)
+        and several_devices.launched_together(found)
+    ):
         return Clear("a device is late because its launches are: MP702")
     slow, fast = found.slow[0], min(found.others, key=found.own_ns)
     compared = "work of the device" if found.by_work else "step without exposed communication"
@@ -63,8 +67,8 @@ def judge(signals: Signals) -> Outcome:
     hosts = signals.case.hosts
     return Found(
         summary=(
-            f"the others wait for {several.named(found.slow)}: {{cost}} {{each}} ({{share}})"
-            f"{several.beyond(found)}"
+            f"the others wait for {several_devices.named(found.slow)}: {{cost}} {{each}} ({{share}})"
+            f"{several_devices.beyond(found)}"
         ),
         evidence=(
             evidence.ns(f"{compared}, {slow.name}", found.own_ns(slow)),
@@ -80,6 +84,6 @@ def judge(signals: Signals) -> Outcome:
         cases=("waits" if mostly in _OF_THE_HOST else "",),
         confidence="high" if signals.collectives else "medium",
         scale=SCALE,
-        claims=several.waiting(signals, found),
+        claims=several_devices.waiting(signals, found),
         cost_ns=found.cost_ns,
     )

@@ -27,7 +27,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, window
+from mpprof.diagnosis import evidence, profiled_steps
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.shared.clock import timed_launches
 from mpprof.diagnosis.signals import Signals
@@ -49,16 +49,16 @@ def judge(signals: Signals) -> Outcome:
         return Unable(f"no unprofiled steps to compare with{signals.hint('record run')}")
     if timed_launches(signals):
         return Unable("the recorded step is shorter than the device's work in it: see MP903")
-    profiled_ns = window.profiled_ns(signals) or account.window_ns
+    profiled_ns = profiled_steps.profiled_ns(signals) or account.window_ns
     slower = profiled_ns / account.wall_ns - 1 if account.wall_ns > 0 else 0.0
     if slower < INFO_RATIO:
         return Clear(f"a profiled step takes {format_ratio(max(0.0, slower))} longer")
-    why, beside = window.reason(signals), window.around(signals)
+    why, beside = profiled_steps.reason(signals), profiled_steps.around(signals)
     if why == "warm-up":
         return Unable("the profiled steps lie in warm-up, where unprofiled steps are longer, too: see MP901")
     near = [ns for ns in (beside.before_ns, beside.after_ns) if ns] if beside else []
     said = "part of the idle time in the window is the profiler's"
-    if window.works_longer(signals):
+    if profiled_steps.works_longer(signals):
         said = "the window idles for less than that, so its work takes longer, too"
     if why == "load":
         said = f"the steps around it do, too ({format_ns(min(near))} or more): the machine was busy then"

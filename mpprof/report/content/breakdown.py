@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.model.account import FEW_WORKS, Class
 from mpprof.model.frozen import frozen
-from mpprof.report import window, words
+from mpprof.report import whole_window, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -144,7 +144,7 @@ def time_doubt(time: doc.Time) -> str | None:
 
 def window_rows(found: doc.Window) -> list[TimeRow]:
     """Return the same rows for a whole window: they sum to its span."""
-    return _rows(window.as_slices(found), found["span_ns"], on_host=found["basis"] == "host")
+    return _rows(whole_window.as_slices(found), found["span_ns"], on_host=found["basis"] == "host")
 
 
 def _rows(
@@ -332,4 +332,4 @@ def slices_of(document: doc.Report) -> list[doc.Slice]:
     """Return the slices of the step, else of the whole window; empty where there is no account."""
     if document["time"]:
         return document["time"]["slices"]
-    return window.as_slices(document["window"]) if "window" in document else []
+    return whole_window.as_slices(document["window"]) if "window" in document else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.model.finding import Comparison, Matching, Rung
 from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyOutcome
-from mpprof.report.json import windows
+from mpprof.report.json import two_windows
 from mpprof.report.json.report import document
 from mpprof.report.json.speedup import finding_of, gap_slices_of
 from mpprof.report.json.values import rounded, strict
@@ -84,7 +84,7 @@ def _rung(rung: Rung) -> doc.Rung:
         "remedies_total": _remedies_total(rung.promises),
     }
     if rung.windows is not None:
-        body["windows"] = windows.windows_of(rung.windows)
+        body["windows"] = two_windows.windows_of(rung.windows)
     return body
 
 

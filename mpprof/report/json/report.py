@@ -9,7 +9,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
-from mpprof.report.json import hosts, window
+from mpprof.report.json import hosts, whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
 from mpprof.report.json.memory import memory_of, out_of_memory
 from mpprof.report.json.speedup import finding_of, speedup_of, whatif_of
@@ -62,7 +62,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         if (failed := failure(diagnosis.run)) is not None:
             body["out_of_memory"] = out_of_memory(*failed)
     if diagnosis.window is not None:
-        body["window"] = window.window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
+        body["window"] = whole_window.window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     if diagnosis.hosts is not None:
         body["hosts"] = hosts.hosts_of(diagnosis.hosts)
     if len(diagnosis.devices) > 1 or diagnosis.collectives:
@@ -92,6 +92,9 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
     if run.facts is not None and (ended := run.facts.ended) is not None:
         first = (ended.error or "").splitlines()[:1]
         found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
+    model = run.facts.model if run.facts is not None else None
+    if model is not None and model.parameters is not None:
+        found["model_parameters"] = model.parameters
     if (computes := diagnosis.computes) is not None:
         found["computes_in"] = {
             "kind": computes.kind,

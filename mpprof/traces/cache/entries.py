@@ -132,7 +132,7 @@ class Cache:
     def load(self, key: str, read: Callable[[], Trace]) -> Trace | None:
         """Return the entry's trace, None where no whole entry exists. Its columns are read when they are
         used; if one is then gone or damaged, it comes from `read`, which may raise."""
-        from mpprof.traces.cache import columns
+        from mpprof.traces.cache import array_files
 
         entry = self.root / key
         try:
@@ -143,10 +143,10 @@ class Cache:
                 if (entry / name).stat().st_size != size:
                     raise ValueError(f"{name} is cut off")
             files = _Files(entry, meta["files"], read, _identity(entry))
-            whole = {name: files.content(name) for name in columns.WHOLE}
-            found = columns.decode(meta["body"], whole, files.column)
+            whole = {name: files.content(name) for name in array_files.WHOLE}
+            found = array_files.decode(meta["body"], whole, files.column)
             os.utime(entry / _META)
-        except (OSError, *columns.ERRORS) as error:
+        except (OSError, *array_files.ERRORS) as error:
             if entry.is_dir():  # it is read afresh and replaced
                 _say_damaged(entry, error)
             return None
@@ -154,11 +154,11 @@ class Cache:
 
     def save(self, key: str, kept: Trace) -> None:
         """Keep the trace; another process that does the same at the same time does no harm."""
-        from mpprof.traces.cache import columns
+        from mpprof.traces.cache import array_files
 
         part = self.root / f"{_PARTS}{os.getpid()}-{secrets.token_hex(4)}"
         try:
-            encoded = columns.encode(kept)
+            encoded = array_files.encode(kept)
             if encoded is None or sum(map(len, encoded.files.values())) > self.limit_bytes // 2:
                 return
             files = {name: [len(content), _digest(content)] for name, content in encoded.files.items()}
@@ -232,15 +232,15 @@ class _Files:
         return False
 
     def column(self, table: str, column: str) -> Any:
-        from mpprof.traces.cache import columns
+        from mpprof.traces.cache import array_files
 
-        name = columns.file_of(table, column)
+        name = array_files.file_of(table, column)
         if self.afresh is None and name not in self.known:
             return None
         if self.afresh is None:
             try:
-                return columns.column(self.content(name))
-            except (OSError, *columns.ERRORS) as error:
+                return array_files.column(self.content(name))
+            except (OSError, *array_files.ERRORS) as error:
                 if self._in_place():
                     _say_damaged(self.entry, error)
                     shutil.rmtree(self.entry, ignore_errors=True)

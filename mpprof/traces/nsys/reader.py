@@ -8,7 +8,7 @@ from mpprof.errors import UnreadableError
 from mpprof.model.shell import quoted
 from mpprof.model.trace import Trace
 from mpprof.traces.common.file_head import GZIP, SQLITE
-from mpprof.traces.common.kinds import Kind
+from mpprof.traces.common.file_kinds import Kind
 
 STRINGS = b"StringIds"
 """A table that every export has."""

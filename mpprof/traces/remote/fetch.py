@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
 from mpprof.traces.common import lazy_fetch
-from mpprof.traces.remote import copies, listing, timeouts
+from mpprof.traces.remote import listing, local_copies, timeouts
 from mpprof.traces.remote.file import File, again
 
 PACKAGES = {
@@ -101,8 +101,8 @@ def fetch(address: str, folder: Path) -> Path:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         if not single:
-            copies.keep_only(target, {file.name for file in files})
-        copies.evict(folder, LIMIT_BYTES)
+            local_copies.keep_only(target, {file.name for file in files})
+        local_copies.evict(folder, LIMIT_BYTES)
     return target / files[0].name if single else target
 
 
@@ -140,18 +140,18 @@ def _title(address: str) -> str:
 
 
 def _bring(filesystem: Any, file: File, target: Path, address: str) -> None:
-    here = copies.is_here(file, target)
+    here = local_copies.is_here(file, target)
     if file.kind:
         lazy_fetch.list_beside((target / file.name).parent, file.beside)
     if file.later:
         if not here:
-            copies.stand_in(file, target)
+            local_copies.stand_in(file, target)
         fetch = partial(_complete, filesystem, file, target, address)
         lazy_fetch.expect(target / file.name, fetch, file.kind)
     elif here:
-        copies.used(file, target)
+        local_copies.used(file, target)
     else:
-        copies.get(filesystem, file, target, _where(address, file))
+        local_copies.get(filesystem, file, target, _where(address, file))
 
 
 def _complete(filesystem: Any, file: File, target: Path, address: str) -> None:
@@ -160,10 +160,10 @@ def _complete(filesystem: Any, file: File, target: Path, address: str) -> None:
     place = _where(address, file)
     try:
         with _explained(address, place):
-            if not copies.is_here(file, target):
+            if not local_copies.is_here(file, target):
                 file = again(filesystem, file)  # it may have been listed long ago
-                copies.get(filesystem, file, target, place)
-            copies.used(file, target)
+                local_copies.get(filesystem, file, target, place)
+            local_copies.used(file, target)
     except NotFoundError as error:
         raise UnreadableError("was removed after it was listed", where=place, next="Look again") from error
 
@@ -225,7 +225,7 @@ def _explanation(error: Exception, place: str) -> MpprofError:
             f"{timeouts.ANSWER_S} s",
             where=place, next="Try again later, or copy the files here",
         )  # fmt: skip
-    if any(copies.is_break(each) for each in chain):
+    if any(local_copies.is_break(each) for each in chain):
         return UnreadableError(
             f"the connection breaks: {_line(error)}", where=place, next="Try again, or copy the files here"
         )

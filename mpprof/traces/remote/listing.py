@@ -18,7 +18,7 @@ from mpprof.traces.common import file_head
 from mpprof.traces.find import of_listing
 from mpprof.traces.formats import Known
 from mpprof.traces.nsys import reader
-from mpprof.traces.remote import copies, timeouts
+from mpprof.traces.remote import local_copies, timeouts
 from mpprof.traces.remote.file import File, described
 
 SINGLE = (".json", ".json.gz", ".sqlite", ".pb", ".pb.gz", ".zip")
@@ -176,7 +176,7 @@ def _head(filesystem: Any, file: File) -> bytes | None:
 
 
 def _first(filesystem: Any, file: File, size: int) -> bytes:
-    return timeouts.within(lambda: copies.first_bytes(filesystem, file, size))
+    return timeouts.within(lambda: local_copies.first_bytes(filesystem, file, size))
 
 
 def is_single(root: str) -> bool:

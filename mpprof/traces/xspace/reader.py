@@ -24,8 +24,8 @@ from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
 from mpprof.traces.common import gzip_recovery, walk
 from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.file_kinds import Kind
 from mpprof.traces.common.hlo import Modules
-from mpprof.traces.common.kinds import Kind
 from mpprof.traces.common.launches import Hosts, join_launches
 from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, HOST, is_read
 from mpprof.traces.common.ops import Ops

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpprof.analysis.memory import backward, kept, states, training
+from mpprof.analysis.memory import backward, kept_for_backward, states, training
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts import targets
 from mpprof.model.memory import MemoryForecast, PolicyMemory
@@ -311,7 +311,7 @@ def test_everything_but_the_fixed_bytes_grows_with_the_batch() -> None:
 
 def test_the_peak_is_never_below_what_is_kept() -> None:
     for name, record in DATA["models"].items():
-        graph = kept.graph(run_of(record).facts.model, kept.Machine("jax"))  # type: ignore[union-attr, arg-type]
+        graph = kept_for_backward.graph(run_of(record).facts.model, kept_for_backward.Machine("jax"))  # type: ignore[union-attr, arg-type]
         for compiled in (True, False):
             found = backward.backward(graph, compiled=compiled)
             assert found.peak_bytes >= found.kept_bytes, name

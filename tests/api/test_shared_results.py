@@ -10,7 +10,7 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.api.source import READ_AT_ONCE, LogDirectory
-from mpprof.kept import Kept
+from mpprof.shared_results import SharedResults
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 LONG_S = 60
@@ -18,7 +18,7 @@ LONG_S = 60
 
 
 def test_a_value_is_made_once_for_its_version_and_the_least_asked_for_goes_first() -> None:
-    kept: Kept[str, int] = Kept(2)
+    kept: SharedResults[str, int] = SharedResults(2)
     made: list[str] = []
 
     def value(key: str, version: int) -> int:
@@ -29,7 +29,7 @@ def test_a_value_is_made_once_for_its_version_and_the_least_asked_for_goes_first
 
 
 def test_what_fails_is_tried_again_by_the_next() -> None:
-    kept: Kept[str, int] = Kept(2)
+    kept: SharedResults[str, int] = SharedResults(2)
     with pytest.raises(ZeroDivisionError):
         kept.get("a", 1, lambda: 1 // 0)
     assert kept.get("a", 1, lambda: 7) == 7
@@ -44,7 +44,7 @@ def in_thread(what: Any) -> Any:
 
 
 def test_five_who_ask_for_the_same_get_the_one_that_the_first_has_made() -> None:
-    kept: Kept[str, object] = Kept(2)
+    kept: SharedResults[str, object] = SharedResults(2)
     begun, go_on = threading.Event(), threading.Event()
 
     def make() -> object:

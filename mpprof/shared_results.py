@@ -1,4 +1,4 @@
-"""What was made once and is given to all who ask, until what it was made of changes."""
+"""Results that are computed once and shared between threads, until their inputs change."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
-    """The last `most` values asked for, by key. Who asks for what is being made waits for it; no one else."""
+class SharedResults(Generic[K, V]):
+    """The last `most` results asked for, by key. A thread that asks for one that another thread computes
+    waits for it; threads that ask for other results do not."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mpprof.diagnosis.rules import ALL
 from mpprof.model.finding import Unable
 from mpprof.report import json as documents
-from mpprof.report import limits, markdown, text
+from mpprof.report import markdown, text, without_finding
 from tests.builders import cases as c
 from tests.diagnosis.saying import diagnosed
 from tests.report import hand_made
@@ -45,7 +45,7 @@ def test_each_reason_names_its_causes_and_what_settles_several_is_said_once() ->
     unable = [Unable(code, f"no step log was recorded; {record}") for code in ("MP901", "MP807")]
     unable += [Unable("MP308", f"the facts of `fit` were not recorded; {record}")]
     document = documents.document(replace(hand_made.bare(), unable=tuple(unable)))
-    assert limits.not_judged(document) == [
+    assert without_finding.not_judged(document) == [
         "warm-up, throttling: no step log was recorded",
         "eager execution: the facts of `fit` were not recorded",
         f"to judge these: {record}",
@@ -54,13 +54,13 @@ def test_each_reason_names_its_causes_and_what_settles_several_is_said_once() ->
 
 def test_many_causes_of_one_reason_are_counted() -> None:
     codes = [rule.CODE for rule in ALL][:9]
-    assert limits.listed(codes).endswith(" and 3 more")
-    assert limits.listed(codes[:7]).count(",") == 6
+    assert without_finding.listed(codes).endswith(" and 3 more")
+    assert without_finding.listed(codes[:7]).count(",") == 6
 
 
 def test_a_field_without_a_name_of_its_own_is_put_into_words() -> None:
-    assert limits.field_words("facts.limited_by") == "limited by"
-    assert limits.field_words("time.wall_ns") == "the step time outside the profiler"
+    assert without_finding.field_words("facts.limited_by") == "limited by"
+    assert without_finding.field_words("time.wall_ns") == "the step time outside the profiler"
 
 
 def test_beside_a_lone_trace_all_that_records_would_tell_is_one_line() -> None:
@@ -73,7 +73,7 @@ def test_beside_a_lone_trace_all_that_records_would_tell_is_one_line() -> None:
     )
     document = documents.document(replace(hand_made.bare(), unable=unable))
     document["absent"]["run"] = "no records of mpprof lie beside the trace"
-    assert limits.not_judged(document) == [
-        f"warm-up, eager execution, recurrent layers without cuDNN: {limits.ONLY_A_TRACE}; {recorder}",
+    assert without_finding.not_judged(document) == [
+        f"warm-up, eager execution, recurrent layers without cuDNN: {without_finding.ONLY_A_TRACE}; {recorder}",
         "waits for input: the device idles 39.0 % of the window and the trace does not show what for",
     ]
