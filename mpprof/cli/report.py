@@ -20,8 +20,8 @@ class Report:
     """Say where a run's step time goes, why, and what would help.
 
     PATH is a log directory, a run, or a trace file. With --baseline, a run of the
-    same model in float32, it also says what speedup was to be expected, and splits
-    the gap to it into causes."""
+    same model in float32, it also says what speedup is attainable, and splits the
+    gap to it into causes."""
 
     name = "report"
 

@@ -28,8 +28,9 @@ class Survey:
     analysed in several processes at a time, and 16-bit runs are compared with the
     newest float32 run of the same model, card and batch under the same paths. A run
     that cannot be read, or crashes its process, is listed with the reason. The
-    loss is the step time above the attainable step, or without a measured baseline
-    above the step after all remedies; hours are per day of training."""
+    loss is the step time above the attainable step; without a measured baseline, it
+    is the step time above the step after all remedies. Hours are per day of
+    training."""
 
     name = "survey"
 
@@ -81,7 +82,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--format parquet needs a file", next="Name it with -o FILE.parquet")
     if not args.time_limit > 0:
         raise UsageError(
-            f"a time limit of {args.time_limit:g} s", next="Give --time-limit seconds above zero"
+            f"the time limit cannot be {args.time_limit:g} s", next="Give --time-limit seconds above zero"
         )
     if args.dask is not None:
         for path in args.paths:

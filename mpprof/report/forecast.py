@@ -232,7 +232,7 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "  no faster than: a bound from bytes and operations, kernel by kernel; not an estimate."
     yield from _about_speedups(runs)
     if any(run.typical_ns for run in runs):
-        yield "  typical: a range around four published V100 steps of ResNet-50; for nothing else."
+        yield "  typical: a range around four published V100 steps of ResNet-50; not known for others."
     yield "  can: types, sizes and compiled kernels allow it; which kernel runs is chosen on the card."
     yield "  open: decided on the card."
     yield "  peak memory: of the programs that were compiled; the card may mix them."

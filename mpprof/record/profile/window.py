@@ -259,7 +259,7 @@ def new_session(profile: Path, name: str) -> Path:
         with contextlib.suppress(FileExistsError):
             session.mkdir()
             return session
-    raise FileExistsError(f"{profile} holds a hundred sessions of this second")
+    raise FileExistsError(f"{profile} holds a hundred sessions that began in this second")
 
 
 def _require_space(root: Path) -> None:
