@@ -14,6 +14,7 @@ from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
 from mpprof.report.headline import first_cause, headline, hero, holds, no_more_than
+from mpprof.report.runs.baselines import experiment
 from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
@@ -99,7 +100,7 @@ def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> Listing:
     `version` changes with anything that is shown."""
     groups: dict[str, list[RunEntry]] = {}
     for entry in sorted(entries, key=lambda entry: (entry.created_unix_ns or 0, entry.name)):
-        groups.setdefault(choices.experiment(entry.name), []).append(entry)
+        groups.setdefault(experiment(entry.name), []).append(entry)
     newest = sorted(groups.items(), key=lambda group: -max(e.created_unix_ns or 0 for e in group[1]))
     baselines = choices.default_baselines(entries)
     shown: list[Group] = []

@@ -86,6 +86,37 @@ def test_host_events_without_length_at_one_time_are_no_step(op: str, tmp_path: P
     assert document["time"] is None
 
 
+@pytest.mark.parametrize("times", [(0, 0), (0, 0, 0), (700, 700)])
+@pytest.mark.parametrize("told_by", ["groups", "steps line"])
+def test_steps_of_a_device_whose_clock_stood_still_are_none(
+    told_by: str, times: tuple[int, ...], tmp_path: Path
+) -> None:
+    document = saying.said(_steps_at(tmp_path, told_by, times, 0), whole=True)
+    assert document["time"] is None
+
+
+@pytest.mark.parametrize("told_by", ["groups", "steps line"])
+def test_a_step_without_length_beside_others_is_no_step(told_by: str, tmp_path: Path) -> None:
+    document = saying.said(_steps_at(tmp_path, told_by, (0, 0, 1000), 400), whole=True)
+    assert document["time"]["step_ns"] == 1000
+    assert "1 of 2 steps begin and end at one instant" in str(document)
+
+
+def _steps_at(folder: Path, told_by: str, times: tuple[int, ...], length_ns: int) -> Path:
+    """A trace of a GPU with a kernel at each of these times, each the first of a step."""
+    space = Space()
+    device = space.plane("/device:GPU:0")
+    stream, steps = device.line(7, "Stream #7(Compute)"), device.line(0x7FFFFFFF, "Steps")
+    for number, at in enumerate(times):
+        group = {"group_id": number} if told_by == "groups" else {}
+        stream.event("volta_sgemm_128x64_nt", at, length_ns, group)
+        if told_by != "groups":
+            steps.event(str(number), at, 0)
+    path = folder / "host.xplane.pb"
+    path.write_bytes(space.to_bytes())
+    return path
+
+
 @pytest.mark.parametrize("change", [same_xplane.counts_added, same_xplane.unknown_planes_added])
 @pytest.mark.parametrize("run", TREES)
 def test_what_lies_nowhere_in_the_training_changes_no_finding(
@@ -101,3 +132,26 @@ def test_what_lies_nowhere_in_the_training_changes_no_finding(
         assert space.to_bytes() != path.read_bytes()
         path.write_bytes(space.to_bytes())
         assert not list(saying.differences(before, saying.said(path)))
+
+
+@pytest.mark.parametrize(
+    "name", ["/host:tfstreamz", "/host:CPU-counters", "/device:CUSTOM:Timeline", "Host CPUs"]
+)
+@pytest.mark.parametrize("run", TREES)
+def test_what_a_plane_of_an_unknown_kind_holds_is_no_work(run: str, name: str, tmp_path: Path) -> None:
+    """Not even where it holds what a host's plane does, calls of the training among it, at another time, and
+    is in the file twice."""
+    root = Path(shutil.copytree(SAMPLES / run, tmp_path / "run"))
+    before = saying.said(root)
+    space = parse(tree_of(root).read_bytes())
+    for _ in range(2):
+        added = parse(tree_of(root).read_bytes()).planes
+        host = next(plane for plane in added if plane.name == "/host:CPU")
+        host.name = name
+        for line in host.lines:
+            line.timestamp_ns = 7
+            for event in line.events[:3]:
+                event.metadata = host.name_id("PjitFunction(step)")
+        space.planes.append(host)
+    tree_of(root).write_bytes(space.to_bytes())
+    assert not list(saying.differences(before, saying.said(root)))

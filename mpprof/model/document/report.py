@@ -158,6 +158,7 @@ class Run(TypedDict):
         Annotated[ComputesIn, "The type that the run computes in, and the evidence for it."]
     ]
     ended: NotRequired[Annotated[Ended, "How the training was ended; left out where it ran to its end."]]
+    model_parameters: NotRequired[Annotated[int, "Of its model; left out where they are not known."]]
 
 
 class Ended(TypedDict):
