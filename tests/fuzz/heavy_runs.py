@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mpprof.model import limits
 from tests.builders.xspace import Space
 from tests.fuzz import heavy, seeds
 
-Write = Callable[[Path, int], None]
 _FIRST_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Heavy:
-    """What is written into a run's folder: each file gets as many bytes as the run's `mib` says. `runs` of it
-    are read by one command; those after the first differ in what `number` changes."""
+    """`write` makes the trace of a run: its path, about how many bytes, and which of the runs it is, of which
+    one command reads so many. Each other file of the run gets as many bytes; `layer` names the model's layers."""
 
     name: str
     trace: str
@@ -57,12 +57,13 @@ def _sample(number: int) -> str:
 
 
 def _facts(path: Path, size: int, layer: Callable[[int], str]) -> None:
-    """As many layers as are read, with configs that fill the rest, of the shapes that costs are made of."""
+    """Layers, as many as are read at most, with configs that fill the rest."""
     facts = json.loads(seeds.runs()[0])
-    config = {"units": 64, **{f"k{at}": [at] for at in range(size // 10_000 // 14)}}
+    count = min(limits.MOST_LAYERS, size // 300)
+    config = {"units": 64, **{f"k{at}": [at] for at in range((size // count - 280) // 14)}}
     like: dict[str, Any] = facts["model"]["layers"][0] | {"class": "Dense", "config": config}
     shape = {"input_shape": [None, 64], "output_shape": [None, 64]}
-    facts["model"]["layers"] = [{**like, **shape, "name": layer(at)} for at in range(10_000)]
+    facts["model"]["layers"] = [{**like, **shape, "name": layer(at)} for at in range(count)]
     path.write_text(json.dumps(facts, separators=(",", ":")))
 
 
