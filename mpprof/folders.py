@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 
 from mpprof.model.limits import MOST_LEVELS
 
 
 def walk(
-    top: str | os.PathLike[str], refused: Callable[[OSError], None] | None = None
+    top: str | os.PathLike[str],
+    refused: Callable[[OSError], None] | None = None,
+    *,
+    links: bool = False,
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield every directory at and below `top` with the names of its directories and of its other files.
 
@@ -18,10 +22,26 @@ def walk(
     directories are listed and not followed, `refused` is told of what cannot be opened. What lies more than
     `MOST_LEVELS` below is refused, too: to open a directory takes time in proportion to its depth, and
     `os.walk` before Python 3.12 calls itself for each level.
+
+    With `links` they are followed, after everything that is no link and in the order of their paths. Each
+    directory is entered once, so of several ways to it the one without a link counts; one that leads to a
+    directory above `top` is left alone.
     """
-    waiting = [(os.fspath(top), 0)]
-    while waiting:
-        folder, level = waiting.pop()
+    waiting: list[_Waiting] = [(os.fspath(top), 0, None)]
+    linked: list[_Waiting] = []
+    entered: set[str] = set()
+    while waiting or linked:
+        if not waiting:
+            linked.sort(reverse=True)
+            path, level, _ = linked.pop()
+            target = os.path.realpath(path)
+            waiting += [(path, level, target)] if _is_apart(target, os.path.realpath(top)) else []
+            continue
+        folder, level, real = waiting.pop()
+        if real is not None:
+            if real in entered:
+                continue
+            entered.add(real)
         try:
             if level > MOST_LEVELS:
                 raise OSError(errno.ENAMETOOLONG, f"it lies more than {MOST_LEVELS} levels down", folder)
@@ -33,8 +53,22 @@ def walk(
             continue
         names = [name for name, below in inside if below]
         yield folder, names, [name for name, below in inside if not below]
-        below = [os.path.join(folder, name) for name in reversed(names)]
-        waiting += [(path, level + 1) for path in below if not os.path.islink(path)]
+        for name in reversed(names):
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                waiting.append((path, level + 1, real and os.path.join(real, name)))
+            elif links:
+                linked.append((path, level + 1, None))
+
+
+_Waiting = tuple[str, int, str | None]
+"""A directory, its level, and, of one that a link leads to and of those below it, its path without links."""
+
+
+def _is_apart(one: str, other: str) -> bool:
+    """Return whether neither of two directories lies in the other."""
+    first, second = PurePath(one), PurePath(other)
+    return not (first.is_relative_to(second) or second.is_relative_to(first))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -28,9 +28,9 @@ from mpprof.report.redact import Redactor, hosts_of
 from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
+from mpprof.runs.run_entries import entry_of, why_no_trace
 from mpprof.runs.state import state_of
 from mpprof.shared_results import SharedResults
-from mpprof.traces import formats
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -334,38 +334,20 @@ def _sayable(name: str) -> str:
 def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewhere: bool) -> RunEntry:
     written_ns = max((changed_ns for _, _, changed_ns in signature), default=None)
     if isinstance(read, MpprofError):
-        return RunEntry(
-            name, name, None, None, None, live=False, has_trace=False, problem=str(read),
-            written_unix_ns=written_ns,
-        )  # fmt: skip
-    facts, fit = read.facts, read.last_fit
+        return entry_of(
+            name, None, live=False, has_trace=False, problem=str(read), written_unix_ns=written_ns
+        )
     state = state_of(read, now_unix_ns=time_ns(), elsewhere=elsewhere)
-    devices = facts.devices if facts else ()
-    device = next((each for each in devices if each.kind != "cpu"), next(iter(devices), None))
-    return RunEntry(
-        id=name,
-        name=name,
-        policy=fit.policy.global_name if fit else None,
-        backend=facts.framework.get("backend") if facts else None,
-        created_unix_ns=facts.created_unix_ns if facts else None,
+    return entry_of(
+        name,
+        read.facts,
         live=state in ("running", "unfinished"),
         has_trace=bool(read.traces),
-        problem=_no_trace(read) if facts is None else None,
+        problem=why_no_trace(read.traces[-1]) if read.facts is None and read.traces else None,
         state=state,
         written_unix_ns=written_ns,
-        device=device.name if device else None,
-        on_gpu=device.kind != "cpu" if device else None,
-        batch_size=fit.batch_size if fit else None,
-        parameters=facts.model.parameters if facts and facts.model else None,
         hosts=read.hosts,
     )
-
-
-def _no_trace(run: Run) -> str | None:
-    """Return why the file that a run without records consists of is no trace; None: its bytes are a
-    trace's."""
-    why = [known.why for file in run.traces if (known := formats.of(file)) is not None]
-    return f"{run.traces[-1]}: {why[-1]}" if why and why[-1] else None
 
 
 def _files(signature: Signature) -> tuple[Path, ...]:

@@ -10,12 +10,12 @@ from typing import Any, cast
 from mpprof.api import survey_dask, survey_processes
 from mpprof.api.results import Table
 from mpprof.api.survey_row import Task
-from mpprof.errors import MpprofError, UsageError
+from mpprof.errors import UsageError
 from mpprof.model.document import SurveyRow
-from mpprof.model.frozen import frozen
-from mpprof.report import json as documents
+from mpprof.report.runs.baselines import default_baselines
 from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import loading
+from mpprof.runs.run_entries import entry_at
 
 TIME_LIMIT_S = 600.0
 """A run that takes longer to analyse is given up."""
@@ -45,7 +45,7 @@ def survey(
         progress: called after each run with three counts: runs done, runs in all, and runs that could not be
             read.
 
-    A 16-bit run is compared with the newest float32 run of the same model, card and batch among those given.
+    A 16-bit run is compared with the float32 run among those given that the page compares it with, too.
     Returns a table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first. Then come rows that rest on a
     single profiled step, whose loss is an upper bound, then rows with no known loss, and last the runs that
     could not be read. A run that fails, crashes its process or takes too long is a row with its `problem`.
@@ -76,7 +76,9 @@ def _analysed(
         workers if workers is not None else len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
     )
     if not count or count < 1:
-        raise UsageError(f"{count} processes", next="Give --workers a number above zero")
+        raise UsageError(
+            f"a survey cannot run in {count} processes", next="Give --workers a number above zero"
+        )
     return survey_processes.rows(left, count, time_limit_s)
 
 
@@ -99,28 +101,19 @@ def ranked(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
 
 def tasks(paths: Sequence[Path]) -> list[Task]:
     """Return the tasks under these paths: what there is to analyse, neighbours with one baseline together."""
-    places = [(path, place) for path in paths for place in _places(path)]
-    kinds = {place.root: _kind(place) for _, place in places}
-    twins: dict[tuple[Any, ...], Path] = {}
-    for root, kind in sorted(kinds.items(), key=lambda item: item[1].created_unix_ns if item[1] else 0):
-        if kind is not None and kind.policy == "float32":
-            twins[kind.same] = root
-    files_at = {place.root: place.files for _, place in places}
     found = {}
-    for path, place in places:
-        kind = kinds[place.root]
-        narrow = kind is not None and "16" in (kind.policy or "")
-        baseline = twins.get(kind.same) if kind is not None and narrow else None
-        name = place.name if len(paths) == 1 else f"{path}/{place.name}" if place.root != path else str(path)
-        files = (*place.files, *(files_at[baseline] if baseline else ()))
-        found[place.root] = Task(
-            name,
-            str(place.root),
-            str(baseline) if baseline else None,
-            signature_of(place.root, baseline, files),
-            files,
-        )
-    return sorted(found.values(), key=lambda task: (task.baseline or "", task.name))
+    for path in paths:
+        for place in _places(path):
+            inside = f"{path}/{place.name}" if place.root != path else str(path)
+            found[str(place.root)] = place, place.name if len(paths) == 1 else inside
+    baselines = default_baselines(entry_at(place, name) for place, name in found.values())
+    made = []
+    for root, (place, name) in found.items():
+        baseline = baselines[root]
+        files = (*place.files, *(found[baseline][0].files if baseline else ()))
+        signature = signature_of(place.root, Path(baseline) if baseline else None, files)
+        made.append(Task(name, root, baseline, signature, files))
+    return sorted(made, key=lambda task: (task.baseline or "", task.name))
 
 
 def _places(path: Path) -> Sequence[loading.Place]:
@@ -128,30 +121,3 @@ def _places(path: Path) -> Sequence[loading.Place]:
     if not at:
         loading.runs(path)  # raises what says why
     return (*at, *loading.lone_beside(path, at))
-
-
-@frozen
-class _Kind:
-    """What of run.json tells which runs are twins: `same` is equal for runs of one model, card and batch."""
-
-    policy: str | None
-    created_unix_ns: int
-    same: tuple[Any, ...]
-
-
-def _kind(place: loading.Place) -> _Kind | None:
-    """Return the kind of the run at this place; None: a trace without records, or a run.json that cannot be
-    read."""
-    from mpprof.store import facts as stored
-    from mpprof.store import formats
-
-    try:
-        facts = stored.read_facts(formats.folder_of(place.root, 0) / formats.RUN_FILE)
-    except (MpprofError, OSError):
-        return None
-    fit = facts.fits[-1] if facts.fits else None
-    if fit is None or facts.model is None:
-        return None
-    card = documents.device_name(documents.accelerators_first(facts.devices))
-    same = (facts.model.name, facts.model.parameters, len(facts.model.layers), card, fit.batch_size)
-    return _Kind(fit.policy.name, facts.created_unix_ns, same)

@@ -32,11 +32,13 @@ class Task:
 
 
 def row_of(task: Task) -> SurveyRow:
-    """Analyse one run. Whatever goes wrong is the row's `problem`."""
+    """Analyse one run. Whatever goes wrong is the row's `problem`; of a run whose trace cannot be read the
+    rest of the row is what its records say."""
     try:
         run = loading.load_at(Path(task.root))
         baseline = _baseline(task.baseline) if task.baseline is not None else None
-        document = documents.document(workflows.judge(workflows.analyse(run), baseline))
+        mine = workflows.analyse(run)
+        document = documents.document(workflows.judge(mine, baseline))
         gpus = _gpus(run, document)
     except MpprofError as error:
         return broken(task, str(error))
@@ -44,7 +46,8 @@ def row_of(task: Task) -> SurveyRow:
         return broken(task, "not enough memory to analyse it")
     except Exception as error:  # noqa: BLE001  a bug: one run must not stop the others
         return broken(task, f"{type(error).__name__}: {error} (a bug: `mpprof report` shows where)")
-    return _row(task, document, gpus)
+    unreadable = mine.trace_problem if run.traces and mine.trace is None else None
+    return {**_row(task, document, gpus), "problem": unreadable}
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +69,8 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
     alike = not facts.get("unlike")
     cause = facts["causes"][0] if facts["causes"] else None
     low, high, estimated = _attainable(facts, gain, alike=alike)
-    lost, lost_by = _lost(facts, alike=alike)
+    skipped = steps["skipped_ratio"] if steps else None
+    lost, lost_by = _lost(facts, skipped, alike=alike)
     peak, memory = content.recorded_peak(document), document["memory"]
     return {
         "run": task.name,
@@ -85,7 +89,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
         "estimated": estimated,
         "tensor_core_ratio": share["ratio"] if share else None,
         "unknown_ratio": share["unknown_ratio"] if share else None,
-        "skipped_ratio": steps["skipped_ratio"] if steps else None,
+        "skipped_ratio": skipped,
         "peak_memory_bytes": peak if peak is not None or not memory else memory["peak_bytes"],
         "cause": cause["code"] if cause else None,
         "cause_slug": cause["slug"] if cause else None,
@@ -109,17 +113,20 @@ def _attainable(
     return (found["low"], found["high"], True) if found else (None, None, False)
 
 
-def _lost(facts: doc.Facts, *, alike: bool) -> tuple[float | None, str | None]:
-    """Return the share of the step that is lost: against the attainable step, else against the step after all
-    remedies."""
+def _lost(facts: doc.Facts, skipped_ratio: float | None, *, alike: bool) -> tuple[float | None, str | None]:
+    """Return the share of the time that is lost, however it is lost, and by which bound: the shortest of the
+    step after all remedies, which count what float32 loses as well (a device that waits for its input), and,
+    with a comparable baseline, of the attainable step and the baseline's own. A step whose update is skipped
+    is lost whole."""
     step = facts["step_ns"]
-    if not step:
+    bounds = {"remedies": facts["after_remedies_ns"]}
+    if alike:
+        bounds |= {"attainable": facts["attainable_step_ns"], "baseline": facts["baseline_step_ns"]}
+    known = [(bound_ns, name) for name, bound_ns in bounds.items() if bound_ns is not None]
+    if not step or not known:
         return None, None
-    if alike and facts["attainable_step_ns"] is not None:
-        return max(0.0, 1.0 - facts["attainable_step_ns"] / step), "attainable"
-    if facts["after_remedies_ns"] is not None:
-        return max(0.0, 1.0 - facts["after_remedies_ns"] / step), "remedies"
-    return None, None
+    least_ns, by = min(known)
+    return 1.0 - min(1.0, least_ns / step) * (1.0 - (skipped_ratio or 0.0)), by
 
 
 def broken(task: Task, problem: str) -> SurveyRow:

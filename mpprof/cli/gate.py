@@ -116,7 +116,7 @@ def of_comparison(args: argparse.Namespace, document: doc.Comparison, wanted: Fo
     first, *later = document["runs"]
     outcomes: list[Outcome] = []
     if args.min_speedup is not None:
-        outcomes += [checks.of_speedup(run, args.min_speedup, first["run"]["name"]) for run in later]
+        outcomes += [checks.of_speedup(run, args.min_speedup, first) for run in later]
     if wanted is not None:
         _note_unable(args, later, wanted)
         outcomes += [outcome for run in later for outcome in checks.of_findings(run, wanted)]

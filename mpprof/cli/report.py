@@ -7,8 +7,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from mpprof.cli import gate, output, paths
+from mpprof.errors import SeveralRunsError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpprof.api.workflows import Analysis
     from mpprof.model import document as doc
     from mpprof.model.run import Run
@@ -20,8 +23,9 @@ class Report:
     """Say where a run's step time goes, why, and what would help.
 
     PATH is a log directory, a run, or a trace file. With --baseline, a run of the
-    same model in float32, it also says what speedup was to be expected, and splits
-    the gap to it into causes."""
+    same model in float32, it also says what speedup is attainable, and splits the
+    gap to it into causes. A directory of two runs, one of them the other's
+    float32 baseline, needs no options."""
 
     name = "report"
 
@@ -47,8 +51,7 @@ class Report:
         wanted, ignore = gate.forbidden(args), gate.ignored(args)
         with ExitStack() as stack:
             path = stack.enter_context(paths.opened(args, args.path))
-            run = paths.load(args, path, args.run_id, args.host)
-            baseline: Run | None = None
+            run, baseline = _chosen(args, path)
             if args.baseline is not None:
                 folder = stack.enter_context(paths.opened(args, args.baseline))
                 baseline = paths.load(args, folder, args.baseline_run)
@@ -62,6 +65,33 @@ class Report:
                 document = Redactor(hosts_of(run)).record(document)
             output.write(_written(document, mine, base, args), args.output, force=args.force)
         return gate.of_report(args, document, wanted)
+
+
+def _chosen(args: argparse.Namespace, path: Path) -> tuple[Run, Run | None]:
+    """Return the run at a path; of a pair of runs, where none is named, the one and its baseline."""
+    try:
+        return paths.load(args, path, args.run_id, args.host), None
+    except SeveralRunsError:
+        pair = _pair(path) if args.run_id is None and args.baseline is None else None
+        if pair is None:
+            raise
+    name, baseline = pair
+    output.note(args, f"two runs lie here: {name} is compared with {baseline} (--run shows one alone)")
+    return paths.load(args, path, name, args.host), paths.load(args, path, baseline)
+
+
+def _pair(path: Path) -> tuple[str, str] | None:
+    """Return the names of a run and of its baseline, where a directory holds these two and no other run."""
+    from mpprof.report.runs.baselines import default_baselines
+    from mpprof.runs import loading, run_entries
+
+    at = loading.places(path)
+    if len(at) != 2:
+        return None
+    names = {str(place.root): place.name for place in at}
+    baselines = default_baselines(run_entries.entry_at(place, place.name) for place in at)
+    pairs = [(names[run], names[baseline]) for run, baseline in baselines.items() if baseline is not None]
+    return pairs[0] if pairs else None
 
 
 def _written(document: doc.Report, mine: Analysis, base: Analysis | None, args: argparse.Namespace) -> str:

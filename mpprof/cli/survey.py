@@ -25,11 +25,12 @@ class Survey:
     """Analyse many runs and rank them by the GPU-hours they lose.
 
     Each run is a row, with an estimate of the GPU-hours lost a day. Runs are
-    analysed in several processes at a time, and 16-bit runs are compared with the
-    newest float32 run of the same model, card and batch under the same paths. A run
-    that cannot be read, or crashes its process, is listed with the reason. The
-    loss is the step time above the attainable step, or without a measured baseline
-    above the step after all remedies; hours are per day of training."""
+    analysed in several processes at a time, and each 16-bit run is compared with the
+    float32 run of the same model, card and batch that its name or directory says it
+    belongs to, as on the page. A run that cannot be read, or crashes its process, is
+    listed with the reason. The loss is the time above the step after all remedies,
+    or above the attainable step or the baseline's where that is shorter; the time of
+    skipped updates is added. Hours are per day of training."""
 
     name = "survey"
 
@@ -62,12 +63,19 @@ class Survey:
         from mpprof.api import survey
 
         _check(args)
+        progress.say("looking for runs")
+        told = _Told()
         with ExitStack() as stack:
             folders = [stack.enter_context(paths.opened(args, path)) for path in args.paths]
-            table = survey.survey(
-                folders, workers=args.workers, dask=args.dask, resume=args.resume,
-                time_limit_s=args.time_limit, progress=_told(),
-            )  # fmt: skip
+            try:
+                table = survey.survey(
+                    folders, workers=args.workers, dask=args.dask, resume=args.resume,
+                    time_limit_s=args.time_limit, progress=told,
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                progress.clear()
+                output.note(args, _kept(args.resume, told.done, told.of))
+                raise
             rows = [dict(row) for row in table]
             for folder, path in zip(folders, args.paths, strict=True):
                 rows = paths.renamed(rows, folder, path)
@@ -81,7 +89,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--format parquet needs a file", next="Name it with -o FILE.parquet")
     if not args.time_limit > 0:
         raise UsageError(
-            f"a time limit of {args.time_limit:g} s", next="Give --time-limit seconds above zero"
+            f"the time limit cannot be {args.time_limit:g} s", next="Give --time-limit seconds above zero"
         )
     if args.dask is not None:
         for path in args.paths:
@@ -114,18 +122,33 @@ def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -
     output.write(text, args.output, force=args.force)
 
 
-def _told(clock_s: Callable[[], float] = monotonic) -> Callable[[int, int, int], None]:
-    """Return a function that tells after each run of a survey how far the survey is, and how long it will
-    take."""
-    began_s = clock_s()
+class _Told:
+    """Is told after each run how far a survey is, and shows it with the time that is left. Rows that an
+    earlier survey kept took no time, and tell nothing of what the rest will take."""
 
-    def told(done: int, of: int, problems: int) -> None:
-        rate = done / max(1e-9, clock_s() - began_s)
-        left = f", {(of - done) / rate:,.0f} s left" if done and done < of else ""
+    def __init__(self, clock_s: Callable[[], float] = monotonic) -> None:
+        self._clock_s = clock_s
+        self._began: tuple[float, int] | None = None
+        self.done = self.of = 0
+
+    def __call__(self, done: int, of: int, problems: int) -> None:
+        self.done, self.of = done, of
+        if self._began is None:
+            self._began = self._clock_s(), done
+        began_s, kept = self._began
+        rate = (done - kept) / max(1e-9, self._clock_s() - began_s)
+        left = f", {(of - done) / rate:,.0f} s left" if rate and done < of else ""
         bad = f", {problems:,} with a problem" if problems else ""
         progress.say(f"{done:,} of {of:,} runs, {rate:,.1f} a second{bad}{left}")
 
-    return told
+
+def _kept(resume: Path | None, done: int, of: int) -> str:
+    """Return what is left of a survey that was interrupted."""
+    if resume is None:
+        return f"{done:,} of {of:,} runs were analysed, and their rows are lost; --resume FILE keeps them"
+    return (
+        f"{done:,} of {of:,} runs are analysed, their rows in {resume}; the same command goes on from there"
+    )
 
 
 def _count(text: str) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import HloInstruction
+from mpprof.tensors import WIDE
 
 Kind = Literal[
     "parameters", "optimizer slots", "16-bit weight copies", "gradients", "activations kept for backward",
@@ -132,10 +135,12 @@ class OutOfMemory:
     the device (None also for so little that it may be rounding of the printed figures), `free_bytes` what the
     driver has free on it. `parts` are the bytes of a compiled program: arguments, outputs, temporaries,
     constants. `listed_bytes` is the sum that the error states of its list, of which `filled` has the
-    largest."""
+    largest. `refused_bytes` is the least of the sizes that the driver refused one after the other: less was
+    free in one piece; `asked_bytes` is then the first of them, what an allocator wanted to take in advance,
+    no tensor. `words`: of an error that states no size at all."""
 
     framework: Literal["tensorflow", "xla", "torch"]
-    asked_bytes: int
+    asked_bytes: int | None
     limit_bytes: int | None
     used_bytes: int | None
     loose_bytes: int | None
@@ -146,6 +151,8 @@ class OutOfMemory:
     parts: dict[str, int] | None = None
     free_bytes: int | None = None
     listed_bytes: int | None = None
+    refused_bytes: int | None = None
+    words: str | None = None
 
 
 @frozen
@@ -194,8 +201,9 @@ class PeakParts:
     """What a comparison needs of the peak, in bytes that were asked for (rounding left out).
 
     `phase` is that of the op whose allocation made the peak. `kept` has the activations that are kept for
-    backward by layer and type. `half_layers` are the layers that allocate anything in 16 bits, at any time;
-    `passing` has by such layer its float32 activations that nothing keeps, and gradients of activations.
+    backward by layer and type, `flowing` those that nothing keeps and the gradients of activations.
+    `half_layers` are the layers that allocate anything in 16 bits, at any time; `undecided_bytes` what they
+    hold of float32 gradients of which the trace does not tell whether they are a weight's or an activation's.
     `copies_once_bytes` is one 16-bit copy of each weight, `copies_bytes` all of them.
 
     `moments[code]` are the moments that may hold most once that cause's bytes are taken away, the peak first:
@@ -204,11 +212,19 @@ class PeakParts:
     phase: str
     asked: dict[Kind, int]
     kept: dict[tuple[str, str], int]
-    passing: dict[str, int]
+    flowing: dict[tuple[str, str], int]
+    undecided_bytes: int
     copies_once_bytes: int
     copies_bytes: int
     half_layers: frozenset[str]
     moments: dict[str, tuple[tuple[int, int], ...]]
+
+    def wide(self, held: Mapping[tuple[str, str], int]) -> Counter[str]:
+        """Return by layer what is float32 of `held` (`kept`, `flowing`) in layers that compute in 16 bits."""
+        found = Counter[str]()
+        for (layer, dtype), size in held.items():
+            found[layer] += size if dtype in WIDE and layer in self.half_layers else 0
+        return +found
 
 
 @frozen
@@ -220,7 +236,9 @@ class MemoryAccount:
     the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
     this run's, None without a baseline and, with `why_not_saved`, against one that differs in more than its
     precision; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
-    and `unexplained_bytes`. `driver` is None where either run's driver figure or peak is not recorded.
+    and `unexplained_bytes`. `beyond_16_bits_bytes` is what the peak falls by once the float32 activations of
+    layers that compute in 16 bits (MP604) take 16 bits; `gap` has of that what was expected. `driver` is None
+    where either run's driver figure or peak is not recorded.
     `states_from` says what the estimated items follow from; None: nothing is estimated. `why_unassigned`:
     why it is not known what is in memory that XLA took for a program; None: it is, or there is none."""
 
@@ -239,6 +257,7 @@ class MemoryAccount:
     expected_saving_bytes: int | None = None
     gap: tuple[Cause, ...] = ()
     unexplained_bytes: int | None = None
+    beyond_16_bits_bytes: int | None = None
     why_no_expectation: str | None = None
     why_not_saved: str | None = None
     parts: PeakParts | None = None

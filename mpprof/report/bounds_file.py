@@ -43,12 +43,11 @@ KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
 @frozen
 class Baseline:
-    """The step of a stored report, and what it was measured on: None where that is not known."""
+    """The step of a stored report, and its `run`, which says what the step was measured on."""
 
     median_ns: float
     interval_ns: tuple[float, float]  # the ends of its 95 % interval
-    device: str | None = None
-    batch_size: int | None = None
+    run: Mapping[str, Any]
 
 
 @frozen
@@ -66,9 +65,11 @@ def read(path: Path) -> Bounds:
     be read, for keys and causes that do not exist, and for values of the wrong type."""
     bounds, ignore = _tables(path)
     if unknown := sorted(set(bounds) - set(KEYS)):
-        raise UsageError(f"{unknown[0]}: not a bound", where=str(path), next=f"There are: {', '.join(KEYS)}")
+        raise UsageError(
+            f"{unknown[0]}: not a bound", where=str(path), next=f"The bounds are: {', '.join(KEYS)}"
+        )
     if not bounds:
-        raise UsageError("holds no bounds", where=str(path), next=f"There are: {', '.join(KEYS)}")
+        raise UsageError("holds no bounds", where=str(path), next=f"The bounds are: {', '.join(KEYS)}")
     numbers: dict[str, float] = {key: _number(bounds[key], key, path) for key in NUMBERS if key in bounds}
     if ("baseline" in bounds) != ("max_step_regression_ratio" in bounds):
         raise UsageError("max_step_regression_ratio and baseline need each other", where=str(path))
@@ -144,7 +145,7 @@ def _stored(path: Path) -> Baseline:
         median = float(steps["median_ns"])
         if not 0 < low <= high <= limits.LONGEST_NS or not 0 < median <= limits.LONGEST_NS:
             raise ValueError("no such step")
-        return Baseline(median, (low, high), run.get("device"), run.get("batch_size"))
+        return Baseline(median, (low, high), dict(run))
     except OSError as error:
         what = f"this baseline cannot be read: {error.strerror}"
         raise UsageError(what, where=str(path), next=_STORE) from error
@@ -192,17 +193,12 @@ def _bound(key: str, value: float | None, limit: float, why: str) -> Outcome:
 
 def _regression(report: doc.Report, stored: Baseline, limit: float, why: str) -> Outcome:
     """Judge a step by both 95 % intervals: failed where it is longer by more than `limit` at the least,
-    passed where it is not at the most. Not judged against a step on another device, or of another batch."""
+    passed where it is not at the most. Not judged against a step under other conditions."""
     key, steps = "max_step_regression_ratio", report["steps"]
     if steps is None or steps["interval_ns"] is None or steps["median_ns"] is None:
         return Outcome(key, "unable", f"cannot be judged: {why}")
-    for name, mine, its in (
-        ("device", report["run"]["device"], stored.device),
-        ("batch size", report["run"]["batch_size"], stored.batch_size),
-    ):
-        if None not in (mine, its) and mine != its:
-            text = f"cannot be judged: the {name} is {mine}, and {its} in the baseline"
-            return Outcome(key, "unable", " ".join(text.split()))
+    if (unlike := checks.unlike(report["run"], stored.run)) is not None:
+        return Outcome(key, "unable", f"cannot be judged: {unlike}")
     low, high = steps["interval_ns"]
     least, most = low / stored.interval_ns[1] - 1, high / stored.interval_ns[0] - 1
     text = (

@@ -7,7 +7,7 @@ judged, which is not the same as passed.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mpprof.diagnosis import manual
@@ -117,17 +117,36 @@ def of_losses(comparison: doc.Comparison, wanted: Forbidden) -> Iterator[Outcome
             yield Outcome(DIVERGED_LOSS, "unable", f"{run}: cannot be judged: {why}")
 
 
-def of_speedup(report: doc.Report, least: float, baseline: str) -> Outcome:
+_CONDITIONS: Final = {
+    "device": "device",
+    "batch_size": "batch size",
+    "model_parameters": "model's number of parameters",
+}
+
+
+def unlike(mine: Mapping[str, Any], its: Mapping[str, Any]) -> str | None:
+    """Return why the steps of two runs cannot be compared, by `run` of their reports: another device, batch
+    size or model. None: none of these is known to differ."""
+    for key, name in _CONDITIONS.items():
+        one, other = mine.get(key), its.get(key)
+        if None not in (one, other) and one != other:
+            return " ".join(f"the {name} is {one}, and {other} in the baseline".split())
+    return None
+
+
+def of_speedup(report: doc.Report, least: float, baseline: doc.Report) -> Outcome:
     """Return whether a run is at least `least` times as fast as the measured baseline that its report is
     against.
 
     The whole 95 % interval decides: above, it passed; below, it failed; a `least` within it cannot be judged,
-    nor can a speedup without an interval."""
+    nor can a speedup without an interval, or one over a run under other conditions."""
     run, speedup = report["run"]["name"], report["speedup"]
     observed = speedup["observed"] if speedup and speedup["baseline"] == "measured" else None
     if observed is None or speedup is None:
         return Outcome("speedup", "unable", f"{run}: no speedup is known: {_why(report, 'observed')}")
-    says = f"{run} is {words.speedup(observed)} as fast as {baseline}"
+    if (other := unlike(report["run"], baseline["run"])) is not None:
+        return Outcome("speedup", "unable", f"{run}: cannot be judged: {other}")
+    says = f"{run} is {words.speedup(observed)} as fast as {baseline['run']['name']}"
     if (interval := speedup["interval"]) is None:
         why = _why(report, "interval")
         return Outcome("speedup", "unable", f"{says}, without an interval: {why}")

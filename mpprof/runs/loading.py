@@ -33,6 +33,8 @@ CHECK = "Check its permissions"
 _MOST_NAMED = 3
 """Of directories or files, in a warning or an error."""
 _MOST_LOOKED_AT = 100
+_MOST_LISTED = 20
+"""Of runs to choose from: more are `mpprof ls`'s to list."""
 
 
 @frozen
@@ -73,7 +75,7 @@ def places(path: Path) -> tuple[Place, ...]:
 
     roots = store.find_runs(path)
     if not roots:
-        return _lone_places(path, traces.find_traces(path))
+        return _lone_places(path, traces.find_traces(path, links=True))
     if not roots[0].is_relative_to(path):
         return (_place(roots[0], path, store.find_runs(roots[0])),)  # the path is that of a run's records
     return tuple(_place(root, path, roots) for root in roots)
@@ -84,7 +86,7 @@ def lone_beside(path: Path, at: Sequence[Place]) -> tuple[Place, ...]:
     if not path.is_dir():
         return ()
     known = {place.root for place in at} | {file for place in at for file in place.files}
-    found = [file for file in traces.find_traces(path) if known.isdisjoint((file, *file.parents))]
+    found = [file for file in traces.find_traces(path, links=True) if known.isdisjoint((file, *file.parents))]
     return _lone_places(path, found)
 
 
@@ -161,17 +163,14 @@ def _created_unix_ns(run: Run) -> int:
 
 def _nothing(path: Path) -> MpprofError:
     """Return why no run was found under a path."""
-    if refused := closed(path):
+    if refused := closed(path, links=True):
         more = f", and {len(refused) - 1} more directories" if len(refused) > 1 else ""
         return UnreadableError(f"{refused[0].what}{more}", where=refused[0].where, next=refused[0].next)
     doubtful, shut = _looked_into(path)
-    for what, names in (
-        ("no mpprof records and no trace here, and links to directories are not followed", _links(path)),
-        ("no mpprof records and no file with a trace's name here", doubtful),
-    ):
-        if names:
-            next_ = f"Give {'it' if len(names) == 1 else 'one of them'} itself: {_few(names)}"
-            return NotFoundError(what, where=str(path), next=next_)
+    if doubtful:
+        what = "no mpprof records and no file with a trace's name here"
+        next_ = f"Give {'it' if len(doubtful) == 1 else 'one of them'} itself: {_few(doubtful)}"
+        return NotFoundError(what, where=str(path), next=next_)
     if shut:
         what = (
             "no mpprof records and no file with a trace's name here, and these cannot be opened: "
@@ -183,12 +182,6 @@ def _nothing(path: Path) -> MpprofError:
         where=str(path),
         next="Train with MPProfilerCallback(logdir), or give the directory that holds plugins/profile",
     )
-
-
-def _links(path: Path) -> list[str]:
-    """Return the links to directories under a directory."""
-    below = (Path(folder, name) for folder, names, _ in walk(path) for name in sorted(names))
-    return [each.relative_to(path).as_posix() for each in below if os.path.islink(each)]
 
 
 def _looked_into(path: Path) -> tuple[list[str], list[str]]:
@@ -217,16 +210,16 @@ def _few(names: Sequence[str]) -> str:
     return _one_line(", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else ""))
 
 
-def closed(path: Path) -> tuple[UnreadableError, ...]:
+def closed(path: Path, *, links: bool = False) -> tuple[UnreadableError, ...]:
     """Return the directories at or below a path that cannot be opened or read, each as the error that says
-    so. Empty for a file."""
+    so. Empty for a file. `links`: those to directories are followed."""
     refused: list[tuple[str, str]] = []
 
     def note(error: OSError) -> None:
         if error.errno not in (errno.ENOTDIR, errno.ENOENT):  # a file; gone since it was listed
             refused.append((str(error.filename), error.strerror or str(error)))
 
-    for folder, names, _ in walk(path, note):
+    for folder, names, _ in walk(path, note, links=links):
         if not os.access(folder, os.X_OK):
             refused.append((folder, os.strerror(errno.EACCES)))
             names.clear()
@@ -239,7 +232,7 @@ def closed_beside(path: Path, at: Sequence[Place]) -> tuple[UnreadableError, ...
     """Return those errors of `closed` that are in none of the runs found under the path; what is in a run is
     that run's own warning."""
     roots = {place.root for place in at if place.root.is_dir()}
-    within = ((each, Path(each.where)) for each in closed(path))
+    within = ((each, Path(each.where)) for each in closed(path, links=True))
     return tuple(each for each, where in within if roots.isdisjoint((where, *where.parents)))
 
 
@@ -289,8 +282,15 @@ def _one(path: Path, run: str | None) -> Run:
         return found[-1]
     chosen = [each for each in found if run in (each.name, each.run_id)]
     if not chosen:
-        names = "\n".join("  " + _one_line(each.name) for each in found)
-        raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"The runs are:\n{names}")
+        names = [each.name for each in found]
+        what = "The runs are"
+        if len(names) > _MOST_LISTED:
+            from difflib import get_close_matches
+
+            names = get_close_matches(run, names, n=_MOST_LISTED, cutoff=0.0)
+            what = f"There are {len(found)} (mpprof ls lists them), and the nearest names are"
+        listed = "\n".join(f"  {_one_line(name)}" for name in names)
+        raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"{what}:\n{listed}")
     return chosen[-1]
 
 
@@ -335,10 +335,14 @@ def _only(path: Path) -> Run:
             found.append(place.read())
         except MpprofError as error:
             unreadable.append(f"{_one_line(place.name)} (cannot be read: {_one_line(str(error))})")
-    lines = [*(_one_line(run.name) for run in sorted(found, key=_created_unix_ns)), *unreadable]
-    listed = "\n".join(f"  {line}" for line in (*lines, *_said_of(refused)))
+    names = [_one_line(run.name) for run in sorted(found, key=_created_unix_ns)]
+    of_names = ""
+    if len(names) > _MOST_LISTED:
+        of_names = f"; the newest {_MOST_LISTED} follow, and mpprof ls lists all"
+    lines = (*names[-_MOST_LISTED:], *unreadable[:_MOST_LISTED], *_said_of(refused))
+    listed = "\n".join(f"  {line}" for line in lines)
     raise SeveralRunsError(
-        f"{len(at)} runs lie here",
+        f"{len(at)} runs lie here{of_names}",
         where=str(path),
         next=f'Choose one with --run NAME or --run latest (in Python: load(path, run="latest")):\n{listed}',
     )

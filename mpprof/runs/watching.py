@@ -36,7 +36,7 @@ class Sight:
 def look(path: str) -> Sight:
     """Look at every directory and file under a path."""
     began_ns, folders, files = time_ns(), {path: _changed_ns(path)}, dict[str, None]()
-    for folder, below, names in walk(path):
+    for folder, below, names in walk(path, links=True):
         folders |= {inner: _changed_ns(inner) for name in below for inner in [os.path.join(folder, name)]}
         files |= dict.fromkeys(os.path.join(folder, name) for name in names)
     latest_ns = max((time for time in folders.values()), default=0)

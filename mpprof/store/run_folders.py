@@ -11,8 +11,8 @@ from mpprof.store import formats
 
 def find_runs(path: Path) -> tuple[Path, ...]:
     """Return the roots of all runs at or below `path`, sorted: directories with mpprof/run.json or
-    mpprof/steps.jsonl. An extra worker's files belong to its run and make no run of their own; links to
-    directories are not followed.
+    mpprof/steps.jsonl. An extra worker's files belong to its run and make no run of their own. Links to
+    directories are followed; a run that several ways lead to is one.
 
     `path` may also be the `mpprof` directory of a run or a file in it. Empty: there is no run. Raises
     `NotFoundError` where `path` does not exist.
@@ -39,7 +39,7 @@ def further_workers(root: Path) -> tuple[int, ...]:
 
 def _walk(path: Path) -> list[Path]:
     found = []
-    for folder, names, _ in walk(path):
+    for folder, names, _ in walk(path, links=True):
         if formats.FOLDER in names and _holds_run(Path(folder)):
             found.append(Path(folder))
             names.remove(formats.FOLDER)

@@ -29,12 +29,12 @@ _MOST_TO_SAY = 8
 """Files elsewhere that are looked into for no more than to say what lies beside the trace that is read."""
 
 
-def find_traces(path: Path, *, host: str | None = None) -> tuple[Path, ...]:
+def find_traces(path: Path, *, host: str | None = None, links: bool = False) -> tuple[Path, ...]:
     """Return the trace files under a directory, oldest session first, or the file itself. The last is the one
     to read.
 
     Of a directory that holds traces of several formats, those of one format, and of several hosts' traces
-    that of `host` last: `in_order` has the rule.
+    that of `host` last: `in_order` has the rule. `links`: those to directories are followed.
     Empty: there is none. Raises NotFoundError where the path does not exist.
     """
     path = Path(path)
@@ -42,12 +42,12 @@ def find_traces(path: Path, *, host: str | None = None) -> tuple[Path, ...]:
         raise NotFoundError("no such file or directory", where=str(path))
     if path.is_file():
         return (path,)
-    return tuple(in_order(traces_under(path), host))
+    return tuple(in_order(traces_under(path, links=links), host))
 
 
-def traces_under(folder: Path) -> list[Path]:
+def traces_under(folder: Path, *, links: bool = False) -> list[Path]:
     """Return the traces of every session under a directory, in no order."""
-    return [file for root, _, names in walk(folder) for file in _chosen(Path(root), names)]
+    return [file for root, _, names in walk(folder, links=links) for file in _chosen(Path(root), names)]
 
 
 def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:

@@ -9,10 +9,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mpprof_dashboards import choice
 from mpprof_dashboards import runs as listed
 
 import mpprof
@@ -20,6 +22,7 @@ from mpprof.api import survey_processes, workflows
 from mpprof.api.source import LogDirectory
 from mpprof.api.survey_row import Task
 from mpprof.cli import main
+from mpprof.cli import survey as command
 from mpprof.errors import MpprofError, NotFoundError, UsageError
 from mpprof.model.document import SurveyRow
 from mpprof.report.runs import survey as rendering
@@ -74,10 +77,10 @@ def test_a_row_is_what_the_report_says(logs: Path) -> None:
     )
     assert row["step_ns"] == document["facts"]["step_ns"]
     assert row["examples_per_s"] == found.examples_per_s
-    lost = 1 - document["facts"]["attainable_step_ns"] / document["facts"]["step_ns"]  # type: ignore[operator]
+    lost = 1 - document["facts"]["after_remedies_ns"] / document["facts"]["step_ns"]  # type: ignore[operator]
     assert row["lost_ratio"] == pytest.approx(lost)
     assert row["lost_gpu_hours_per_day"] == pytest.approx(24 * lost)
-    assert row["lost_by"] == "attainable"
+    assert row["lost_by"] == "remedies"  # shorter than the attainable step
 
 
 def test_without_a_baseline_what_remedies_give_back_is_lost(tmp_path: Path) -> None:
@@ -87,6 +90,77 @@ def test_without_a_baseline_what_remedies_give_back_is_lost(tmp_path: Path) -> N
     assert (row["baseline"], row["speedup"], row["estimated"]) == (None, None, True)
     assert row["lost_by"] == "remedies"
     assert row["lost_ratio"] == pytest.approx(1 - facts["after_remedies_ns"] / facts["step_ns"])  # type: ignore[operator]
+
+
+def test_what_float32_loses_too_counts_and_so_does_a_baseline_that_is_faster(tmp_path: Path) -> None:
+    rows = mpprof.survey(
+        [SAMPLES / f"{name}-{policy}" for name in ("v100-input-bound", "v100-convnet", "gtx1080ti")
+         for policy in ("float32", "mixed-float16")],
+        workers=2,
+    )  # fmt: skip
+    lost = {Path(row["path"]).name: row for row in rows}
+    waits, slower = lost["v100-input-bound-mixed-float16"], lost["gtx1080ti-mixed-float16"]
+    assert rows[0] is waits
+    assert (waits["cause_slug"], waits["lost_by"]) == ("input-bound", "remedies")
+    assert waits["lost_ratio"] > 1 - waits["speedup"] / waits["attainable_low"]
+    assert slower["lost_by"] == "baseline"
+    assert slower["lost_ratio"] == pytest.approx(1 - slower["speedup"])
+
+
+def test_a_step_whose_update_is_skipped_is_lost_whole() -> None:
+    names = "v100-loss-scale-thrash", "v100-truncated"
+    thrash, steady = (mpprof.survey(SAMPLES / name, workers=1)[0] for name in names)
+    facts = mpprof.diagnose(SAMPLES / names[0]).document()["facts"]
+    kept = (1 - thrash["skipped_ratio"]) * facts["after_remedies_ns"] / facts["step_ns"]  # type: ignore[operator]
+    assert thrash["skipped_ratio"] > 0.3
+    assert thrash["lost_ratio"] == pytest.approx(1 - kept)
+    assert thrash["lost_ratio"] > steady["lost_ratio"]
+
+
+def test_survey_page_and_report_name_one_baseline_and_say_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The samples hold five float32 runs of one model on one card, and the newest is of another experiment."""
+    for run in SAMPLES.glob("v100-*"):
+        shutil.copytree(run, tmp_path / "logs" / run.name)
+    touched = tmp_path / "logs" / "v100-input-bound-float32" / "mpprof" / "run.json"
+    facts = json.loads(touched.read_text())
+    touched.write_text(json.dumps(facts | {"created_unix_ns": facts["created_unix_ns"] + 1}))
+    rows = by_name(mpprof.survey(tmp_path / "logs", workers=2))
+    source = LogDirectory(tmp_path / "logs")
+    baselines = choice.default_baselines(source.entries())
+    logs = f"{tmp_path / 'logs'}/"
+    assert {
+        name: (row["baseline"] or "").removeprefix(logs) or None for name, row in rows.items()
+    } == baselines
+    assert baselines[MIXED.name] == FLOAT32.name
+    assert baselines[ISLAND.name] is None
+    for run in (FLOAT32, MIXED):
+        shutil.copytree(run, tmp_path / "pair" / run.name)
+    document = json.loads(shown(capsys, "report", tmp_path / "pair", "--format", "json"))
+    row, page = rows[MIXED.name], listed.summary(source, MIXED.name, FLOAT32.name)
+    said = [document["facts"][key] for key in ("step_ns", "observed", "attainable")]
+    assert [row["step_ns"], row["speedup"], row["attainable_low"]] == said
+    assert [page["step_ns"], page["observed"], page["attainable"]] == said
+
+
+def test_a_trace_that_cannot_be_read_is_a_problem_beside_what_the_records_say(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (trace,) = (logs / MIXED.name).rglob("*.xplane.pb")
+    trace.write_bytes(b"\x0a\x02")
+    row = by_name(mpprof.survey(logs, workers=2))[MIXED.name]
+    assert str(trace) in row["problem"]
+    assert (row["policy"], row["batch_size"], row["tensor_core_ratio"]) == ("mixed_float16", 64, None)
+    assert row["speedup"] == pytest.approx(
+        mpprof.diagnose(MIXED, FLOAT32).document()["facts"]["observed"], 0.05
+    )
+    table, _, problems = shown(capsys, "survey", logs, "--workers", "2").partition("5 runs analysed")
+    assert any(line.split()[1] == MIXED.name for line in table.splitlines()[1:] if line)
+    listed_as = problems.splitlines()
+    assert "1 run analysed without a trace that could be read:" in listed_as
+    assert [line for line in listed_as if line.startswith(f"  {MIXED.name}: ") and str(trace) in line]
+    assert "2 runs could not be analysed:" in listed_as
 
 
 def test_every_gpu_that_trains_counts(tmp_path: Path) -> None:
@@ -154,6 +228,42 @@ def test_a_run_that_takes_too_long_is_given_up_and_tried_again(trapped: Path, tm
         (row,) = mpprof.survey(trapped, workers=1, time_limit_s=2, resume=tmp_path / "done.jsonl")
         assert row["problem"] == "given up: it took longer than 2 s"
     assert (tmp_path / "done.jsonl").read_text() == ""
+
+
+def test_the_time_that_is_left_rests_on_what_was_analysed_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(command.progress, "say", said.append)
+    clock = iter([0.0, 0.0, 10.0])
+    told = command._Told(clock_s=lambda: next(clock))
+    told(90, 300, 0)  # kept by an earlier survey
+    told(100, 300, 1)
+    assert said == [
+        "90 of 300 runs, 0.0 a second",
+        "100 of 300 runs, 1.0 a second, 1 with a problem, 200 s left",
+    ]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_survey_that_is_interrupted_says_what_is_left_of_it(
+    kept: bool,
+    logs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    work = survey_processes.rows
+
+    def interrupted(left: Sequence[Task], workers: int, limit: float) -> Iterator[tuple[Task, SurveyRow]]:
+        yield from islice(work(left, workers, limit), 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(survey_processes, "rows", interrupted)
+    resume = ["--resume", str(tmp_path / "done.jsonl")] if kept else []
+    assert main(["survey", str(logs), *resume]) == 130
+    first, last = capsys.readouterr().err.splitlines()
+    assert "2 of 7 runs" in first
+    assert (f"{tmp_path / 'done.jsonl'}" if kept else "--resume FILE keeps them") in first
+    assert last == "mpprof: interrupted"
 
 
 def test_a_survey_goes_on_where_it_stopped(
@@ -239,6 +349,8 @@ def test_parquet_holds_every_column(
     rows = json.loads(shown(capsys, *common, "--format", "json"))
     assert frame["run"].to_list() == [row["run"] for row in rows]
     assert frame["speedup"].to_list() == [row["speedup"] for row in rows]
+    shown(capsys, "survey", CPU, "--format", "parquet", "-o", tmp_path / "one.parquet")
+    assert reader.read_parquet(tmp_path / "one.parquet").schema == frame.schema  # though it knows less
 
 
 def test_what_is_no_row_of_a_survey_is_passed_over(tmp_path: Path) -> None:

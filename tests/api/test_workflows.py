@@ -59,6 +59,22 @@ def test_a_directory_of_runs_asks_for_a_choice_and_lists_them(tmp_path: Path) ->
         workflows.load(tmp_path, run="absent")
 
 
+def test_of_many_runs_the_newest_and_the_nearest_are_listed(tmp_path: Path) -> None:
+    for number in range(25):
+        record = copy(MIXED, tmp_path / f"sweep-{number:02}") / "mpprof" / "run.json"
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"created_unix_ns": 100 + number}))
+        shutil.rmtree(tmp_path / f"sweep-{number:02}" / "plugins")
+    with pytest.raises(SeveralRunsError, match="25 runs lie here; the newest 20 follow") as several:
+        mpprof.load(tmp_path)
+    assert [line.strip() for line in str(several.value).splitlines()[1:]] == [
+        f"sweep-{number:02}" for number in range(5, 25)
+    ]
+    with pytest.raises(NotFoundError, match="There are 25") as missing:
+        mpprof.load(tmp_path, run="swep-07")
+    first, *others = str(missing.value).splitlines()[1:]
+    assert (first.strip(), len(others)) == ("sweep-07", 19)
+
+
 def test_the_latest_of_several_traces_is_the_newest_whatever_their_names(tmp_path: Path) -> None:
     (trace,) = mpprof.load(MIXED).traces
     for name, time in (("z", 1), ("a", 3), ("line\nbreak", 2)):
@@ -289,19 +305,32 @@ def test_a_file_that_may_be_a_trace_and_cannot_be_opened_is_named(
         mpprof.load(tmp_path)
 
 
-def test_links_that_are_not_followed_are_named(tmp_path: Path) -> None:
-    copy(MIXED, tmp_path / "elsewhere")
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "latest").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotFoundError, match=r"links to directories are not followed. Give it itself: latest"):
-        mpprof.load(tmp_path / "logs")
-    assert mpprof.load(tmp_path / "logs" / "latest").name == "latest"
-    (tmp_path / "logs" / "latest").unlink()
+def test_links_to_runs_are_followed_and_a_run_is_one_however_many_ways_lead_to_it(tmp_path: Path) -> None:
+    """As TensorBoard follows them."""
+    copy(MIXED, tmp_path / "elsewhere" / "far")
+    copy(MIXED, tmp_path / "logs" / "near")
+    logs = tmp_path / "logs"
+    for name, target in (
+        ("latest", "near"), ("z-again", "../elsewhere"), ("far", "../elsewhere/far"),
+        ("up", ".."), ("here", "."), ("near/again", "../near"), ("gone", "nowhere"), ("itself", "itself"),
+    ):  # fmt: skip
+        (logs / name).symlink_to(target)
+    (tmp_path / "elsewhere" / "back").symlink_to("../logs")
+    assert [run.name for run in workflows.runs(logs)] == ["far", "near"]
+    assert mpprof.load(logs, run="far").traces
+    assert mpprof.load(logs / "latest").name == "latest"
+
+
+def test_lone_traces_behind_links_are_found_too(tmp_path: Path) -> None:
+    (trace,) = MIXED.rglob("*.xplane.pb")
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(trace, tmp_path / "elsewhere")
     session = tmp_path / "logs" / "a" / "plugins" / "profile"
     session.mkdir(parents=True)
     (session / "t1").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotFoundError, match=r"not followed. Give it itself: a/plugins/profile/t1$"):
-        mpprof.load(tmp_path / "logs")
+    (session / "t2").symlink_to(tmp_path / "elsewhere")
+    (run,) = workflows.runs(tmp_path / "logs")
+    assert run.name == f"a/plugins/profile/t1/{trace.name}"
 
 
 def test_a_run_without_its_trace_still_has_its_records_judged(tmp_path: Path) -> None:

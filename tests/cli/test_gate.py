@@ -139,6 +139,45 @@ def test_a_speedup_that_is_not_known_fails_with_the_reason(mpprof: Mpprof) -> No
     assert mpprof("compare", CPU, MIXED, "--min-speedup", "1.1", "--allow-unable").code == 0
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("devices", 0, "name"), "the device is NVIDIA A100-SXM4-40GB, and Tesla V100-SXM2-16GB in the baseline"),
+        (("fits", -1, "batch_size"), "the batch size is 128, and 64 in the baseline"),
+        (("model", "parameters"), "the model's number of parameters is 7, and 2067816 in the baseline"),
+    ],
+    ids=["card", "batch", "model"],
+)  # fmt: skip
+@pytest.mark.parametrize("ladder", [(), (FLOAT32,)], ids=["two", "ladder"])
+def test_a_speedup_over_a_run_under_other_conditions_is_not_judged(
+    change: tuple[str | int, ...], said: str, ladder: tuple[Path, ...], mpprof: Mpprof, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(MIXED, other)
+    facts = json.loads((other / "mpprof" / "run.json").read_text())
+    *way, last = change
+    inner = facts
+    for key in way:
+        inner = inner[key]
+    inner[last] = {"name": "NVIDIA A100-SXM4-40GB", "batch_size": 128, "parameters": 7}[str(last)]
+    (other / "mpprof" / "run.json").write_text(json.dumps(facts))
+    if last == "name":
+        shutil.rmtree(other / "plugins")  # a trace names the card that it is of
+    command = ("compare", FLOAT32, *ladder, other, "--min-speedup", "1.1" if not ladder else "0.1")
+    done = mpprof(*command)
+    assert done.code == 1
+    assert [line for line in failures(done.err) if f"other: cannot be judged: {said}" in line]
+    assert mpprof(*command, "--allow-unable").code == 0
+    stored = tmp_path / "baseline.json"  # `check` refuses by the same rule
+    assert mpprof("report", FLOAT32, "--format", "json", "-o", stored).code == 0
+    (tmp_path / "b.toml").write_text(
+        '[bounds]\nmax_step_regression_ratio = 0.05\nbaseline = "baseline.json"\n'
+    )
+    checked = mpprof("check", other, "--bounds", tmp_path / "b.toml")
+    assert checked.code == 1
+    assert f"cannot be judged: {said}" in failures(checked.err)[0]
+
+
 def test_every_run_of_a_ladder_is_held_against_the_first(mpprof: Mpprof) -> None:
     done = mpprof("compare", FLOAT32, MIXED, ISLAND, "--min-speedup", "1.5")
     (line,) = failures(done.err)

@@ -10,6 +10,7 @@ from time import time_ns
 
 import pytest
 
+from mpprof.report.runs.short_names import shortened
 from tests.builders import records
 from tests.builders.gpus import V100
 from tests.builders.xspace import Space
@@ -142,3 +143,31 @@ def test_a_directory_without_runs_is_an_error(mpprof: Mpprof, tmp_path: Path) ->
     done = mpprof("ls", tmp_path)
     assert (done.code, done.out) == (2, "")
     assert "no mpprof records" in done.err
+
+
+ALIKE = (
+    "resnet50-imagenet-bs256-mixed_float16-lr0.1-seed1", "resnet50-imagenet-bs256-mixed_float16-lr0.1-seed2",
+    "resnet50-imagenet-bs512-mixed_float16-lr0.1-seed1", "resnet50-imagenet-bs512-mixed_bfloat16-lr0.1-seed1",
+    "2026-11-22T09-41-07Z-18231/train", "2026-11-22T09-41-07Z-18231/eval", "2026-11-22T10-41-07Z-18231/train",
+    "wandb/run-20261122_094107-a1b2c3d4/files", "wandb/run-20261122_094107-a1b2c3d5/files", "short",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [12, 16, 22, 28, 40, 80])
+def test_names_that_differ_stay_different_when_they_are_cut(width: int) -> None:
+    found = shortened(ALIKE, width)
+    assert len(set(found)) == len(ALIKE)
+    assert found[-1] == "short"
+    assert all(len(short) <= width or short == whole for short, whole in zip(found, ALIKE, strict=True))
+    assert max(map(len, found)) <= width
+
+
+def test_every_row_of_a_narrow_table_can_be_told_from_the_others(
+    mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ALIKE:
+        recorded(tmp_path, name)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = mpprof("ls", tmp_path).out.splitlines()[1:]
+    assert len({line.split()[0] for line in lines}) == len(ALIKE)
+    assert max(map(len, lines)) <= 80

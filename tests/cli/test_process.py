@@ -49,3 +49,20 @@ def test_a_report_imports_only_what_it_needs() -> None:
     others = ("socket", "asyncio", "numpy.ma", "numpy.random", "mpprof.record", "mpprof.api.one_run",
               "mpprof.analysis.breakdown.tables", "mpprof.report.text", "mpprof_dashboards")  # fmt: skip
     assert not set(done.stderr.split()) & set(others)
+
+
+_INTERRUPTS = """
+import sys
+class Interrupts:
+    def find_spec(name, *_):
+        if name == sys.argv[-1]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts)
+"""
+
+
+@pytest.mark.parametrize("module", ["mpprof.cli", "mpprof.cli.__main__", "mpprof.cli.verify"])
+def test_an_interrupt_while_modules_are_imported_ends_the_command_quietly(module: str) -> None:
+    code = f"{_INTERRUPTS}\nfrom mpprof.__main__ import run\nrun()"
+    done = subprocess.run([sys.executable, "-c", code, module], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "mpprof: interrupted\n")

@@ -14,6 +14,7 @@ from mpprof.analysis.memory import assigned, block_kinds, course, held, remedies
 from mpprof.analysis.memory import blocks as blocks_of
 from mpprof.analysis.memory.block_kinds import batch_of, phases_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.analysis.memory.flowing import flowing
 from mpprof.analysis.memory.labels import ROUNDING, Labels, split
 from mpprof.analysis.steps.calls import Calls, calls
 from mpprof.model.account import PHASES
@@ -32,7 +33,7 @@ from mpprof.model.memory import (
 )
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
-from mpprof.tensors import HALF, WIDE, axes
+from mpprof.tensors import HALF, WIDE
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -218,7 +219,7 @@ def _parts(
     table = trace.allocations
     asked = np.where(blocks.asked >= 0, blocks.asked, blocks.bytes)
     size = asked[live]
-    kind, layer, dtype = (labels.codes[by][live] for by in ("kind", "layer", "dtype"))
+    kind = labels.codes["kind"][live]
     by_kind = np.bincount(kind, weights=size, minlength=len(KINDS)).astype(np.int64)
     asked_of: dict[Kind, int] = {
         name: int(total) for name, total in zip(KINDS, by_kind.tolist(), strict=True) if total
@@ -226,49 +227,39 @@ def _parts(
     for older, part in estimated.items():
         asked_of[older] = asked_of.get(older, 0) + part
     asked_of["held before the window"] = before - sum(estimated.values())
-    mine = np.flatnonzero(kind == KINDS.index("activations kept for backward"))
-    group, first = groups([layer[mine], dtype[mine]], len(mine))
-    sums = np.bincount(group, weights=size[mine], minlength=len(first)).astype(np.int64).tolist()
-    one_of_each = live[mine[first]]
-    names = zip(labels.of("layer", one_of_each), labels.of("dtype", one_of_each), strict=True)
-    kept = dict(zip(names, sums, strict=True))
     copies = np.flatnonzero(kind == KINDS.index("16-bit weight copies"))
     narrow = distinct(labels.codes["layer"][labels.coded("dtype", HALF)]).tolist()
     half_layers = frozenset(labels.texts["layer"][code] for code in narrow) - {UNKNOWN}
     wide = labels.coded("layer", half_layers) & labels.coded("dtype", WIDE)
-    passes = wide & _passes(trace, labels, blocks, batch_of(trace, ownership, blocks, run))
-    passing: defaultdict[str, int] = defaultdict(int)
-    rows = live[passes[live]]
-    for name, part in zip(labels.of("layer", rows), asked[rows].tolist(), strict=True):
-        passing[name] += part
+    batch = batch_of(trace, ownership, blocks, run)
+    flow = flowing(trace, ownership, blocks, labels.codes["kind"], batch, run)
+    keeps = labels.codes["kind"] == KINDS.index("activations kept for backward")
     return PeakParts(
         phase=ownership.phase_of(int(table.op[top])),
         asked=asked_of,
-        kept=kept,
-        passing=dict(passing),
+        kept=_by_layer(labels, asked, live[keeps[live]]),
+        flowing=_by_layer(labels, asked, live[flow.is_flow[live]]),
+        undecided_bytes=int(asked[live[(wide & flow.is_open)[live]]].sum()),
         copies_once_bytes=_once(labels, table.shapes[blocks.row[live]], live, size, copies, run),
         copies_bytes=int(size[copies].sum()),
         half_layers=half_layers,
-        moments=_moments(trace, ownership, labels, blocks, asked, wide, passes),
+        moments=_moments(trace, ownership, labels, blocks, asked, wide & (keeps | flow.is_flow)),
     )
 
 
-def _passes(trace: Trace, labels: Labels, blocks: Blocks, batch: int | None) -> Bool:
-    """Return which blocks are activations that nothing keeps or gradients of activations: such blocks have a
-    value for each example, which a weight's gradient does not have."""
-    shapes = trace.allocations.shapes[blocks.row]
-    of_batch = [
-        row for row in distinct(shapes).tolist() if row >= 0 and axes(trace.strings[row])[:1] == (batch,)
-    ]
-    kinds_of = [KINDS.index("gradients"), KINDS.index("other activations")]
-    return np.isin(labels.codes["kind"], kinds_of) & np.isin(shapes, of_batch)
+def _by_layer(labels: Labels, asked: Int64, rows: Int64) -> dict[tuple[str, str], int]:
+    """Return the bytes of these blocks by layer and type."""
+    group, first = groups([labels.codes["layer"][rows], labels.codes["dtype"][rows]], len(rows))
+    sums = np.bincount(group, weights=asked[rows], minlength=len(first)).astype(np.int64).tolist()
+    names = zip(labels.of("layer", rows[first]), labels.of("dtype", rows[first]), strict=True)
+    return dict(zip(names, sums, strict=True))
 
 
 def _moments(
-    trace: Trace, ownership: Ownership, labels: Labels, blocks: Blocks, asked: Int64, wide: Bool, passes: Bool
+    trace: Trace, ownership: Ownership, labels: Labels, blocks: Blocks, asked: Int64, wide: Bool
 ) -> dict[str, remedies.Moments]:
-    """Return by cause the moments that may hold most once the cause's bytes are gone. `wide` is float32 of
-    layers that compute in 16 bits, `passes` which of that nothing keeps."""
+    """Return by cause the moments that may hold most once the cause's bytes are gone. `wide`: float32
+    activations, and gradients of such, of layers that compute in 16 bits."""
     kind = labels.codes["kind"]
     phase = phases_of(ownership, trace.allocations.op[blocks.row])
     update = np.isin(phase, [PHASES.index(name) for name in UPDATE])
@@ -276,7 +267,7 @@ def _moments(
     of = {
         "MP601": np.where(states, asked, 0),
         "MP603": np.where(kind == KINDS.index("16-bit weight copies"), asked, 0),
-        "MP604": np.where(passes | (wide & (kind == KINDS.index("activations kept for backward"))), asked, 0),
+        "MP604": np.where(wide, asked, 0),
         "MP605": np.where(kind == KINDS.index("workspaces"), asked, 0),
         "MP606": np.where(update & ~states, asked, 0),
         "MP607": blocks.bytes - asked,

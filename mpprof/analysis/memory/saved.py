@@ -120,7 +120,8 @@ def _compared(
         return replace(memory, saved_bytes=saved, why_no_expectation=why_not)
     shrinks = _shrinking(mine, other)
     expected = sum(shrinks.values()) - mine.copies_once_bytes
-    gap = _causes(memory, base, mine, other, shrinks, expected)
+    wide = _wide(mine, other, shrinks)
+    gap = _causes(memory, base, mine, other, wide, shrinks)
     return replace(
         memory,
         saved_bytes=saved,
@@ -128,6 +129,7 @@ def _compared(
         reachable_bytes=max(0, expected - saved),
         gap=gap,
         unexplained_bytes=expected - saved - sum(cause.bytes for cause in gap),
+        beyond_16_bits_bytes=wide,
     )
 
 
@@ -146,39 +148,51 @@ def _causes(
     base: MemoryAccount,
     mine: PeakParts,
     other: PeakParts,
+    wide: int,
     shrinks: dict[str, int],
-    expected: int,
 ) -> tuple[Cause, ...]:
     """Return the parts of the gap: how much the peak falls where a cause's bytes come down to the baseline's,
-    at every moment of the trace."""
+    at every moment of the trace. Of `wide`, what is held beyond what was expected of the activations."""
 
     def beyond(code: str, allowed: int) -> int:
         return lowered(mine, code, lambda held: held - allowed)
 
+    activations = _in_half(mine, mine) - (_in_half(other, mine) - sum(shrinks.values()))
     found = {
         "MP601": beyond("MP601", sum(other.asked.get(kind, 0) for kind in _STATES)),
         "MP603": beyond("MP603", mine.copies_once_bytes),
-        "MP604": _wide(mine, other, shrinks),
+        "MP604": min(wide, activations),
         "MP605": beyond("MP605", other.asked.get("workspaces", 0)),
         "MP606": beyond("MP606", 0) if _moved(mine, other) else 0,
         "MP607": beyond("MP607", base.rounding_bytes or 0) if memory.rounding_bytes is not None else 0,
     }
+    least = max(0, _PART_RATIO * (sum(shrinks.values()) - mine.copies_once_bytes))
     ordered = sorted(found.items(), key=lambda part: (-part[1], part[0]))
-    return tuple(Cause(code, size) for code, size in ordered if size > max(0, _PART_RATIO * expected))
+    return tuple(Cause(code, size) for code, size in ordered if size > least)
+
+
+def _in_half(parts: PeakParts, mine: PeakParts) -> int:
+    """Return the bytes at a peak of activations, kept or not, and of their gradients, of the layers that
+    compute in 16 bits in this run."""
+    return sum(
+        size
+        for held in (parts.kept, parts.flowing)
+        for (layer, _), size in held.items()
+        if layer in mine.half_layers
+    )
 
 
 def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
-    """Return the bytes that layers that compute in 16 bits keep beyond half of the baseline's, as far as they
-    are float32. In 16 bits half of them stays, unless the layer keeps that half besides. Of the bytes that
-    nothing keeps, half goes, too."""
-    all_wide = sum(mine.passing.values())
+    """Return how much the peak falls once layers that compute in 16 bits hold their activations so: of what
+    they keep what is beyond half of the baseline's, as far as it is float32. Made 16 bits, half of it stays,
+    unless the layer keeps that besides. Of what nothing keeps half goes, too."""
+    all_wide = mine.wide(mine.flowing).total()
     total = all_wide // 2
-    for layer in mine.half_layers:
-        now = {dtype: size for (name, dtype), size in mine.kept.items() if name == layer}
+    for layer, wide in mine.wide(mine.kept).items():
+        now = sum(size for (name, _), size in mine.kept.items() if name == layer)
         before = sum(size for (name, _), size in other.kept.items() if name == layer)
-        wide = sum(size for dtype, size in now.items() if dtype in WIDE)
-        beyond = sum(now.values()) - (before - shrinks.get(layer, 0))
-        stays = max(0, wide // 2 - (sum(now.values()) - wide))
+        beyond = now - (before - shrinks.get(layer, 0))
+        stays = max(0, wide // 2 - (now - wide))
         total += max(0, min(wide - stays, beyond))
         all_wide += wide
     return lowered(mine, "MP604", lambda held: held * total // max(1, all_wide))

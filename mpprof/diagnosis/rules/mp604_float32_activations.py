@@ -7,12 +7,15 @@ What it means
 
 How we know
     The float32 tensors that are live at the peak in layers that compute in 16 bits: activations, kept for
-    backward or not, and gradients that have a value for each example. With a baseline, what these layers
-    keep beyond half of what they kept there.
+    backward or not, and their gradients, which have a value for each example. A weight's gradient of that
+    shape is recognised by the optimizer's op that lets go of it. With a baseline, what these layers keep
+    beyond half of what they kept there.
 
 What it costs
-    The bytes that 16 bits would save of them: of what is kept those beyond half of the baseline's, else half.
-    No more than the peak falls by.
+    The bytes that 16 bits would save: half of these tensors. With a baseline, only those bytes of what is
+    kept for backward count that are beyond half of the baseline's. At most what the peak would fall by.
+    Where the baseline holds as many gradients as this run, part of that is more than was expected to be
+    saved, and not in the gap.
 
 What to do
     Fuse the casts away with jit_compile=True, use fewer normalisation layers, or recompute them in the
@@ -25,21 +28,18 @@ When to ignore
 
 Sources
     Counted on Keras 3.15.1 without XLA, bytes kept in a stack of three blocks: without norms -50 %, with
-    batch norms -29 %, with layer norms -19 %. A trace of Keras 3.15 on TensorFlow's CPU has, where one batch
-    norm's gradient is computed in mixed_bfloat16, three float32 tensors of its size. OpenNMT/OpenNMT-py#1208
+    batch norms -29 %, with layer norms -19 %. In a trace of Keras 3.15 on TensorFlow's CPU the gradient of a
+    batch norm under mixed_bfloat16 takes three float32 tensors of the norm's size. OpenNMT/OpenNMT-py#1208
     (float16 needed more memory).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
-from mpprof.tensors import WIDE
 
 CODE, SLUG, TITLE = "MP604", "float32-activations", "Layers that compute in 16 bits hold float32 activations"
 ABOUT = "float32 activations"
@@ -52,14 +52,14 @@ def judge(signals: Signals) -> Outcome:
     if signals.wide:
         return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
-    kept = Counter[str]()
-    for (layer, dtype), size in parts.kept.items():
-        kept[layer] += size if dtype in WIDE and layer in parts.half_layers else 0
-    wide = kept + Counter(parts.passing)
-    of_gap = account.of_gap(CODE)
-    beyond = lowered(parts, CODE, lambda held: held // 2) if of_gap is None else of_gap
+    kept = parts.wide(parts.kept)
+    wide = kept + parts.wide(parts.flowing)
+    against = account.beyond_16_bits_bytes
+    beyond = lowered(parts, CODE, lambda held: held // 2) if against is None else against
     share = beyond / account.whole_bytes
     if share < NOTABLE_MEMORY:
+        if parts.undecided_bytes // 2 + beyond >= NOTABLE_MEMORY * account.whole_bytes:
+            return Unable(_undecided(parts.undecided_bytes))
         return Clear(f"{format_bytes(beyond)} beyond what 16 bits would hold")
     layers = sorted(wide, key=lambda layer: (-wide[layer], layer))
     of = {
@@ -67,17 +67,22 @@ def judge(signals: Signals) -> Outcome:
         "of gradients and of what is not kept": wide.total() - kept.total(),
     }
     said = " and ".join(f"{format_bytes(size)} {what}" for what, size in of.items() if size)
+    said += f"; not counted: {_undecided(parts.undecided_bytes)}" if parts.undecided_bytes else ""
     return Found(
         summary=(
-            f"layers that compute in 16 bits hold float32 activations at the peak: {said} "
-            f"({evidence.listed(layers)})"
+            "layers that compute in 16 bits hold float32 activations at the peak "
+            f"({evidence.listed(layers)}): {said}"
         ),
         evidence=(
             evidence.ratio("share of the peak beyond 16 bits", share, NOTABLE_MEMORY),
             evidence.size("float32 activations of 16-bit layers", wide.total()),
         ),
-        confidence="high" if of_gap is not None else "medium",
+        confidence="high" if against is not None else "medium",
         severity="warning" if share >= LARGE_MEMORY else "info",
         cost_bytes=beyond,
         layers=tuple(layers),
     )
+
+
+def _undecided(size: int) -> str:
+    return f"{format_bytes(size)} of float32 gradients, of activations or of weights: no event tells"

@@ -92,7 +92,7 @@ class Facts(TypedDict):
     ]
     attainable_step_ns: Annotated[Number | None, "The step at the attainable speedup."]
     unexplained_ns: Annotated[
-        Number | None, "Of this run's step above the attainable one, what no cause recovers."
+        Number | None, "Of this run's step above the attainable one, what no remedy recovers."
     ]
     after_remedies_ns: Annotated[
         Number | None,
@@ -158,6 +158,7 @@ class Run(TypedDict):
         Annotated[ComputesIn, "The type that the run computes in, and the evidence for it."]
     ]
     ended: NotRequired[Annotated[Ended, "How the training was ended; left out where it ran to its end."]]
+    model_parameters: NotRequired[Annotated[int, "Of its model; left out where they are not known."]]
 
 
 class Ended(TypedDict):

@@ -104,7 +104,8 @@ class LayerRow(_LayerClass):
 
 
 class SurveyRow(TypedDict):
-    """One run. Null: not known, or there is none; `problem` says why a run could not be analysed."""
+    """One run. Null: not known, or there is none. `problem` says what could not be read: the run's trace, or,
+    where there is no `id`, all of it."""
 
     run: str
     path: str

@@ -92,6 +92,9 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
     if run.facts is not None and (ended := run.facts.ended) is not None:
         first = (ended.error or "").splitlines()[:1]
         found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
+    model = run.facts.model if run.facts is not None else None
+    if model is not None and model.parameters is not None:
+        found["model_parameters"] = model.parameters
     if (computes := diagnosis.computes) is not None:
         found["computes_in"] = {
             "kind": computes.kind,

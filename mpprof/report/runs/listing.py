@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpprof.report import words
+from mpprof.report.runs.short_names import shortened
 
-NAME_MOST = 28
-CARD_LEAST = 10
+NAME_MOST, NAME_LEAST = 28, 16
+CARD_LEAST, CARD_LEAST_OF_ALL = 10, 6
+"""Of a name and of a card in a narrow table: a name of NAME_LEAST comes before a card of CARD_LEAST."""
+_POLICIES = {"mixed_float16": "mixed f16", "mixed_bfloat16": "mixed bf16"}
 _VENDORS = ("NVIDIA ", "Tesla ", "GeForce ")
 """Words of a card's name that do not tell it from others."""
 _RIGHT = ("batch", "step", "written")
@@ -17,18 +20,34 @@ _AGES = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
 
 
 def to_text(rows: Sequence[Mapping[str, Any]], *, now_unix_ns: int, width: int, ascii_only: bool) -> str:
-    """Return a line for each run, of at most `width` columns (the middle of long names and the end of long
-    card names are left out), and below them, uncut, why runs cannot be read."""
+    """Return a line for each run, of at most `width` columns unless names could not be told apart then (the
+    middle of long names and the end of long card names are left out), and below them, uncut, why runs cannot
+    be read."""
     cells = [_cells(row, now_unix_ns) for row in rows]
-    widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in cells[0]}
-    free = width - sum(widths.values()) - 2 * (len(widths) - 1) + widths["run"] + widths["card"]
-    room = min(widths["card"], max(CARD_LEAST, free - min(widths["run"], NAME_MOST)))
-    widths |= {"card": room, "run": min(widths["run"], free - room)}
+    widths = _widths(cells)
+    if _total(widths) > width:
+        cells = [{**cell, "policy": short_policy(cell["policy"])} for cell in cells]
+        widths = _widths(cells)
+    free = width - _total(widths) + widths["run"] + widths["card"]
+    of_card = max(CARD_LEAST, free - min(widths["run"], NAME_MOST))
+    of_card = min(widths["card"], of_card, max(CARD_LEAST_OF_ALL, free - NAME_LEAST))
+    widths |= {"card": of_card, "run": min(widths["run"], free - of_card)}
+    names = shortened([cell["run"] for cell in cells], widths["run"])
+    cells = [{**cell, "run": name} for cell, name in zip(cells, names, strict=True)]
     titles = {key: key for key in widths}
     lines = ["  ".join(_cell(key, line[key], widths[key]) for key in widths) for line in (titles, *cells)]
     broken = [f"{words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows if row["problem"]]
     text = "\n".join(line.rstrip() for line in [*lines, *([""] if broken else []), *broken]) + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def _widths(cells: Sequence[Mapping[str, str]]) -> dict[str, int]:
+    return {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in cells[0]}
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    """Return the length of a line, with two blanks between its columns."""
+    return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
 def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
@@ -47,6 +66,11 @@ def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
 def known(value: str | None) -> str:
     """Return a text from a file, made safe to print; "-" where it is not known."""
     return "-" if value is None else words.plain(value)
+
+
+def short_policy(name: str) -> str:
+    """Return a policy's name, abbreviated for a narrow table."""
+    return _POLICIES.get(name, name)
 
 
 def card(name: str | None) -> str:
@@ -70,5 +94,5 @@ def age(ns: int) -> str:
 
 
 def _cell(key: str, text: str, width: int) -> str:
-    short = words.shorten(text, width) if key != "card" or len(text) <= width else f"{text[: width - 1]}…"
+    short = f"{text[: width - 1]}…" if key == "card" and len(text) > width else text
     return f"{short:>{width}}" if key in _RIGHT else f"{short:<{width}}"

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from mpprof.errors import MpprofError
+from mpprof.model.document import SurveyRow
 from mpprof.report import words
-from mpprof.report.runs.listing import card, known
+from mpprof.report.runs.listing import card, known, short_policy
+from mpprof.report.runs.short_names import shortened
 from mpprof.report.text import wrapped
 
 NAME_LEAST = 32
@@ -17,26 +20,35 @@ COLUMNS = ("GPU-h/day", "run", "policy", "card", "step", "speedup", "on units", 
 OPTIONAL = ("memory", "skips", "card", "on units", "policy")
 """What gives way first where the terminal is narrow; CSV, Parquet and JSON hold every column."""
 _LEFT = ("run", "policy", "card", "cause")
-_POLICIES = {"mixed_float16": "mixed f16", "mixed_bfloat16": "mixed bf16"}
 
 
 def to_text(
     rows: Sequence[Mapping[str, Any]], *, width: int | None, limit: int, ascii_only: bool = False
 ) -> str:
-    """Return the first `limit` rows that could be analysed, the sum over all, and why others could not be
-    read. A `width` of None leaves lines uncut, for a pipe."""
-    good = [row for row in rows if row["problem"] is None]
-    bad = [row for row in rows if row["problem"] is not None]
+    """Return the first `limit` rows that could be analysed, the sum over all, and which runs or traces could
+    not be read, and why. A `width` of None leaves lines uncut, for a pipe."""
+    good = [row for row in rows if row["id"] is not None]
     cells = [_cells(row) for row in good[:limit]]
     lines = _table(cells, width) if cells else []
     if len(good) > limit:
         lines += ["", f"{limit:,} of {len(good):,} rows; --limit 0 shows all"]
-    lines += ["", *_whole(good, bad)]
-    lines += [f"  {words.plain(row['run'])}: {words.plain(row['problem'])}" for row in bad[:limit]]
-    if len(bad) > limit:
-        lines.append(f"  and {len(bad) - limit:,} more")
+    lines += ["", *_whole(good)]
+    for what, some in (
+        ("analysed without a trace that could be read", [row for row in good if row["problem"]]),
+        ("could not be analysed", [row for row in rows if row["id"] is None]),
+    ):
+        lines += _problems(what, some, limit)
     text = "\n".join(line.rstrip() for line in lines).lstrip("\n") + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def _problems(what: str, rows: Sequence[Mapping[str, Any]], limit: int) -> list[str]:
+    """Return a heading and the first `limit` reasons; nothing for no rows."""
+    if not rows:
+        return []
+    said = [f"  {words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows[:limit]]
+    more = [f"  and {len(rows) - limit:,} more"] if len(rows) > limit else []
+    return [f"{words.plural(len(rows), 'run')} {what}:", *said, *more]
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
@@ -47,7 +59,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {
         "GPU-h/day": "-" if lost is None else f"{'<' if row['one_step'] else ''}{lost:.1f}",
         "run": words.plain(row["run"]),
-        "policy": _POLICIES.get(row["policy"], known(row["policy"])),
+        "policy": short_policy(known(row["policy"])),
         "card": card(row["card"]).partition(" (")[0],
         "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
         "speedup": "-"
@@ -75,19 +87,21 @@ def _table(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
             break
     if width is not None:
         widths["run"] = max(least, min(widths["run"], free))
+        names = shortened([cell["run"] for cell in cells], widths["run"])
+        cells = [{**cell, "run": name} for cell, name in zip(cells, names, strict=True)]
     titles = {key: key for key in columns}
     return ["  ".join(_cell(key, line[key], widths[key]) for key in columns) for line in (titles, *cells)]
 
 
 def _cell(key: str, text: str, width: int) -> str:
-    short = words.shorten(text, width)
-    return f"{short:<{width}}" if key in _LEFT else f"{short:>{width}}"
+    return f"{text:<{width}}" if key in _LEFT else f"{text:>{width}}"
 
 
-def _whole(good: Sequence[Mapping[str, Any]], bad: Sequence[Mapping[str, Any]]) -> list[str]:
+def _whole(good: Sequence[Mapping[str, Any]]) -> list[str]:
     known = [row for row in good if row["lost_gpu_hours_per_day"] is not None]
     lost, possible = (
-        [row["lost_gpu_hours_per_day"] for row in known if row["one_step"] is one] for one in (False, True)
+        [lost for row in known if row["one_step"] is one and (lost := row["lost_gpu_hours_per_day"])]
+        for one in (False, True)
     )
     said = [f"{words.plural(len(good), 'run')} analysed"]
     if lost:
@@ -102,19 +116,20 @@ def _whole(good: Sequence[Mapping[str, Any]], bad: Sequence[Mapping[str, Any]]) 
         lines.append("<: at most, from a single profiled step")
     if any(row["estimated"] for row in good):
         lines.append("~: estimated, without a float32 run to measure against")
-    if bad:
-        lines.append(f"{words.plural(len(bad), 'run')} could not be analysed:")
     return lines
 
 
 def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """Write the columns as a Parquet file, by pyarrow or else Polars. Raises MpprofError without either."""
+    """Write the columns of a survey as a Parquet file, by pyarrow or else Polars. A column has one type,
+    whatever is known of these runs, so that files can be put together. Raises MpprofError without either."""
+    kinds = _kinds()
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         pass
     else:
-        parquet.write_table(arrow.table(dict(columns)), path)
+        schema = arrow.schema({name: arrow.type_for_alias(_ARROW[kind]) for name, kind in kinds.items()})
+        parquet.write_table(arrow.table(dict(columns), schema=schema), path)
         return
     try:
         polars = import_module("polars")
@@ -123,4 +138,16 @@ def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
             "Parquet needs pyarrow or Polars, and neither is installed",
             next="pip install 'mpprof[tables]', or take --format csv",
         ) from error
-    polars.DataFrame(dict(columns), strict=False, infer_schema_length=None).write_parquet(path)
+    polars.DataFrame(dict(columns), schema=kinds, strict=False).write_parquet(path)
+
+
+_ARROW = {str: "string", int: "int64", float: "float64", bool: "bool"}
+
+
+def _kinds() -> dict[str, type]:
+    """Return the type of each column, where it is known."""
+    hints = get_type_hints(SurveyRow)
+    return {
+        name: next(kind for kind in (get_args(hint) or (hint,)) if kind is not NoneType)
+        for name, hint in hints.items()
+    }

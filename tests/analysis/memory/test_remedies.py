@@ -12,7 +12,7 @@ from mpprof.analysis.memory.blocks import allocators, blocks
 from mpprof.model.memory import PeakParts
 from tests.builders.trace import TraceBuilder
 
-PARTS = PeakParts("forward", {}, {}, {}, 0, 0, frozenset(), {})
+PARTS = PeakParts("forward", {}, {}, {}, 0, 0, 0, frozenset(), {})
 
 
 @pytest.mark.parametrize("seed", range(20))
