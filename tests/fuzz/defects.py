@@ -139,8 +139,8 @@ DEFECTS = (
     Defect(
         "a thousand levels of directories: every page a RecursionError",
         "mpprof/folders.py",
-        "waiting += [(path, level + 1) for path in below if not os.path.islink(path)]",
-        "yield from (each for path in below for each in walk(path, refused))",
+        "waiting.append((path, level + 1, real and os.path.join(real, name)))",
+        "yield from walk(path, refused)",
         (
             f"{_HOSTILE}::test_a_tree_of_a_thousand_levels_is_looked_through",
             f"{_HOSTILE}::test_that_directories_lie_beyond_the_bound_is_said",
