@@ -107,7 +107,7 @@ def test_a_list_beyond_any_training_is_cut_and_that_is_said(
     assert len(read(made(most))) == most
     assert key not in made(most).absent
     assert len(read(made(most + 1))) == most
-    assert made(most + 1).absent[key] == f"of {most + 1} the first {most} were read"
+    assert made(most + 1).absent[key] == f"the first {most} of {most + 1} were read"
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ def _refuse_damage(damages: list[str], path: Path, *, strict: bool, events: int)
         return
     what = " ".join(damages[0].partition(";")[0].split())  # planes may have any name
     if strict:
-        raise UnreadableError(what, where=str(path), next="Without --strict what is whole is read.")
+        raise UnreadableError(what, where=str(path), next="Leave out --strict to read what is whole.")
     if not events:
         raise UnreadableError(f"no event is left: {what}", where=str(path), next="Record the trace again.")
 
