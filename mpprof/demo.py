@@ -84,7 +84,7 @@ def _show(command: Command, *arguments: str) -> None:
     """Run a command as a reader could, and print it first. Raises MpprofError where it fails."""
     _say(f"$ {program()} {' '.join(map(quoted, arguments))}\n")
     if command(list(arguments)) != 0:
-        raise MpprofError(f"mpprof {arguments[0]} failed", next="see the message above")
+        raise MpprofError(f"mpprof {arguments[0]} failed", next="See the message above")
 
 
 def _code(function: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""The sample runs, through the same door as a user's: every account closes, every planted cause is named."""
+"""The sample runs, read as a user's: every account closes, every planted cause is named."""
 
 import json
 from functools import cache

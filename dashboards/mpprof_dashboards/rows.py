@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from mpprof.report import words
 
@@ -78,7 +78,22 @@ def asked(query: Mapping[str, str]) -> Asked:
     return Asked(filters, sort.removeprefix("-") or None, sort.startswith("-"), at)
 
 
-def answer(table: Table, what: Asked) -> dict[str, Any]:
+class Shown(TypedDict):
+    """A row in words: its cells, their tooltips, its bar from 0 to 1, and what opens below it."""
+
+    cells: list[str]
+    titles: list[str]
+    bar: float
+    kind: str
+    key: str
+    more: list[list[str]]
+
+
+Answer = TypedDict("Answer", {"total": int, "found": int, "from": int, "rows": list[Shown]})
+"""How many rows there are, how many pass the filters, and those from row `from` on."""
+
+
+def answer(table: Table, what: Asked) -> Answer:
     """Return `{total, found, from, rows: [{cells, titles, bar, kind, more}]}` of at most `AT_ONCE` rows."""
     found = select(table, what)
     largest = {
@@ -92,7 +107,7 @@ def answer(table: Table, what: Asked) -> dict[str, Any]:
     }
 
 
-def _shown(table: Table, row: Row, largest: Mapping[str, float]) -> dict[str, Any]:
+def _shown(table: Table, row: Row, largest: Mapping[str, float]) -> Shown:
     cells = [text(column, row) for column in table.columns]
     titles = [words.plain(str(row[c.full])) if c.full and row.get(c.full) else "" for c in table.columns]
     bar = next((row[key] / most for key, most in largest.items() if most and row[key]), 0.0)

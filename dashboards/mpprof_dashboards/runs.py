@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -28,20 +28,93 @@ SPARK_TOP = 2.0
 """Of the median, at the top of a sparkline: a slow first step would press all others flat."""
 
 
-def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> dict[str, Any]:
+class Entry(TypedDict):
+    """A run as far as its records tell; a time that is not known is "—" in words."""
+
+    id: str
+    name: str
+    short: str
+    query: str
+    baseline: str | None
+    policy: str
+    card: str
+    batch: str
+    batch_size: int | None
+    state: str
+    written: str
+    written_ns: int | None
+    problem: str | None
+    single: bool
+    is_baseline: bool
+
+
+class Group(TypedDict):
+    """An experiment and its runs."""
+
+    name: str
+    runs: list[Entry]
+
+
+class Listing(TypedDict):
+    """Experiments, the newest first; `version` changes with anything that is shown."""
+
+    version: str
+    groups: list[Group]
+
+
+class Estimated(TypedDict):
+    """How many times as fast a run could be by estimate, where nothing was measured, and in words."""
+
+    could: float | None
+    could_text: str
+
+
+class Summary(Estimated):
+    """What needs a run's trace, as numbers to sort by and in words."""
+
+    step_ns: float | None
+    step: str
+    observed: float | None
+    attainable: float | None
+    speedup: str
+    of: str
+    lost_text: str
+    share_ratio: float | None
+    share: str
+    skipped: str
+    skipped_count: float | None
+    peak: str
+    peak_bytes: int | None
+    cause: str
+    spark: list[list[float]]
+
+
+class Unread(TypedDict):
+    """A run that was listed as readable, and is not."""
+
+    problem: str
+
+
+def listing(entries: tuple[RunEntry, ...], now_unix_ns: int) -> Listing:
     """Return `{version, groups: [{name, runs: [...]}]}`: experiments, the newest first, and their runs.
     `version` changes with anything that is shown."""
     groups: dict[str, list[RunEntry]] = {}
     for entry in sorted(entries, key=lambda entry: (entry.created_unix_ns or 0, entry.name)):
         groups.setdefault(experiment(entry.name), []).append(entry)
     newest = sorted(groups.items(), key=lambda group: -max(e.created_unix_ns or 0 for e in group[1]))
-    shown, baselines = [], choices.default_baselines(entries)
+    baselines = choices.default_baselines(entries)
+    shown: list[Group] = []
     held_against = set(baselines.values())
     for key, same in newest:
         title = _title(key, same)
         runs = [
-            _entry(entry, baselines[entry.id], now_unix_ns, _within(title, entry.name))
-            | {"is_baseline": entry.id in held_against}
+            _entry(
+                entry,
+                baselines[entry.id],
+                now_unix_ns,
+                short=_within(title, entry.name),
+                is_baseline=entry.id in held_against,
+            )
             for entry in same
         ]
         shown.append({"name": words.plain(title), "runs": runs})
@@ -65,7 +138,9 @@ def _within(title: str, name: str) -> str:
     return name.removeprefix(title).strip("/-_. ") or name
 
 
-def _entry(entry: RunEntry, baseline: str | None, now_unix_ns: int, short: str) -> dict[str, Any]:
+def _entry(
+    entry: RunEntry, baseline: str | None, now_unix_ns: int, *, short: str, is_baseline: bool
+) -> Entry:
     written = entry.written_unix_ns
     return {
         "id": entry.id,
@@ -82,10 +157,11 @@ def _entry(entry: RunEntry, baseline: str | None, now_unix_ns: int, short: str) 
         "written_ns": written,
         "problem": words.plain(entry.problem) if entry.problem else None,
         "single": entry.policy == "float32",
+        "is_baseline": is_baseline,
     }
 
 
-def row(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
+def row(source: RunSource, run: str, baseline: str | None) -> Summary | Unread:
     """Return what a run's row shows besides its records, or `{problem}` for a run that is listed as readable
     but whose trace is not: that is known only once the trace is read, and is not the fault of the request."""
     try:
@@ -97,12 +173,12 @@ def row(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
         return {"problem": words.plain(str(error))}
 
 
-def summary(source: RunSource, run: str, baseline: str | None) -> dict[str, Any]:
+def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
     """Return what a run's row shows besides its records: from a survey's row, where one is kept, else from
     the run's report. Raises MpprofError where the run cannot be read."""
     row = source.surveyed(run, baseline)
     if row is not None and row["problem"] is None:
-        return _of_survey(row) | {"spark": spark(source, run)}
+        return _of_survey(row, spark(source, run))
     document = source.report(run, baseline)
     facts, share, steps = document["facts"], document["tensor_core"], document["steps"]
     answer, alike = hero(document), not document["facts"].get("unlike")
@@ -164,7 +240,7 @@ def _could(document: doc.Report) -> tuple[float, str] | None:
     return (float(step) / float(after), "after its remedies") if step and after else None
 
 
-def _estimated(could: tuple[float, str] | None, step_ns: Any) -> dict[str, Any]:
+def _estimated(could: tuple[float, str] | None, step_ns: float | None) -> Estimated:
     if could is None or step_ns is None:
         return {"could": None, "could_text": ""}
     times, how = could
@@ -172,7 +248,7 @@ def _estimated(could: tuple[float, str] | None, step_ns: Any) -> dict[str, Any]:
     return {"could": times, "could_text": text}
 
 
-def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
+def _of_survey(row: doc.SurveyRow, points: list[list[float]]) -> Summary:
     attainable = None if row["estimated"] else row["attainable_low"]
     observed, share, skipped = row["speedup"], row["tensor_core_ratio"], row["skipped_ratio"]
     peak, step, gain = row["peak_memory_bytes"], row["step_ns"], row["cause_gain_ns"]
@@ -186,6 +262,7 @@ def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
         "attainable": attainable,
         "speedup": "—" if observed is None else words.speedup(observed),
         "of": _without(row) if attainable is None else _of(observed, attainable),
+        "lost_text": "",  # a survey's row does not hold it
         **_estimated(could, step),
         "share_ratio": share,
         "share": "—" if share is None else words.percent(share),
@@ -194,6 +271,7 @@ def _of_survey(row: doc.SurveyRow) -> dict[str, Any]:
         "peak": "—" if peak is None else words.size(peak),
         "peak_bytes": peak,
         "cause": words.plain((row["cause_slug"] or "—").replace("-", " ")),
+        "spark": points,
     }
 
 

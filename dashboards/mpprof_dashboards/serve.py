@@ -61,7 +61,7 @@ def serve(
         webbrowser.open(url)
     if listed(source) == ((), None):
         say(
-            "No runs yet: it holds no records by mpprof and no trace. "
+            f"No runs yet: {source.title} holds neither records by mpprof nor traces. "
             "Train with MPProfilerCallback(LOGDIR): the page shows runs as they appear."
         )
     try:

@@ -1,6 +1,6 @@
 """`mpprof.audit(model)`: what will keep a model's work off the Tensor Cores, before it trains.
 
-Composes the wing that touches the world (the walk over the model) with the one that judges.
+Composes the walk over the model (`record.facts`) with what judges it (`diagnosis.audit`).
 """
 
 from __future__ import annotations

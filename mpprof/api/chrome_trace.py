@@ -35,7 +35,7 @@ def document(known: Timeline, from_ns: int, to_ns: int) -> dict[str, Any]:
     count = len(inside) + len(calls)
     if count > MOST_EVENTS:
         raise UnableError(
-            f"the window holds {count:,} events, an export at most {MOST_EVENTS:,}",
+            f"the window holds {count:,} events; an export can hold at most {MOST_EVENTS:,}",
             next="Zoom in, then export again.",
         )
     work, waits = inside[lane.row[inside] >= 0], inside[lane.row[inside] < 0]

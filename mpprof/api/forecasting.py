@@ -60,7 +60,9 @@ def forecast(
         raise UsageError("no card was named", next="Name one or more, such as h100 or a100")
     batch_size = checked_batch(batch_size)
     if not time_limit_s > 0:
-        raise UsageError(f"a time limit of {time_limit_s:g} s", next="Give --time-limit seconds above zero")
+        raise UsageError(
+            f"the time limit cannot be {time_limit_s:g} s", next="Give --time-limit seconds above zero"
+        )
     named = tuple(dict.fromkeys(("float32", *([policies] if isinstance(policies, str) else policies))))
     with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as folder:
         path = _as_path(model, Path(folder))

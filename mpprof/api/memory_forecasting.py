@@ -69,7 +69,7 @@ def forecast_memory(
     if not compile:
         return _together(found)
     if card is None:
-        raise UsageError("to compile for no card", next="Name one: --card a100")
+        raise UsageError("no card was named to compile for", next="Name one: --card a100")
     if isinstance(model, Run) or (isinstance(model, str | os.PathLike) and Path(model).is_dir()):
         raise UsageError(
             "a run's records hold no program", next="Give the model itself, a file or a function"
@@ -124,7 +124,7 @@ def _run(model: Any, imports: Sequence[str]) -> tuple[Run, Any]:
         elif not path.exists():
             raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_MODEL)
         elif _is_trace(path):
-            raise UsageError("is a trace, in which there is no model", where=str(path), next=GIVE_A_MODEL)
+            raise UsageError("is a trace, which holds no model", where=str(path), next=GIVE_A_MODEL)
         else:
             model = saved_model.load_model(path, imports)
     return untrained.run_of(model, symbolic=True), model

@@ -90,11 +90,13 @@ def _checked(build_model: Any, steps: Any, policies: Any) -> list[str]:
 
     if isinstance(build_model, keras.Model) or not callable(build_model):
         raise UsageError(
-            f"build_model is a {type(build_model).__name__}",
+            f"build_model is not a function, but a {type(build_model).__name__}",
             next="Give a function that builds and compiles the model: its layers take the policy when built",
         )
     if type(steps) is not int:
-        raise UsageError(f"steps is {steps!r}", next=f"Give a number of at least {FEWEST_STEPS}")
+        raise UsageError(
+            f"steps is {steps!r}, not a whole number", next=f"Give a number of at least {FEWEST_STEPS}"
+        )
     if steps < FEWEST_STEPS:
         raise UsageError(f"{steps} steps are too few", next=f"Give a number of at least {FEWEST_STEPS}")
     given = [policies] if isinstance(policies, str) else list(policies)
@@ -170,7 +172,9 @@ def _train(
         arguments["batch_size"] = batch_size
     inputs = data if isinstance(data, tuple) else (data,)
     if not 1 <= len(inputs) <= 3:
-        raise UsageError(f"data is a tuple of {len(inputs)}", next="Give (x, y) or (x, y, sample_weight)")
+        raise UsageError(
+            f"data is a tuple of {len(inputs)} values", next="Give (x, y) or (x, y, sample_weight)"
+        )
     try:
         model.fit(**dict(zip(("x", "y", "sample_weight"), inputs, strict=False)), **arguments)
     finally:

@@ -76,7 +76,9 @@ def _analysed(
         workers if workers is not None else len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
     )
     if not count or count < 1:
-        raise UsageError(f"{count} processes", next="Give --workers a number above zero")
+        raise UsageError(
+            f"a survey cannot run in {count} processes", next="Give --workers a number above zero"
+        )
     return survey_processes.rows(left, count, time_limit_s)
 
 

@@ -1,7 +1,7 @@
-"""Composes the rooms into what people ask for: analyse a loaded run, diagnose it, make its tables.
+"""What people ask for, composed of the other packages: analyse a loaded run, diagnose it, make its tables.
 
-The only module that knows both wings: the one that touches the world (store, traces) and the one that
-thinks (analysis, diagnosis). What a report of one trace does not need is imported where it is used.
+The only module that imports both what reads files (store, traces) and what judges them (analysis, diagnosis).
+What a report of one trace does not need is imported where it is used.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Classify:
-    """Say by a kernel's name where it runs: one JSON line each.
+    """Say where a kernel runs, by its name: one JSON line each.
 
     Each line has placement, precision, family, and what decided it. Names are
     arguments, or lines on stdin, answered as they come. The GPU matters: the same

@@ -24,7 +24,7 @@ class Counters:
 
     FILE is the CSV of Nsight Compute, of the raw page (ncu --csv --page raw) or the
     details page. With --run the verdicts are kept with that run, and its reports
-    and tables use them before anything else. Without, they are only shown. `mpprof
+    and tables use them before anything else. Without --run they are only shown. `mpprof
     verify` records such a file."""
 
     name = "counters"

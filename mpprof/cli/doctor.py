@@ -13,9 +13,9 @@ _MARKS = {"ok": "ok", "info": "--", "missing": "!!"}
 class Doctor:
     """Show what this machine can record, and what will be missing.
 
-    GPU, driver, profiling permission, frameworks, Keras' policy. No framework is
-    imported and nothing is changed. The exit code is always 0: parts may be
-    missing, but nothing is wrong."""
+    It looks at the GPU, its driver, the permission to profile, the frameworks and
+    Keras' policy. No framework is imported and nothing is changed. The exit code is
+    always 0: parts may be missing, but nothing is wrong."""
 
     name = "doctor"
 

@@ -293,7 +293,7 @@ def _cache() -> Check:
     from mpprof.traces.cache import entries
 
     root = entries.folder()
-    effect = "JSON and SQLite traces are read afresh each time, and those elsewhere fetched each time."
+    effect = "JSON and SQLite traces are read again each time, and remote traces fetched again."
     if root is None:
         return Check("cache", "info", "off", effect)
     existing = next(parent for parent in (root, *root.parents) if parent.exists())
@@ -301,7 +301,7 @@ def _cache() -> Check:
         return Check(
             "cache", "missing", f"{root} cannot be written", effect, "Set MPPROF_CACHE to another place."
         )
-    return Check("cache", "ok", f"{root} (xplane traces are read as fast without)")
+    return Check("cache", "ok", f"{root} (xplane traces need no cache)")
 
 
 def _addresses() -> Check:

@@ -14,11 +14,11 @@ FORMATS = ("table", "csv", "json")
 class Ls:
     """List the runs of a directory: policy, card, step time, state.
 
-    Also the batch, and when each was last written. Oldest first; runs that cannot
-    be read are listed last, with the reason. A run has ended where its records hold
-    the end of the training. Otherwise it is running, or stopped (killed or crashed)
-    where nothing was written for 15 s; a copy from elsewhere is unfinished. Step
-    times are medians of steady steps."""
+    It also shows the batch, and when each run was last written. The oldest comes
+    first; runs that cannot be read come last, with the reason. A run has ended
+    where its records hold the end of the training. Otherwise it is running, or
+    stopped (killed or crashed) if nothing was written for 15 s; a copy from another
+    machine is listed as unfinished. Step times are medians of steady steps."""
 
     name = "ls"
 

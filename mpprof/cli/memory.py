@@ -115,7 +115,9 @@ class Memory(Table):
     def _by(self, rows: Sequence[Row], by: str) -> Sequence[Row]:
         held = list(dict.fromkeys(row["by"] for row in rows))
         if by not in held:
-            raise UsageError(f"--by {by}: memory is not divided by that", next=f"It is by: {', '.join(held)}")
+            raise UsageError(
+                f"--by {by}: memory is not divided by that", next=f"Choose one of {', '.join(held)}"
+            )
         return [row for row in rows if row["by"] == by]
 
 

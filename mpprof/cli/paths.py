@@ -206,7 +206,9 @@ def is_elsewhere(path: Path) -> bool:
 def refuse_address(path: Path, why: str) -> None:
     """Raise UsageError for an address, where a command can do nothing with one."""
     if _is_address(path):
-        raise UsageError(f"lies elsewhere: {why}", where=shown(path), next="Copy it to this machine first")
+        raise UsageError(
+            f"is not on this machine: {why}", where=shown(path), next="Copy it to this machine first"
+        )
 
 
 def load(args: argparse.Namespace, path: Path, run_id: str | None, host: str | None = None) -> Run:

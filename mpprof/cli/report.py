@@ -23,8 +23,8 @@ class Report:
     """Say where a run's step time goes, why, and what would help.
 
     PATH is a log directory, a run, or a trace file. With --baseline, a run of the
-    same model in float32, it also says what speedup was to be expected, and splits
-    the gap to it into causes. A directory of two runs, one of them the other's
+    same model in float32, it also says what speedup is attainable, and splits the
+    gap to it into causes. A directory of two runs, one of them the other's
     float32 baseline, needs no options."""
 
     name = "report"

@@ -13,8 +13,8 @@ class Serve:
     """Serve the page: every run of a directory, in the browser.
 
     Runs that are added while it serves appear by themselves. Ctrl+C ends it, with
-    exit code 0. Reachable from this machine only, unless --host says otherwise; it
-    loads nothing from the network."""
+    exit code 0. The page can be reached from this machine only, unless --host says
+    otherwise. It loads nothing from the network."""
 
     name = "serve"
 

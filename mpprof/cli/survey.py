@@ -28,9 +28,9 @@ class Survey:
     analysed in several processes at a time, and each 16-bit run is compared with the
     float32 run of the same model, card and batch that its name or directory says it
     belongs to, as on the page. A run that cannot be read, or crashes its process, is
-    listed with the reason. What is lost is the time above the step after all
-    remedies, or above the attainable step or the baseline's where that is shorter,
-    and the time of skipped updates; hours are per day of training."""
+    listed with the reason. The loss is the time above the step after all remedies,
+    or above the attainable step or the baseline's where that is shorter; the time of
+    skipped updates is added. Hours are per day of training."""
 
     name = "survey"
 
@@ -89,7 +89,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--format parquet needs a file", next="Name it with -o FILE.parquet")
     if not args.time_limit > 0:
         raise UsageError(
-            f"a time limit of {args.time_limit:g} s", next="Give --time-limit seconds above zero"
+            f"the time limit cannot be {args.time_limit:g} s", next="Give --time-limit seconds above zero"
         )
     if args.dask is not None:
         for path in args.paths:

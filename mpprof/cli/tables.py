@@ -112,7 +112,9 @@ def _say(mine: Analysis, args: argparse.Namespace) -> None:
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    filters = parser.add_argument_group("filters", "each may be given several times, for any of its values")
+    filters = parser.add_argument_group(
+        "filters", "each may be repeated: rows with any of its values are listed"
+    )
     placements = "tensor_core, matrix_core, cuda_core, cpu, not_matmul, unknown"
     filters.add_argument("--placement", action="append", metavar="P", help=f"where it ran: {placements}")
     filters.add_argument(

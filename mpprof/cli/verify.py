@@ -134,7 +134,7 @@ def complain(lines: Sequence[str], code: int, command: Sequence[str]) -> None:
 
 def _at_least_one(text: str) -> int:
     if (count := _positive(text)) < 1:
-        raise argparse.ArgumentTypeError("counts nothing: give 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} counts nothing: give 1 or more")
     return count
 
 

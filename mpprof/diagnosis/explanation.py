@@ -57,8 +57,8 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
     step = f"{account.of} of {format_ns(whole)}"
     if distorted:
-        step = f"profiled step, which takes {format_ns(whole)} and not {format_ns(account.step_ns)}"
-    said = f"of a {step}, {listed(named)}; {device} idles {format_ratio(idle)}"
+        step = f"profiled step, which takes {format_ns(whole)} instead of {format_ns(account.step_ns)},"
+    said = f"a {step} is {listed(named)}; {device} idles {format_ratio(idle)}"
     if added < NOTABLE_RATIO * whole:
         return said
     if left_out:

@@ -22,17 +22,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mpprof.forecasts import dumped
+
 PROGRAMS: dict[str, dict[str, Any]] = {"own": {}, "library": {"xla_gpu_enable_triton_gemm": False}}
 """XLA's options of each program. Which of the two a card runs is decided on the card, by timing both."""
 
-MATRIX_INSTRUCTIONS = re.compile(r"\b(?:wgmma\.mma_async|mma\.sync|wmma\.mma|tcgen05\.mma)(?:\.[a-z0-9_:]+)*")
-"""The PTX instructions of the matrix units (PTX ISA 9.0, section on warp-level, warpgroup-level and
-tensor-core 5th-generation matrix instructions)."""
-
-_ENTRY = re.compile(r"\.entry\s+([A-Za-z0-9_$]+)")
-_THUNK = re.compile(r"^\s*(\d+):\s+k(?:CustomKernel|Kernel)\s.*?\]\s+(\S+)", re.MULTILINE)
-_ANNOTATED = re.compile(r'profile_annotation:\s+"([^"]+)"\s+thunk_id:\s+(\d+)')
-_MODULE = "jit_train_step"
 _CUDNN = 91000
 """The version of cuDNN that the target has, as `targets` describes it."""
 
@@ -56,7 +50,7 @@ def main(request_path: str, out: str) -> int:
         JAX_PLATFORMS="cpu",
         TF_CPP_MIN_LOG_LEVEL="3",
         XLA_FLAGS=f"--xla_gpu_autotune_level=0 --xla_dump_to={dump} --xla_dump_hlo_as_text "
-        f"--xla_dump_hlo_module_re={_MODULE}",
+        f"--xla_dump_hlo_module_re={dumped.MODULE}",
     )
     try:
         result = _forecast(request, folder, dump)
@@ -93,7 +87,7 @@ def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, An
         inputs, outputs = _data(keras, model, batch, request["input_shapes"])
         _say("tracing the train step")
         lowered = _lowered(jax, model, inputs, outputs, device)
-    source = _hlo_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    source = dumped.hlo_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
     (folder / "source.hlo").write_bytes(source)
     built = time.perf_counter_ns()
     programs = _kept_or_compiled(lowered, source, request, folder, dump)
@@ -460,7 +454,7 @@ def _kept_or_compiled(
         shutil.rmtree(entry, ignore_errors=True)  # damaged: what is compiled now takes its place
     programs: dict[str, Any] = {}
     for name, options in PROGRAMS.items():
-        if programs and not _has_own_products(folder / "own.hlo"):
+        if programs and not dumped.has_own_products(folder / "own.hlo"):
             break  # every product is a library's already: the other program would be the same
         _say(f"compiling ({'XLA' if name == 'own' else 'library'} products)")
         programs[name] = _compiled(lowered, options, folder / f"{name}.hlo", dump)
@@ -511,7 +505,7 @@ _KEPT_VERSION = 2  # another one where what is kept changes
 
 
 def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> dict[str, Any]:
-    before = set(_modules(dump))
+    before = set(dumped.modules_in(dump))
     started = time.perf_counter_ns()
     try:
         compiled = lowered.compile(compiler_options=options) if options else lowered.compile()
@@ -529,9 +523,9 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
         ) from error
     took = time.perf_counter_ns() - started
     module = compiled.runtime_executable().hlo_modules()[0]
-    path.write_bytes(_hlo_proto(module.as_serialized_hlo_module_proto()))
+    path.write_bytes(dumped.hlo_proto(module.as_serialized_hlo_module_proto()))
     memory = compiled.memory_analysis()
-    new = sorted(set(_modules(dump)) - before)
+    new = sorted(set(dumped.modules_in(dump)) - before)
     return {
         "compile_ns": took,
         "arguments_bytes": memory.argument_size_in_bytes,
@@ -539,125 +533,9 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
         "aliased_bytes": memory.alias_size_in_bytes,
         "temporaries_bytes": memory.temp_size_in_bytes,
         "peak_bytes": getattr(memory, "peak_memory_in_bytes", None),
-        "kernels": _kernels(dump, new),
-        "alive": alive(dump, new),
+        "kernels": dumped.kernels(dump, new),
+        "alive": dumped.alive(dump, new),
     }
-
-
-def alive(dump: Path, modules: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Return what XLA's own account holds alive at the peak, without the program's arguments: name of the
-    instruction, type and bytes, largest first. What is too little to tell stands last, without a name."""
-    found: list[tuple[str, str, int]] = []
-    for module in modules:
-        types: dict[tuple[str, str], str] = {}
-        for path in dump.glob(f"{module}.{_MODULE}.*buffer-assignment.txt"):
-            types |= {(name, part or ""): dtype for name, part, dtype in _VALUE.findall(path.read_text())}
-        for path in dump.glob(f"{module}.{_MODULE}.*live-range.txt"):
-            for listed in _PEAK.findall(path.read_text()):
-                found += [
-                    (name, types.get((name, part), ""), int(size))
-                    for name, part, size in _ALIVE.findall(listed)
-                    if not _ARGUMENT.match(name)
-                ]
-    least = sum(size for *_, size in found) * _LEAST_ALIVE
-    kept = sorted((one for one in found if one[2] >= least), key=lambda one: -one[2])
-    rest = sum(size for *_, size in found) - sum(size for *_, size in kept)
-    return [*kept, ("", "", rest)] if rest else kept
-
-
-_PEAK = re.compile(r"^ *Live ranges at \d+ \(peak\):\n((?: +.+: \d+ bytes .*\n)*)", re.MULTILINE)
-_ALIVE = re.compile(r"^ +(\S+?)\{([\d,]*)\}: (\d+) bytes", re.MULTILINE)
-_VALUE = re.compile(
-    r"^ value: <\d+ (\S+?)(?:\{([\d,]*)\})? @\d+> \(size=\d+,offset=\d+\): (\w+)\[", re.MULTILINE
-)
-_ARGUMENT = re.compile(r"(?:state|data)_\d")  # as `train_step` names what it is given
-_LEAST_ALIVE = 0.001
-
-
-def _has_own_products(path: Path) -> bool:
-    """Return whether Triton compiles any product of the program (the kinds of its fusions:
-    xla/service/gpu)."""
-    return re.search(rb"__triton_(?:nested_)?gemm", path.read_bytes()) is not None
-
-
-def _modules(dump: Path) -> list[str]:
-    return [path.name.split(".", 1)[0] for path in dump.glob(f"*.{_MODULE}.*thunk_sequence.txt")]
-
-
-def _kernels(dump: Path, modules: Sequence[str]) -> dict[str, list[str]]:
-    """Return the matrix instructions in the PTX of each instruction's kernel, by the instruction's name. An
-    instruction that is not listed has no kernel of XLA's own."""
-    found: dict[str, list[str]] = {}
-    for module in modules:
-        by_entry: dict[str, list[str]] = {}
-        for path in dump.glob(f"{module}.{_MODULE}.*ptx"):
-            text = path.read_text(errors="replace")
-            entries = _ENTRY.findall(text)
-            used = sorted(set(MATRIX_INSTRUCTIONS.findall(text)))
-            for entry in entries:
-                by_entry[entry] = used if len(entries) == 1 else _of_entry(text, entry)
-        kernel_of: dict[int, str] = {}
-        for path in dump.glob(f"{module}.{_MODULE}.thunk_sequence.txt"):
-            kernel_of |= {int(id): kernel for id, kernel in _THUNK.findall(path.read_text())}
-        for path in dump.glob(f"{module}.{_MODULE}.thunk_metadata.txt"):
-            for instruction, id in _ANNOTATED.findall(path.read_text()):
-                kernel = kernel_of.get(int(id))
-                if kernel in by_entry:
-                    found[instruction] = by_entry[kernel]
-    return found
-
-
-def _of_entry(text: str, entry: str) -> list[str]:
-    """Return the instructions between this entry and the next."""
-    begin = re.search(rf"\.entry\s+{re.escape(entry)}\b", text)
-    assert begin is not None
-    after = _ENTRY.search(text, begin.end())
-    return sorted(set(MATRIX_INSTRUCTIONS.findall(text[begin.end() : after.start() if after else len(text)])))
-
-
-_STACK_FRAMES = 17
-"""`HloModuleProto.stack_frame_index`: paths of this machine's files, which nothing here reads."""
-
-
-def _hlo_proto(module: bytes) -> bytes:
-    """Return an HloProto around an HloModuleProto (field 1), without the paths of source files."""
-    kept = b"".join(field for number, field in _split(module) if number != _STACK_FRAMES)
-    return b"\x0a" + _varint(len(kept)) + kept
-
-
-def _split(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the fields of a protobuf message, each with its bytes as they stand there."""
-    at = 0
-    while at < len(message):
-        begin = at
-        key, at = _read_varint(message, at)
-        wire = key & 7
-        if wire == 2:
-            size, at = _read_varint(message, at)
-            at += size
-        elif wire == 0:
-            _, at = _read_varint(message, at)
-        else:
-            at += 8 if wire == 1 else 4
-        yield key >> 3, message[begin:at]
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
-        if byte < 0x80:
-            return value, at
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while True:
-        value, low = value >> 7, value & 0x7F
-        made.append(low | (0x80 if value else 0))
-        if not value:
-            return bytes(made)
 
 
 def _refuse_if_out_of_memory(error: BaseException) -> None:

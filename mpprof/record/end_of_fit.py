@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.model.shell import quoted
-from mpprof.record.run_with_timeout import FAILURES, aside, in_own_process, raise_if_signalled
+from mpprof.record.run_with_timeout import FAILURES, in_own_process, raise_if_signalled, with_timeout
 from mpprof.store import find_runs, formats
 
 log = logging.getLogger("mpprof")
@@ -47,7 +47,7 @@ def verdict(announce: Announce | str | None, root: Path) -> str | None:
         if isinstance(announce, str):
             sentence = in_own_process(announce, root, deadline_s=PATIENCE_SECONDS)
         else:
-            sentence = aside(announce, root, deadline_s=PATIENCE_SECONDS)
+            sentence = with_timeout(announce, root, deadline_s=PATIENCE_SECONDS)
         return sentence
     except FAILURES as error:  # see above; `mpprof report` will say what is wrong
         raise_if_signalled(error)
@@ -66,7 +66,7 @@ def audit_lines(model: Any, batch_size: int | None) -> list[str]:
     """Return what to say of the model before its first step; nothing where the audit fails, because it is an
     extra."""
     try:
-        return list(aside(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
+        return list(with_timeout(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
     except FAILURES as error:  # see above
         raise_if_signalled(error)
         log.debug("no audit", exc_info=error)
@@ -83,7 +83,7 @@ def command(root: Path) -> str:
     """Return the command that shows more of the run in this very directory, as it can be pasted into a shell.
     Where other runs lie below it, the directory of its records is named, which holds no other."""
     try:
-        found = aside(find_runs, root)
+        found = with_timeout(find_runs, root)
     except FAILURES as error:  # it cannot be looked through now
         raise_if_signalled(error)
         found = ()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mpprof.record.hardware import HardwareSampler
-from mpprof.record.run_with_timeout import DEADLINE_SECONDS, FAILURES, aside, raise_if_signalled
+from mpprof.record.run_with_timeout import DEADLINE_SECONDS, FAILURES, raise_if_signalled, with_timeout
 from mpprof.record.sinks import Feed, Point, Series, Sink
 from mpprof.record.step_line import Recorded, record_of, text_of
 from mpprof.record.workers import Worker
@@ -79,7 +79,7 @@ class Recorder:
         self.worker = worker.index if worker is not None else 0
         deadline_s = None if self.worker == 0 else JOIN_SECONDS + DEADLINE_SECONDS
         try:
-            self.root, name = aside(self._place, name, worker, deadline_s=deadline_s)
+            self.root, name = with_timeout(self._place, name, worker, deadline_s=deadline_s)
         except FAILURES as error:
             raise_if_signalled(error)
             warn_once("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
@@ -108,7 +108,7 @@ class Recorder:
             return
         facts = {key: value for key, value in self.facts.items() if value is not None}
         try:
-            aside(write_run, self._folder, {**facts, "absent": dict(self.absent)})
+            with_timeout(write_run, self._folder, {**facts, "absent": dict(self.absent)})
         except FAILURES as error:
             raise_if_signalled(error)
             self._vanished(self._folder / formats.RUN_FILE, error)
@@ -148,7 +148,7 @@ class Recorder:
         if not self.on or self._steps is not None:
             return
         try:
-            self._steps = aside(
+            self._steps = with_timeout(
                 self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA, self._feed, self._heed, text_of
             )
         except FAILURES as error:
@@ -188,7 +188,7 @@ class Recorder:
         self.on = False
 
     def _start_sampler(self) -> HardwareSampler:
-        self._samples = aside(self._writer, formats.HARDWARE_FILE, formats.HARDWARE_SCHEMA)
+        self._samples = with_timeout(self._writer, formats.HARDWARE_FILE, formats.HARDWARE_SCHEMA)
         sampler = HardwareSampler(self._samples.put, self.clock, self.zero_ns, self.absent, self.throttling)
         sampler.start()
         return sampler
@@ -271,7 +271,7 @@ class Recorder:
 
     def holds(self, path: str | Path) -> bool:
         """Return whether this file or directory of the run is there."""
-        return aside((self.root / path).exists)
+        return with_timeout((self.root / path).exists)
 
     def let_go(self) -> None:
         """Release, in a forked child, the run, its threads and its files: they belong to the parent."""

@@ -66,7 +66,7 @@ def failures_suppressed() -> Iterator[None]:
         raise_if_signalled(error)
 
 
-def aside(work: Callable[..., T], *arguments: Any, deadline_s: float | None = None) -> T:
+def with_timeout(work: Callable[..., T], *arguments: Any, deadline_s: float | None = None) -> T:
     """Return the result of `work(*arguments)`, run in a thread of our own, or raise its error.
 
     Raises `TimeoutError` after the deadline; the thread is then left behind, and its result is dropped."""
@@ -80,7 +80,7 @@ def aside(work: Callable[..., T], *arguments: Any, deadline_s: float | None = No
         except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
             errors.append(error)
 
-    thread = threading.Thread(target=run, name="mpprof aside", daemon=True)
+    thread = threading.Thread(target=run, name="mpprof timeout", daemon=True)
     thread.start()
     thread.join(limit)
     if errors:

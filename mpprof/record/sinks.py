@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from mpprof.record.run_with_timeout import FAILURES, aside
+from mpprof.record.run_with_timeout import FAILURES, with_timeout
 
 MOST_STEPS = 64
 """A point is made at every reading, and at the latest after so many steps."""
@@ -124,7 +124,7 @@ class Feed:
         if finish is None or self._broken:
             return
         try:
-            aside(finish, summary, report, deadline_s=deadline_s)
+            with_timeout(finish, summary, report, deadline_s=deadline_s)
         except FAILURES as error:  # see `_run`
             self._give_up(error)
 

@@ -65,9 +65,11 @@ def read(path: Path) -> Bounds:
     be read, for keys and causes that do not exist, and for values of the wrong type."""
     bounds, ignore = _tables(path)
     if unknown := sorted(set(bounds) - set(KEYS)):
-        raise UsageError(f"{unknown[0]}: not a bound", where=str(path), next=f"There are: {', '.join(KEYS)}")
+        raise UsageError(
+            f"{unknown[0]}: not a bound", where=str(path), next=f"The bounds are: {', '.join(KEYS)}"
+        )
     if not bounds:
-        raise UsageError("holds no bounds", where=str(path), next=f"There are: {', '.join(KEYS)}")
+        raise UsageError("holds no bounds", where=str(path), next=f"The bounds are: {', '.join(KEYS)}")
     numbers: dict[str, float] = {key: _number(bounds[key], key, path) for key in NUMBERS if key in bounds}
     if ("baseline" in bounds) != ("max_step_regression_ratio" in bounds):
         raise UsageError("max_step_regression_ratio and baseline need each other", where=str(path))

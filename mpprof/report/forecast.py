@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from mpprof.model import quantities
 from mpprof.model.forecast import (
@@ -17,7 +17,10 @@ from mpprof.model.forecast import (
 )
 from mpprof.report import words
 
-SCHEMA = "mpprof.forecast/1"
+if TYPE_CHECKING:
+    from mpprof.model.document import forecasts as doc
+
+SCHEMA: Literal["mpprof.forecast/1"] = "mpprof.forecast/1"
 _MOST_LAYERS = 4
 _LEAST_RATIO = 0.001
 """Obstacles that hold up less of the matrix operations are counted, not listed."""
@@ -25,7 +28,7 @@ _COLUMNS = ("policy", "matrix units", "no faster than", "typical step", "speedup
 _LARGEST = "largest batch"
 
 
-def document(forecast: Forecast) -> dict[str, Any]:
+def document(forecast: Forecast) -> doc.Forecast:
     """Return the forecast as JSON. Null means that a value is not known, or that the question does not arise
     (a model without matrix work)."""
     return {
@@ -39,7 +42,7 @@ def document(forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def _run(run: CardForecast) -> dict[str, Any]:
+def _run(run: CardForecast) -> doc.CardForecast:
     memory = run.memory
     return {
         "card": run.card,
@@ -54,14 +57,14 @@ def _run(run: CardForecast) -> dict[str, Any]:
             "not_included": list(memory.not_included),
             "alive": [_alive_bytes(one) for one in memory.alive],
         },
-        "step_ns": {"at_least": run.at_least_ns, "typical": _band(run.typical_ns)},
+        "step_ns": {"at_least": run.at_least_ns, "typical": _band_or_none(run.typical_ns)},
         "speedup": None
         if run.speedup is None
         else {
             "over": run.speedup.over,
             "at_most": run.speedup.at_most,
             "assumed_ratio": run.speedup.assumed_ratio,
-            "typical": _band(run.speedup.typical),
+            "typical": _band_or_none(run.speedup.typical),
         },
         "decided_ratio": run.decided_ratio,
         "matrix_units": {"can": run.can_ratio, "cannot": run.cannot_ratio, "open": run.open_ratio},
@@ -75,23 +78,27 @@ def _run(run: CardForecast) -> dict[str, Any]:
     }
 
 
-def _band(band: Band | None) -> dict[str, float] | None:
-    return None if band is None else {"low": band.low, "high": band.high}
+def _band(band: Band) -> doc.Band:
+    return {"low": band.low, "high": band.high}
 
 
-def _alive_bytes(one: AliveBytes) -> dict[str, Any]:
+def _band_or_none(band: Band | None) -> doc.Band | None:
+    return None if band is None else _band(band)
+
+
+def _alive_bytes(one: AliveBytes) -> doc.AliveBytes:
     return {"layer": one.layer or None, "phase": one.phase, "dtype": one.dtype or None, "bytes": one.bytes}
 
 
-def _largest(found: LargestBatch | None) -> dict[str, Any] | None:
+def _largest(found: LargestBatch | None) -> doc.LargestBatch | None:
     if found is None:
         return None
     return {
         "fits": found.fits,
         "too_large": found.too_large,
         "recomputes": found.recomputes,
-        "fixed_bytes": _band(found.fixed_bytes),
-        "example_bytes": _band(found.example_bytes),
+        "fixed_bytes": _band_or_none(found.fixed_bytes),
+        "example_bytes": _band_or_none(found.example_bytes),
         "compiled": [
             {"batch": one.batch_size, "peak_bytes": _band(one.bytes), "recomputes": one.recomputed}
             for one in found.compiled
@@ -100,7 +107,7 @@ def _largest(found: LargestBatch | None) -> dict[str, Any] | None:
     }
 
 
-def _kernel(kernel: ForecastKernel) -> dict[str, Any]:
+def _kernel(kernel: ForecastKernel) -> doc.ForecastKernel:
     return {
         "name": kernel.name,
         "op": kernel.op,
@@ -120,7 +127,7 @@ def _kernel(kernel: ForecastKernel) -> dict[str, Any]:
     }
 
 
-def _obstacle(obstacle: Obstacle) -> dict[str, Any]:
+def _obstacle(obstacle: Obstacle) -> doc.Obstacle:
     return {
         "code": obstacle.code,
         "reason": obstacle.reason,
@@ -232,7 +239,7 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "  no faster than: a bound from bytes and operations, kernel by kernel; not an estimate."
     yield from _about_speedups(runs)
     if any(run.typical_ns for run in runs):
-        yield "  typical: a range around four published V100 steps of ResNet-50; for nothing else."
+        yield "  typical: a range around four published V100 steps of ResNet-50; not known for others."
     yield "  can: types, sizes and compiled kernels allow it; which kernel runs is chosen on the card."
     yield "  open: decided on the card."
     yield "  peak memory: of the programs that were compiled; the card may mix them."

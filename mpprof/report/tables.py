@@ -146,7 +146,9 @@ def filtered(rows: Sequence[Row], wanted: Mapping[str, Sequence[str]]) -> list[R
     for key, valid in (("placement", PLACEMENTS), ("precision", PRECISIONS)):
         for value in wanted.get(key, ()):
             if value not in valid:
-                raise UsageError(f"--{key} {value}: there is none", next=f"There are: {', '.join(valid)}")
+                raise UsageError(
+                    f"--{key} {value}: no such {key}", next=f"The values are: {', '.join(valid)}"
+                )
     codes = {_code(row) for row in rows}
     if (missing := sorted(set(wanted.get("reason", ())) - codes)) and rows:
         held = ", ".join(sorted(code for code in codes if code)) or "none"

@@ -251,7 +251,7 @@ def _cut(record: Json) -> dict[str, str]:
     lists = [(key, record.get(key), most) for key, most in _LISTS]
     lists += [(f"model.{key}", model.get(key), limits.MOST_LAYERS) for key in ("layers", "outputs")]
     return {
-        key: f"of {len(value)} the first {most} were read"
+        key: f"the first {most} of {len(value)} were read"
         for key, value, most in lists
         if isinstance(value, list) and len(value) > most
     }

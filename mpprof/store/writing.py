@@ -211,7 +211,7 @@ def claim(logdir: Path, name: str, cluster: str = "") -> Path:
         finally:
             os.close(claimed)
         return root
-    raise FileExistsError(17, "holds a hundred runs of this second", str(logdir))
+    raise FileExistsError(17, "holds a hundred runs that began in this second", str(logdir))
 
 
 def join(logdir: Path, cluster: str, worker: int, since_unix_s: float) -> tuple[Path, str]:

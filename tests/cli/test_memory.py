@@ -174,7 +174,7 @@ def test_lists_and_names_that_hold_nothing(mpprof: Mpprof, options: tuple[str, .
 
 def test_where_a_model_is_needed_a_trace_is_named_as_one(mpprof: Mpprof, trace: Path, tmp_path: Path) -> None:
     for path, what in (
-        (trace, f"{trace}: is a trace, in which there is no model"),
+        (trace, f"{trace}: is a trace, which holds no model"),
         (trace.parent, "no model was recorded"),
         (tmp_path / "nothing", f"{tmp_path / 'nothing'}: no such file or directory"),
     ):

@@ -1,4 +1,4 @@
-"""The app through its doors: the server's routes, the pages' content, the export."""
+"""The app as a browser sees it: the server's routes, the pages' content, the export."""
 
 from __future__ import annotations
 

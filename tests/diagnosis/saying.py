@@ -1,4 +1,4 @@
-"""What one rule says of a case, asked through the public door."""
+"""What one rule says of a case, asked through the engine."""
 
 from __future__ import annotations
 

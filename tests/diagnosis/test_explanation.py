@@ -26,7 +26,7 @@ def sentences(case: Case) -> tuple[str, ...]:
 def test_where_the_step_goes_why_and_what_to_do() -> None:
     account = c.account(c.cell("idle_input", 30), c.cell("cast", 10))
     where, do = sentences(c.case(account=account))
-    assert where.startswith("Of a step of 100 ms, 60.0 % matrix work (100 % of it on Tensor Cores in fp16)")
+    assert where.startswith("A step of 100 ms is 60.0 % matrix work (100 % of it on Tensor Cores in fp16)")
     assert "30.0 % waiting for input and 10.0 % casts; the device idles 30.0 %." in where
     assert "prefetch" in do
     assert "(MP301), which gives 70.0 ms a step at best; with MP503 as well 60.0 ms a step at best." in do

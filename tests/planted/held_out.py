@@ -1,6 +1,6 @@
 """Random planted cases: the judge of the rules, because no rule was written against any one of them.
 
-A seed gives a training of a random kind, size, card, flavour and noise, on kernels of random efficiency and
+A seed gives a training of a random kind, size, card and noise, on kernels of random efficiency and
 under random names of layers. One, two or three causes are planted in it, each of which takes a noticeable part
 of the step. The truth of a cause is the step less that of the same training with only the others in it.
 Nothing here imports mpprof.

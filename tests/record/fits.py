@@ -1,4 +1,4 @@
-"""What the tests of fits on TensorFlow share."""
+"""What the tests of fits share, on TensorFlow and on torch."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def test_a_window_whose_size_cannot_be_told_closes(
 
 
 @pytest.mark.parametrize(("place", "kind", "moment", "kept"), STORE_BROKEN)
-def test_a_broken_shelf_stops_no_training(
+def test_a_store_that_breaks_stops_no_training(
     patient: Patient,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

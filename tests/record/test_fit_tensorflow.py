@@ -232,7 +232,7 @@ def test_several_fits_validation_and_initial_epoch_are_one_run(trained: Any, tmp
     assert not [
         thread
         for thread in threading.enumerate()
-        if thread.name.startswith("mpprof") and thread.name != "mpprof aside"
+        if thread.name.startswith("mpprof") and thread.name != "mpprof timeout"
     ]
     fit(made, x, y, recorded, epochs=4, initial_epoch=2)
     made.evaluate(x, y, verbose=0, callbacks=[recorded])  # outside of fit: no validation of the run

@@ -139,7 +139,9 @@ def test_gradients_and_slots_are_those_of_the_optimizer() -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, float("nan"), "32", True, 10**20])
 def test_a_batch_is_a_whole_number(size: Any) -> None:
-    with pytest.raises(UsageError, match=r"a batch of .{1,30} examples\. Give a whole number from 1 to"):
+    with pytest.raises(
+        UsageError, match=r"the batch cannot be .{1,30} examples\. Give a whole number from 1 to"
+    ):
         mpprof.forecast_memory(build(), batch_size=size)
 
 

@@ -69,7 +69,7 @@ def threads_before() -> None:
 def our_threads() -> list[str]:
     """But for those that are left behind by name: what they do, nobody waits for."""
     names = [thread.name for thread in threading.enumerate() if thread.ident not in _BEFORE]
-    return [name for name in names if name.startswith("mpprof") and name != "mpprof aside"]
+    return [name for name in names if name.startswith("mpprof") and name != "mpprof timeout"]
 
 
 # --- signals -----------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_a_list_beyond_any_training_is_cut_and_that_is_said(
     assert len(read(made(most))) == most
     assert key not in made(most).absent
     assert len(read(made(most + 1))) == most
-    assert made(most + 1).absent[key] == f"of {most + 1} the first {most} were read"
+    assert made(most + 1).absent[key] == f"the first {most} of {most + 1} were read"
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,21 @@ def test_a_sample_beyond_any_card_was_not_measured(tmp_path: Path, key: str, val
     table = store.read_records(root).hardware
     assert table is not None
     assert np.isnan(getattr(table, key)).tolist() == [True, True, False, False]
+    report = documents.document(workflows.judge(workflows.analyse(mpprof.load(root))))
+    assert report["schema"].startswith("mpprof.report/")
+
+
+@pytest.mark.parametrize(
+    "at_ns", [limits.LONGEST_NS + 1, 2**62, 2**63 - 1, 2**63, 10**30, -(2**62), 1.5, "7", None]
+)
+def test_a_sample_at_a_time_that_no_clock_shows_is_left_out(tmp_path: Path, at_ns: Any) -> None:
+    """A time after 73 years, or none; at the bound itself it stays."""
+    times = (0, at_ns, limits.LONGEST_NS, -limits.LONGEST_NS)
+    samples = [{"t_ns": time, "gpu": 0, "power_w": 7.0} for time in times]
+    root = run(tmp_path, steps=[step(n) for n in range(1, 40)], hardware=samples)
+    table = store.read_records(root).hardware
+    assert table is not None
+    assert table.t_ns.tolist() == [0, limits.LONGEST_NS, -limits.LONGEST_NS]
     report = documents.document(workflows.judge(workflows.analyse(mpprof.load(root))))
     assert report["schema"].startswith("mpprof.report/")
 

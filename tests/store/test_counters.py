@@ -1,4 +1,4 @@
-"""Counter verdicts on the shelf: what is written is read back, and damage is one clear error."""
+"""Counter verdicts in a run's directory: what is written is read back, and damage is one clear error."""
 
 from __future__ import annotations
 

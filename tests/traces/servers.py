@@ -259,7 +259,7 @@ class Silent:
 
 
 class S3:
-    """moto behind a door that counts, and that may refuse or cut answers."""
+    """moto behind a server that counts, and that may refuse or cut answers."""
 
     def __init__(self) -> None:
         from moto.server import DomainDispatcherApplication, create_backend_app

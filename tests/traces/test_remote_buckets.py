@@ -279,7 +279,7 @@ def test_what_needs_files_says_so_of_an_address(
     assert main(command) == 2
     said = capsys.readouterr().err
     assert said.startswith("mpprof: s3://b/")
-    assert "lies elsewhere" in said
+    assert "is not on this machine" in said
     assert said.count("\n") == 1
 
 

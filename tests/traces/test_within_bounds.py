@@ -51,7 +51,7 @@ def test_the_longest_kernels_are_kept_apart(tmp_path: Path, monkeypatch: pytest.
     other = trace.kernels.name == trace.strings.index("(other kernels)")
     assert (trace.kernels.op[other] == -1).all()
     assert trace.warnings == (
-        "of 5 kernels that differ in name, op or shapes the 3 longest are kept apart; the others, 20.0 % of "
+        "the 3 longest of 5 kernels that differ in name, op or shapes are kept apart; the others, 20.0 % of "
         "the kernels' time, are one",
     )
 
@@ -69,7 +69,7 @@ def test_ops_of_kernels_come_before_those_of_the_host(
     of = [[each.ops[op].name for op in each.kernels.op.tolist()] for each in (trace, whole)]
     assert of[0] == of[1]
     assert np.count_nonzero(trace.host.op >= 0) == 2
-    assert trace.warnings == ("of 25 ops 7 are kept; events of the others name none",)
+    assert trace.warnings == ("7 of 25 ops are kept; events of the others name no op",)
 
 
 def test_of_very_many_instructions_the_first_are_read(
@@ -84,8 +84,8 @@ def test_of_very_many_instructions_the_first_are_read(
     assert len(trace.ops) == len(whole.ops)
     assert not whole.warnings
     assert trace.warnings == (
-        "of 10 instructions of compiled programs that ran the first 4 were read: of the others shapes, types "
-        "and FLOPs are not known",
+        "the first 4 of 10 instructions of compiled programs that ran were read; shapes, types and FLOPs of "
+        "the others are not known",
     )
 
 
@@ -97,7 +97,7 @@ def test_devices_beyond_any_machine_are_left_out(tmp_path: Path, monkeypatch: py
     assert [device.plane for device in trace.devices] == ["/device:GPU:0"]
     assert {stream.device for stream in trace.streams} == {0}
     assert len(trace.kernels) == 4
-    assert "of 2 devices the first 1 were read" in trace.warnings
+    assert "the first 1 of 2 devices were read" in trace.warnings
 
 
 def test_allocators_with_most_events_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

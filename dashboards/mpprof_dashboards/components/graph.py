@@ -1,4 +1,4 @@
-"""The one door for figures: every graph of a page and of an exported report gets its config here."""
+"""Makes graphs of figures: every graph of a page and of an exported report gets its config here."""
 
 from __future__ import annotations
 

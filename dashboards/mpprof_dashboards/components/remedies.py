@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
 
@@ -122,7 +122,16 @@ def _switch(document: doc.Report, how: list[doc.Remedy]) -> html.Tr:
     )
 
 
-def combinations(document: doc.Report) -> list[dict[str, Any]]:
+class Combination(TypedDict):
+    """What to show for a subset of the remedies: the step, the whole line, what it is, and its length."""
+
+    step: str
+    total: str
+    note: str
+    ns: float
+
+
+def combinations(document: doc.Report) -> list[Combination]:
     """Return what to show for each subset of the plan's first remedies, by the bits of the index: the step in
     words, the whole line, and its length as a share of the longest bar. All numbers are the report's."""
     plan, facts = document.get("whatif"), document["facts"]
@@ -138,7 +147,7 @@ def combinations(document: doc.Report) -> list[dict[str, Any]]:
     ]
 
 
-def _combination(document: doc.Report, step: float, after: float, *, every: bool) -> dict[str, Any]:
+def _combination(document: doc.Report, step: float, after: float, *, every: bool) -> Combination:
     over = headline.speedup_after(document, after)
     times = f" · {words.speedup(over)}" if over else ""
     facts = document["facts"]
@@ -169,7 +178,7 @@ def _limit(facts: doc.Facts, *, every: bool) -> str:
     return f"; then the {facts['limited_by']} limits" if every and facts["limited_by"] else ""
 
 
-def _bits(combos: list[dict[str, Any]]) -> int:
+def _bits(combos: list[Combination]) -> int:
     return max(0, len(combos).bit_length() - 1)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from dash import html
 
-from mpprof_dashboards.rows import EXAMPLES, Asked, Column, Table, answer
+from mpprof_dashboards.rows import EXAMPLES, Asked, Column, Shown, Table, answer
 
 
 def table(
@@ -58,7 +58,7 @@ def plain(id: str, known: Table, *, most: int = 40) -> html.Div:
     return html.Div([made, more], className="mp-card mp-scroll")
 
 
-def _cells(known: Table, row: dict[str, Any]) -> list[html.Td]:
+def _cells(known: Table, row: Shown) -> list[html.Td]:
     cells = []
     for column, said, title in zip(known.columns, row["cells"], row["titles"], strict=True):
         inside: Any = said

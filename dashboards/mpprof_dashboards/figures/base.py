@@ -25,7 +25,7 @@ def time_scale(*values_ns: float) -> tuple[str, float]:
 
 
 def blank(height: int, **layout: Any) -> Figure:
-    """Return an empty figure in the house style: no background, quiet grid, space for its labels."""
+    """Return an empty figure in the page's style: no background, quiet grid, space for its labels."""
     axis = {
         "gridcolor": theme.GRID, "zerolinecolor": theme.GRID, "automargin": True, "ticks": "",
         "title": {"font": {"size": 12}},

@@ -141,7 +141,9 @@ def _register(app: dash.Dash, source: RunSource) -> None:
 def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
     said = ["Drag over a stretch to zoom all charts; double-click to show the whole run."]
     if any(title == "Time" for title, _ in panels):
-        said.append("Step time is from batch begin to the next; profiled steps are slower and do not count.")
+        said.append(
+            "A step lasts from one batch's begin to the next. Profiled steps are slower and do not count."
+        )
     if len(steps) > figures.MOST_POINTS:
         said.append("Each stretch of steps is drawn by its slowest and its fastest step; zoom in for more.")
     return " ".join(said)

@@ -20,18 +20,33 @@ def layout(context: Context) -> list[Any]:
     timeline = context.source.timeline(context.run, width=1)
     if timeline is None:
         reason = why_absent(context.report(), "time", "trace")
-        return [
-            cards.section(
-                "Timeline",
-                cards.empty(
-                    "No step to draw",
-                    reason,
-                    'Profile some: MPProfilerCallback(logdir, profile_steps="auto").',
+        how = 'Profile some: MPProfilerCallback(logdir, profile_steps="auto").'
+        return [cards.section("Timeline", cards.empty("No step to draw", reason, how))]
+    waits = html.Div(id="tl-waits", className="mp-waits")
+    legend = html.Ul(id="tl-legend", className="mp-legend")
+    panel = html.Aside(id="tl-panel", className="mp-card mp-panel", **{"aria-live": "polite"})
+    head = [html.H2("Timeline", className="mp-section-title"), *_tools(context, timeline)]
+    return [
+        html.Section(
+            [
+                html.Div(head, className="mp-section-head"),
+                html.Div(
+                    [
+                        html.Div([waits, legend, _drawing(context)], className="mp-card mp-timeline-card"),
+                        panel,
+                    ],
+                    className="mp-timeline-area",
                 ),
-            )
-        ]
+            ],
+            className="mp-section",
+        )
+    ]
+
+
+def _tools(context: Context, timeline: doc.Timeline) -> list[Any]:
+    """Return what chooses the step, the colours and the window."""
     colours = [html.Option(name, value=key) for key, name in _COLOURS]
-    tools = [
+    return [
         html.Label(
             ["Step ", html.Select(_step_choices(context, timeline), id="tl-step", className="mp-button")],
             className="mp-tool",
@@ -61,9 +76,11 @@ def layout(context: Context) -> list[Any]:
         ),
         html.Span("Drag to move; tap a kernel for its whole name.", className="mp-note mp-touch"),
     ]  # fmt: skip
-    waits = html.Div(id="tl-waits", className="mp-waits")
-    legend = html.Ul(id="tl-legend", className="mp-legend")
-    drawing = html.Div(
+
+
+def _drawing(context: Context) -> html.Div:
+    """Return the element that the script draws in, with what it has to know."""
+    return html.Div(
         id="timeline",
         className="mp-timeline",
         tabIndex="0",
@@ -76,21 +93,6 @@ def layout(context: Context) -> list[Any]:
             "data-colours": _colours(),
         },
     )
-    panel = html.Aside(id="tl-panel", className="mp-card mp-panel", **{"aria-live": "polite"})
-    return [
-        html.Section(
-            [
-                html.Div(
-                    [html.H2("Timeline", className="mp-section-title"), *tools], className="mp-section-head"
-                ),
-                html.Div(
-                    [html.Div([waits, legend, drawing], className="mp-card mp-timeline-card"), panel],
-                    className="mp-timeline-area",
-                ),
-            ],
-            className="mp-section",
-        )
-    ]
 
 
 _COLOURS = (

@@ -312,7 +312,7 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
                 "unknown",
                 "unexplained",
                 start_ns=step + sum(row.length_ns for row in causes),
-                note="no cause recovers it: it stays",
+                note="no remedy recovers it: it stays",
             )
         )
     if causes and after is not None:

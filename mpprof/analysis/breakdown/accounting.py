@@ -89,7 +89,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         raise UnableError(
             trace.missing.get("kernels") or _together(refused) or "no kernel is in the trace",
             where=trace.source.path.name,
-            next='record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
+            next='Record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
         )
     devices = [device_account(trace, placements, ownership, window) for window in windows]
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
@@ -99,7 +99,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         raise UnableError(
             why,
             where=trace.source.path.name,
-            next="profile a later, whole step",
+            next="Profile a later, whole step",
         )
     window_ns = main.step_ns
     lengths = _lengths(window, window_ns, wall_ns, run)
@@ -142,7 +142,7 @@ def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
     if not prepares or any(cell.category == "matmul" for cell in main.cells):
         return None
     return (
-        "the one step marked on the device casts the inputs of matrix products, and none of those ran: it "
+        "the only step marked on the device casts the inputs of matrix products, and none of those ran: it "
         "holds only what needs no input; profile a later step"
     )
 

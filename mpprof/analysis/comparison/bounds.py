@@ -21,7 +21,7 @@ BUSY = 0.95
 WAITING = 0.05
 """Share of the step spent waiting for input below which a run counts as bound by its GPU."""
 
-_DIRECT = "direct algorithms: Winograd and FFT convolutions do with fewer operations"
+_DIRECT = "operations of direct algorithms: Winograd and FFT convolutions need fewer"
 _ORDINARY = ("fp32_cuda", "fp16_cuda")
 
 
@@ -170,7 +170,7 @@ def _host_not_excluded(most: float | None, mixed: Side, baseline: Side, peaks: D
     kernels = (
         f"then its matrix kernels ran at {format_flops_per_s(most)} at most{_of_peak(most, peaks)}"
         if most is not None
-        else "then with the rest of its work and not with its matrix kernels"
+        else "then with the rest of its work, not with its matrix kernels"
     )
     return (
         "a host bound is not excluded, so two explanations remain: input or host limits both runs "

@@ -103,9 +103,9 @@ def _range(account: Account, run: Run, peaks: DevicePeaks) -> EstimatedSpeedup:
     low_ns = max(min(sum(_low(cell, state, peaks) for cell in cells) for state in states), _host_ns(account))
     high_ns = max(sum(_high(cell, state, peaks) for cell in cells) for state in states)
     assumptions = [
-        "16-bit matrix work took at least twice as long in float32 (as long in TF32) and no less than its "
-        "roofline, and at most the ratio of the peaks",
-        "other 16-bit work took between as long and twice as long",
+        "16-bit matrix work took at least twice as long in float32 (in TF32 at least as long), no less than "
+        "its roofline time, and at most as long as the ratio of the peak rates allows",
+        "other 16-bit work took 1 to 2 times as long",
         "float32 has no casts and no loss scaling; the optimizer and float32 work take the same time",
         "idle time may have been hidden behind longer kernels"
         + (", but not what the host needs" if account.host_ns is not None else ""),

@@ -235,7 +235,7 @@ def _not_finite(runs: tuple[Run, Run], losses: tuple[_Losses, _Losses], broken: 
     first, other = losses[at].broken[0], runs[1 - at].name
     text = (
         f"loss at equal applied updates: that of {runs[at].name} is not finite, first after "
-        f"{format_count(int(first))} updates; that of {other} is"
+        f"{format_count(int(first))} updates; that of {other} is finite"
     )
     return Learning("not finite", text, severity="error")
 

@@ -84,13 +84,10 @@ def speedup(
     target = _target(mixed_run, computes, was)
     ratios = _ratios(before, after, target, peaks, mixed.trace_basis == "host")
     dissimilar = _dissimilar(target, scale, other_card=other_card)
-    unknown = sum(before[key].ns for key, found in ratios.items() if found.attainable is None)
-    known = unknown <= NEGLIGIBLE * baseline.step_ns and not dissimilar
-    if known and (mixed.one_step or baseline.one_step):
-        known, absent["expected"] = False, _ONE_STEP
-    elif not known:
-        absent["expected"] = dissimilar or _why_not(before, ratios, mixed, peaks)
+    why_none = dissimilar or _no_expectation(before, ratios, mixed, baseline, peaks)
+    known = not why_none
     if not known:
+        absent["expected"] = why_none
         ratios = {
             key: Ratio(1.0, None if dissimilar else found.ceiling, _PLAIN) for key, found in ratios.items()
         }
@@ -103,10 +100,10 @@ def speedup(
     with_host, no_host = None, "no expectation"
     if known:
         with_host, no_host = _with_host(baseline, mixed, before, ratios, added_ns)
-    if with_host is not None and expected is not None:
-        with_host = min(with_host, expected)
     if with_host is None:
         absent["expected_with_host"] = no_host
+    elif expected is not None:
+        with_host = min(with_host, expected)
     ceiling = _ceiling(baseline, before, ratios)
     if ceiling is None:
         absent["ceiling"] = (
@@ -132,6 +129,20 @@ def speedup(
         launches=None if dissimilar else launches(baseline, mixed),
         potential=None if known or not _could(was, target, dissimilar, peaks) else potential(baseline, peaks),
     )
+
+
+def _no_expectation(
+    before: Mapping[MatchKey, Part],
+    ratios: Mapping[MatchKey, Ratio],
+    mixed: Account,
+    baseline: Account,
+    peaks: DevicePeaks | None,
+) -> str:
+    """Return why the kernels of two comparable runs give no expectation; empty: they do."""
+    unknown_ns = sum(before[key].ns for key, found in ratios.items() if found.attainable is None)
+    if unknown_ns > NEGLIGIBLE * baseline.step_ns:
+        return _why_not(before, ratios, mixed, peaks)
+    return _ONE_STEP if mixed.one_step or baseline.one_step else ""
 
 
 def _could(was: ComputePrecision, target: Target, dissimilar: str, peaks: DevicePeaks | None) -> bool:

@@ -80,7 +80,7 @@ def forecast(
     if any(one.slots_bytes is None for one in runs):
         why = f"of {own.optimizer}" if own and own.optimizer else "as the model is not compiled"
         unknown[
-            f"the optimizer's slots, {why}: the peak is at least, the largest batch at most what is shown"
+            f"the optimizer's slots, {why}: the peak is at least what is shown, the largest batch at most"
         ] = None
     return MemoryForecast(
         facts.model.name or run.name,
@@ -103,7 +103,7 @@ def checked_batch(size: Any) -> int:
     if isinstance(size, bool) or not 1 <= found <= LARGEST_BATCH:
         shown = f"more than {LARGEST_BATCH:,}" if found > LARGEST_BATCH else repr(size)
         raise UsageError(
-            f"a batch of {shown} examples", next=f"Give a whole number from 1 to {LARGEST_BATCH:,}"
+            f"the batch cannot be {shown} examples", next=f"Give a whole number from 1 to {LARGEST_BATCH:,}"
         )
     return found
 

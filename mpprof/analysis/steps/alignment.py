@@ -56,7 +56,9 @@ def step_lines(trace: Trace, periods: Periods, run: Run | None) -> StepLines:
     if (np.diff(row) <= 0).any() or (np.abs(ahead) >= usual / 2).any():
         return StepLines(None, None, ("the trace's steps were not found in the step log by the clock",))
     alike = not periods.numbered or (steps.step[row] == periods.number).all()
-    said = f"steps were found in the step log by the clock: the markers ({periods.numbered}) count otherwise"
+    said = (
+        f"steps were found in the step log by the clock; the markers ({periods.numbered}) have other numbers"
+    )
     return StepLines(row, median(ahead), () if alike else (said,))
 
 

@@ -141,7 +141,7 @@ def _batch(
     """Return advice with the batch that would fit. The error's figures give an upper bound: at least so much
     was needed. The model's layers give an estimate, which stands where it is within that bound."""
     ratio, by = _fitting_ratio(found, limit), _by(found)
-    less = f"by what was {by}; less still, as weights and slots do not shrink with it"
+    less = f"by what was {by}; in fact less, because weights and slots do not shrink with it"
     if batch_size is None:
         if ratio is None:
             return []

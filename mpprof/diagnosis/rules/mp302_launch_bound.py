@@ -17,10 +17,10 @@ How we know
 What it costs
     That idle time, less what the profiler itself added to the step (it works at every launch), and less the
     idle time around the calls of a float32 baseline that is not launch-bound: a call costs that much in any
-    run. Where profiled steps take half as long again as unprofiled ones, or longer, the idle time's share of
-    the profiled step is used, with low confidence, and at most the time that the device's work leaves of an
-    unprofiled step. Without records it is not known what the profiler added; the cost is then that in
-    profiled steps.
+    run. Where profiled steps take at least half as long again as unprofiled ones, the idle time's share
+    of the profiled step is taken of the unprofiled step, with low confidence. It is never more than what the
+    device's work leaves of an unprofiled step. Without records it is not known what the profiler added;
+    the cost is then that in profiled steps.
 
 What to do
     Give each kernel more to do, or launch less often:

@@ -60,7 +60,7 @@ def judge(signals: Signals) -> Outcome:
             evidence.ratio("memory free at the peak", free, FREE_RATIO),
             evidence.size("highest peak on record", peak),
             evidence.size("free at the peak", total - peak),
-            evidence.text("memory at hand", format_bytes(total)),
+            evidence.text("available memory", format_bytes(total)),
         ),
         confidence="medium",
         severity="info",

@@ -10,8 +10,8 @@ What it means
 How we know
     Idle time of the device during which the host launched (`idle_launch`), in steps at whose beginning no
     kernel of an earlier launch ran, and the time from the return of the last launch to the end of the last
-    kernel. MP302 counts the idle time where the latter is shorter than the former, and where the trace
-    does not hold the calls of a training function and their launches.
+    kernel. Where the host is less far ahead than the device idled, MP302 counts the idle time, and also
+    where the trace does not hold the calls of a training function and their launches.
 
 What it costs
     That idle time, as in MP302: had the queue not run empty, it would have been hidden.
@@ -37,7 +37,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP311", "empty-queue", "The device idles until its queue fills"
-ABOUT = "idling that is over once the queue has filled"
+ABOUT = "idling until the queue fills"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

@@ -22,7 +22,7 @@ When to ignore
 
 Sources
     tf#41715 (V100: 120 ms float32, 2000 ms mixed, 38 ms with depthwise kept in float32), google/automl#351
-    (1.8 -> 0.2 steps/s), tf#37130. TensorFlow's auto_mixed_precision_lists.h adds depthwise for cuDNN 8 on.
+    (1.8 -> 0.2 steps/s), tf#37130. TensorFlow's auto_mixed_precision_lists.h lists depthwise from cuDNN 8 on.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ How we know
     float16, but its kernel multiplies float32, because something cast its inputs.
 
 What it costs
-    Its time against that of 16-bit kernels on Tensor Cores, where such a rate is known; else no cost is
-    stated, and the time of these kernels is all there is.
+    Its time against that of 16-bit kernels on Tensor Cores, where such a rate is known; else only
+    the time of these kernels is stated, and no cost.
 
 What to do
     Find the op, and what it is fed with:

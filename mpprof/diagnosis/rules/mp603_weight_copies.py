@@ -8,7 +8,7 @@ How we know
     Casts to 16 bits whose shape does not grow with the batch, live at the peak, beyond one for each weight.
 
 What it costs
-    2 bytes for each parameter and each further use. No more than the peak falls by.
+    2 bytes for each parameter and each further use; at most what the peak would fall by.
 
 What to do
     Cast the weight once before the loop, or let XLA do so:

@@ -12,9 +12,10 @@ How we know
     beyond half of what they kept there.
 
 What it costs
-    The bytes that 16 bits would save of them: of what is kept those beyond half of the baseline's, else half.
-    No more than the peak falls by. Where the baseline holds as many gradients as this run, part of that is
-    more than was expected to be saved, and not in the gap.
+    The bytes that 16 bits would save: half of these tensors. With a baseline, only those bytes of what is
+    kept for backward count that are beyond half of the baseline's. At most what the peak would fall by.
+    Where the baseline holds as many gradients as this run, part of that is more than was expected to be
+    saved, and not in the gap.
 
 What to do
     Fuse the casts away with jit_compile=True, use fewer normalisation layers, or recompute them in the
@@ -27,8 +28,8 @@ When to ignore
 
 Sources
     Counted on Keras 3.15.1 without XLA, bytes kept in a stack of three blocks: without norms -50 %, with
-    batch norms -29 %, with layer norms -19 %. A trace of Keras 3.15 on TensorFlow's CPU has, where one batch
-    norm's gradient is computed in mixed_bfloat16, three float32 tensors of its size. OpenNMT/OpenNMT-py#1208
+    batch norms -29 %, with layer norms -19 %. In a trace of Keras 3.15 on TensorFlow's CPU the gradient of a
+    batch norm under mixed_bfloat16 takes three float32 tensors of the norm's size. OpenNMT/OpenNMT-py#1208
     (float16 needed more memory).
 """
 

@@ -9,7 +9,7 @@ How we know
     count; without one, it is reported only where it is most of the peak.
 
 What it costs
-    The bytes of the workspace beyond the baseline's. No more than the peak falls by.
+    The bytes of the workspace beyond the baseline's; at most what the peak would fall by.
 
 What to do
     Limit it with TF_CUDNN_WORKSPACE_LIMIT_IN_MB, or use a newer cuDNN or another batch:

@@ -9,7 +9,7 @@ How we know
     ops of that phase allocate. From records alone: the peak before warm-up against that after it.
 
 What it costs
-    The bytes by which the peak exceeds that.
+    The bytes by which the peak exceeds what would be live without those allocations.
 
 What to do
     Reset the peak after warm-up to see what a step needs; jit_compile=True reduces the optimizer's

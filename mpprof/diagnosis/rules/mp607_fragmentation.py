@@ -9,7 +9,7 @@ How we know
     outside its largest block where little is free.
 
 What it costs
-    The bytes beyond what was asked for; with a baseline, beyond its own. No more than the peak falls by.
+    The bytes beyond what was asked for; with a baseline, beyond its own. At most what the peak would fall by.
 
 What to do
     Set TF_GPU_ALLOCATOR=cuda_malloc_async; use batches of one shape, including the last one:

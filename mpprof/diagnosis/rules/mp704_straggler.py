@@ -20,8 +20,8 @@ What to do
 
         nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE
 
-    A longer wait for input is that host's storage or CPU; longer kernels are a lower clock, another job, or a
-    larger share of the batch.
+    A longer wait for input points to that host's storage or CPU; longer kernels point to a lower clock,
+    another job, or a larger share of the batch.
 
 When to ignore
     Where the devices do different work by design, as in a pipeline.

@@ -12,7 +12,7 @@ How we know
 
 What it costs
     Once per training: the time that the warm-up steps took above the median, in sum. Nothing per steady step.
-    Of the driver's allocations, the idle time in the window during which they ran.
+    For the driver's allocations: the idle time in the window while they ran.
 
 What to do
     Choose steps for the window that come after those that are named here, and train long enough (30 steady

@@ -138,8 +138,8 @@ class WindowsOfTwo(TypedDict):
     matrix_kernels: Annotated[list[MatrixKernels], "How many ran in each window, by family."]
     same_work: Annotated[
         bool | None,
-        "Both ran as many matrix kernels of each family, and are taken for the same amount of work. null: "
-        "neither ran any.",
+        "Both ran equally many matrix kernels of each family, so they are assumed to be the same amount of "
+        "work. null: neither ran any.",
     ]
     decides: Annotated[
         Literal["waiting", "device", "both"],

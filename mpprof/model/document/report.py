@@ -92,7 +92,7 @@ class Facts(TypedDict):
     ]
     attainable_step_ns: Annotated[Number | None, "The step at the attainable speedup."]
     unexplained_ns: Annotated[
-        Number | None, "Of this run's step above the attainable one, what no cause recovers."
+        Number | None, "Of this run's step above the attainable one, what no remedy recovers."
     ]
     after_remedies_ns: Annotated[
         Number | None,

@@ -42,8 +42,8 @@ class Speedup(TypedDict):
     attainable: NotRequired[
         Annotated[
             AttainableRange | None,
-            "What this card allows: of a measured pair (both ends alike, but from a single step a range), or "
-            "of a float32 run in 16 bits (a range).",
+            "What this card allows. For a measured pair both ends are equal, unless it rests on a single "
+            "step; for a float32 run in 16 bits it is a range.",
         ]
     ]
     limits: NotRequired[

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from mpprof.record.backends.torch_ranges import Ranges
-from mpprof.record.run_with_timeout import aside
+from mpprof.record.run_with_timeout import with_timeout
 
 OWN_STEP = "ProfilerStep#"
 """What torch's tools take for a step. In somebody else's trace their own steps may be called so."""
@@ -58,7 +58,7 @@ class TorchTrace:
         if profiler is None:
             raise RuntimeError("mpprof's profiler is not running")
         profiler.stop()
-        aside(_write, profiler, self._folder, deadline_s=WRITING_SECONDS)
+        with_timeout(_write, profiler, self._folder, deadline_s=WRITING_SECONDS)
 
     def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
         if not profiler_runs():

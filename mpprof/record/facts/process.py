@@ -13,7 +13,7 @@ from mpprof.record.facts.graph_rewrite import LOG_PATH, rewrite_facts
 from mpprof.record.facts.weights import non_finite_weights
 from mpprof.record.keras_compat import KERAS_2, keras_of
 from mpprof.record.recorder import Recorder
-from mpprof.record.run_with_timeout import aside
+from mpprof.record.run_with_timeout import with_timeout
 
 NO_LOG_PATH = (
     f"set {LOG_PATH} to a directory before TensorFlow starts, or put the training's log into the run as "
@@ -44,7 +44,7 @@ def describe_rewrite(recorder: Recorder) -> None:
     asked = recorder.facts.get("graph_rewrite")
     if not asked:
         return
-    facts = aside(rewrite_facts, asked, recorder.facts["created_unix_ns"] / 1e9)
+    facts = with_timeout(rewrite_facts, asked, recorder.facts["created_unix_ns"] / 1e9)
     if facts:
         recorder.facts["graph_rewrite_result"] = facts
     if "graphs" in facts:
@@ -60,7 +60,7 @@ def describe_weights(recorder: Recorder, model: Any) -> None:
     if framework.get("loop") and framework.get("backend") == "jax":
         recorder.absent["non_finite_weights"] = "a JAX loop holds its weights itself"
         return
-    # Not aside: TensorFlow starts anew in each thread, and has crashed where that could not open files.
+    # Without a timeout: TensorFlow starts anew in each thread, and crashes if it cannot open files there.
     found = non_finite_weights(getattr(model, "model", model))
     if found is not None and recorder.facts.get("fits"):
         recorder.facts["fits"][-1]["non_finite_weights"] = found
@@ -80,7 +80,7 @@ def _memory(probe: Probe) -> list[Facts] | Absent:
 
 
 def _devices(probe: Probe) -> list[Facts]:
-    return aside(lambda: [*machine.with_nvml(probe.devices()), machine.cpu()])
+    return with_timeout(lambda: [*machine.with_nvml(probe.devices()), machine.cpu()])
 
 
 def framework_facts(probe: Probe, model: Any = None) -> Facts:

@@ -18,7 +18,7 @@ from typing import Any
 
 from mpprof.record.profile.window import KEEPING_SECONDS, host_of, new_session
 from mpprof.record.recorder import Recorder
-from mpprof.record.run_with_timeout import aside
+from mpprof.record.run_with_timeout import with_timeout
 
 STATUS = "foreign"
 PROFILE = Path("plugins", "profile")
@@ -80,10 +80,10 @@ class ForeignWindow:
         was_open, self.open, self.ended = self.open, False, True
         if was_open:
             self.facts["last_step"] = steps_run
-            self.facts |= aside(self._look, deadline_s=KEEPING_SECONDS)
+            self.facts |= with_timeout(self._look, deadline_s=KEEPING_SECONDS)
 
     def _start(self, steps_run: int) -> None:
-        self._before = aside(self._sessions)
+        self._before = with_timeout(self._sessions)
         self.open = True
         self.facts = {
             "first_step": steps_run + 1,

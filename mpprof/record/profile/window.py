@@ -22,10 +22,10 @@ from mpprof.errors import UsageError
 from mpprof.record.backends.base import Probe
 from mpprof.record.run_with_timeout import (
     FAILURES,
-    aside,
     failures_suppressed,
     is_signalled,
     raise_if_signalled,
+    with_timeout,
 )
 
 STEPS = 5
@@ -137,16 +137,16 @@ class Window:
     def start(self) -> None:
         begin = self._clock()
         try:
-            aside(self._prepare)
+            with_timeout(self._prepare)
             self._start_trace()
             self._running = True
         except FAILURES as error:  # profilers fail in their own ways; the status says how
             raise_if_signalled(error)
             self._fail(error)
             with failures_suppressed():
-                aside(self._gathering.rmdir)
+                with_timeout(self._gathering.rmdir)
         self._opened_ns = self._clock()
-        self._rss = aside(_rss_bytes)
+        self._rss = with_timeout(_rss_bytes)
         self.facts["start_cost_ns"] = self._opened_ns - begin
 
     def _start_trace(self) -> None:
@@ -181,7 +181,7 @@ class Window:
         if self._clock() - self._opened_ns > MOST_SECONDS * 1e9:
             return True
         try:
-            return aside(_rss_bytes) - self._rss > MOST_GROWTH_BYTES
+            return with_timeout(_rss_bytes) - self._rss > MOST_GROWTH_BYTES
         except FAILURES as error:
             raise_if_signalled(error)
             return True
@@ -194,7 +194,7 @@ class Window:
             self._running = False
             try:
                 self._probe.stop_trace()
-                self.facts |= aside(self._keep, deadline_s=KEEPING_SECONDS)
+                self.facts |= with_timeout(self._keep, deadline_s=KEEPING_SECONDS)
             except BaseException as error:
                 ours = isinstance(error, FAILURES) and not is_signalled(error)
                 if not ours:  # the user's Ctrl-C: it goes on, but the profiler must not
@@ -243,7 +243,7 @@ class Window:
     def _give_up(self, error: BaseException) -> None:
         self._fail(error)
         with failures_suppressed():  # half a trace is none, and may be what fills the disk
-            aside(shutil.rmtree, self._gathering, True)
+            with_timeout(shutil.rmtree, self._gathering, True)
 
     def _fail(self, error: BaseException) -> None:
         text = " ".join(str(error).split())  # some state a page of signatures
@@ -259,7 +259,7 @@ def new_session(profile: Path, name: str) -> Path:
         with contextlib.suppress(FileExistsError):
             session.mkdir()
             return session
-    raise FileExistsError(f"{profile} holds a hundred sessions of this second")
+    raise FileExistsError(f"{profile} holds a hundred sessions that began in this second")
 
 
 def _require_space(root: Path) -> None:

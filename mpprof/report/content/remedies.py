@@ -114,7 +114,7 @@ def plan(document: doc.Report) -> list[str]:
         lines.append(f"after all remedies {best}{limit}")
     if surfacing := found.get("surfacing"):
         shown = ", ".join(f"{each['code']} ({words.duration(each['gain_ns'])})" for each in surfacing[:3])
-        lines.append(f"too small a part of this step to be found, and notable then: {shown}")
+        lines.append(f"too small to be found in this step, but notable after these remedies: {shown}")
     if hidden:
         lines.append(f"no gain until the host needs less time: {', '.join(hidden[:6])}")
     return lines

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.report import words
 from mpprof.report.text import wrapped
 
-SCHEMA = "mpprof.memory_forecast/1"
+if TYPE_CHECKING:
+    from mpprof.model.document import forecasts as doc
+
+SCHEMA: Literal["mpprof.memory_forecast/1"] = "mpprof.memory_forecast/1"
 _MOST_LAYERS = 8
 
 
-def document(found: MemoryForecast) -> dict[str, Any]:
+def document(found: MemoryForecast) -> doc.MemoryForecast:
     """Return the forecast as JSON. Null means not known, or not asked (no card was named; with several cards
     each run has its own). `estimated` names the parts of each run that are an estimate; the rest follows
     exactly from the model. `at_least` and `at_most` name the sums that lack the optimizer's slots."""
@@ -31,7 +34,7 @@ def document(found: MemoryForecast) -> dict[str, Any]:
     }
 
 
-def _run(found: MemoryForecast, run: PolicyMemory) -> dict[str, Any]:
+def _run(found: MemoryForecast, run: PolicyMemory) -> doc.PolicyMemory:
     estimated = ["weight_copies_bytes", "kept", "kept_bytes", "activations_bytes", "largest_batch"]
     if run.xla_peak_bytes is None:
         estimated += ["peak_bytes", "saving_bytes"]
@@ -65,7 +68,7 @@ def _run(found: MemoryForecast, run: PolicyMemory) -> dict[str, Any]:
     }
 
 
-def _band(pair: tuple[int, int] | None) -> dict[str, int] | None:
+def _band(pair: tuple[int, int] | None) -> doc.BytesBand | None:
     return None if pair is None else {"low": pair[0], "high": pair[1]}
 
 

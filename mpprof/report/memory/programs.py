@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from mpprof.model.memory import AliveOf, Program
 from mpprof.report import words
 
-SCHEMA = "mpprof.programs/1"
+if TYPE_CHECKING:
+    from mpprof.model.document import forecasts as doc
+
+SCHEMA: Literal["mpprof.programs/1"] = "mpprof.programs/1"
 _NOT_INCLUDED = "cuDNN's workspaces, which are taken as the program runs, are not among them"
 Owned = tuple[Program, Sequence[AliveOf]]
 
 
-def document(found: Sequence[Owned]) -> dict[str, Any]:
+def document(found: Sequence[Owned]) -> doc.Programs:
     """Return the programs as JSON, most bytes first. `alive_at_peak` is empty where the program states no
     order of allocations."""
     return {

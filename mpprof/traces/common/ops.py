@@ -28,8 +28,8 @@ class Ops:
         if self._asked <= most:
             return []
         return [
-            f"of {self._asked} instructions of compiled programs that ran the first {most} were read: of the "
-            "others shapes, types and FLOPs are not known"
+            f"the first {most} of {self._asked} instructions of compiled programs that ran were read; "
+            "shapes, types and FLOPs of the others are not known"
         ]
 
     def table(self) -> tuple[Op, ...]:

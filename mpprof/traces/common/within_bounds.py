@@ -41,7 +41,7 @@ def _with_fewer_devices(trace: Trace) -> Trace:
     kernels = take(trace.kernels, np.flatnonzero(trace.kernels.device < most))
     of_device = markers.device if markers.device is not None else np.full(len(markers), -1)
     rows = np.flatnonzero(of_device < most)
-    said = f"of {len(trace.devices)} devices the first {most} were read"
+    said = f"the first {most} of {len(trace.devices)} devices were read"
     return replace(
         trace,
         devices=trace.devices[:most],
@@ -78,7 +78,7 @@ def _with_fewer_kernels(trace: Trace) -> Trace:
     )
     ratio = float(total[~kept].sum() / total.sum()) if total.any() else 0.0
     said = (
-        f"of {len(first)} kernels that differ in name, op or shapes the {most} longest are kept apart; the "
+        f"the {most} longest of {len(first)} kernels that differ in name, op or shapes are kept apart; the "
         f"others, {format_ratio(ratio)} of the kernels' time, are one"
     )
     return replace(trace, kernels=named, strings=(*trace.strings, OTHER), warnings=(*trace.warnings, said))
@@ -99,7 +99,7 @@ def _with_fewer_ops(trace: Trace) -> Trace:
     def of(table: _Table) -> _Table:
         return replace(table, op=new[table.op])
 
-    said = f"of {len(trace.ops)} ops {most} are kept; events of the others name none"
+    said = f"{most} of {len(trace.ops)} ops are kept; events of the others name no op"
     return replace(
         trace, ops=tuple(trace.ops[row] for row in first.tolist()), kernels=of(trace.kernels),
         host=of(trace.host), allocations=of(trace.allocations), warnings=(*trace.warnings, said),

@@ -251,7 +251,7 @@ def _explanation(error: Exception, place: str) -> MpprofError:
             f"the server answers {status}: {_line(chain[-1])}", where=place, next="Try again later"
         )
     if any(type(each).__name__ == "TooManyRedirects" for each in chain):
-        return UnreadableError("redirect loop", where=place, next="Check it")
+        return UnreadableError("redirect loop", where=place, next="Check the address")
     lost = next((each for each in chain if _is_connection(each)), None)
     if lost is not None:
         return UnreadableError(

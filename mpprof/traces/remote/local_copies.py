@@ -94,7 +94,7 @@ def _copy(filesystem: Any, file: File, path: Path, part: Path, place: str) -> No
     if (file.size or 0) > free:
         raise UnreadableError(
             f"{(file.size or 0) >> 20} MiB do not fit on this disk", where=place,
-            next="Set MPPROF_CACHE to another",
+            next="Set MPPROF_CACHE to a larger disk",
         )  # fmt: skip
     with part.open("xb") as copy, lazy_fetch.fetching(place, file.size) as tell:
         tell(0)

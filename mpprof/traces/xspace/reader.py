@@ -194,9 +194,10 @@ def _assemble(
     release()
     host = hosts.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
     release()
-    parts.warnings += [*reader.warnings, *host.warnings]
-    parts.damages += [*reader.damages, *host.damages]
-    parts.notes += [*reader.notes, *host.notes]
+    # Of each plane: sorted, as the order of planes in a file means nothing.
+    parts.warnings += sorted([*reader.warnings, *host.warnings])
+    parts.damages += sorted([*reader.damages, *host.damages])
+    parts.notes += sorted([*reader.notes, *host.notes])
     basis = "device"
     if parts.devices:
         kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
@@ -269,7 +270,7 @@ def _refuse_damage(damages: list[str], path: Path, *, strict: bool, events: int)
         return
     what = " ".join(damages[0].partition(";")[0].split())  # planes may have any name
     if strict:
-        raise UnreadableError(what, where=str(path), next="Without --strict what is whole is read.")
+        raise UnreadableError(what, where=str(path), next="Leave out --strict to read what is whole.")
     if not events:
         raise UnreadableError(f"no event is left: {what}", where=str(path), next="Record the trace again.")
 

@@ -517,7 +517,7 @@ def test_an_estimate_that_the_error_refutes_gives_no_batch() -> None:
     (batch, text), (cause, rest) = batch_advice(failed(limit=8 * GIB, used=7 * GIB, asked=2 * GIB))
     assert (batch, cause) == ("batch", "elsewhere")
     assert text.startswith(
-        "a batch of at most 51 instead of 64, by what was in use and asked for; less still"
+        "a batch of at most 51 instead of 64, by what was in use and asked for; in fact less"
     )
     assert rest.startswith("at batch 64 in float32 the model's layers, weights and slots take 816 MiB (estimated) "
                            "of 9.00 GiB in use and asked for")  # fmt: skip
