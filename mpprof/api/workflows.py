@@ -22,6 +22,7 @@ from mpprof.analysis.steps import host_floor, host_path, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
+from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError
 from mpprof.model.account import Account, Speedup, TensorCoreShare
@@ -534,13 +535,39 @@ def roofs_of(mine: Analysis) -> Roofs | None:
     }
 
 
+def _what_shows_memory(mine: Analysis) -> str:
+    """Return what to do where the trace holds no allocator events."""
+    if mine.steps is not None and mine.steps.peak_memory_bytes is not None:
+        return "The recorded peak is in mpprof report --format json (steps.memory)"
+    framework = Signals(mine).framework
+    if framework in ON_TORCH:
+        return (
+            "torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True) shows what is "
+            "live, and of which layers"
+        )
+    if mine.trace is not None and mine.trace.basis == "host":
+        return (
+            "On a CPU only oneDNN's large tensors are recorded: profile on a GPU, or see what training will "
+            "take with mpprof memory MODEL --batch N"
+        )
+    from mpprof.traces.xspace.programs import programs
+
+    if mine.run.traces and programs(mine.run.traces[-1]):
+        return "XLA's assignment is in the trace: mpprof memory PATH --programs"
+    if framework in ON_JAX:
+        return (
+            "JAX writes them while it profiles a GPU, but not with XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async; "
+            "jax.profiler.save_device_memory_profile(FILE) writes what is live at that moment, for pprof"
+        )
+    return (
+        "TensorFlow and JAX write them while they profile a GPU, but TensorFlow not with "
+        "TF_GPU_ALLOCATOR=cuda_malloc_async"
+    )
+
+
 def _memory_rows(mine: Analysis) -> list[MemoryItem]:
     if mine.memory is None:
-        recorded = mine.steps is not None and mine.steps.peak_memory_bytes is not None
-        raise UnableError(
-            _why_no_memory(mine), where=str(mine.run.path),
-            next="The recorded peak is in mpprof report --format json (steps.memory)" if recorded else "",
-        )  # fmt: skip
+        raise UnableError(_why_no_memory(mine), where=str(mine.run.path), next=_what_shows_memory(mine))
     from mpprof.report import json as documents
 
     return documents.memory_items(mine.memory)

@@ -220,7 +220,7 @@ def _of_error(args: argparse.Namespace) -> str:
     from mpprof.analysis.memory import out_of_memory
     from mpprof.api.memory_forecasting import card_facts
     from mpprof.diagnosis.out_of_memory.advice import advise
-    from mpprof.errors import UnableError, UnreadableError
+    from mpprof.errors import UnreadableError
     from mpprof.report import json as documents
     from mpprof.report.memory import account
 
@@ -232,12 +232,6 @@ def _of_error(args: argparse.Namespace) -> str:
         file.seek(max(0, size - out_of_memory.LONGEST) // 2 * 2)
         text = file.read().decode(encoding, "replace")
     found = out_of_memory.read(text)
-    if found is None and (said := out_of_memory.without_sizes(text)):
-        raise UnableError(
-            f'"{said}" states no sizes, so what filled the memory is not known',
-            where=str(args.path),
-            next="Give the log directory of a run that mpprof's callback recorded",
-        )
     if found is None:
         raise UnreadableError(
             "no out-of-memory error of TensorFlow, XLA or PyTorch in this text",
@@ -250,6 +244,8 @@ def _of_error(args: argparse.Namespace) -> str:
         return documents.dumps(documents.out_of_memory(found, advice))
     ascii_only = args.output is None and output.ascii_only()
     shown = account.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
+    if found.asked_bytes is None or found.refused_bytes is not None:
+        return f"{shown}\n{_NO_TENSOR}\n"
     return shown if advice or found.limit_bytes or found.used_bytes else f"{shown}\n{_BARE}\n"
 
 
@@ -257,3 +253,5 @@ _WIDE_TEXTS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be
 """By the first two bytes: what PowerShell writes of a program's output."""
 _BARE = """The message states neither a limit nor what was in use. --card NAME gives the limit; the
 log directory of a run that mpprof's callback recorded shows what filled the memory."""
+_NO_TENSOR = """What filled the memory is not stated. The log directory of a run that mpprof's callback
+recorded shows it."""

@@ -135,10 +135,12 @@ class OutOfMemory:
     the device (None also for so little that it may be rounding of the printed figures), `free_bytes` what the
     driver has free on it. `parts` are the bytes of a compiled program: arguments, outputs, temporaries,
     constants. `listed_bytes` is the sum that the error states of its list, of which `filled` has the
-    largest."""
+    largest. `refused_bytes` is the least of the sizes that the driver refused one after the other: less was
+    free in one piece; `asked_bytes` is then the first of them, what an allocator wanted to take in advance,
+    no tensor. `words`: of an error that states no size at all."""
 
     framework: Literal["tensorflow", "xla", "torch"]
-    asked_bytes: int
+    asked_bytes: int | None
     limit_bytes: int | None
     used_bytes: int | None
     loose_bytes: int | None
@@ -149,6 +151,8 @@ class OutOfMemory:
     parts: dict[str, int] | None = None
     free_bytes: int | None = None
     listed_bytes: int | None = None
+    refused_bytes: int | None = None
+    words: str | None = None
 
 
 @frozen

@@ -33,6 +33,8 @@ CHECK = "Check its permissions"
 _MOST_NAMED = 3
 """Of directories or files, in a warning or an error."""
 _MOST_LOOKED_AT = 100
+_MOST_LISTED = 20
+"""Of runs to choose from: more are `mpprof ls`'s to list."""
 
 
 @frozen
@@ -280,8 +282,15 @@ def _one(path: Path, run: str | None) -> Run:
         return found[-1]
     chosen = [each for each in found if run in (each.name, each.run_id)]
     if not chosen:
-        names = "\n".join("  " + _one_line(each.name) for each in found)
-        raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"The runs are:\n{names}")
+        names = [each.name for each in found]
+        what = "The runs are"
+        if len(names) > _MOST_LISTED:
+            from difflib import get_close_matches
+
+            names = get_close_matches(run, names, n=_MOST_LISTED, cutoff=0.0)
+            what = f"There are {len(found)} (mpprof ls lists them), and the nearest names are"
+        listed = "\n".join(f"  {_one_line(name)}" for name in names)
+        raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"{what}:\n{listed}")
     return chosen[-1]
 
 
@@ -326,10 +335,14 @@ def _only(path: Path) -> Run:
             found.append(place.read())
         except MpprofError as error:
             unreadable.append(f"{_one_line(place.name)} (cannot be read: {_one_line(str(error))})")
-    lines = [*(_one_line(run.name) for run in sorted(found, key=_created_unix_ns)), *unreadable]
-    listed = "\n".join(f"  {line}" for line in (*lines, *_said_of(refused)))
+    names = [_one_line(run.name) for run in sorted(found, key=_created_unix_ns)]
+    of_names = ""
+    if len(names) > _MOST_LISTED:
+        of_names = f"; the newest {_MOST_LISTED} follow, and mpprof ls lists all"
+    lines = (*names[-_MOST_LISTED:], *unreadable[:_MOST_LISTED], *_said_of(refused))
+    listed = "\n".join(f"  {line}" for line in lines)
     raise SeveralRunsError(
-        f"{len(at)} runs lie here",
+        f"{len(at)} runs lie here{of_names}",
         where=str(path),
         next=f'Choose one with --run NAME or --run latest (in Python: load(path, run="latest")):\n{listed}',
     )

@@ -59,6 +59,22 @@ def test_a_directory_of_runs_asks_for_a_choice_and_lists_them(tmp_path: Path) ->
         workflows.load(tmp_path, run="absent")
 
 
+def test_of_many_runs_the_newest_and_the_nearest_are_listed(tmp_path: Path) -> None:
+    for number in range(25):
+        record = copy(MIXED, tmp_path / f"sweep-{number:02}") / "mpprof" / "run.json"
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"created_unix_ns": 100 + number}))
+        shutil.rmtree(tmp_path / f"sweep-{number:02}" / "plugins")
+    with pytest.raises(SeveralRunsError, match="25 runs lie here; the newest 20 follow") as several:
+        mpprof.load(tmp_path)
+    assert [line.strip() for line in str(several.value).splitlines()[1:]] == [
+        f"sweep-{number:02}" for number in range(5, 25)
+    ]
+    with pytest.raises(NotFoundError, match="There are 25") as missing:
+        mpprof.load(tmp_path, run="swep-07")
+    first, *others = str(missing.value).splitlines()[1:]
+    assert (first.strip(), len(others)) == ("sweep-07", 19)
+
+
 def test_the_latest_of_several_traces_is_the_newest_whatever_their_names(tmp_path: Path) -> None:
     (trace,) = mpprof.load(MIXED).traces
     for name, time in (("z", 1), ("a", 3), ("line\nbreak", 2)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ from mpprof_dashboards import create_app
 from mpprof.api.source import LogDirectory
 from tests.benchmarks import big_trace
 from tests.benchmarks.page import QUERIES, ROOT, line, measure, p95, served
+from tests.benchmarks.test_survey import peak_mib
 from tests.dashboards.test_app import draw
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.browser]
@@ -160,8 +160,8 @@ def many_runs(logdir: Path) -> None:
         draw(client, "/", query)
         seconds.append(process_time() - began)
         if n == len(queries) // 2:
-            half = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    later = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            half = peak_mib("self")
+    later = peak_mib("self")
     expected = {query: draw(client, "/", query)["page"] for query in queries[:10]}
     alone, wrong = _together(app, expected, readers=5)
     reading = threading.Thread(

@@ -428,6 +428,11 @@ def test_switching_remedies_shows_the_steps_that_came_with_the_page(
     total = "() => document.querySelector('#whatif-total').textContent"
     assert words.duration(steps[3]) in seen.page.evaluate(total)
     first, second = seen.page.locator(".mp-switch").all()
+    # The page loads plotly.js ahead, by itself. Its security policy forbids to wait by `wait_for_function`.
+    seen.page.evaluate(
+        """() => new Promise(done => { const look = () => window.Plotly ? done() : setTimeout(look, 50);
+                                       look(); })"""
+    )
     asked: list[str] = []
     seen.page.on("request", lambda request: asked.append(request.url))
     first.click()

@@ -82,6 +82,31 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
     assert 'open a window with MPProfilerCallback(logdir, profile_steps="auto").' in alone
 
 
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        ("v100-convnet-float32", "but TensorFlow not with TF_GPU_ALLOCATOR=cuda_malloc_async"),
+        ("recorded-cpu-float32", "see what training will take with mpprof memory MODEL --batch N"),
+    ],
+)
+def test_a_bare_trace_without_events_says_what_would_have_them(
+    mpprof: Mpprof, sample: str, said: str
+) -> None:
+    done = mpprof("memory", SAMPLES / sample / "plugins")
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert "the trace holds no allocator events. " in line
+    assert line.endswith(said)
+
+
+def test_a_bare_trace_of_torch_names_the_profilers_settings(mpprof: Mpprof, tmp_path: Path) -> None:
+    kineto = Kineto()
+    kineto.op("aten::mm", 0, 10)
+    done = mpprof("memory", kineto.write(tmp_path / "trace.json"))
+    assert done.code == 2
+    assert "torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True)" in done.err
+
+
 def test_json_says_what_is_unlike(mpprof: Mpprof) -> None:
     other = SAMPLES / "v100-odd-vocabulary-float32"
     made = json.loads(mpprof("memory", MIXED, "--baseline", other, "--format", "json").out)

@@ -74,19 +74,37 @@ def _most_parameters(run: Run | None) -> int | None:
 def _let_go_by(trace: Trace, blocks: Blocks, which: Bool) -> NDArray[np.int32]:
     """Return of the blocks in `which` the row of the op that let go of each, else -1.
 
-    Where a free does not state its op it is the last that the freeing thread began: TensorFlow's executor
-    frees an op's inputs once the op ran."""
-    table, host = trace.allocations, trace.host
+    Where a free does not state its op it is the last that the freeing thread ran: TensorFlow's executor frees
+    an op's inputs once the op ran."""
+    table = trace.allocations
     found = np.full(len(blocks), -1, np.int32)
     ended = np.flatnonzero(which & (blocks.died != NEVER))
     row = blocks.rows[blocks.died[ended]]
     found[ended] = table.op[row]
-    if table.thread is None:
+    if table.thread is None or not len(ended):
         return found
-    begun = np.flatnonzero(host.op >= 0)  # sorted by thread, then start
-    for thread in distinct(table.thread[row]).tolist():
-        mine = begun[host.thread[begun] == thread]
+    op = _ops_of_host(trace)
+    begun, allocating = np.flatnonzero(op >= 0), np.flatnonzero(table.op >= 0)
+    for thread in (each for each in distinct(table.thread[row]).tolist() if each >= 0):
         asked = ended[(table.thread[row] == thread) & (table.op[row] < 0)]
-        last = latest(host.start_ns[mine], table.time_ns[blocks.rows[blocks.died[asked]]])
-        found[asked[last >= 0]] = host.op[mine[last[last >= 0]]]
+        when = table.time_ns[blocks.rows[blocks.died[asked]]]
+        mine = begun[trace.host.thread[begun] == thread]
+        ran_ns, ran = _last(trace.host.start_ns[mine], op[mine], when)
+        mine = allocating[table.thread[allocating] == thread]
+        took_ns, took = _last(table.time_ns[mine], table.op[mine], when)
+        found[asked] = np.where(took_ns > ran_ns, took, ran)
     return found
+
+
+def _ops_of_host(trace: Trace) -> NDArray[np.int32]:
+    """Return the op of each host event, of a launch that of its kernel; -1: of none."""
+    op, kernels = trace.host.op.copy(), trace.kernels
+    launched = np.flatnonzero((kernels.launch >= 0) & (kernels.op >= 0))
+    op[kernels.launch[launched]] = kernels.op[launched]
+    return op
+
+
+def _last(time_ns: Int64, op: NDArray[np.int32], when: Int64) -> tuple[Int64, NDArray[np.int32]]:
+    """Return the time and op of the last of these at or before each moment; -1 where there is none."""
+    at = latest(time_ns, when)
+    return np.append(time_ns, -1)[at], np.append(op, np.int32(-1))[at]

@@ -2,7 +2,7 @@
 
 These are read: the summary of TensorFlow's two allocators, BFC and `cuda_malloc_async`, with the error of the
 op (or JAX's); XLA's list of buffers on a GPU or a TPU, or its message alone; PyTorch's message in each of its
-wordings.
+wordings; what the driver itself refused, where the text has nothing better.
 """
 
 from __future__ import annotations
@@ -30,16 +30,10 @@ LONGEST = 4_000_000
 def read(text: str) -> OutOfMemory | None:
     """Return what the last out-of-memory error in `text` says; None where there is none."""
     text = text[-LONGEST:]
-    for reader in (_xla, _tpu, _torch, _allocator, _xla_alone):
+    for reader in (_xla, _tpu, _torch, _allocator, _xla_alone, _refused, _without_sizes):
         if (found := reader(text)) is not None:
             return found
     return None
-
-
-def without_sizes(text: str) -> str | None:
-    """Return the words of an out-of-memory error that states no size: the driver's own, as PyTorch has it."""
-    found = re.search(r"(?:CUDA|HIP) error: out of memory|CUDA_ERROR_OUT_OF_MEMORY", text)
-    return found[0] if found else None
 
 
 # --- PyTorch -----------------------------------------------------------------------------------------------
@@ -164,7 +158,7 @@ def _xla_alone(text: str) -> OutOfMemory | None:
     return _of_xla(asked) if asked else None
 
 
-def _of_xla(asked: int, limit: int | None = None) -> OutOfMemory:
+def _of_xla(asked: int | None, limit: int | None = None) -> OutOfMemory:
     return OutOfMemory(
         framework="xla",
         asked_bytes=asked,
@@ -213,9 +207,7 @@ def _allocator(text: str) -> OutOfMemory | None:
     if tensor:
         size = _of_shape(tensor[1], tensor[2])
         filled.append(Filled("the tensor that did not fit", tensor[2], tensor[1], 1, size))
-    of_jax = (
-        tensor is None and dump is not None and _OF_JAX.search(text, text.rfind("\n", 0, dump.start()) + 1)
-    )
+    of_jax = tensor is None and dump is not None and _is_jaxs(text, dump.start())
     return OutOfMemory(
         framework="xla" if of_jax else "tensorflow",
         asked_bytes=int(rounded[1]) if rounded else asked,
@@ -244,6 +236,60 @@ def _last(text: str, name: str) -> int | None:
 
 def _loose(limit: int | None, used: int | None) -> int | None:
     return None if limit is None or used is None else max(0, limit - used)
+
+
+# --- the driver --------------------------------------------------------------------------------------------
+
+_REFUSAL = re.compile(
+    rf"failed to alloc(?:ate)? (?:\S{{1,20}} \()?{_NUMBER} bytes\)? (from device|unified memory|on host)"
+    r"[:;].{0,80}?CUDA_ERROR_OUT_OF_MEMORY"
+)
+_DEVICE = (
+    r"Creat(?:ed|ing) (?:TensorFlow )?device .{0,120}? with (\d{1,9}) MB memory.{0,60}? name: ([^,\n]{1,80})"
+)
+"""What TensorFlow's log states as it begins: the mebibytes that it may give out, and the card's name."""
+_OF_TORCH = (
+    r"(?:CUDA|HIP)(?: driver)? error: out of memory|(?:cuDNN|CUDA) error: CU(?:DNN|BLAS)_STATUS_ALLOC_FAILED"
+)
+_OF_OTHERS = r"CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CU(?:DNN|BLAS)_STATUS_ALLOC_FAILED"
+PINNED = "the host (pinned memory)"
+
+
+def _refused(text: str) -> OutOfMemory | None:
+    """Read what TensorFlow's and JAX's logs say of the driver: an allocator that wants more asks for less and
+    less until it gets something. The last falling row of sizes counts."""
+    refusals = list(_REFUSAL.finditer(text))
+    if not refusals:
+        return None
+    sizes = [int(found[1]) for found in refusals]
+    first = len(sizes) - 1
+    while first and sizes[first - 1] >= sizes[first] and refusals[first - 1][2] == refusals[-1][2]:
+        first -= 1
+    pinned = refusals[-1][2] == "on host"
+    card = (re.findall(_DEVICE, text) or [None])[-1]
+    return replace(
+        _of_xla(sizes[first], int(card[0]) << 20 if card and not pinned else None),
+        framework="xla" if _is_jaxs(text, refusals[-1].start()) else "tensorflow",
+        device=PINNED if pinned else card[1] if card else None,
+        refused_bytes=sizes[-1],
+    )
+
+
+def _without_sizes(text: str) -> OutOfMemory | None:
+    """Read the words of an error of the driver, or of a library that asked it, which states no size."""
+    torch, others = (list(re.finditer(pattern, text)) for pattern in (_OF_TORCH, _OF_OTHERS))
+    if not torch and not others:
+        return None
+    last = (torch or others)[-1]
+    of_xla = replace(_of_xla(None), words=last[0])
+    if torch:
+        return replace(of_xla, framework="torch")
+    return of_xla if _is_jaxs(text, last.start()) else replace(of_xla, framework="tensorflow")
+
+
+def _is_jaxs(text: str, at: int) -> bool:
+    """Return whether the line of this place, or what follows it, is JAX's."""
+    return _OF_JAX.search(text, text.rfind("\n", 0, at) + 1) is not None
 
 
 # --- shared ------------------------------------------------------------------------------------------------

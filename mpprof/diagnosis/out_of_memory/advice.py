@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpprof.analysis.memory.out_of_memory import PINNED
 from mpprof.analysis.memory.training import FILL_RATIO
 from mpprof.diagnosis.remedies import choosing
 from mpprof.diagnosis.remedies.frameworks import Framework
@@ -13,7 +14,14 @@ from mpprof.model.quantities import format_bytes
 
 _LOOSE_RATIO = 0.1
 """Memory that nothing of the step uses is worth mending from a tenth of the card on."""
+_WHOLE_RATIO = 0.9
+"""From this part of the memory on a request is for all of it."""
 _ELSEWHERE = "another model, data kept on the card, layers of your own"
+_IN_ADVANCE = {
+    "tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true python train.py",
+    "xla": "XLA_PYTHON_CLIENT_PREALLOCATE=false python train.py",
+}
+"""So that the framework takes what it needs, and leaves the rest to libraries and other processes."""
 _IN_PIECES = {
     "tensorflow": "TF_GPU_ALLOCATOR=cuda_malloc_async python train.py",
     "torch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
@@ -41,7 +49,8 @@ def advise(
     policy; where less is needed by it than the error states, no batch is taken from it. None: not known.
     `halved`: how this run would compute in 16 bits; None: as the framework does that the text is of."""
     limit = found.limit_bytes or memory_bytes
-    said = [*_too_large(found, limit), *_in_pieces(found, limit), *_others(found, limit)]
+    said = [*_by_the_driver(found, limit), *_too_large(found, limit), *_in_pieces(found, limit)]
+    said += _others(found, limit)
     said += _batch(found, limit, batch_size, forecast, of_the_card=bool(said))
     if halved is None:
         halved = choosing.of_framework("mixed precision", _LIKELY[found.framework])
@@ -57,18 +66,53 @@ def _precision(found: OutOfMemory, policy: str | None, halved: Sequence[Remedy])
     return [Advice("precision", f"{why}: 16 bits halve activations: {halved[0].text}", halved[0].snippet)]
 
 
+def _by_the_driver(found: OutOfMemory, limit: int | None) -> list[Advice]:
+    """Return what to try where the driver refused what no tensor asked for: a library, CUDA itself, or an
+    allocator in advance."""
+    in_advance = _IN_ADVANCE.get(found.framework, "")
+    if found.words is not None and found.framework == "torch":
+        text = (
+            "PyTorch's allocator states sizes, so another asked: a library (cuDNN, cuBLAS), CUDA itself for "
+            "its context or a kernel, or a loader for pinned host memory. See what else holds the card"
+        )
+        call = "see which call it was; without this, errors are reported at a later one"
+        return [
+            Advice("driver", text, "nvidia-smi"),
+            Advice("call", call, "CUDA_LAUNCH_BLOCKING=1 python train.py"),
+        ]
+    if found.words is not None:
+        text = "a library (cuDNN, cuBLAS) or CUDA itself needs memory that the framework has not taken"
+        held = "see what else holds the card"
+        return [Advice("driver", f"{text}: leave it some", in_advance),
+                Advice("other processes", held, "nvidia-smi")]  # fmt: skip
+    if found.refused_bytes is None:
+        return []
+    if found.device == PINNED:
+        return [Advice("host memory", "the host could not pin that much memory: see what else fills it")]
+    text = (
+        f"the driver refused {format_bytes(found.refused_bytes)}, so less of the card was free in one piece; "
+        "what the step itself needs is not stated. See what holds the rest"
+    )
+    said = [Advice("driver", text, "nvidia-smi")]
+    if limit and (found.asked_bytes or 0) >= _WHOLE_RATIO * limit:
+        whole = "nearly all memory was asked for at once, before any training: let it grow with the need"
+        said.append(Advice("in advance", whole, in_advance))
+    return said
+
+
 def _too_large(found: OutOfMemory, limit: int | None) -> list[Advice]:
     """Return advice where the error asked for one tensor that is larger than the memory. None is given for
     XLA, which asks for the temporaries of a whole step at once: that is more than one tensor."""
-    if not limit or found.asked_bytes <= limit or found.framework == "xla":
+    asked = _asked(found)
+    if not limit or asked is None or asked <= limit or found.framework == "xla":
         return []
     return [Advice("too large", "one tensor alone is larger than the memory: a smaller batch or shape")]
 
 
 def _in_pieces(found: OutOfMemory, limit: int | None) -> list[Advice]:
-    asked, free = found.asked_bytes, found.free_bytes or 0
+    asked, free = _asked(found), found.free_bytes or 0
     unused = free + (found.loose_bytes or 0)
-    if not limit or asked > limit or unused < max(asked, _LOOSE_RATIO * limit):
+    if not limit or asked is None or asked > limit or unused < max(asked, _LOOSE_RATIO * limit):
         return []
     text = "enough is free, but in pieces"
     if free >= asked:
@@ -129,7 +173,7 @@ def _unaccounted(found: OutOfMemory, limit: int | None, forecast: MemoryForecast
         f"at batch {forecast.batch_size:,} in {own.policy} the model's layers, weights and slots take "
         f"{format_bytes(own.peak_bytes)} (estimated)"
     )
-    if limit is None:
+    if limit is None or needed is None:
         return []
     if needed - own.peak_bytes >= _LOOSE_RATIO * limit:
         rest = f"of {format_bytes(needed)} {_by(found)}: see what holds the rest"
@@ -149,9 +193,16 @@ def _by(found: OutOfMemory) -> str:
     return "asked for" if _held_bytes(found) is None else "in use and asked for"
 
 
-def _needed_bytes(found: OutOfMemory) -> int:
-    """Return the least bytes that the step needed."""
-    return (_held_bytes(found) or 0) + found.asked_bytes
+def _asked(found: OutOfMemory) -> int | None:
+    """Return the bytes that the step asked for; None where no size is stated, or one that an allocator wanted
+    in advance."""
+    return found.asked_bytes if found.refused_bytes is None else None
+
+
+def _needed_bytes(found: OutOfMemory) -> int | None:
+    """Return the least bytes that the step needed; None: not stated."""
+    asked = _asked(found)
+    return None if asked is None else (_held_bytes(found) or 0) + asked
 
 
 def _fitting_ratio(found: OutOfMemory, limit: int | None) -> float | None:
@@ -160,4 +211,4 @@ def _fitting_ratio(found: OutOfMemory, limit: int | None) -> float | None:
         return None
     room = FILL_RATIO * max(0, limit - (found.others_bytes or 0))
     needed = _needed_bytes(found)
-    return room / needed if needed > room else None
+    return room / needed if needed is not None and needed > room else None

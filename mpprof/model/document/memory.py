@@ -11,7 +11,7 @@ from mpprof.model.memory import Kind, StatesFrom
 class OutOfMemory(TypedDict):
     schema: Literal["mpprof.out_of_memory/1"]
     framework: Literal["tensorflow", "xla", "torch"]
-    asked_bytes: int
+    asked_bytes: Annotated[int | None, "null: the error states no size."]
     limit_bytes: int | None
     used_bytes: int | None
     loose_bytes: Annotated[int | None, "What the allocator held and did not use."]
@@ -22,6 +22,10 @@ class OutOfMemory(TypedDict):
     parts: Annotated[dict[str, int] | None, "Of a compiled program: arguments, outputs, temporaries ..."]
     filled: Annotated[list[Filled], "What the error lists, largest first."]
     listed_bytes: NotRequired[Annotated[int | None, "The sum that the error states of its list."]]
+    refused_bytes: NotRequired[
+        Annotated[int | None, "The least that the driver refused: less was free in one piece."]
+    ]
+    words: NotRequired[Annotated[str | None, "The error's words, where it states no size."]]
     advice: Annotated[list[Advice], "What to try, the likeliest first."]
 
 

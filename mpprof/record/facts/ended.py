@@ -18,8 +18,8 @@ from typing import Any
 Call = tuple[CodeType, int]
 """A place in a caller's code: the instruction, in bytes from its beginning."""
 
-OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|\bOOM\b|out of memory", re.IGNORECASE)
-"""As TensorFlow, XLA and PyTorch say it."""
+OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|\bOOM\b|out of memory|_STATUS_ALLOC_FAILED", re.IGNORECASE)
+"""As TensorFlow, XLA, PyTorch and NVIDIA's libraries say it."""
 MOST_CHARACTERS = 60_000
 """Of an error's text that is kept: XLA lists the largest buffers first."""
 _MOST_CAUSES = 20

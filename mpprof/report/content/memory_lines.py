@@ -32,7 +32,7 @@ def out_of_memory(document: doc.Report) -> list[str]:
     where = f" of {words.size(failed['limit_bytes'])}" if failed["limit_bytes"] else ""
     used = f", {words.size(failed['used_bytes'])}{where} in use" if failed["used_bytes"] else ""
     by = f" for {words.shorten(words.plain(failed['op']), 60)}" if failed["op"] else ""
-    lines = [f"{words.size(failed['asked_bytes'])} did not fit{by}{used}"]
+    lines = [f"{did_not_fit(failed['asked_bytes'], failed.get('words'))}{by}{used}"]
     largest = [f"{words.shorten(words.plain(each['name']), 60)} {words.size(each['bytes'])}"
                for each in failed["filled"][:3]]  # fmt: skip
     listed = failed.get("listed_bytes")
@@ -42,6 +42,13 @@ def out_of_memory(document: doc.Report) -> list[str]:
         line = each["snippet"] if each["snippet"] and "\n" not in each["snippet"] else None
         lines.append(": ".join(filter(None, ("To try", each["text"], line))))
     return lines
+
+
+def did_not_fit(asked_bytes: int | None, said: str | None) -> str:
+    """Return how much an error says did not fit, or its words where it states no size."""
+    if asked_bytes is None:
+        return f'"{words.plain(said or "out of memory")}": how much did not fit is not stated'
+    return f"{words.size(asked_bytes)} did not fit"
 
 
 def memory(document: doc.Report) -> list[str]:

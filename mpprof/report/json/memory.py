@@ -130,5 +130,7 @@ def out_of_memory(found: OutOfMemory, advice: tuple[Advice, ...]) -> doc.OutOfMe
             for f in found.filled
         ],
         "listed_bytes": found.listed_bytes,
+        "refused_bytes": found.refused_bytes,
+        "words": found.words,
         "advice": [{"cause": a.cause, "text": a.text, "snippet": a.snippet or None} for a in advice],
     }

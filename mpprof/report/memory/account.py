@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import BEFORE, BEYOND_THE_GAP, drivers_figure, held, is_told, live_memory_unknown
+from mpprof.report.content import (
+    BEFORE,
+    BEYOND_THE_GAP,
+    did_not_fit,
+    drivers_figure,
+    held,
+    is_told,
+    live_memory_unknown,
+)  # fmt: skip
 from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
@@ -310,14 +318,14 @@ def render_error(
     """Return what an out-of-memory error says, and what to try, the likeliest first."""
     where = f" on {words.plain(found.device)}" if found.device else ""
     by = f" by {words.op(words.plain(found.op), 60)}" if found.op else ""
-    head = [f"{words.size(found.asked_bytes)} did not fit{where}, asked for{by}" if by else
-            f"{words.size(found.asked_bytes)} did not fit{where}"]  # fmt: skip
+    head = [did_not_fit(found.asked_bytes, found.words) + where + (f", asked for{by}" if by else "")]
     facts = (
         ("memory to give out", found.limit_bytes),
         ("in use", found.used_bytes),
         ("held and not in use", found.loose_bytes),
         ("held by other processes", found.others_bytes),
         ("free on the card", found.free_bytes),
+        ("the least that the driver refused", found.refused_bytes),
         *(found.parts or {}).items(),
     )
     head += [f"  {words.size(value):>9}  {name}" for name, value in facts if value is not None]

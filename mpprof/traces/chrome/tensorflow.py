@@ -113,7 +113,7 @@ def assemble(events: Iterable[Event], source: TraceSource) -> Trace:
     names = tuple(found.threads.get(key) or clean(f"thread {key[1]}") for key in found.keys)
     missing = {
         "facts": "the export for the trace viewer states nothing of the card",
-        "allocations": "the export for the trace viewer holds no allocator events",
+        "allocations": "the export for the trace viewer holds no allocator events (an .xplane.pb does)",
         "hlo": "the export for the trace viewer holds no compiled programs",
     }
     basis = "device" if devices else "host"

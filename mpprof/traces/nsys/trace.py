@@ -109,7 +109,7 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     hosts = _processes(found, work)
     damages += database.damages
     missing = {
-        "allocations": "Nsight Systems records no allocator of a framework",
+        "allocations": "Nsight Systems records no allocator of a framework (its own profiler does)",
         "hlo": "Nsight Systems records no compiled programs",
         "shapes": "NVTX ranges state no shapes and types of an op's inputs",
     }

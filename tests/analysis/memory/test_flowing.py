@@ -68,3 +68,21 @@ def test_a_sum_is_an_activations_gradient_where_weights_have_other_shapes() -> N
 def test_what_is_larger_than_any_layers_weights_is_of_none(parameters: int, undecided: int) -> None:
     run = c.run(c.facts(layers=[c.layer("d", parameters=parameters)], fits=(c.fit(batch_size=32),)))
     assert parts([None], run=run).undecided_bytes == undecided
+
+
+def test_an_op_that_launches_a_kernel_or_allocates_ran_too() -> None:
+    """As in traces of TensorFlow 2.5 on a GPU, whose executor's threads have launches and no events of ops."""
+    b = TraceBuilder()
+    told = {"dtype": "float", "shape": SHAPE, "region": "output", "thread": "executor", "layer": "d"}
+    b.allocation(1, 500, 500, address=1, op="d/MatMul", phase="forward", **told | {"dtype": "half"})
+    for at in (2, 3):
+        b.allocation(at, 100, 300 + 100 * at, address=at, op="d/grad", phase="backward", **told)
+    b.kernel("ApplyAdam", 20, 30, op="Adam", phase="optimizer", launch=(11, 12), thread="executor")
+    b.allocation(13, 100, 600, address=2, free=True, thread="executor")
+    b.allocation(14, 100, 700, address=4, op="e/grad", phase="backward", **told | {"layer": "e"})
+    b.allocation(15, 100, 600, address=3, free=True, thread="executor")
+    found = composition.at_peak(b.build(), b.ownership())
+    assert found is not None
+    assert found.parts is not None
+    # At the peak, after (3): the update lets go of the first, the op that allocates for `e` of the second.
+    assert (found.parts.wide(found.parts.flowing), found.parts.undecided_bytes) == ({"d": 100}, 0)

@@ -587,7 +587,119 @@ def test_a_message_without_figures_says_what_would_tell_more(mpprof: Mpprof, tmp
     done = mpprof("memory", log)
     assert done.out.startswith("16.0 GiB did not fit\n")
     assert "states neither a limit nor what was in use. --card NAME" in done.out
-    log.write_text("RuntimeError: CUDA error: out of memory\n")
+    log.write_text(REAL_TORCH_WITHOUT_SIZES)
     done = mpprof("memory", log)
-    assert done.code == 2
-    assert '"CUDA error: out of memory" states no sizes' in done.err
+    assert done.code == 0
+    assert done.out.startswith('"CUDA error: out of memory": how much did not fit is not stated\n')
+    assert "CUDA_LAUNCH_BLOCKING=1" in done.out
+    assert "What filled the memory is not stated. The log directory of a run" in done.out
+    made = json.loads(mpprof("memory", log, "--format", "json").out)
+    assert (made["asked_bytes"], made["words"]) == (None, "CUDA error: out of memory")
+
+
+# taohan10200/IIM#28
+REAL_TORCH_WITHOUT_SIZES = """RuntimeError: CUDA error: out of memory
+CUDA kernel errors might be asynchronously reported at some other API call,so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1.
+"""
+# horovod/horovod#1350: the first of them
+REAL_REFUSALS = """\
+[1,1]<stderr>:2019-08-26 18:41:15.943905: E tensorflow/stream_executor/cuda/cuda_driver.cc:828] failed to allocate 2.96G \
+(3173555200 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory
+[1,1]<stderr>:2019-08-26 18:41:15.944791: E tensorflow/stream_executor/cuda/cuda_driver.cc:828] failed to allocate 2.66G \
+(2856199680 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory
+[1,1]<stderr>:2019-08-26 18:41:15.945631: E tensorflow/stream_executor/cuda/cuda_driver.cc:828] failed to allocate 2.39G \
+(2570579712 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory
+"""
+# google-deepmind/alphafold#197
+REAL_REFUSALS_OF_JAX = """\
+2021-10-15 15:01:44.577626: E external/org_tensorflow/tensorflow/stream_executor/cuda/cuda_driver.cc:764] failed to alloc \
+2740606464 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory
+2021-10-15 15:01:46.086485: E external/org_tensorflow/tensorflow/stream_executor/cuda/cuda_driver.cc:764] failed to alloc \
+2466545664 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory
+"""
+# as tensorflow/tensorflow#25337 has it, with a number of our own
+DEVICE = (
+    "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1115] Created TensorFlow device "
+    "(/job:localhost/replica:0/task:0/device:GPU:0 with 3100 MB memory) -> physical GPU "
+    "(device: 0, name: GeForce RTX 2070, pci bus id: 0000:01:00.0, compute capability: 7.5)\n"
+)
+
+
+def test_what_the_driver_refused_is_no_tensor() -> None:
+    """TensorFlow's allocator asks for less and less: the first is what it wanted, below the last was free."""
+    found = out_of_memory.read(DEVICE + REAL_REFUSALS)
+    assert found is not None
+    assert (found.framework, found.asked_bytes, found.refused_bytes) == ("tensorflow", 3173555200, 2570579712)
+    assert (found.limit_bytes, found.device, found.used_bytes) == (3100 * MIB, "GeForce RTX 2070", None)
+    advice = advise(found, 64)
+    assert [(one.cause, one.snippet) for one in advice] == [
+        ("driver", "nvidia-smi"), ("in advance", "TF_FORCE_GPU_ALLOW_GROWTH=true python train.py"),
+    ]  # fmt: skip
+    assert "refused 2.39 GiB, so less of the card was free" in advice[0].text
+    later = (
+        REAL_REFUSALS + REAL_REFUSALS.splitlines(keepends=True)[0]
+    )  # asked for again, once memory was freed
+    last = out_of_memory.read(later)
+    assert last is not None
+    assert (last.asked_bytes, last.refused_bytes, last.limit_bytes) == (3173555200, 3173555200, None)
+    assert [one.cause for one in advise(last, 64)] == ["driver"]
+    whole = out_of_memory.read(REAL_REFUSALS + REAL_TENSORFLOW)
+    assert whole is not None
+    assert (whole.refused_bytes, whole.used_bytes) == (None, 7613320960)  # the dump says more
+
+
+def test_refusals_of_jax_and_of_pinned_memory() -> None:
+    found = out_of_memory.read(REAL_REFUSALS_OF_JAX)
+    assert found is not None
+    assert (found.framework, found.asked_bytes, found.refused_bytes) == ("xla", 2740606464, 2466545664)
+    pinned = "cuda_driver.cc:893] failed to alloc 8589934592 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    host = out_of_memory.read(DEVICE + REAL_REFUSALS + pinned)
+    assert host is not None
+    assert (host.asked_bytes, host.refused_bytes, host.limit_bytes) == (8 * GIB, 8 * GIB, None)
+    assert host.device == out_of_memory.PINNED
+    assert [one.cause for one in advise(host)] == ["host memory"]
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "framework"),
+    [
+        (REAL_TORCH_WITHOUT_SIZES, "CUDA error: out of memory", "torch"),
+        ("RuntimeError: CUDA driver error: out of memory", "CUDA driver error: out of memory", "torch"),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", None, "torch"),
+        # tensorflow/tensorflow#39989
+        (
+            "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED",
+            "CUDNN_STATUS_ALLOC_FAILED",
+            "tensorflow",
+        ),
+        # jax-ml/jax#4994
+        (
+            "RuntimeError: Internal: Failed to load in-memory CUBIN: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"
+            "jaxlib.xla_extension.XlaRuntimeError: INTERNAL",
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "xla",
+        ),
+    ],
+)
+def test_errors_of_the_driver_that_state_no_size(said: str, words: str | None, framework: str) -> None:
+    found = out_of_memory.read(said)
+    assert found is not None
+    assert (found.framework, found.asked_bytes, found.refused_bytes) == (framework, None, None)
+    assert found.words == (words or "cuDNN error: CUDNN_STATUS_ALLOC_FAILED")
+    advice = advise(found, 64, memory_bytes=16 * GIB)
+    assert advice[0].cause == "driver"
+    assert not any(one.cause in ("batch", "too large", "fragmentation") for one in advice)
+
+
+def test_of_a_run_that_ended_so_the_models_layers_still_tell_a_batch() -> None:
+    run = mpprof_api.load(SAMPLES / "v100-convnet-float32")
+    assert run.facts is not None
+    small = replace(run.facts.devices[0], memory_bytes=700 * MIB)
+    ended = Ended("out_of_memory", f"RuntimeError: {REAL_TORCH_WITHOUT_SIZES}")
+    found = failure(replace(run, facts=replace(run.facts, ended=ended, devices=(small,))))
+    assert found is not None
+    assert found[0].asked_bytes is None
+    assert [one.text for one in found[1] if one.cause == "batch"] == [
+        "a batch of 48 in float32 or 97 in mixed_float16 instead of 64, estimated from the model's layers"
+    ]
