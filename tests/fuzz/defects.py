@@ -123,10 +123,24 @@ DEFECTS = (
         ),
     ),
     Defect(
+        "a sample of the hardware at a time that no clock shows: no bound",
+        "mpprof/store/step_columns.py",
+        "return type(value) is int and abs(value) <= limits.LONGEST_NS",
+        "return type(value) is int and abs(value) < 1 << 63",
+        (f"{_BOUNDS}::test_a_sample_at_a_time_that_no_clock_shows_is_left_out",),
+    ),
+    Defect(
+        "modules of PyTorch beside ten thousand layers: 40 s for a trace of 1 MiB",
+        "mpprof/analysis/layers/modules.py",
+        "        fitting = names.keys() & _kernels(sizes.get(path, ()))",
+        "        fitting = {_widths(fact) for fact in layers} & _kernels(sizes.get(path, ()))",
+        ("tests/analysis/layers/test_modules.py::test_modules_of_many_layers_are_each_looked_at_once",),
+    ),
+    Defect(
         "a thousand levels of directories: every page a RecursionError",
         "mpprof/folders.py",
-        "waiting += [(path, level + 1) for path in below if not os.path.islink(path)]",
-        "yield from (each for path in below for each in walk(path, refused))",
+        "waiting.append((path, level + 1, real and os.path.join(real, name)))",
+        "yield from walk(path, refused)",
         (
             f"{_HOSTILE}::test_a_tree_of_a_thousand_levels_is_looked_through",
             f"{_HOSTILE}::test_that_directories_lie_beyond_the_bound_is_said",

@@ -284,7 +284,7 @@ def _ranges(count: int) -> Iterator[tuple[int | str, ...]]:
     return ((i, i + 1, 59, f"r{i}", -1, i << 24) for i in range(count))
 
 
-def _lines(of: Callable[[int], str], schema: str) -> Write:
+def lines_of(of: Callable[[int], str], schema: str) -> Write:
     def write(path: Path, size: int) -> None:
         with path.open("w") as file:
             written = file.write(json.dumps({"schema": schema}) + "\n")
@@ -355,10 +355,10 @@ CASES = (
     Case("tensorflow short events", "tensorflow", _events(lambda _: '{"ph":"X","ts":1}')),
     Case("nsys ranges", "nsys", _export("NVTX_EVENTS", _ranges, 34)),
     Case("nsys narrow rows", "nsys", _export("CUPTI_ACTIVITY_KIND_KERNEL", lambda n: ((1,) for _ in range(n)), 8, *_NARROW)),
-    Case("short steps", "steps", _lines(_STEP.format, "mpprof.steps/1")),
-    Case("lines of nothing", "steps", _lines(lambda _: "{}", "mpprof.steps/1")),
-    Case("short samples", "hardware", _lines('{{"t_ns":{}}}'.format, "mpprof.hardware/1")),
-    Case("many devices in each sample", "hardware", _lines(_SAMPLE.format, "mpprof.hardware/1")),
+    Case("short steps", "steps", lines_of(_STEP.format, "mpprof.steps/1")),
+    Case("lines of nothing", "steps", lines_of(lambda _: "{}", "mpprof.steps/1")),
+    Case("short samples", "hardware", lines_of('{{"t_ns":{}}}'.format, "mpprof.hardware/1")),
+    Case("many devices in each sample", "hardware", lines_of(_SAMPLE.format, "mpprof.hardware/1")),
     Case("many layers", "run", _layers),
     Case("short kernels", "counters", _table),
 )  # fmt: skip

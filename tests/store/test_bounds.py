@@ -210,6 +210,21 @@ def test_a_sample_beyond_any_card_was_not_measured(tmp_path: Path, key: str, val
     assert report["schema"].startswith("mpprof.report/")
 
 
+@pytest.mark.parametrize(
+    "at_ns", [limits.LONGEST_NS + 1, 2**62, 2**63 - 1, 2**63, 10**30, -(2**62), 1.5, "7", None]
+)
+def test_a_sample_at_a_time_that_no_clock_shows_is_left_out(tmp_path: Path, at_ns: Any) -> None:
+    """A time after 73 years, or none; at the bound itself it stays."""
+    times = (0, at_ns, limits.LONGEST_NS, -limits.LONGEST_NS)
+    samples = [{"t_ns": time, "gpu": 0, "power_w": 7.0} for time in times]
+    root = run(tmp_path, steps=[step(n) for n in range(1, 40)], hardware=samples)
+    table = store.read_records(root).hardware
+    assert table is not None
+    assert table.t_ns.tolist() == [0, limits.LONGEST_NS, -limits.LONGEST_NS]
+    report = documents.document(workflows.judge(workflows.analyse(mpprof.load(root))))
+    assert report["schema"].startswith("mpprof.report/")
+
+
 def test_blank_lines_are_skipped_and_not_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     root = run(tmp_path, steps=[step(1)])
     with (root / "mpprof" / "steps.jsonl").open("a") as file:

@@ -524,3 +524,27 @@ def test_recorded_kernels_are_launched_before_they_start(path: Path) -> None:
     assert linked.mean() > 0.7
     early = trace.host.start_ns[trace.kernels.launch[linked]] - trace.kernels.start_ns[linked]
     assert early.max() < 5_000
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_ops_at_one_time_that_begun_first_is_the_outer_one(turned: bool, tmp_path: Path) -> None:
+    """PyTorch numbers ops as they begin; a call has the number of the op that it lies in, and a frame none."""
+    kineto = Kineto()
+    for at in (0.0, 100.0, 200.0):
+        kineto.op("aten::zeros", at, 5, **{"External id": 2 * at + 1})
+        kineto.op("aten::empty", at, 5, **{"External id": 2 * at + 2})
+        kineto.module("Dense_1", at, 5)
+        kineto.launch("fill_kernel", at, at + 20, 10)
+        kineto.launch("copy_kernel", at, at + 20, 10, stream=8)
+    for event in kineto.events:
+        if event["cat"] == "cuda_runtime":
+            event["args"]["External id"] = 2 * event["ts"] + 2
+            event["dur"] = 5
+        if "External id" in event["args"]:
+            event["args"]["External id"] = int(event["args"]["External id"])
+    if turned:
+        kineto.events.reverse()
+    trace = read(tmp_path, kineto)
+    assert [trace.ops[op].name for op in trace.kernels.op.tolist()] == ["Dense_1/aten::empty"] * 6
+    names = [trace.strings[name] for name in trace.kernels.name.tolist()]
+    assert names == ["fill_kernel", "copy_kernel"] * 3

@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ _UNLISTED = ""  # the class of a parent that run.json does not list
 _OP_LAYERS = ("TFOpLambda", "SlicingOpLambda")  # Keras 2 names them by the function: tf.math.add_1
 
 
-@frozen
+@frozen(slots=False)
 class LayerNames:
     """Layers of a baseline by the names that the other run has for them.
 
@@ -42,6 +42,11 @@ class LayerNames:
     only_from: dict[str, str] = field(default_factory=dict)
     only_to: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        """The other run's names that have a counterpart: cells in thousands of layers are asked for."""
+        return frozenset(self.counterparts.values())
+
     def of_baseline(self, layer: str) -> str:
         """Return the other run's name of a layer of the baseline. One without a counterpart keeps its own,
         marked where the other run calls another layer so."""
@@ -49,7 +54,7 @@ class LayerNames:
             return found
         if layer not in self.only_from:
             return layer
-        taken = layer in self.only_to or layer in self.counterparts.values()
+        taken = layer in self.only_to or layer in self._taken
         return f"{layer} (baseline's)" if taken else layer
 
 
@@ -97,6 +102,7 @@ def is_auto_named(layer: LayerFacts) -> bool:
     return bare in own or re.sub(r"_\d+$", "", bare) in own
 
 
+@lru_cache(maxsize=1 << 12)  # a model has few classes and thousands of layers
 def snake_case(class_name: str) -> str:
     """Return a class' name as Keras makes a layer's of it: "Conv2DTranspose" as "conv2d_transpose"."""
     return _WORDS.sub("_", re.sub(r"\W", "", class_name)).lower()

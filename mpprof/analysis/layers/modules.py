@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
 
 from mpprof.analysis.layers.scopes import Scope
+from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, ModelFacts
 
@@ -22,6 +24,8 @@ Sizes = tuple[int, ...]
 _MODULE = re.compile(r"([A-Z]\w*)_(\d{1,9})")
 _OPERAND = r"\w+\[([\d,]*)\]"
 _PLAIN_KERNELS = frozenset(("Dense", "Conv1D", "Conv2D", "Conv3D"))
+_MOST_AXES = 5
+"""Axes of such a kernel: Conv3D's."""
 
 
 @frozen
@@ -38,10 +42,11 @@ def is_module(scope: str) -> bool:
 
 
 def module_path(scope: Scope) -> Path:
-    """Return the modules around an op, outermost first; empty where it lies in none."""
+    """Return the modules around an op, outermost first, as many as lie in one another in any model; empty
+    where it lies in none."""
     path = scope.path
     end = 0
-    while end < len(path) and is_module(path[end]):
+    while end < min(len(path), limits.DEEPEST_LAYER) and is_module(path[end]):
         end += 1
     return path[:end]
 
@@ -114,33 +119,48 @@ def _in_order(
 ) -> dict[str, str]:
     """Return the layers of the modules within one module, by class and order; where the order is
     contradicted, by the sizes of their kernels."""
+    of_class: dict[str, list[Path]] = defaultdict(list)
+    for path in modules:
+        of_class[_class(path)].append(path)
+    layers_of: dict[str, list[LayerFacts]] = defaultdict(list)
+    for fact in layers:
+        layers_of[fact.class_name].append(fact)
     found: dict[str, str] = {}
-    for name in {_class(path) for path in modules}:
-        called = sorted((path for path in modules if _class(path) == name), key=_number)
-        stated = [fact for fact in layers if fact.class_name == name]
+    for name, paths in of_class.items():
+        called, stated = sorted(paths, key=_number), layers_of[name]
         pairs = list(zip(called, stated, strict=False))
         if len(called) == len(stated) and all(_fits(fact, sizes.get(path, ())) for path, fact in pairs):
             found |= {path[-1]: fact.name for path, fact in pairs}
         else:  # a layer was not called, or branches are called in another order than they are listed in
-            fitting = {
-                path: [fact for fact in stated if _has_kernel(fact, sizes.get(path, ()))] for path in called
-            }
-            found |= {path[-1]: facts[0].name for path, facts in fitting.items() if len(facts) == 1}
+            found |= _by_sizes(called, stated, sizes)
     uses = Counter(found.values())
     return {module: layer for module, layer in found.items() if uses[layer] == 1}
 
 
+def _by_sizes(
+    modules: Iterable[Path], layers: Iterable[LayerFacts], sizes: Mapping[Path, Sequence[Sizes]]
+) -> dict[str, str]:
+    """Return the layer of each module whose operands may hold the kernel of that one alone."""
+    names: dict[Sizes | None, list[str]] = defaultdict(list)
+    for fact in layers:
+        names[_widths(fact)].append(fact.name)
+    found: dict[str, str] = {}
+    for path in modules:
+        fitting = names.keys() & _kernels(sizes.get(path, ()))
+        if len(fitting) == 1 and len(named := names[fitting.pop()]) == 1:
+            found[path[-1]] = named[0]
+    return found
+
+
 def _fits(fact: LayerFacts, operands: Sequence[Sizes]) -> bool:
     """Return whether nothing speaks against these operands being the layer's."""
-    return not operands or _widths(fact) is None or _has_kernel(fact, operands)
-
-
-def _has_kernel(fact: LayerFacts, operands: Sequence[Sizes]) -> bool:
-    """Return whether one operand has both the input width and the output width, as a kernel has."""
     widths = _widths(fact)
-    return widths is not None and any(
-        all(axes.count(width) >= widths.count(width) for width in widths) for axes in operands
-    )
+    return not operands or widths is None or widths in _kernels(operands)
+
+
+def _kernels(operands: Sequence[Sizes]) -> set[Sizes]:
+    """Return the widths, of the input and of the output, that a kernel among these operands may have."""
+    return {pair for axes in operands if len(axes) <= _MOST_AXES for pair in permutations(axes, 2)}
 
 
 def _widths(fact: LayerFacts) -> Sizes | None:

@@ -104,6 +104,16 @@ class HostRows:
     memory: dict[int, tuple[int, int, int, int, int]] = field(default_factory=dict)
     """By row: address, bytes (negative: freed), total, reserved, device (-1: the host)."""
 
+    def in_order(self) -> NDArray[np.int64]:
+        """Return the rows by thread, start, longest first. Of equal times that is outermost first: PyTorch
+        numbers ops as they begin, a call has its op's number, and Python's frames have none."""
+        inner = np.array([what in ("call", "memory") for what in self.what], np.bool_)
+        columns = (self.correlation, inner, self.external, self.duration_ns, self.start_ns, self.thread)
+        correlation, rank, number, duration, start, thread = (
+            np.array(column, np.int64) for column in columns
+        )
+        return np.lexsort((correlation, rank, number, -duration, start, thread))
+
 
 @dataclass
 class Collected:
@@ -129,8 +139,7 @@ def number_threads(found: Collected) -> None:
     meaning."""
     rows, ids, texts = found.host, tuple(found.threads), found.strings.texts()
     thread = np.array(rows.thread, np.int64)
-    start, duration = np.array(rows.start_ns, np.int64), np.array(rows.duration_ns, np.int64)
-    order = np.lexsort((-duration, start, thread))
+    order = rows.in_order()
     first = order[np.flatnonzero(np.diff(thread[order], prepend=-1))]
 
     def begun(row: int) -> tuple[int, int, str, str]:

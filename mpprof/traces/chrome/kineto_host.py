@@ -75,8 +75,7 @@ def nest(rows: HostRows, ops: Ops, strings: Interner) -> Nest:
     """Walk each thread's events as a stack. An op's scopes are the modules around it; those of a backward
     op are its forward op's (joined by sequence number), with the name of the gradient function."""
     n = len(rows.what)
-    thread, start = np.array(rows.thread, np.int64), np.array(rows.start_ns, np.int64)
-    order = np.lexsort((-np.array(rows.duration_ns, np.int64), start, thread))
+    thread, order = np.array(rows.thread, np.int64), rows.in_order()
     op_of, shapes_of = [-1] * n, [-1] * n
     texts = strings.texts()
     gradients = {row for row, text in enumerate(texts) if text.startswith(_EVALUATE)}

@@ -133,7 +133,7 @@ def _device_side(found: Collected, facts: dict[int, DeviceFacts], zero: int) -> 
         graph=np.array(rows.graph, np.int64),
         group=np.full(n, -1, np.int64),
     )
-    order = np.lexsort((table.start_ns, table.device))
+    order = np.lexsort((table.correlation, table.start_ns, table.device))
     return _Devices(devices, streams, take(table, order), np.array(rows.external, np.int64)[order])
 
 

@@ -194,9 +194,10 @@ def _assemble(
     release()
     host = hosts.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
     release()
-    parts.warnings += [*reader.warnings, *host.warnings]
-    parts.damages += [*reader.damages, *host.damages]
-    parts.notes += [*reader.notes, *host.notes]
+    # Of each plane: sorted, as the order of planes in a file means nothing.
+    parts.warnings += sorted([*reader.warnings, *host.warnings])
+    parts.damages += sorted([*reader.damages, *host.damages])
+    parts.notes += sorted([*reader.notes, *host.notes])
     basis = "device"
     if parts.devices:
         kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)

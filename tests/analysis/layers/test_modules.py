@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from mpprof import traces
+from mpprof.analysis.layers import modules
 from mpprof.analysis.layers.attribution import Ownership, attribute
+from mpprof.analysis.layers.scopes import parse
+from mpprof.model import limits
 from mpprof.model.run import LayerFacts, ModelFacts
 from mpprof.model.trace import Trace
 from tests.traces.conftest import SHARED, needs_shared
@@ -129,6 +133,30 @@ def test_a_module_that_may_be_any_of_several_layers_keeps_its_own_name(
     step.call("Functional_0", "Dense_0", kernel=kernel)
     step.call("Functional_0", "Dense_1", kernel=kernel)
     assert layers_of(step.read(tmp_path), MODEL) == ["Dense_0", "Dense_1"]
+
+
+@pytest.mark.parametrize("classes", [1, 300])
+def test_modules_of_many_layers_are_each_looked_at_once(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many modules of a class there are, and however many classes."""
+    widths, named = Mock(wraps=modules._widths), Mock(wraps=modules._class)
+    monkeypatch.setattr(modules, "_widths", widths)
+    monkeypatch.setattr(modules, "_class", named)
+    monkeypatch.setattr(modules, "_PLAIN_KERNELS", {f"Dense{at}" for at in range(classes)})
+    scopes = [parse(f"Model_0/Dense{at % classes}_{at // classes}/aten::mm") for at in range(300)]
+    facts = tuple(fact(f"dense_{at}", f"Dense{at % classes}", 32, at + 1) for at in range(400))
+    sizes = {modules.module_path(scope): [(32, at + 1)] for at, scope in enumerate(scopes)}
+    found = modules.match_modules(scopes, ModelFacts("model", 0, facts, (), "Model", None), sizes)
+    assert found.layers[modules.module_path(scopes[7])] == "dense_7"
+    assert max(widths.call_count, named.call_count) < 4 * (300 + 400)
+
+
+def test_modules_deeper_than_any_model_are_part_of_the_last_one() -> None:
+    scope = parse("/".join(f"Block_{at}" for at in range(10_000)) + "/aten::mm")
+    path = modules.module_path(scope)
+    assert len(path) == limits.DEEPEST_LAYER
+    assert modules.by_look([scope])[scope] == "/".join(path[1:])
 
 
 def test_a_users_model_is_known_by_its_class_or_by_standing_alone(tmp_path: Path) -> None:

@@ -71,11 +71,22 @@ def made(dice: random.Random) -> Document:
             label = {"ph": "M", "name": "thread_name", "pid": HOST, "tid": thread, "ts": 0}
             trace.events.append({**label, "args": {"name": dice.choice(words.THREADS)}})
     document = trace.document()
+    if not odd and dice.random() < 0.5:
+        _number(document)
     if dice.random() < 0.1:
         document["deviceProperties"] = dice.choice(
             ([], [{}], [{"id": 0}], None, [{"id": 0, "name": "名前", "numSms": -1}])
         )
     return document
+
+
+def _number(document: Document) -> None:
+    """Ops by a number that grows as they begin, which their calls carry, too: as PyTorch writes them."""
+    document["_numbered"], number = True, 0
+    for event in document["traceEvents"]:
+        number += event.get("cat") == "cpu_op"
+        if event.get("cat") in ("cpu_op", "cuda_runtime"):
+            event["args"]["External id"] = number
 
 
 def _unusual(dice: random.Random, event: Document) -> None:
@@ -102,7 +113,7 @@ def _unusual(dice: random.Random, event: Document) -> None:
 
 def written(document: Document) -> dict[str, bytes]:
     indent, cut = document.get("_indent"), document.get("_cut")
-    kept = {key: value for key, value in document.items() if key not in ("_indent", "_cut")}
+    kept = {key: value for key, value in document.items() if key not in ("_indent", "_cut", "_numbered")}
     text = json.dumps(kept, indent=indent).encode()
     if cut is not None:
         at = int(cut * len(text))
@@ -114,7 +125,10 @@ def written(document: Document) -> dict[str, bytes]:
 
 
 def events_shuffled(dice: random.Random, document: Document) -> None:
-    """But for events of one time: of these the file's order says which lies in which."""
+    """But for events of one time where ops have no number: of these the file's order says which lies in which."""
+    if "_numbered" in document:
+        dice.shuffle(document["traceEvents"])
+        return
     place: dict[str, float] = {}
     document["traceEvents"].sort(key=lambda e: place.setdefault(_instant(e), dice.random()))
 
