@@ -11,6 +11,7 @@ from urllib.parse import quote
 import dash
 import dash_mantine_components as dmc
 import flask
+import plotly.io
 from dash import ClientsideFunction, Input, Output, State, dcc, html
 from dash.exceptions import DependencyException, PreventUpdate
 
@@ -53,6 +54,8 @@ _INDEX = """<!DOCTYPE html>
 def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
     """Return the dashboard over `source`. It answers only to loopback names and to `host`, and with 403 to
     other names."""
+    # Dash writes with orjson where that is installed, which refuses names that are not whole characters.
+    plotly.io.json.config.default_engine = "json"
     app = dash.Dash(
         "mpprof_dashboards",
         title=f"mpprof · {source.title}",

@@ -237,7 +237,8 @@ class MemoryAccount:
     this run's, None without a baseline and, with `why_not_saved`, against one that differs in more than its
     precision; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
     and `unexplained_bytes`. `beyond_16_bits_bytes` is what the peak falls by once the float32 activations of
-    layers that compute in 16 bits (MP604) take 16 bits; `gap` has of that what was expected. `driver` is None
+    layers that compute in 16 bits (MP604) take 16 bits; `gap` has of that what was expected. `shrank` is what
+    other kinds hold less than at the baseline's peak, though nothing was expected of them. `driver` is None
     where either run's driver figure or peak is not recorded.
     `states_from` says what the estimated items follow from; None: nothing is estimated. `why_unassigned`:
     why it is not known what is in memory that XLA took for a program; None: it is, or there is none."""
@@ -258,6 +259,7 @@ class MemoryAccount:
     gap: tuple[Cause, ...] = ()
     unexplained_bytes: int | None = None
     beyond_16_bits_bytes: int | None = None
+    shrank: tuple[tuple[Kind, int], ...] = ()
     why_no_expectation: str | None = None
     why_not_saved: str | None = None
     parts: PeakParts | None = None

@@ -16,7 +16,7 @@ from mpprof_dashboards import export, theme, work
 from mpprof_dashboards.components.bars import Row, chart
 from mpprof_dashboards.components.strip import strip
 from mpprof_dashboards.components.text import escape, label
-from mpprof_dashboards.figures import compare, memory, roofline, steps, waterfall
+from mpprof_dashboards.figures import compare, memory, plain, roofline, steps, waterfall
 from mpprof_dashboards.figures.plain import Figure
 from mpprof_dashboards.pages import steps as page
 
@@ -516,3 +516,10 @@ def test_what_the_host_does_while_others_work_is_an_outline_and_the_unknown_is_h
     assert f'fill="{unknown}" d=' in drawn
     assert (hatched.className, hatched.style) == ("mp-strip-unknown", {"left": "60.000%", "width": "40.000%"})
     assert said.style["color"] == "var(--mp-ink)"
+
+
+def test_plotly_writes_a_part_as_it_does_where_orjson_is_installed() -> None:
+    """It asks what it writes for `to_plotly_json` then, which an unset entry answered with None."""
+    layout = plain.part({"title": {"text": "a"}})
+    assert layout.to_plotly_json() == {"title": {"text": "a"}}
+    assert layout.title.to_plotly_json() == {"text": "a"}

@@ -9,10 +9,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import plotly.io
 import pytest
 from mpprof_dashboards import create_app
 from mpprof_dashboards.choice import MOST_COMPARED
@@ -345,6 +348,15 @@ PLACES = (
     "run/mpprof/worker-1", "run/mpprof", "run/plugins", "run/plugins/profile/1/host.xplane.pb", "run/plugins/profile/1/any",
     "run/w.sqlite", "run/w.pt.trace.json", "run/w.trace.json.gz", "beside/mpprof/steps.jsonl", "beside",
 )  # fmt: skip
+
+
+def test_pages_are_sent_without_orjson_where_it_is_installed(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses half characters, of which a run's name may consist."""
+    monkeypatch.setitem(sys.modules, "orjson", types.ModuleType("orjson"))
+    monkeypatch.setattr(plotly.io.json.config, "default_engine", "auto")
+    assert "run" in drawn(client_of(logs), "/", "?run=run")
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=lambda each: each.__name__.strip("_"))

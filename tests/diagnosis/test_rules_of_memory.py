@@ -281,6 +281,19 @@ def test_states_that_grew_are_part_of_the_gap() -> None:
     assert [(part.code, part.bytes) for part in memory.gap] == [("MP601", 50 * MIB)]
 
 
+def test_what_else_shrank_is_named_by_its_kind() -> None:
+    """Of states, of an allocator's rounding and of scratch space no saving was expected; 9.2 MiB are 1 %."""
+    base = Step(states=140, scratch=29, rounding=100)
+    memory = judged(replace(MIXED, norm=("float", 400)), base).memory
+    assert memory is not None
+    assert [(part.code, part.bytes) for part in memory.gap] == [("MP604", 200 * MIB)]
+    assert memory.unexplained_bytes == -149 * MIB
+    assert memory.shrank == (("rounding", 100 * MIB), ("held before the window", 40 * MIB))
+    healthy = judged(MIXED).memory
+    assert healthy is not None
+    assert healthy.shrank == ()
+
+
 def test_without_a_baseline_the_run_alone_is_judged() -> None:
     assert finding("MP604", judged(replace(MIXED, norm=("float", 400)), None)).cost_bytes == 200 * MIB
     assert finding("MP603", judged(replace(MIXED, copies=11), None)).cost_bytes == 100 * MIB

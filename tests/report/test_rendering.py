@@ -198,6 +198,11 @@ def test_causes_of_memory_are_held_against_the_gap_that_they_split() -> None:
     lines = account.saving(document)
     assert any("the causes together are more than the gap: they overlap, or other" in line for line in lines)
     assert any(line.endswith("MP605  (mpprof explain MP605)") for line in lines)
+    document["memory"]["shrank"] = [{"kind": "rounding", "bytes": 19 * mib}]  # type: ignore[index]
+    assert any(
+        line.endswith("more than the gap: other memory shrank, too (rounding by 19.0 MiB)")
+        for line in account.saving(document)
+    )
 
 
 def test_more_saved_than_expected_leaves_no_gap_to_split() -> None:

@@ -25,6 +25,10 @@ class Part(dict[str, Any]):
             raise AttributeError(name)
         return self.get(name)
 
+    def to_plotly_json(self) -> dict[str, Any]:
+        """Return the part itself: plotly.py asks for it where orjson is installed."""
+        return self
+
 
 def part(value: Any) -> Any:
     """Return the value with every dict in it as a `Part`."""

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mpprof.analysis.memory.remedies import lowered
-from mpprof.model.memory import UPDATE, Cause, DriverSaving, Kind, MemoryAccount, PeakParts
+from mpprof.model.memory import KINDS, UPDATE, Cause, DriverSaving, Kind, MemoryAccount, PeakParts
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.tensors import WIDE
 
 _STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
+_EXPECTED: Kind = "activations kept for backward"
 _BACKWARD = ("forward", "backward")
 _TOLD_RATIO = 0.05
 """Less of the baseline's peak is within what two runs of one program differ by."""
@@ -130,6 +131,7 @@ def _compared(
         gap=gap,
         unexplained_bytes=expected - saved - sum(cause.bytes for cause in gap),
         beyond_16_bits_bytes=wide,
+        shrank=_shrank(memory, base, mine, other),
     )
 
 
@@ -169,6 +171,27 @@ def _causes(
     least = max(0, _PART_RATIO * (sum(shrinks.values()) - mine.copies_once_bytes))
     ordered = sorted(found.items(), key=lambda part: (-part[1], part[0]))
     return tuple(Cause(code, size) for code, size in ordered if size > least)
+
+
+def _shrank(
+    memory: MemoryAccount, base: MemoryAccount, mine: PeakParts, other: PeakParts
+) -> tuple[tuple[Kind, int], ...]:
+    """Return by how much the peak holds less than the baseline's of each kind, the largest first, but for the
+    activations kept for backward: of these it was expected. What part of the states is estimated may differ
+    between the runs, so states are one: "held before the window"."""
+    now, before = (
+        _with_states_as_one(parts.asked) | {"rounding": account.rounding_bytes or 0}
+        for account, parts in ((memory, mine), (base, other))
+    )
+    fell = {kind: before.get(kind, 0) - now.get(kind, 0) for kind in KINDS if kind != _EXPECTED}
+    least = _PART_RATIO * base.peak_bytes
+    large = ((kind, size) for kind, size in fell.items() if size > least)
+    return tuple(sorted(large, key=lambda part: -part[1]))
+
+
+def _with_states_as_one(asked: dict[Kind, int]) -> dict[Kind, int]:
+    others: dict[Kind, int] = {kind: size for kind, size in asked.items() if kind not in _STATES}
+    return others | {"held before the window": sum(asked.get(kind, 0) for kind in _STATES)}
 
 
 def _in_half(parts: PeakParts, mine: PeakParts) -> int:

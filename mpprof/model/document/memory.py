@@ -79,6 +79,13 @@ class Memory(TypedDict):
         ]
     ]
     unexplained_bytes: NotRequired[int | None]
+    shrank: NotRequired[
+        Annotated[
+            list[MemoryOfKind],
+            "What the peak holds less than the baseline's by kind, though nothing was expected of it; "
+            "unexplained_bytes is negative by that. What is below 1 % of the baseline's peak is left out.",
+        ]
+    ]
     beside_gap: NotRequired[
         Annotated[
             list[MemoryCause],
@@ -186,4 +193,9 @@ class DriverSaving(TypedDict):
 
 class MemoryCause(TypedDict):
     code: Code
+    bytes: int
+
+
+class MemoryOfKind(TypedDict):
+    kind: Kind
     bytes: int

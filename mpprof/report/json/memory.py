@@ -55,6 +55,7 @@ def memory_of(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.
         "expected_saving_bytes": memory.expected_saving_bytes,
         "gap": [{"code": part.code, "bytes": part.bytes} for part in memory.gap],
         "unexplained_bytes": memory.unexplained_bytes,
+        "shrank": [{"kind": kind, "bytes": size} for kind, size in memory.shrank],
         "beside_gap": [
             {"code": found.code, "bytes": found.spare_bytes}
             for found in sorted(findings, key=lambda each: -(each.spare_bytes or 0))

@@ -287,10 +287,16 @@ def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
         rest = (
             "unexplained"
             if unexplained > 0
-            else f"the causes together are more than the gap: {BEYOND_THE_GAP}"
+            else f"the causes together are more than the gap: {_beyond(memory)}"
         )
         lines.append(f"  {_signed(unexplained):>10}  {rest}")
     return lines
+
+
+def _beyond(memory: doc.Memory) -> str:
+    """Return why the causes together may be more than the gap: what else shrank, where that is known."""
+    shrank = [f"{part['kind']} by {words.size(part['bytes'])}" for part in memory.get("shrank", [])]
+    return f"other memory shrank, too ({', '.join(shrank)})" if shrank else BEYOND_THE_GAP
 
 
 def _cause(part: doc.MemoryCause, document: doc.Report) -> str:
