@@ -32,7 +32,10 @@ BANNED = {
     r"\bwish(?:ed|es)?\b": "request",
     r"(?<!be )\bsaid (?:of|so)\b|\bis said\b|\bare said\b": "stated, reported",
     r"\blament|\bflavour|\bsalvag|\bawaited\b": "plain words",
-    r"\b(?:shelf|wing|wings|doorway|voice|drawer)\b": "the name of the package",
+    (METAPHORS := r"\b(?:shelf|shelves|wings?|doors?|doorway|voice|drawer)\b"): "the name of the package",
+    # "of 25 ops 7 are kept": say "7 of 25 ops are kept".
+    r"(?:^|[.;:] )of (?:the )?(?:\d+|\{\}) (?:[a-z,]+ )+(?:\d+|\{\}) (?:are|were|longest)\b": "7 of 25 ops",
+    r"\bwithout --[a-z-]+ what\b": "leave out --option to ...",
     r"\bdispatch(?:es)? alike\b|\bthe short way\b|\ba call like any other\b": "the fast path",
     r"\bthereby\b|\bthereof\b|\bwhereof\b|\bwherein\b|\bhitherto\b|\blikewise\b": "plain words",
     r"\bat the least\b|\bat the most\b": "at least, at most; or the smallest and the largest value",
@@ -129,6 +132,18 @@ def test_messages_pages_and_documents_are_found() -> None:
     assert {"README.md", "docs/ARCHITECTURE.md", "mpprof explain MP401", "mpprof report --help"} <= places
     assert {"mpprof.load", "mpprof.MPProfilerCallback", "mpprof/cli/report.py"} <= places
     assert len(TEXTS) > 2000
+
+
+def test_no_docstring_speaks_in_metaphors() -> None:
+    found = []
+    for path in [*ROOT.glob("mpprof/**/*.py"), *ROOT.glob("dashboards/mpprof_dashboards/**/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                found += (
+                    [f"{path.relative_to(ROOT)}: {text}"] if re.search(METAPHORS, text, re.IGNORECASE) else []
+                )
+    assert not found
 
 
 @pytest.mark.parametrize("pattern", BANNED)

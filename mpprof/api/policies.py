@@ -131,7 +131,7 @@ def _ran_out(runs: dict[str, Run], steps: int) -> str | None:
         longest = max(longest, int(ended.max()))
         if ended.min() < SHORT_EPOCH_RATIO * longest:
             return (
-                f"the data ran out under {policy}: of {longest} steps an epoch, {int(ended.min())} were left"
+                f"the data ran out under {policy}: {int(ended.min())} of {longest} steps an epoch were left"
             )
     return None
 

@@ -36,7 +36,7 @@ _WHY: dict[LimitKind, str] = {
     "memory": "which is bound by memory and at most twice as fast in 16 bits",
     "short": "of kernels under 5 µs, which are bound by their launch",
     "wait": "which precision does not shorten",
-    "same": "which stays as it is",
+    "same": "which precision does not change",
 }
 
 

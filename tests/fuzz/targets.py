@@ -10,7 +10,7 @@ from pathlib import Path
 from mpprof import store, traces
 from mpprof.model.trace import Trace
 from tests.fuzz import (
-    door,
+    commands,
     mutate_bytes,
     mutate_csv,
     mutate_json,
@@ -125,22 +125,22 @@ TARGETS = (
     Target("steps", "mpprof/steps.jsonl", seeds.steps, _lines, _records),
     Target("hardware", "mpprof/hardware.jsonl", seeds.samples, _lines, _records),
     Target("verdicts", "mpprof/counters.json", seeds.verdicts, _json, _verdicts),
-    Target("counters", "ncu.csv", seeds.counters, _mixed(mutate_csv.changed), door.counters),
+    Target("counters", "ncu.csv", seeds.counters, _mixed(mutate_csv.changed), commands.counters),
     Target("walk", "host.xplane.pb", lambda: (*seeds.xspaces(), *seeds.hlos()), _protobuf, walks.agree),
     Target(
-        "door-xspace", "host.xplane.pb", lambda: (*seeds.xspaces(), *seeds.hlos()), _protobuf, door.commands
+        "command-xspace", "host.xplane.pb", lambda: (*seeds.xspaces(), *seeds.hlos()), _protobuf, commands.run
     ),
     Target(
-        "door-chrome",
+        "command-chrome",
         "host.trace.json",
         lambda: (*seeds.kinetos(), *seeds.tensorflows()),
         _json,
-        door.commands,
+        commands.run,
     ),
-    Target("door-nsys", "w.sqlite", seeds.exports, mutate_sqlite.changed, door.commands),
-    Target("door-run", "mpprof/run.json", seeds.runs, _json, door.commands),
-    Target("door-steps", "mpprof/steps.jsonl", seeds.steps, _lines, door.commands),
-    Target("door-hardware", "mpprof/hardware.jsonl", seeds.samples, _lines, door.commands),
+    Target("command-nsys", "w.sqlite", seeds.exports, mutate_sqlite.changed, commands.run),
+    Target("command-run", "mpprof/run.json", seeds.runs, _json, commands.run),
+    Target("command-steps", "mpprof/steps.jsonl", seeds.steps, _lines, commands.run),
+    Target("command-hardware", "mpprof/hardware.jsonl", seeds.samples, _lines, commands.run),
 )
 PLANTED = tuple(
     Target(f"planted-{read.__name__}", "file", planted.seeds, planted.mutate, read)

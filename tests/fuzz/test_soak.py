@@ -15,8 +15,8 @@ from tests.fuzz.targets import TARGETS
 
 pytestmark = pytest.mark.soak
 
-READERS = [target.name for target in TARGETS if not target.name.startswith("door")]
-DOORS = [target.name for target in TARGETS if target.name.startswith("door")]
+READERS = [target.name for target in TARGETS if not target.name.startswith("command-")]
+COMMANDS = [target.name for target in TARGETS if target.name.startswith("command-")]
 COUNT, DOOR_COUNT, GUIDED_COUNT = 100_000, 3_000, 100_000
 
 
@@ -27,7 +27,7 @@ def test_a_hundred_thousand_damaged_files(target: str) -> None:
     print(f"\n{target}: {figures}")
 
 
-@pytest.mark.parametrize("target", DOORS)
+@pytest.mark.parametrize("target", COMMANDS)
 def test_commands_on_thousands_of_damaged_files(target: str) -> None:
     figures = harness.fuzz_in_parts(target, DOOR_COUNT)  # raises Fault
     assert figures["executions"] == DOOR_COUNT

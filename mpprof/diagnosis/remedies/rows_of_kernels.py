@@ -199,20 +199,20 @@ REST = (
         "MP501", JAX | UNKNOWN, "use fewer norms, and fold those of frozen layers into their convolutions",
         unless=(its.compiled,),
     ),
-    *fused("MP502", "fuses it"),
+    *fused("MP502", "fuses this work"),
     Row("MP502", ANY, "fewer separate activations, additions and dropouts"),
     *fused("MP503", "fuses casts into their neighbours"),
     Row("MP503", ANY, "fewer float32 layers"),
     Row("MP503", ANY, "a larger batch", larger_batch=True),
     *fused("MP503", "fuses casts into their neighbours", "without the layers"),
     Row("MP503", ANY, "fewer float32 layers", case="without the layers"),
-    *fused("MP504", "fuses it"),
+    *fused("MP504", "fuses the update"),
     Row(
         "MP504", TORCH, "fused=True in the optimizer",
         "optimizer = torch.optim.AdamW(model.parameters(), fused=True)", unless=(its.fused_optimizer,),
     ),
     Row(
-        "MP504", KERAS_3, "gradient_accumulation_steps spreads it",
+        "MP504", KERAS_3, "gradient_accumulation_steps spreads the update over several steps",
         "optimizer = keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4)",
     ),
     Row("MP504", ANY, "use a larger batch, which spreads the update over more examples", larger_batch=True),
@@ -225,7 +225,7 @@ REST = (
         "table = torch.nn.Embedding(rows, width, sparse=True)\n"
         "optimizer = torch.optim.SparseAdam(table.parameters())",
     ),
-    *fused("MP506", "fuses it"),
+    *fused("MP506", "fuses the clipping"),
     Row(
         "MP506", KERAS, "clipnorm (per variable) instead of global_clipnorm, on the inner optimizer",
         "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3, clipnorm=1.0))",

@@ -86,7 +86,7 @@ def text(
         parts += [[f"O{on[2:]}"]] if on else []
         parts += [_table(found, cards)]
         parts += [_layers(run, on, most) for run in dict.fromkeys((runs[0], runs[-1]))]
-    told = [f"Taken: {'; '.join(found.assumed)}", *(f"Unknown: {each}" for each in found.unknown)]
+    told = [f"Assumed: {'; '.join(found.assumed)}", *(f"Unknown: {each}" for each in found.unknown)]
     notes = [line for each in told for line in wrapped(each, width, hang=2)]
     said = "\n\n".join("\n".join(lines) for lines in [*parts, notes] if lines) + "\n"
     return words.ascii_only(said) if ascii_only else said

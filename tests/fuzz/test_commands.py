@@ -6,11 +6,18 @@ import pytest
 
 from tests.fuzz.harness import fuzz
 
-TARGETS = ("door-xspace", "door-chrome", "door-nsys", "door-run", "door-steps", "door-hardware")
+TARGETS = (
+    "command-xspace",
+    "command-chrome",
+    "command-nsys",
+    "command-run",
+    "command-steps",
+    "command-hardware",
+)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_commands_print_a_document_or_one_clear_error(target: str) -> None:
     figures = fuzz(target, 60)
     # Damage to run.json leaves no JSON more often than not, which is refused; of the others most can be read.
-    assert figures["whole"] + figures["warned"] > (10 if target == "door-run" else 20)
+    assert figures["whole"] + figures["warned"] > (10 if target == "command-run" else 20)

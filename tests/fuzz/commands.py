@@ -1,4 +1,4 @@
-"""The public door: what a user runs on a damaged file must print a document or one clear error."""
+"""Whole commands: what a user runs on a damaged file must print a document or one clear error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def commands(path: Path) -> bool:
+def run(path: Path) -> bool:
     """One command, chosen by the bytes, on a trace file or on the log directory around a record."""
     target = path.parent.parent if path.parent.name == "mpprof" else path
     _all_imported(target)
