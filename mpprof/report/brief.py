@@ -518,7 +518,9 @@ def _warnings(document: doc.Report) -> list[str]:
     if headline.kind_of(document) == "no trace" and why:
         where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
         doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
-    return [*([doubt] if doubt else []), *content.warnings(document)]
+    failed = content.out_of_memory(document)
+    ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
+    return [*ended, *([doubt] if doubt else []), *content.warnings(document)]
 
 
 def _warn(page: Page, warnings: Sequence[str]) -> int:

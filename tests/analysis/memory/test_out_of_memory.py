@@ -14,6 +14,8 @@ from mpprof.analysis.memory import out_of_memory
 from mpprof.diagnosis.out_of_memory.advice import advise
 from mpprof.diagnosis.out_of_memory.failure import failure
 from mpprof.model.run import Ended, Run
+from mpprof.report import brief
+from mpprof.report import json as documents
 from tests.cli.conftest import SAMPLES, Mpprof, mpprof  # noqa: F401
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -726,3 +728,16 @@ def test_of_a_run_that_ended_so_the_models_layers_still_tell_a_batch() -> None:
     assert [one.text for one in found[1] if one.cause == "batch"] == [
         "a batch of 48 in float32 or 97 in mixed_float16 instead of 64, estimated from the model's layers"
     ]
+
+
+def test_the_report_of_a_run_that_ended_so_says_it_on_its_first_screen() -> None:
+    error = (
+        "OOM when allocating tensor with shape[64,256,512,512] and type float on GPU:0 by allocator GPU_0_bfc"
+    )
+    run = mpprof_api.load(SAMPLES / "v100-convnet-float32")
+    assert run.facts is not None
+    ended = Ended("out_of_memory", f"ResourceExhaustedError: {error} [Op:Conv2D]")
+    document = documents.document(mpprof_api.diagnose(replace(run, facts=replace(run.facts, ended=ended))))
+    assert "! training ran out of memory: 16.0 GiB did not fit for Conv2D;" in brief.render(document)
+    assert document["absent"]["out_of_memory.limit_bytes"] == "the error's text does not state it"
+    assert "ran out of memory" not in brief.render(documents.document(mpprof_api.diagnose(run)))
