@@ -114,13 +114,14 @@ def run(target: Any, first: int, count: int, seconds: float, folder: Path) -> di
     for data in target.seeds():  # imports and tables come with the first whole files
         path.write_bytes(data)
         target.read(path)
-    base, slowest, longest = peak_bytes(), 0, 0.0
+    base, slowest, longest, largest = peak_bytes(), 0, 0.0, 0
     first_base = highest = base
     began = time.perf_counter()
     for number in range(first, first + count):
         data = made(target, number)
         number_at[:] = struct.pack("<q", number)
         path.write_bytes(data)
+        largest = max(largest, len(data))
         if peak_bytes() - base > MEMORY_BASE // 4:
             highest = max(highest, peak_bytes())
             forget_peak()
@@ -147,7 +148,7 @@ def run(target: Any, first: int, count: int, seconds: float, folder: Path) -> di
     assert not set(left) - set(before), f"files were left behind: {left}"
     return {
         "executions": count, **outcomes, "seconds": round(time.perf_counter() - began, 1),
-        "slowest_s": round(longest, 4), "slowest": slowest, "peak_mib": max(highest, peak_bytes()) >> 20,
+        "slowest_s": round(longest, 4), "slowest": slowest, "largest_bytes": largest, "peak_mib": max(highest, peak_bytes()) >> 20,
         "base_mib": first_base >> 20,
         "walk": getattr(sys.modules.get(OtherWalk.NAME), "__file__", None),
     }  # fmt: skip

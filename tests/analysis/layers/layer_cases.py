@@ -105,6 +105,17 @@ def time_by_op(trace: Trace) -> NDArray[np.float64]:
     return np.bincount(trace.kernels.op[owned], trace.kernels.duration_ns[owned], len(trace.ops))
 
 
+def usual_time_by_op(trace: Trace) -> NDArray[np.float64]:
+    """The median of each op's calls times their number: a call that the machine held up for a while says nothing of
+    the op, and would be most of such a small training."""
+    kernels, time = trace.kernels, np.zeros(len(trace.ops))
+    rows = np.flatnonzero(kernels.op >= 0)
+    rows = rows[np.argsort(kernels.op[rows], kind="stable")]
+    for own in np.split(rows, np.flatnonzero(np.diff(kernels.op[rows])) + 1):
+        time[kernels.op[own]] = np.median(kernels.duration_ns[own]) * len(own) if len(own) else 0
+    return time
+
+
 def of_layers(trace: Trace, ownership: Ownership) -> NDArray[np.bool_]:
     """Ops of the forward and the backward pass, the loss left out; what has no phase might be a layer's."""
     passes = ("forward", "backward", "other")
@@ -124,7 +135,7 @@ def truth(trace: Trace) -> list[str | None]:
 
 
 def shares(trace: Trace, model: ModelFacts) -> Shares:
-    ownership, time, told = attribute(trace, model), time_by_op(trace), truth(trace)
+    ownership, time, told = attribute(trace, model), usual_time_by_op(trace), truth(trace)
     layers = of_layers(trace, ownership)
     known = np.array([layer is not None for layer in told])
     given = [ownership.layer_of(row) for row in range(len(told))]

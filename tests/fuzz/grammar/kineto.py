@@ -29,6 +29,7 @@ def made(dice: random.Random) -> Document:
     kernels = [dice.choice(words.KERNELS) for _ in range(dice.choice((1, 4, 9)))]
     marked, profiled = dice.random() < 0.8, dice.random() < 0.3
     threads = dice.choice(((MAIN,), (MAIN, BACKWARD), (MAIN, BACKWARD, 7)))
+    modules, cards = dice.random() < 0.3, dice.choice((1, 1, 2, 3))
     for step in range(dice.choice((0, 1, 3, 4))):
         begin = now
         now += dice.randrange(1, 40)
@@ -39,6 +40,9 @@ def made(dice: random.Random) -> Document:
                 "Sequence number": step,
             }
             length, thread = dice.choice((0, 5, 60)), dice.choice(threads)
+            if modules:
+                now += 2  # those before have ended
+                _in_modules(dice, trace, now, length, shapes)
             if dice.random() < 0.3:
                 trace.host("python_function", "nn.Module: Dense_1", now, length, thread)
             if thread == BACKWARD:
@@ -54,7 +58,7 @@ def made(dice: random.Random) -> Document:
             category = "gpu_memcpy" if kernel.startswith("Mem") else "kernel"
             trace.launch(
                 kernel, now + length / 2, now + 40.125, dice.choice((0, round(dice.uniform(0.1, 30), 3))), thread, cat=category, stream=dice.choice((7, 7, 20)),
-                grid=[dice.choice((1, 640)), 1, 1], block=[128, 1, 1], bytes=dice.choice((0, 4096, 2**63)),
+                device=dice.randrange(cards), grid=[dice.choice((1, 640)), 1, 1], block=[128, 1, 1], bytes=dice.choice((0, 4096, 2**63)),
             )  # fmt: skip
             now += length + dice.choice((0, 1, 30))
         if profiled:
@@ -75,9 +79,31 @@ def made(dice: random.Random) -> Document:
         _number(document)
     if dice.random() < 0.1:
         document["deviceProperties"] = dice.choice(
-            ([], [{}], [{"id": 0}], None, [{"id": 0, "name": "名前", "numSms": -1}])
+            ([], [{}], [{"id": 0}], None, _alike(cards), [{"id": 0, "name": "名前", "numSms": -1}])
         )
     return document
+
+
+def _in_modules(dice: random.Random, trace: Kineto, now: float, length: float, shapes: Document) -> None:
+    """Frames or ranges of modules round what follows: nested, called again, of classes that layers have, with the shapes
+    that tell layers of one class apart."""
+    widths = [[32, dice.choice((16, 64))], [dice.choice((16, 64)), 10]]
+    shapes |= {"Input Dims": widths, "Input type": ["float", "float"]}
+    path = (
+        "Net_0",
+        *dice.choice((("Dense_1",), ("Encoder_0", "Dense_2"), ("Block_3",) * 30, ("dense_1",), ("é/ñ_1",))),
+    )
+    kind = dice.choice(("python_function", "user_annotation"))
+    for depth, module in enumerate(path):
+        trace.host(kind, f"nn.Module: {module}", now - 0.5 + depth / 1000, length + 1 - depth / 500)
+
+
+def _alike(cards: int) -> list[Document]:
+    """Cards of one name."""
+    return [
+        {"id": at, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85 * 10**9, "numSms": 132}
+        for at in range(cards)
+    ]
 
 
 def _number(document: Document) -> None:
@@ -208,6 +234,13 @@ def clock_shifted(dice: random.Random, document: Document) -> None:
         event["ts"] += by
 
 
+def cards_listed_otherwise(dice: random.Random, document: Document) -> None:
+    """Each by its own number, wherever it stands."""
+    listed = document.get("deviceProperties")
+    if isinstance(listed, list):
+        dice.shuffle(listed)
+
+
 def spaced(dice: random.Random, document: Document) -> None:
     document["_indent"] = dice.choice((0, 1, 4))
 
@@ -240,5 +273,5 @@ def _lies_on_host(event: Document) -> bool:
 
 CHANGES: tuple[Change, ...] = (
     events_shuffled, keys_shuffled, keys_unknown, events_unknown, correlations_renumbered, clock_shifted, spaced, header_last,
-    members_apart, threads_renamed,
+    members_apart, threads_renamed, cards_listed_otherwise,
 )  # fmt: skip

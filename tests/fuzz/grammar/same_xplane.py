@@ -174,10 +174,11 @@ def lines_split(dice: random.Random, space: Space) -> None:
 
 
 def unknown_planes_added(dice: random.Random, space: Space) -> None:
-    """Planes of kinds that hold no work of the training, or are not known yet, whatever their times."""
+    """Planes of kinds that hold no work of the training, or are not known yet, whatever their times; some twice."""
+    known = {plane.name for plane in space.planes}
     for _ in range(dice.choice((1, 1, 3))):
         plane = Plane(words.unknown_plane(dice))
-        if any(plane.name == other.name for other in space.planes):
+        if plane.name in known:
             continue
         for n in range(dice.choice((0, 1, 2))):
             line = Line(n, words.name(dice), dice.choice((0, 1, 10**9, 1_700_000_000_000_000_000, 2**62)))
@@ -185,7 +186,8 @@ def unknown_planes_added(dice: random.Random, space: Space) -> None:
                 line.events.append(_event(dice, plane))
             plane.lines.append(line)
         plane.stats = [Stat(plane.stat_id(words.name(dice)), UINT, dice.randrange(1 << 40))]
-        space.planes.insert(dice.randrange(len(space.planes) + 1), plane)
+        for _ in range(dice.choice((1, 1, 2))):
+            space.planes.insert(dice.randrange(len(space.planes) + 1), plane)
 
 
 def counts_added(dice: random.Random, space: Space) -> None:

@@ -55,7 +55,7 @@ ODD = (
 )
 UNKNOWN_PLANES = (
     "/device:CUSTOM:Timeline", "/device:CUSTOM:Megascale Trace", "#Chip0 Misc", "/host:tfstreamz", "Syscalls", "Host CPUs", "/device:TPU:0 SparseCore 1",
-    "/device:NEURONCORE:0", "/device:GPU", "/device:XPU:0", "Something new", "/host:__ScopeRangeCallStack__", "",
+    "/device:NEURONCORE:0", "/device:GPU", "/device:XPU:0", "Something new", "/host:__ScopeRangeCallStack__", "/host:CPU-counters", "/host:CUPTI 2", "",
 )  # fmt: skip
 NUMBERS = (0, 1, 2, 127, 128, 2**31 - 1, 2**31, 2**32, 2**53, 2**62, 2**63 - 1)
 

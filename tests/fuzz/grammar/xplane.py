@@ -474,6 +474,47 @@ def cpu_jax(scene: Scene) -> None:
         scene.space.planes.append(parse_plane(metadata_plane("jit_step", INSTRUCTIONS)))
 
 
+def allocating(scene: Scene) -> None:
+    """Steps whose ops take and give back blocks of several allocators, some of one address, with what an allocator
+    says of itself; blocks from before the window, and such as never come back."""
+    dice = scene.dice
+    device, host = _device(scene, 0, **_NVIDIA), _host(scene)
+    allocators = dice.choice(
+        (("GPU_0_bfc",), ("GPU_0_bfc", "GPU_1_bfc"), ("GPU_0_bfc", "cpu", "gpu_host_bfc", ""))
+    )
+    style, live = _style(dice), dict.fromkeys(allocators, dice.choice((0, 10**6)))
+    held: list[tuple[str, int, int]] = [(allocators[0], 1 << 40, 4096)] if dice.random() < 0.3 else []
+    for number in range(dice.choice((1, 3, 4))):
+        for _ in range(dice.choice((0, 5, 40))):
+            name, freed = dice.choice(allocators), bool(held) and dice.random() < 0.45
+            at, op = scene.now_ns, dice.choice(words.OPS)
+            address, size = 64 * dice.randrange(1, 50), dice.choice((0, 256, 4096, 10**6, 2**32))
+            if freed:
+                name, address, size = held.pop(dice.randrange(len(held)))
+            else:
+                held.append((name, address, size))
+            live[name] += -size if freed else size
+            stats: dict[str, Value] = {
+                "allocator_name": name, "addr": address, "bytes_allocated": live[name], "bytes_available": 2**34 - live[name],
+                "allocation_bytes": size, "requested_bytes": max(0, size - 6), "peak_bytes_in_use": max(live.values()),
+                "fragmentation": dice.choice((0.0, 0.25, 1.0)), "tf_op": op, "id": number, "region_type": dice.choice(("dynamic", "persist/dynamic", "temp")),
+                "data_type": dice.choice((1, 19, 14, 3)), "tensor_shapes": dice.choice(("[64,64]", "[]", "[32,224,224,3]", "unknown")),
+            }  # fmt: skip
+            kept = {key: value for key, value in stats.items() if dice.random() > scene.odd}
+            line = dice.choice((host.executor, host.python))
+            scene.put(host.plane, line, "MemoryDeallocation" if freed else "MemoryAllocation", at, 0, **kept)
+            scene.now_ns += scene.between(1, 10**4)
+        _step(scene, host, style, number, [device])
+
+
+def devices_of_one_name(scene: Scene) -> None:
+    """Two cards of one host that a writer named alike, with streams of the same ids."""
+    _gpu(scene, _NVIDIA)
+    planes = [plane for plane in scene.space.planes if plane.name.startswith("/device:GPU:")]
+    for plane in planes[1:]:
+        plane.name = planes[0].name
+
+
 def several_hosts(scene: Scene) -> None:
     """A profile of each of several hosts, one after the other; correlation ids begin anew."""
     dice = scene.dice
@@ -526,4 +567,5 @@ def anything(scene: Scene) -> None:
 
 KINDS: tuple[Callable[[Scene], None], ...] = (
     nvidia, nvidia, nvidia, nvidia_with_cupti_plane, rocm, metal, tpu, cpu_tensorflow, cpu_tensorflow, cpu_jax, several_hosts, anything,
+    allocating, devices_of_one_name,
 )  # fmt: skip
