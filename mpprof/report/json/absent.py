@@ -86,7 +86,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     """Return the reason for a null that no more exact reason explains."""
     run, section = diagnosis.run, field.partition(".")[0]
     leaf = field.rpartition(".")[2]
-    if room == "out_of_memory":
+    if section == "out_of_memory":
         return "the error's text does not state it"
     if leaf in reasons:
         return reasons[leaf]
