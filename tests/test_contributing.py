@@ -100,3 +100,10 @@ def test_the_architecture_lists_every_folder() -> None:
     listed = set(re.findall(r"^\| `([\w/]+)`", (ROOT / "docs" / "ARCHITECTURE.md").read_text(), re.MULTILINE))
     there = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.joinpath("mpprof").rglob("*.py")}
     assert there - {"mpprof"} == {folder for folder in listed if folder.startswith("mpprof/")}
+
+
+def test_the_architecture_lists_every_module_that_is_in_no_folder() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    rows = " ".join(line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `mpprof/"))
+    there = {path.name for path in ROOT.joinpath("mpprof").glob("*.py") if not path.name.startswith("_")}
+    assert set(re.findall(r"`mpprof/(\w+\.py)`", rows)) == there

@@ -19,9 +19,9 @@ class Bundle:
     """Pack a run into one file for a colleague, names redacted.
 
     The file holds the run's records and its trace; `mpprof report FILE.zip` reads
-    it back. In the records every host name and absolute path is redacted, and in the
-    trace host names, home directories and the folders of source files. Names of
-    ops, layers, kernels and the model stay, because a diagnosis rests on them.
+    it back. In the records every host name and absolute path is redacted, and in
+    the trace host names, home directories and the folders of source files. Names
+    of ops, layers, kernels and the model stay, because a diagnosis rests on them.
     MANIFEST.json in the bundle lists what was done, what was left out, and what
     cannot be redacted."""
 

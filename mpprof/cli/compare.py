@@ -22,8 +22,8 @@ class Compare:
 
     Many runs are a ladder, in the order given. For each of its steps it shows the
     observed and the attainable speedup, where the gap lies, and the kernels that
-    changed most. A path
-    that holds several runs stands for all of them, oldest first."""
+    changed most. A path that holds several runs stands for all of them, oldest
+    first."""
 
     name = "compare"
 
@@ -51,7 +51,7 @@ class Compare:
                 raise UsageError(
                     "a comparison needs two runs",
                     where=str(args.baseline),
-                    next="mpprof compare BASELINE RUN",
+                    next="Name both: mpprof compare BASELINE RUN",
                 )
             chosen = [workflows.load(run, step_range=args.step_range) for run in chosen]
             compared = ladder.compare(chosen, strict=args.strict, dismissed=ignore)

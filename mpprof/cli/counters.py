@@ -22,10 +22,10 @@ MOST_BYTES = 1 << 30
 class Counters:
     """Read Nsight Compute's counters: verified Tensor Core use.
 
-    FILE is the CSV of Nsight Compute, of the raw page (ncu --csv --page raw) or the
-    details page. With --run the verdicts are kept with that run, and its reports
-    and tables use them before anything else. Without --run they are only shown. `mpprof
-    verify` records such a file."""
+    FILE is the CSV of Nsight Compute, of the raw page (ncu --csv --page raw) or
+    the details page. With --run the verdicts are kept with that run, and its
+    reports and tables use them before anything else. Without --run they are only
+    shown. `mpprof verify` records such a file."""
 
     name = "counters"
 

@@ -25,7 +25,7 @@ def add_fail_on(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add `--fail-on` and `--allow-unable`."""
     group = parser.add_argument_group(
         "checks",
-        "exit code 1 and a line on stderr for each check that failed; the report is still written",
+        "exit code 1 and a line on stderr for each check that failed; the\nreport is still written",
     )
     group.add_argument(
         "--fail-on",

@@ -246,12 +246,16 @@ def _of_error(args: argparse.Namespace) -> str:
     shown = account.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
     if found.asked_bytes is None or found.refused_bytes is not None:
         return f"{shown}\n{_NO_TENSOR}\n"
-    return shown if advice or found.limit_bytes or found.used_bytes else f"{shown}\n{_BARE}\n"
+    if advice or found.limit_bytes or found.used_bytes:
+        return shown
+    return f"{shown}\n{_BARE if card is None else _BARE_OF_CARD}\n"
 
 
 _WIDE_TEXTS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 """By the first two bytes: what PowerShell writes of a program's output."""
 _BARE = """The message states neither a limit nor what was in use. --card NAME gives the limit; the
 log directory of a run that mpprof's callback recorded shows what filled the memory."""
+_BARE_OF_CARD = """The message does not state what was in use. The log directory of a run that mpprof's
+callback recorded shows what filled the memory."""
 _NO_TENSOR = """What filled the memory is not stated. The log directory of a run that mpprof's callback
 recorded shows it."""

@@ -25,12 +25,12 @@ class Survey:
     """Analyse many runs and rank them by the GPU-hours they lose.
 
     Each run is a row, with an estimate of the GPU-hours lost a day. Runs are
-    analysed in several processes at a time, and each 16-bit run is compared with the
-    float32 run of the same model, card and batch that its name or directory says it
-    belongs to, as on the page. A run that cannot be read, or crashes its process, is
-    listed with the reason. The loss is the time above the step after all remedies,
-    or above the attainable step or the baseline's where that is shorter; the time of
-    skipped updates is added. Hours are per day of training."""
+    analysed in several processes at a time, and each 16-bit run is compared with
+    the float32 run of the same model, card and batch that its name or directory
+    says it belongs to, as on the page. A run that cannot be read, or crashes its
+    process, is listed with the reason. The loss is the time above the step after
+    all remedies, or above the attainable step or the baseline's where that is
+    shorter; the time of skipped updates is added. Hours are per day of training."""
 
     name = "survey"
 
@@ -153,5 +153,5 @@ def _kept(resume: Path | None, done: int, of: int) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number: give 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
     return int(text)

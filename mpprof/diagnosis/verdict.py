@@ -345,7 +345,7 @@ def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
     if not parts:
         return "no cause of lost time was found"
     parts.sort(key=lambda part: -part.ns_per_step)
-    return f"no finding is about {listed([_lost(part, signals) for part in parts[:MOST_PARTS]])}"
+    return f"no finding explains {listed([_lost(part, signals) for part in parts[:MOST_PARTS]])}"
 
 
 def _lost(part: Slice, signals: Signals) -> str:

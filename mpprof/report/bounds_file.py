@@ -99,7 +99,11 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise UsageError(f"not a readable bounds file: {error}", where=str(path)) from error
     bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})
     if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
-        raise UsageError("only tables [bounds] and [ignore] are known", where=str(path))
+        raise UsageError(
+            "not a bounds file: it holds more than the tables [bounds] and [ignore]",
+            where=str(path),
+            next="docs/checks.md shows one",
+        )
     for code, reason in ignore.items():
         if not _is_text(code, limits.LONGEST_NAME):
             raise UsageError("ignore: a cause whose name is empty or too long", where=str(path))

@@ -344,7 +344,7 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
         plan = document.get("whatif")
         surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note
         limit += [
-            f"then {each['code']}: {words.duration(each['gain_ns'])} more"
+            f"then {each['code']} gains {words.duration(each['gain_ns'])}"
             for each in surfacing[:1]
             if each["gain_ns"] >= content.SURFACING_RATIO * after
         ]

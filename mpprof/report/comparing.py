@@ -220,7 +220,7 @@ def gap_rows(rung: doc.Rung, step_ns: float | None, most: int = MOST_ROWS) -> li
     if len(rest) == 1:
         kept, rest = ordered, []
     rows = [_row(_label(part), [part]) for part in kept]
-    return [*rows, _row(f"{len(rest)} smaller", rest)] if rest else rows
+    return [*rows, _row(f"{len(rest)} others", rest)] if rest else rows
 
 
 def _label(part: doc.GapSlice) -> str:

@@ -125,6 +125,7 @@ def test_what_the_run_has_no_value_for_fails_by_name(mpprof: Mpprof, project: Pa
         ('[bounds]\nforbidden = ["error"]\n[ignore]\nMP503 = ""\n', "reason"),
         ("[bounds\n", "mpprof.toml"),
         ("", "no bounds"),
+        ("[project]\n", "docs/checks.md shows one"),
     ],
 )
 def test_a_file_that_is_not_one_of_bounds(text: str, named: str, mpprof: Mpprof, tmp_path: Path) -> None:

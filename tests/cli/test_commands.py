@@ -23,14 +23,19 @@ from tests.traces.kineto import small
 from tests.traces.test_nsys import export
 
 
-def test_every_command_has_help_that_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help_that_says_what_it_does_in_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     names = [command.name for command in COMMANDS]
     assert len(set(names)) == len(names)
     for name in names:
         with pytest.raises(SystemExit) as ended:
             main([name, "--help"])
         assert ended.value.code == 0
-        assert f"mpprof {name}" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert f"mpprof {name}" in said
+        assert max(map(len, said.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("module", ["mpprof", "mpprof.cli"])

@@ -53,6 +53,17 @@ def test_of_a_run_on_a_cpu_the_process_memory_is_shown(mpprof: Mpprof) -> None:
     assert "Host memory of the process: up to 799 MiB" in done.out
 
 
+def test_an_owner_keeps_its_own_bytes_where_two_do_not_fit(
+    mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    for width in ("100", "120"):
+        monkeypatch.setenv("COLUMNS", width)
+        lines = mpprof("memory", SAMPLES / "gtx1080ti-mixed-float16").out.splitlines()
+        said.append(next(line for line in lines if " gradients " in line).rpartition("gradients")[2].strip())
+    assert said == ["batch_normalization 392 MiB", "batch_normalization 392 MiB, re_lu 98.0 MiB"]
+
+
 def test_json_holds_the_comparison_of_the_report(mpprof: Mpprof) -> None:
     base = SAMPLES / "v100-convnet-float32"
     made = json.loads(mpprof("memory", MIXED, "--baseline", base, "--format", "json").out)

@@ -131,7 +131,7 @@ def test_copies_that_a_rule_found_small_are_not_called_unexplained() -> None:
 
 def test_exposed_communication_without_a_rule_is_named() -> None:
     said = sentence(c.case(account=c.account(c.cell("comm", 19), c.cell("copy", 2.9))))
-    assert "no finding is about 19.0 ms (19.0 %) of exposed communication (one rank does not show" in said
+    assert "no finding explains 19.0 ms (19.0 %) of exposed communication (one rank does not show" in said
     assert "no cause of lost time" not in said
     assert "copies" not in said
     little = sentence(c.case(account=c.account(c.cell("comm", 2.9))))

@@ -185,7 +185,7 @@ def test_a_layers_own_name_is_never_cut_off_its_path() -> None:
     assert words.shorten_path(label, 40) == "matmul …/attention/self/query_key_value"
     assert words.shorten_path(label, 30) == "matmul …/self/query_key_value"
     assert len(words.shorten_path(label, 35)) <= 35
-    assert words.shorten_path("12 smaller", 35) == "12 smaller"
+    assert words.shorten_path("12 others", 35) == "12 others"
 
 
 def test_a_ladder_gives_up_columns_before_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -356,3 +356,11 @@ def test_why_no_trace_shows_where_the_step_goes_is_said(
     assert "! where the step goes is not known: the trace of the profiler window is missing" in " ".join(
         fits(shown(capsys, "report", run))
     )
+
+
+def test_what_surfaces_after_the_remedies_is_named_with_what_it_gains(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rendered = shown(capsys, "report", SAMPLES / "v100-convnet-mixed-float16")
+    (line,) = (each for each in rendered.splitlines() if each.startswith("all remedied"))
+    assert re.search(r" then MP302 gains 6\d\d µs$", line)

@@ -44,7 +44,7 @@ def test_rows_sum_to_the_gap_whatever_is_folded(slices: list[doc.GapSlice]) -> N
     assert total.ns == pytest.approx(sum(part["ns_per_step"] for part in slices), abs=1)
     assert total.mixed_ns == pytest.approx(sum(part["mixed_ns"] for part in slices), abs=1)
     assert all(row.mixed_ns - row.could_ns == pytest.approx(row.ns, abs=1) for row in (*rows, total))
-    kept = [row.ns for row in rows if not row.label.endswith("smaller")]
+    kept = [row.ns for row in rows if not row.label.endswith("others")]
     assert kept == sorted(kept, reverse=True)
 
 
@@ -53,7 +53,7 @@ def test_what_was_lost_comes_first_and_small_parts_are_one_row() -> None:
     rows = comparing.gap_rows(
         rung([*parts, slice_of("matmul", 4e6, 9e6, 6e6, "a"), slice_of("profiling", -2e6, 0, -2e6)]), 1e7
     )
-    assert [row.label for row in rows] == ["matmul a", "profiling", "5 smaller"]
+    assert [row.label for row in rows] == ["matmul a", "profiling", "5 others"]
     assert rows[0].could_ns == 2e6
     assert rows[2].ns == pytest.approx(100)
 

@@ -52,6 +52,7 @@ def advise(
     said = [*_by_the_driver(found, limit), *_too_large(found, limit), *_in_pieces(found, limit)]
     said += _others(found, limit)
     said += _batch(found, limit, batch_size, forecast, of_the_card=bool(said))
+    said = said or _nearly(found, limit)
     if halved is None:
         halved = choosing.of_framework("mixed precision", _LIKELY[found.framework])
     return (*said, *_precision(found, policy, halved))
@@ -122,6 +123,21 @@ def _in_pieces(found: OutOfMemory, limit: int | None) -> list[Advice]:
         )
     stitched = (found.device or "").startswith("gpu_async")  # it has that allocator already
     return [Advice("fragmentation", text, "" if stitched else _IN_PIECES[found.framework])]
+
+
+def _nearly(found: OutOfMemory, limit: int | None) -> list[Advice]:
+    """Return advice where what was needed is close to the memory, but too little for a bound of the batch."""
+    asked, needed = _asked(found), _needed_bytes(found)
+    if not limit or asked is None or needed is None or _held_bytes(found) is None:
+        return []
+    said = []
+    if (found.free_bytes or 0) + (found.loose_bytes or 0) >= asked:
+        said.append(Advice("fragmentation", "enough is free, but in pieces", _IN_PIECES[found.framework]))
+    text = (
+        f"a smaller batch; how much smaller does not follow: {format_bytes(needed)} of {format_bytes(limit)} "
+        "were in use and asked for"
+    )
+    return [*said, Advice("batch", text)]
 
 
 def _others(found: OutOfMemory, limit: int | None) -> list[Advice]:

@@ -96,7 +96,7 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         size, share, drawn = words.size(item["bytes"]), words.percent(ratio), words.bar(ratio, _BAR)
         line = f"  {size:>9}  {share:>6}  {drawn:<{_BAR}}  {name:<{wide}}"
         room = width - len(line) - 2
-        owners = words.shorten(_owners(memory, item["name"]), room) if room >= _OWNERS else ""
+        owners = _owners(memory, item["name"], room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
     older = _older(memory, items, document["absent"])
     return ["At the peak", *lines, *_by_xla(memory, items), *older]
@@ -144,15 +144,21 @@ def _older(memory: doc.Memory, items: list[doc.MemoryItem], absent: dict[str, st
     return said
 
 
-def _owners(memory: doc.Memory, kind: str) -> str:
-    """Return the layers that own most of the kind's large tensors, or else their ops."""
+def _owners(memory: doc.Memory, kind: str, room: int) -> str:
+    """Return the layers that own most of the kind's large tensors, or else their ops, with their bytes: two,
+    or the first alone where `room` characters do not hold both."""
     sums: dict[str, int] = {}
     for tensor in memory.get("tensors", []):
         if tensor["kind"] == kind:
             name = tensor["layer"] if tensor["layer"] != "unknown" else tensor["op"]
             sums[name] = sums.get(name, 0) + tensor["bytes"]
     ordered = sorted(sums.items(), key=lambda pair: -pair[1])[:2]
-    return ", ".join(f"{words.op(words.plain(n), 40)} {words.size(b)}" for n, b in ordered if n != "unknown")
+    told = [(words.plain(name), words.size(size)) for name, size in ordered if name != "unknown"]
+    both = ", ".join(f"{words.op(name, 40)} {size}" for name, size in told)
+    if len(both) <= room:
+        return both
+    name, size = told[0]
+    return f"{words.op(name, room - len(size) - 1)} {size}"
 
 
 def _divisions(document: doc.Report, width: int, most: int) -> list[str]:

@@ -476,6 +476,26 @@ def test_real_messages_of_torch() -> None:
     assert [each.cause for each in advise(large)] == ["too large"]
 
 
+NEARLY = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 9.56 GiB already "
+    "allocated; 12.44 MiB free; 9.80 GiB reserved in total by PyTorch)"
+)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "causes"), [("9.80 GiB", ["fragmentation", "batch"]), ("9.56 GiB", ["batch"])]
+)
+def test_a_small_tensor_that_just_did_not_fit_leaves_something_to_try(
+    reserved: str, causes: list[str]
+) -> None:
+    """What was needed is below the part of the memory that a batch should fill, so no bound follows."""
+    found = out_of_memory.read(NEARLY.replace("9.80 GiB", reserved))
+    assert found is not None
+    advice = advise(found)
+    assert [each.cause for each in advice] == causes
+    assert "9.58 GiB of 10.8 GiB were in use and asked for" in advice[-1].text
+
+
 def test_a_tensor_larger_than_the_card_needs_another_shape() -> None:
     found = out_of_memory.read(TORCH.replace("allocate 2.00 GiB", "allocate 55.57 GiB"))
     assert found is not None
@@ -587,6 +607,9 @@ def test_a_message_without_figures_says_what_would_tell_more(mpprof: Mpprof, tmp
     done = mpprof("memory", log)
     assert done.out.startswith("16.0 GiB did not fit\n")
     assert "states neither a limit nor what was in use. --card NAME" in done.out
+    done = mpprof("memory", log, "--card", "a100")
+    assert "does not state what was in use. The log directory" in done.out
+    assert "--card" not in done.out
     log.write_text(REAL_TORCH_WITHOUT_SIZES)
     done = mpprof("memory", log)
     assert done.code == 0
