@@ -32,7 +32,10 @@ BANNED = {
     r"\bwish(?:ed|es)?\b": "request",
     r"(?<!be )\bsaid (?:of|so)\b|\bis said\b|\bare said\b": "stated, reported",
     r"\blament|\bflavour|\bsalvag|\bawaited\b": "plain words",
-    (METAPHORS := r"\b(?:shelf|shelves|wings?|doors?|doorway|voice|drawer)\b"): "the name of the package",
+    (
+        METAPHORS
+        := r"\b(?:shelf|shelves|wings?|doors?|doorway|voice|drawer|rooms|(?:every|each|another) room)\b"
+    ): "the name of the package",
     # "of 25 ops 7 are kept": say "7 of 25 ops are kept".
     r"(?:^|[.;:] )of (?:the )?(?:\d+|\{\}) (?:[a-z,]+ )+(?:\d+|\{\}) (?:are|were|longest)\b": "7 of 25 ops",
     r"\bwithout --[a-z-]+ what\b": "leave out --option to ...",

@@ -1,1 +1,1 @@
-"""The nouns: plain frozen data that every room shares. Imports numpy and the standard library only."""
+"""The data types that every folder shares: plain and frozen. Imports numpy and the standard library only."""

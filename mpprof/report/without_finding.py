@@ -153,7 +153,7 @@ def _said_of_speedup(reason: str, absent: dict[str, str]) -> bool:
 def not_measured(document: doc.Report) -> list[str]:
     """Return what is absent, a line for each reason; what another line of the report says is left out."""
     told = {"tensor_core", "speedup", "whatif", "cause"}
-    told |= {room for room in ("steps", "time") if document[room] is None}
+    told |= {section for section in ("steps", "time") if document[section] is None}
     if (why := document["absent"].get("bounds")) and why in document["verdict"]:
         told.add("bounds")
     if document["steps"] is None:

@@ -1,4 +1,4 @@
-"""run.json as the nouns of `model.run`. A field that is missing or of the wrong type becomes None."""
+"""run.json as the types of `model.run`. A field that is missing or of the wrong type becomes None."""
 
 from __future__ import annotations
 

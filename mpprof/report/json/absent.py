@@ -84,12 +84,12 @@ _OF_SAVING = ("saved_bytes", "reachable_bytes", "expected_saving_bytes", "unexpl
 
 def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     """Return the reason for a null that no more exact reason explains."""
-    run, room = diagnosis.run, field.partition(".")[0]
+    run, section = diagnosis.run, field.partition(".")[0]
     leaf = field.rpartition(".")[2]
     if leaf in reasons:
         return reasons[leaf]
     memory = diagnosis.memory
-    if room == "memory" and leaf in _OF_SAVING and memory is not None and memory.why_not_saved:
+    if section == "memory" and leaf in _OF_SAVING and memory is not None and memory.why_not_saved:
         return memory.why_not_saved
     if field == "memory.driver":
         return "the driver's figure and the allocator's peak are not on record for this run and a baseline"
@@ -98,13 +98,13 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if field == "tensor_core" and on_host(diagnosis):
         share = diagnosis.tensor_core
         return (share.reason if share else None) or "the trace holds no accelerator"
-    if room == "facts":
+    if section == "facts":
         return next((reasons[path] for path in _FACT_OF[leaf] if path in reasons), "not derivable")
-    if room == "account":
+    if section == "account":
         return reasons.get("time", "the trace could not be accounted for; see warnings")
-    if room == "run":
+    if section == "run":
         return reasons.get("run", "run.json does not state it" if run.facts else "there is no run.json")
-    if room == "steps":
+    if section == "steps":
         return (
             "there is no step log"
             if run.steps is None
@@ -116,15 +116,15 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
         return "no steady step outside the profiler window was recorded"
     if field == "speedup.attainable" and "speedup.expected" in reasons:
         return reasons["speedup.expected"]
-    if room == "speedup" and diagnosis.speedup:
+    if section == "speedup" and diagnosis.speedup:
         return (
             "there is no measured baseline" if diagnosis.speedup.baseline == "estimated" else "not derivable"
         )
     if not run.traces:
         return "there is no trace"
-    if diagnosis.account is None and room != "memory":
+    if diagnosis.account is None and section != "memory":
         return reasons.get("time", "the trace could not be accounted for; see warnings")
-    if room == "memory":
+    if section == "memory":
         why = reasons.get("memory.allocator", "the trace holds no allocator events")
         return _why_no_memory(leaf, diagnosis.memory, why)
     return "the evidence that was recorded does not give it"
