@@ -87,6 +87,10 @@ def _check(args: argparse.Namespace) -> None:
     output.check_output(args.output, force=args.force)
     if args.format == "parquet" and args.output is None:
         raise UsageError("--format parquet needs a file", next="Name it with -o FILE.parquet")
+    if args.format == "parquet":
+        from mpprof.report.runs.survey import parquet_library
+
+        parquet_library()  # a missing library is said now, and not when all runs are analysed
     if not args.time_limit > 0:
         raise UsageError(
             f"the time limit cannot be {args.time_limit:g} s", next="Give --time-limit seconds above zero"

@@ -66,6 +66,9 @@ MOST_LINES = 2_000_000
 UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 30, 20
 """What a packed file may unpack to, as a multiple of its size: JSON and bundles, and xplanes. The largest
 measured of real traces: 21 for JSON, 7 for xplanes."""
+MEMBERS_OF_SMALL_PACKED, PACKED_BYTES_OF_MEMBER = 1_000, 100
+"""Members of a gzip file, each packed by itself: so many, or where that is more, one for each so many packed
+bytes; those of tools that pack in blocks have thousands."""
 EVENTS_OF_SMALL_PACKED, PACKED_BYTES_OF_EVENT = 1_000_000, 10
 """Events read of a packed JSON file: so many, or where that is more, one for each so many packed
 bytes; real traces have 15 and more for each."""

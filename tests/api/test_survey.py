@@ -326,6 +326,10 @@ def test_parquet_needs_a_library_and_a_file(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MpprofError, match="neither is installed"):
         rendering.write_parquet({"run": ["a"]}, tmp_path / "x.parquet")
+    kept, out = tmp_path / "kept.jsonl", tmp_path / "x.parquet"
+    assert main(["survey", str(logs), "--format", "parquet", "-o", str(out), "--resume", str(kept)]) == 2
+    assert "neither is installed" in capsys.readouterr().err
+    assert not kept.exists()  # said before a run is analysed
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])

@@ -137,6 +137,13 @@ DEFECTS = (
         ("tests/analysis/layers/test_modules.py::test_modules_of_many_layers_are_each_looked_at_once",),
     ),
     Defect(
+        "a gzip file of 500,000 empty members: more than a minute for 10 MB",
+        "mpprof/traces/common/gzip_stream.py",
+        "                if members > most:",
+        "                if members < 0:",
+        ("tests/traces/test_damage.py::test_a_gzip_file_has_many_members_but_not_more_than_any_has",),
+    ),
+    Defect(
         "a thousand levels of directories: every page a RecursionError",
         "mpprof/folders.py",
         "waiting.append((path, level + 1, real and os.path.join(real, name)))",

@@ -329,6 +329,21 @@ def test_a_gzip_file_of_which_nothing_can_be_unpacked_is_damaged_and_not_empty(t
         traces.read(path)
 
 
+@pytest.mark.parametrize("name", ["host.xplane.pb.gz", "host.pt.trace.json.gz"])
+def test_a_gzip_file_has_many_members_but_not_more_than_any_has(name: str, tmp_path: Path) -> None:
+    """Each takes time however little it holds: 10 MB of empty ones took a minute."""
+    space = Space()
+    space.plane("/device:GPU:0").line(7, "Stream #7(Compute)").event("kernel", 0, 5)
+    json_text = b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "ts": 1, "dur": 2}]}'
+    whole = gzip.compress(space.to_bytes() if "xplane" in name else json_text)
+    most = limits.MEMBERS_OF_SMALL_PACKED
+    path = write(tmp_path / name, whole + gzip.compress(b"") * (most - 1))
+    assert len(traces.read(path).kernels) == 1
+    path.write_bytes(path.read_bytes() + gzip.compress(b""))
+    with pytest.raises(UnreadableError, match=rf"packed in more than {most:,} parts.*gunzip"):
+        traces.read(path)
+
+
 @pytest.mark.parametrize("cut", [0, 5])
 def test_a_gzip_file_with_a_damaged_end_is_read_whole_and_said_so(cut: int, tmp_path: Path) -> None:
     space = Space()

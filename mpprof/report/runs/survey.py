@@ -119,26 +119,32 @@ def _whole(good: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def parquet_library() -> str:
+    """Return the name of the library that writes Parquet files. Raises MpprofError without one."""
+    for library, used in (("pyarrow", "pyarrow.parquet"), ("polars", "polars")):
+        try:
+            import_module(library)
+            import_module(used)
+        except ImportError:
+            continue
+        return library
+    raise MpprofError(
+        "Parquet needs pyarrow or Polars, and neither is installed",
+        next="pip install 'mpprof[tables]', or take --format csv",
+    )
+
+
 def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Write the columns of a survey as a Parquet file, by pyarrow or else Polars. A column has one type,
     whatever is known of these runs, so that files can be put together. Raises MpprofError without either."""
     kinds = _kinds()
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        pass
-    else:
-        schema = arrow.schema({name: arrow.type_for_alias(_ARROW[kind]) for name, kind in kinds.items()})
-        parquet.write_table(arrow.table(dict(columns), schema=schema), path)
+    library = parquet_library()
+    if library == "polars":
+        import_module(library).DataFrame(dict(columns), schema=kinds, strict=False).write_parquet(path)
         return
-    try:
-        polars = import_module("polars")
-    except ImportError as error:
-        raise MpprofError(
-            "Parquet needs pyarrow or Polars, and neither is installed",
-            next="pip install 'mpprof[tables]', or take --format csv",
-        ) from error
-    polars.DataFrame(dict(columns), schema=kinds, strict=False).write_parquet(path)
+    arrow, parquet = import_module(library), import_module("pyarrow.parquet")
+    schema = arrow.schema({name: arrow.type_for_alias(_ARROW[kind]) for name, kind in kinds.items()})
+    parquet.write_table(arrow.table(dict(columns), schema=schema), path)
 
 
 _ARROW = {str: "string", int: "int64", float: "float64", bool: "bool"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
-from mpprof.traces.common import gzip_recovery
+from mpprof.traces.common import gzip_stream
 from mpprof.traces.common.file_head import GZIP
 
 MAX_UNPACKED = 1 << 32
@@ -112,32 +111,16 @@ def _chunks(file: BinaryIO, path: Path, damages: list[str]) -> Iterator[bytes]:
         return
     limit = min(MAX_UNPACKED, path.stat().st_size * MAX_RATIO + (1 << 20))
     total = 0
-    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    packed = first
-    try:
-        while packed:
-            before = stream.copy()
-            part = stream.decompress(packed, _CHUNK)
-            total += len(part)
-            if total > limit:
-                raise UnreadableError(
-                    f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
-                    where=str(path),
-                    next="If it is a trace, unpack it with gunzip and read the result",
-                )
-            if part:
-                yield part
-            packed = stream.unconsumed_tail or stream.unused_data or file.read(_CHUNK)
-            if stream.eof and packed:  # several members in a row are one file
-                stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        problem = "" if stream.eof else "it ends too early"
-    except zlib.error as error:
-        problem = str(error)
-        if part := gzip_recovery.before_damage(before, packed):
-            total += len(part)
-            yield part
-    if problem:
-        damages.append(f"the compressed file is damaged after {total} unpacked bytes: {problem}")
+    file.seek(0)
+    for part in gzip_stream.parts(file, path, damages):
+        total += len(part)
+        if total > limit:
+            raise UnreadableError(
+                f"unpacks to more than {MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB",
+                where=str(path),
+                next="If it is a trace, unpack it with gunzip and read the result",
+            )
+        yield part
 
 
 class _Window:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import re
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +21,7 @@ from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
-from mpprof.traces.common import gzip_recovery, walk
+from mpprof.traces.common import gzip_stream, walk
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.file_kinds import Kind
 from mpprof.traces.common.hlo import Modules
@@ -108,24 +107,11 @@ def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
     bomb."""
     limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
     unpacked = bytearray()  # grows in place: parts that are joined would be held twice
-    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     with path.open("rb") as file:
-        packed = file.read(1 << 16)
-        try:
-            while packed:
-                before = stream.copy()
-                unpacked += stream.decompress(packed, 1 << 20)
-                if len(unpacked) > limit:
-                    raise _bomb(path, f"{MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB")
-                packed = stream.unconsumed_tail or stream.unused_data or file.read(1 << 16)
-                if stream.eof and packed:  # several members in a row are one file
-                    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-            problem = "" if stream.eof else "it ends too early"
-        except zlib.error as error:
-            problem = str(error)
-            unpacked += gzip_recovery.before_damage(before, packed)
-    if problem:
-        notes.append(f"the compressed file is damaged after {len(unpacked)} unpacked bytes: {problem}")
+        for part in gzip_stream.parts(file, path, notes):
+            unpacked += part
+            if len(unpacked) > limit:
+                raise _bomb(path, f"{MAX_RATIO} times its size or {MAX_UNPACKED >> 30} GiB")
     buffer = np.frombuffer(unpacked, np.uint8)
     most = max(limits.FIELDS_OF_SMALL_PACKED, size // limits.PACKED_BYTES_OF_FIELD)
     if counting.holds_more(buffer, most):
