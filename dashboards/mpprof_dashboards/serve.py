@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import webbrowser
 from collections.abc import Callable
 from functools import partial
@@ -34,6 +35,8 @@ def serve(
     Raises UsageError where the address cannot be bound. Nothing is loaded from or sent to another host.
     """
     app = create_app(source, host=host)
+    # A page's requests wait their turn for some ms, which is nothing to be warned of.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     channels: dict[int, Any] = {}
     try:
         server = waitress.create_server(

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from mpprof.cli import output, progress
-from mpprof.errors import MpprofError, UsageError
+from mpprof.errors import MpprofError, SeveralRunsError, UsageError
 from mpprof.model.shell import quoted
 
 if TYPE_CHECKING:
@@ -211,12 +212,32 @@ def refuse_address(path: Path, why: str) -> None:
         )
 
 
+def _table(path: Path, *, elsewhere: bool) -> str:
+    """Return the newest runs under a path as `mpprof ls` shows them, with whole names for `--run`."""
+    from mpprof.api import listing
+    from mpprof.report.runs import listing as table
+    from mpprof.runs.loading import MOST_LISTED
+
+    now = time_ns()
+    rows = listing.listed(path, now_unix_ns=now, elsewhere=elsewhere)
+    read = [row for row in rows if not row["problem"]][-MOST_LISTED:]
+    rows = [*read, *[row for row in rows if row["problem"]][:MOST_LISTED]]
+    text = table.to_text(rows, now_unix_ns=now, width=output.UNCUT, ascii_only=output.ascii_only())
+    return text.rstrip("\n")
+
+
 def load(args: argparse.Namespace, path: Path, run_id: str | None, host: str | None = None) -> Run:
     """Return the one run at `path`, of several hosts `host` alone; the errors are those of
-    `workflows.load`."""
+    `workflows.load`, that of several runs with the table of `mpprof ls`."""
     from mpprof.api import workflows
 
-    run = workflows.load(path, run=run_id, step_range=getattr(args, "step_range", None))
+    try:
+        run = workflows.load(path, run=run_id, step_range=getattr(args, "step_range", None))
+    except SeveralRunsError as error:
+        asked = (
+            f"Choose one with --run NAME or --run latest:\n{_table(path, elsewhere=is_elsewhere(args.path))}"
+        )
+        raise SeveralRunsError(error.what, where=error.where, next=asked) from error
     if host is not None:
         from mpprof.runs import hosts
 

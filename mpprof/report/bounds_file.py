@@ -37,6 +37,8 @@ NUMBERS: Final = (
 SHARES: Final = NUMBERS[:2]
 MOST_BYTES = 64 << 20
 """Of a bounds file, and of the report that it names as the baseline."""
+_MOST_DOTS = 100
+"""In a line: tomllib takes time in proportion to the square of the parts of a dotted key."""
 _STORE = "Store one: mpprof report RUN --format json -o baseline.json"
 KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
@@ -94,7 +96,10 @@ def ignored(path: Path) -> Mapping[str, str]:
 def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return [bounds] as it is, and [ignore] by code."""
     try:
-        found = tomllib.loads(_text(path))
+        text = _text(path)
+        if max((line.count(".") for line in text.splitlines()), default=0) > _MOST_DOTS:
+            raise ValueError(f"a line holds more than {_MOST_DOTS} dots")
+        found = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"not a readable bounds file: {error}", where=str(path)) from error
     bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})

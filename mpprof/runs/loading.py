@@ -33,7 +33,7 @@ CHECK = "Check its permissions"
 _MOST_NAMED = 3
 """Of directories or files, in a warning or an error."""
 _MOST_LOOKED_AT = 100
-_MOST_LISTED = 20
+MOST_LISTED = 20
 """Of runs to choose from: more are `mpprof ls`'s to list."""
 
 
@@ -284,10 +284,10 @@ def _one(path: Path, run: str | None) -> Run:
     if not chosen:
         names = [each.name for each in found]
         what = "The runs are"
-        if len(names) > _MOST_LISTED:
+        if len(names) > MOST_LISTED:
             from difflib import get_close_matches
 
-            names = get_close_matches(run, names, n=_MOST_LISTED, cutoff=0.0)
+            names = get_close_matches(run, names, n=MOST_LISTED, cutoff=0.0)
             what = f"There are {len(found)} (mpprof ls lists them), and the nearest names are"
         listed = "\n".join(f"  {_one_line(name)}" for name in names)
         raise NotFoundError(f"no run named {run!r} here", where=str(path), next=f"{what}:\n{listed}")
@@ -337,9 +337,9 @@ def _only(path: Path) -> Run:
             unreadable.append(f"{_one_line(place.name)} (cannot be read: {_one_line(str(error))})")
     names = [_one_line(run.name) for run in sorted(found, key=_created_unix_ns)]
     of_names = ""
-    if len(names) > _MOST_LISTED:
-        of_names = f"; the newest {_MOST_LISTED} follow, and mpprof ls lists all"
-    lines = (*names[-_MOST_LISTED:], *unreadable[:_MOST_LISTED], *_said_of(refused))
+    if len(names) > MOST_LISTED:
+        of_names = f"; the newest {MOST_LISTED} follow, and mpprof ls lists all"
+    lines = (*names[-MOST_LISTED:], *unreadable[:MOST_LISTED], *_said_of(refused))
     listed = "\n".join(f"  {line}" for line in lines)
     raise SeveralRunsError(
         f"{len(at)} runs lie here{of_names}",

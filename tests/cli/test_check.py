@@ -246,6 +246,13 @@ def test_a_bounds_file_beyond_any_size_is_refused(mpprof: Mpprof, tmp_path: Path
     assert "larger than" in done.err
 
 
+def test_a_key_of_a_hundred_thousand_parts_is_refused(mpprof: Mpprof, tmp_path: Path) -> None:
+    (tmp_path / "mpprof.toml").write_text(".".join("a" * 100_000) + " = 1\n")
+    done = mpprof("check", MIXED, "--bounds", tmp_path / "mpprof.toml")
+    assert done.code == 2
+    assert "a line holds more than 100 dots" in done.err
+
+
 LONG = "x" * 100_000
 WRONG = (
     "-1", "1" + "0" * 400, "1e400", "-inf", "nan", "true", "''", "'x'", f"'{LONG}'", r'"\u0000"', "[]", "[1]", "[[]]",

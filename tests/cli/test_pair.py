@@ -4,6 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Mpprof
 
 
@@ -37,3 +39,19 @@ def test_no_pair_and_more_runs_than_a_pair_ask_for_a_choice(mpprof: Mpprof, tmp_
         done = mpprof("report", holding(tmp_path / str(number), *runs))
         assert done.code == 2
         assert f"{len(runs)} runs lie here" in done.err
+
+
+@pytest.mark.parametrize("command", ["report", "kernels", "memory"])
+def test_a_choice_is_made_from_the_table_of_ls_with_whole_names(
+    command: str, mpprof: Mpprof, tmp_path: Path
+) -> None:
+    logs = holding(tmp_path / "logs", FLOAT32, MIXED, SAMPLES / "a100-launch-bound-float32")
+    done = mpprof(command, logs)
+    assert done.code == 2
+    head, titles, *rows = done.err.strip().splitlines()
+    assert "3 runs lie here. Choose one with --run NAME or --run latest:" in head
+    assert titles.split() == ["run", "policy", "card", "batch", "step", "state", "written"]
+    assert [row.split()[0] for row in rows] == [
+        run["run"] for run in json.loads(mpprof("ls", logs, "--format", "json").out)
+    ]
+    assert mpprof(command, logs, "--run", rows[0].split()[0]).code == 0
