@@ -50,6 +50,8 @@ def distinct(column: NDArray[T]) -> NDArray[T]:
     if not len(column):
         return column[:0].copy()
     low, high = int(column.min()), int(column.max())
+    if low == high:
+        return column[:1].copy()
     if high - low >= max(4 * len(column), 1 << 16):
         ordered = np.sort(column)
         return np.asarray(ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])])

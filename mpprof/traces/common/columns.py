@@ -65,11 +65,13 @@ def replace(
     if not len(column):
         return np.empty(0, dtype)
     low, high = int(values[0]), int(values[-1])
+    if low == high:
+        return np.full(len(column), by[0], dtype)
     if high - low >= max(4 * len(column), 1 << 16):
         return np.asarray(by, dtype)[np.searchsorted(values, column)]
     table = np.zeros(high - low + 1, dtype)
     table[values - low] = by
-    return np.asarray(table[column - low])
+    return np.asarray(table.take(column - low))
 
 
 def join(keys: Int64, to: Int64) -> Int32:
