@@ -117,7 +117,7 @@ def _lost(facts: doc.Facts, skipped_ratio: float | None, *, alike: bool) -> tupl
     """Return the share of the time that is lost, however it is lost, and by which bound: the shortest of the
     step after all remedies, which count what float32 loses as well (a device that waits for its input), and,
     with a comparable baseline, of the attainable step and the baseline's own. A step whose update is skipped
-    is lost whole."""
+    is lost whole; where skips are not known, none is counted, so that the share is a lower bound."""
     step = facts["step_ns"]
     bounds = {"remedies": facts["after_remedies_ns"]}
     if alike:

@@ -166,7 +166,7 @@ class JaxProbe(Unanswered):
         at = self._stands_in[0] if self._stands_in else folder
         try:
             jax.profiler.start_trace(str(at), profiler_options=options)
-        except BaseException:
+        except BaseException:  # an interrupt, too, must leave no folder behind; it goes on to the caller
             self._moved()
             raise
 
