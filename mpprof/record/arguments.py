@@ -39,6 +39,17 @@ def checked_callable(name: str, value: T) -> T:
     raise UsageError(f"{name} is {value!r}", next="Give a function")
 
 
+def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return the clock. Raises `UsageError` where it is no function, or tells the time in fractions, as
+    `time.monotonic` does in seconds: none of its step times could be read."""
+    now = checked_callable("clock", clock)()
+    if isinstance(now, float):
+        raise UsageError(
+            f"clock returns {now!r}, not whole nanoseconds", next="Give time.monotonic_ns, or one like it"
+        )
+    return clock
+
+
 def checked_announce(announce: Announce | str | None) -> Announce | str | None:
     """Return the value if it is a function or the name of one. Raises `UsageError` where it is neither."""
     if isinstance(announce, str) and re.fullmatch(r"[\w.]+:\w+", announce):

@@ -15,7 +15,7 @@ import keras
 
 from mpprof.errors import UnableError
 from mpprof.record.alarms import checked
-from mpprof.record.arguments import checked_announce, checked_callable, checked_logdir, checked_sinks
+from mpprof.record.arguments import checked_announce, checked_clock, checked_logdir, checked_sinks
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import CallLog
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, tell
@@ -25,7 +25,7 @@ from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.reading import Schedule
 from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
-from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
+from mpprof.record.run_with_timeout import FAILURES, failures_suppressed, raise_if_signalled, say
 from mpprof.record.session import FitSession
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard_sink import EventFile
@@ -138,7 +138,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             checked_signal(window_signal),
             checked_sinks(sinks),
             tensorboard,
-            checked_callable("clock", clock),
+            checked_clock(clock),
         )
         self._session: FitSession | None = None
         self._calls = CallLog(0)  # the session's
@@ -233,7 +233,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     def _give_up(self, error: BaseException) -> None:
         self._failed, self._calls.fast_until = True, 0
-        log.debug("where recording failed", exc_info=error)
+        say(log.debug, "where recording failed", exc_info=error)
         warn_once("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
         if self._session is not None:
             self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
@@ -296,7 +296,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             recorder.attempt("sinks", recorder.finish_sinks, ending)
         if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
             root, summary = self._session.recorder.root, self._session.summary
-            tell([last_line(self._announce(self._session.calls.step), root, summary)])
+            with failures_suppressed():  # all is on disk: what is said of it is an extra
+                tell([last_line(self._announce(self._session.calls.step), root, summary)])
 
     def _announce(self, steps: int) -> Announce | str | None:
         """Return who judges the run of so many steps; None where mpprof's own verdict would say nothing

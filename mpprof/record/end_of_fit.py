@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.model.shell import quoted
-from mpprof.record.run_with_timeout import FAILURES, in_own_process, raise_if_signalled, with_timeout
+from mpprof.record.run_with_timeout import FAILURES, in_own_process, raise_if_signalled, say, with_timeout
 from mpprof.store import find_runs, formats
 
 log = logging.getLogger("mpprof")
@@ -33,8 +33,8 @@ def last_line(announce: Announce | str | None, root: Path, summary: Callable[...
     """Return what was recorded, the verdict, and the command that shows more. `summary` is asked for a median
     step time only where no verdict states one, so that the line does not state two."""
     sentence = verdict(announce, root)
-    said = summary(median=sentence is None)
-    return _in_one_line(filter(None, [f"mpprof: {said}.", sentence, f"More: {command(root)}"]))
+    recorded = summary(median=sentence is None)
+    return _in_one_line(filter(None, [f"mpprof: {recorded}.", sentence, f"More: {command(root)}"]))
 
 
 def verdict(announce: Announce | str | None, root: Path) -> str | None:
@@ -51,7 +51,7 @@ def verdict(announce: Announce | str | None, root: Path) -> str | None:
         return sentence
     except FAILURES as error:  # see above; `mpprof report` will say what is wrong
         raise_if_signalled(error)
-        log.debug("no verdict", exc_info=error)
+        say(log.debug, "no verdict", exc_info=error)
         return None
 
 
@@ -69,7 +69,7 @@ def audit_lines(model: Any, batch_size: int | None) -> list[str]:
         return list(with_timeout(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
     except FAILURES as error:  # see above
         raise_if_signalled(error)
-        log.debug("no audit", exc_info=error)
+        say(log.debug, "no audit", exc_info=error)
         return []
 
 
@@ -102,13 +102,12 @@ def _near(path: Path) -> str:
 
 
 def _in_one_line(parts: Iterable[str]) -> str:
-    return " ".join(parts).replace("\r", " ").replace("\n", " ")
+    return " ".join(map(str, parts)).replace("\r", " ").replace("\n", " ")
 
 
 def tell(lines: Iterable[str]) -> None:
-    """Print; where nobody can read it any more (stdout is closed), nothing."""
-    try:
-        for line in lines:
-            print(line, flush=True)
-    except (OSError, ValueError) as error:
-        raise_if_signalled(error)
+    """Print; nothing where nobody can read it any more (stdout is closed), or what stands in stdout's place
+    fails or cannot be flushed."""
+    for line in lines:
+        say(print, line)
+        say(print, end="", flush=True)

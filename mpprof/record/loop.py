@@ -13,11 +13,13 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from mpprof.errors import UsageError
+from mpprof.model import limits
 from mpprof.record.alarms import Seen, checked
 from mpprof.record.arguments import (
     checked_announce,
     checked_batch_size,
     checked_callable,
+    checked_clock,
     checked_logdir,
 )
 from mpprof.record.backends import PROBES, Probe, probe_for
@@ -25,9 +27,11 @@ from mpprof.record.backends.base import Absent, Facts
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, last_line, tell
 from mpprof.record.facts.dataset import describe_input
 from mpprof.record.facts.ended import ended
+from mpprof.record.facts.fit import Evaluation
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.recorder import Recorder, warn_once
+from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.session import ASYNCHRONOUS_NOTE, FitSession
 from mpprof.record.step_line import Line
 
@@ -105,9 +109,7 @@ class StepRecorder:
         plan = Plan.of(profile_steps)
         stopping = checked(stop_on)
         checked_callable("wait", wait)
-        self._recorder = Recorder(
-            checked_logdir(logdir), hardware=hardware, clock=checked_callable("clock", clock)
-        )
+        self._recorder = Recorder(checked_logdir(logdir), hardware=hardware, clock=checked_clock(clock))
         self._loop = _Loop(model, optimizer if optimizer is not None else getattr(model, "optimizer", None))
         name = backend or _loaded_backend()
         if name != "none" and name not in PROBES:
@@ -124,6 +126,7 @@ class StepRecorder:
         self._verbose, self._announce, self._clock = verbose, checked_announce(announce), clock
         self._batch = self._epoch = 0
         self._in_step = self._entered = self._ended = False
+        self._epoch_ends = False  # as was told within its last step
         self._values: dict[str, Any] = {}
         self._said: set[str] = set()
 
@@ -151,7 +154,8 @@ class StepRecorder:
             self._recorder.facts["ended"] = self._recorder.attempt("ended", ended, error)
         self._attempt(self._session.finish, "finished" if kind is None else "interrupted")
         if self._verbose and self._recorder.on:
-            tell([last_line(self._announce, self._recorder.root, self._session.summary)])
+            with failures_suppressed():  # all is on disk: what is said of it is an extra
+                tell([last_line(self._announce, self._recorder.root, self._session.summary)])
         self._recorder.close()
         self._ended = True
 
@@ -169,7 +173,7 @@ class StepRecorder:
             )
         if self._ended:
             self._say_once("a step after the recorder has ended is not recorded")
-        self._in_step = True
+        self._in_step, self._epoch_ends = True, False
         try:
             self._attempt(self._session.begin, self._batch)
             yield
@@ -178,6 +182,8 @@ class StepRecorder:
             self._give()
         finally:
             self._in_step = False
+        if self._epoch_ends:
+            self.epoch()
 
     def update(self, **values: Any) -> None:
         """Record values of the current step, or after it, of the last one.
@@ -216,7 +222,11 @@ class StepRecorder:
             yield batch
 
     def epoch(self) -> None:
-        """Begin a new epoch: batches count from 0 again; the time since the last step belongs to no step."""
+        """Begin a new epoch: batches count from 0 again; the time since the last step belongs to no step.
+        Within a step, the epoch begins when the step has ended."""
+        if self._in_step:
+            self._epoch_ends = True
+            return
         self._attempt(self._session.end_epoch)
         self._epoch, self._batch = self._epoch + 1, 0
         self._attempt(self._session.start_epoch, self._epoch)
@@ -229,7 +239,8 @@ class StepRecorder:
             yield
         finally:
             self._attempt(self._session.end_validation)
-            self._attempt(self._session.start_epoch, self._epoch)
+            if not self._in_step:
+                self._attempt(self._session.start_epoch, self._epoch)
 
     def _give(self) -> bool:
         """Hand on what was told; whether that were values."""
@@ -269,6 +280,15 @@ def _loaded_backend() -> str:
     return next((name for name in PROBES if name in sys.modules), "none")
 
 
+def _count(name: str, value: Any, most: int) -> int:
+    """Return a value of `update` as a whole number. Raises `UsageError` where it is not between 0 and `most`:
+    a step line that holds it could not be read."""
+    count = int(value)
+    if not 0 <= count <= most:
+        raise UsageError(f"update({name}=…) is not between 0 and {most:,}", next="Give a count")
+    return count
+
+
 class _LoopSession(FitSession):
     """Steps of a loop: begins and ends are seen on every backend, and waiting is the loop's own matter."""
 
@@ -303,6 +323,9 @@ class _LoopSession(FitSession):
         """Return whether the loop goes on. Its end is always told; a recorder that nobody holds any more has
         ended."""
         return self.model is not None
+
+    def _whose_evaluation(self) -> Evaluation:
+        return Evaluation.WITHIN_EPOCH if self.calls.is_open else Evaluation.OF_FIT
 
     def waited_for_batch(self, wait_ns: int) -> None:
         self._wait_for_batch_ns = wait_ns
@@ -375,12 +398,12 @@ class _LoopSession(FitSession):
             if self.observer.counts_skips:
                 self._ignore_skips()
                 return False
-            count = int(value)
+            count = _count(name, value, limits.MOST_SKIPPED - (line.skipped or 0))
             self.observer.leave_skips()
             line.skipped = (line.skipped or 0) + count
             self.observer.skipped = (self.observer.skipped or 0) + count
         elif name == "input_wait_ns":
-            line.input_wait_ns = int(value)
+            line.input_wait_ns = _count(name, value, limits.LARGEST_NUMBER)
         elif name in ("loss", "loss_scale"):
             setattr(line, name, float(value))
             self.observer.scale_told |= name == "loss_scale"

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mpprof.record.hardware import HardwareSampler
-from mpprof.record.run_with_timeout import DEADLINE_SECONDS, FAILURES, raise_if_signalled, with_timeout
+from mpprof.record.run_with_timeout import (
+    DEADLINE_SECONDS,
+    FAILURES,
+    raise_if_signalled,
+    say,
+    with_timeout,
+)
 from mpprof.record.sinks import Feed, Point, Series, Sink
 from mpprof.record.step_line import Recorded, record_of, text_of
 from mpprof.record.workers import Worker
@@ -291,10 +297,7 @@ def warn_disabled(part: str, error: BaseException) -> None:
 
 def warn_once(message: str, *values: object) -> None:
     """Warn through the log; one that is broken must not stop training either."""
-    try:
-        log.warning(message, *values)
-    except Exception as error:  # noqa: BLE001 - handlers of a log are somebody else's
-        raise_if_signalled(error)
+    say(log.warning, message, *values)
 
 
 _OPEN: weakref.WeakSet[Recorder] = weakref.WeakSet()

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mpprof.record.end_of_fit import ANNOUNCE, command, verdict
+from mpprof.record.run_with_timeout import say
 
 log = logging.getLogger("mpprof")
 
@@ -47,7 +48,7 @@ class RunResult:
 
     @cached_property
     def verdict(self) -> str | None:
-        """The result in one sentence, computed when first asked for; None where nothing can be stated."""
+        """The result in a few sentences, computed when first asked for; None where nothing can be stated."""
         return verdict(ANNOUNCE, self.path)
 
     def line(self, *, median: bool = True) -> str:
@@ -75,8 +76,8 @@ class RunResult:
         try:
             module, _, name = INLINE.partition(":")
             page = getattr(importlib.import_module(module), name)(self.path)
-        except Exception as error:
-            log.debug("no inline view", exc_info=error)
+        except Exception as error:  # noqa: BLE001 - an extra, in place of the text
+            say(log.debug, "no inline view", exc_info=error)
             return f"<pre>{html.escape(str(self))}</pre>"
         return (
             f'<iframe sandbox="allow-scripts" style="width:100%;height:{FRAME_PIXELS}px;border:0" '

@@ -66,6 +66,13 @@ def failures_suppressed() -> Iterator[None]:
         raise_if_signalled(error)
 
 
+def say(by: Callable[..., object], *words: Any, **more: Any) -> None:
+    """Say something by a function of the log, or by `print`. Whoever takes it is not ours: where that fails,
+    nothing is said."""
+    with failures_suppressed():
+        by(*words, **more)
+
+
 def with_timeout(work: Callable[..., T], *arguments: Any, deadline_s: float | None = None) -> T:
     """Return the result of `work(*arguments)`, run in a thread of our own, or raise its error.
 
@@ -99,7 +106,11 @@ def in_own_process(name: str, path: Path, *, deadline_s: float) -> Any:
         raise OSError("the program is packed: sys.executable is not a Python interpreter")
     done = subprocess.run(
         [sys.executable, "-P", "-X", "utf8", "-c", _CHILD, name, str(path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        # Python passes over what is no text in sys.path, e.g. a Path that somebody has added.
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(each for each in sys.path if isinstance(each, str)),
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=deadline_s,

@@ -386,8 +386,7 @@ class FitSession:
     def start_validation(self) -> None:
         if not self._active():
             return
-        # A loop of the user's own may evaluate within it.
-        whose = Evaluation.OF_FIT if self._fit is None else running_evaluation()
+        whose = self._whose_evaluation()
         if whose is Evaluation.ALONE:
             self.interrupt()  # the fit before it has ended by an error, which nobody told
             return
@@ -398,6 +397,9 @@ class FitSession:
             self._open_ran = self._state != self.probe.state(self.model)
         self.profiling.close(within_call=self._within_epoch and self.calls.is_open)
         self._validation_ns = self._clock()
+
+    def _whose_evaluation(self) -> Evaluation:
+        return Evaluation.OF_FIT if self._fit is None else running_evaluation()
 
     def end_validation(self) -> None:
         begin, self._validation_ns = self._validation_ns, None

@@ -48,6 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (out / "graphs").mkdir()
     environment = {
         **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "0",
+        "TF_ENABLE_ONEDNN_OPTS": "1",  # off by default where a CPU has no AVX-512: the rewrite is not tried there
         "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LOG_PATH": str(out / "graphs"),
     }  # fmt: skip
     ended = subprocess.run(

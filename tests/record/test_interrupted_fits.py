@@ -158,10 +158,15 @@ def test_after_an_error_the_callback_can_be_closed(trained: Any, tmp_path: Path)
     assert read.steps.step.tolist() == list(range(1, 10))
 
 
-def test_a_closed_stdout_stops_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("I/O operation on closed file"), RuntimeError("the widget has been deleted")]
+)
+def test_a_closed_stdout_stops_no_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
-            raise ValueError("I/O operation on closed file")
+            raise error
 
     x, y = data(4)
     made = model()  # has sizes that the audit speaks of

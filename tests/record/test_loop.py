@@ -6,9 +6,11 @@ import contextlib
 import io
 import itertools
 import json
+import logging
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,54 @@ def test_what_is_told_after_an_epoch_or_a_validation_is_of_the_last_step(
     assert [said.getMessage() for said in caplog.records] == [
         "mpprof no longer records update.mood: ValueError: could not convert string to float: 'fine'"
     ]
+
+
+def test_an_epoch_and_a_validation_within_a_step_cost_no_step(tmp_path: Path) -> None:
+    """The epoch ends with the step; the validation's time is none of the step's."""
+    clock = Clock()
+    with recorder(tmp_path, clock, verbose=0) as record:
+        for k in range(4):
+            with record.step():
+                clock.passes(10)
+                if k == 1:
+                    record.epoch()
+                if k == 2:
+                    with record.validation():
+                        clock.passes(500)
+                clock.passes(5)
+    table = read_records(tmp_path).steps
+    assert table is not None
+    assert table.step.tolist() == [1, 2, 3, 4]
+    assert table.epoch.tolist() == [0, 0, 1, 1]
+    assert table.duration_ns.tolist() == [15] * 4
+    assert table.interval_ns[[0, 2]].tolist() == [15] * 2
+    validations = read_records(tmp_path).validations
+    assert validations is not None
+    assert validations.duration_ns.tolist() == [500]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("skipped", (-5, 1 << 40)), ("input_wait_ns", (-1, 1 << 70)), ("skipped", (1 << 30,) * 3)]
+)  # fmt: skip
+def test_a_count_that_could_not_be_read_costs_no_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, values: tuple[int, ...]
+) -> None:
+    with recorder(tmp_path, Clock(), verbose=0) as record:
+        with record.step():
+            pass
+        for value in values:
+            record.update(**{name: value})
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert (len(read.steps), read.warnings) == (1, ())
+    assert "between 0 and" in read.facts.absent[f"update.{name}"]
+    assert len(caplog.records) == 1
+
+
+def test_a_clock_of_seconds_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="monotonic_ns"):
+        StepRecorder(tmp_path, clock=time.monotonic)  # type: ignore[arg-type]
 
 
 def test_what_is_told_of_no_step_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -315,6 +365,43 @@ def test_a_closed_stdout_hides_no_error_of_the_loop(tmp_path: Path, monkeypatch:
         pass
     with pytest.raises(ZeroDivisionError), recorder(tmp_path / "b", Clock()) as record, record.step():
         raise ZeroDivisionError
+
+
+class NotToBeFlushed:
+    """As many write that send what is printed into a file, too."""
+
+    def write(self, text: str) -> None:
+        print(text, end="", file=sys.__stderr__)
+
+
+class Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise RuntimeError("the widget has been deleted")
+
+
+@pytest.mark.parametrize("stdout", [NotToBeFlushed(), Gone()])
+@pytest.mark.parametrize("announce", [None, lambda root: 5, lambda root: 1 / 0])
+def test_nothing_that_is_said_at_the_end_fails_the_loop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    stdout: Any,
+    announce: Any,
+) -> None:
+    """Nor does a log whose handler fails at what is only for who looks for it."""
+
+    class Fails(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("no more room")
+
+    caplog.set_level(logging.DEBUG, "mpprof")
+    monkeypatch.setattr(logging.getLogger("mpprof"), "handlers", [Fails()])
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with StepRecorder(tmp_path, hardware=False, announce=announce) as record, record.step():
+        pass
+    read = read_records(tmp_path)
+    assert read.facts is not None
+    assert (read.finished, "recording" in read.facts.absent) == (True, False)
 
 
 def test_a_directory_that_cannot_be_written_stops_no_loop(

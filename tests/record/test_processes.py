@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from mpprof.record.run_with_timeout import in_own_process
 from tests.record import hangs, processes
 
 
@@ -27,6 +29,13 @@ def test_a_path_in_which_our_name_stands_is_no_message_of_ours(
     assert processes.our_lines("\n".join([*theirs, *ours])) == ours
     traceback = f'  File "{processes.REPOSITORY}/mpprof/record/loop.py", line 3, in step'
     assert processes.our_lines(traceback) == [traceback]
+
+
+def test_what_is_no_text_in_the_path_of_imports_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])
+    assert in_own_process("os:fspath", tmp_path, deadline_s=60) == str(tmp_path)
 
 
 def test_a_wait_ends_with_the_thread_or_with_its_hanging_and_at_no_time() -> None:

@@ -18,7 +18,10 @@ if keras.backend.backend() != "tensorflow":
     pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
-LEAST_MATCHED = 0.9
+AVX512 = "avx512" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
+"""Without it TensorFlow fuses a product with its bias and activation in float32 alone, so ops differ; and casts, which
+bfloat16 alone has, take longer."""
+LEAST_MATCHED = 0.9 if AVX512 else 0.8
 """Of the op time: a bfloat16 run has casts of its own, and nothing else."""
 
 
@@ -45,14 +48,15 @@ def test_layers_and_ops_meet_though_their_names_are_counted_on(tmp_path: Path) -
     assert matching is not None
     assert not matching["unmatched_from"]
     assert not matching["unmatched_to"]
-    shares = [*matching["by_op_ratio"].values(), *matching["by_layer_ratio"].values()]
+    shares = [*matching["by_layer_ratio"].values(), *(matching["by_op_ratio"].values() if AVX512 else ())]
     assert min(shares) > LEAST_MATCHED
     slices = {part["layer"]: part for part in rung["slices"] if part["class"] == "matmul"}
     assert slices.keys() <= after | {None}
     assert all(part["baseline_ns"] and part["mixed_ns"] for part in slices.values())
-    products = [
-        row for row in document["kernels"] if row["by"] == "op" and "MatMul" in row["key"].split("/")[-1]
-    ]
-    assert products
-    assert all(row["from_ns"] and row["to_ns"] for row in products)
+    if AVX512:
+        products = [
+            row for row in document["kernels"] if row["by"] == "op" and "MatMul" in row["key"].split("/")[-1]
+        ]
+        assert products
+        assert all(row["from_ns"] and row["to_ns"] for row in products)
     assert "without a counterpart" not in text.render_comparison(document)
