@@ -61,6 +61,14 @@ def walk(
                 linked.append((path, level + 1, None))
 
 
+def names_in(folder: str | os.PathLike[str]) -> list[str]:
+    """Return the names in a directory, sorted; empty where it cannot be opened, or is gone by now."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 _Waiting = tuple[str, int, str | None]
 """A directory, its level, and, of one that a link leads to and of those below it, its path without links."""
 

@@ -62,6 +62,9 @@ MOST_THROTTLES, MOST_THROTTLE_SETS = 32, 1_024
 """Reasons for a lower clock in one sample, and sets of them in a run; NVML knows nine: 512 sets."""
 MOST_LINES = 2_000_000
 """Lines read of a step log or of samples, before its end: the steps of five hours at 100 a second."""
+LONGEST_DAMAGE_BYTES = 1 << 28
+"""Bytes of a text file that are looked through for the next whole line or event. A sparse file may have a
+gap of any length, which takes no space on the disk."""
 
 UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 30, 20
 """What a packed file may unpack to, as a multiple of its size: JSON and bundles, and xplanes. The largest

@@ -121,7 +121,7 @@ def _text(path: Path) -> str:
     content = read_regular(path, MOST_BYTES)
     if len(content) > MOST_BYTES:
         raise ValueError(f"it is larger than {words.size(MOST_BYTES)}")
-    return content.decode()
+    return content.decode("utf-8-sig")  # a byte order mark is no part of the text
 
 
 def _is_text(value: Any, longest: int) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mpprof import traces
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
-from mpprof.folders import walk
+from mpprof.folders import names_in, walk
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run, RunFacts
 from mpprof.model.steps import StepTable
@@ -39,7 +39,8 @@ MOST_LISTED = 20
 
 @frozen
 class Place:
-    """Where a run lies: `root` holds records, or is a lone trace file. Its reading rests on `files`."""
+    """Where a run lies: `root` holds records, or is a lone trace file, the last of `files`. Its reading rests
+    on these."""
 
     name: str
     root: Path
@@ -49,8 +50,8 @@ class Place:
 
     def read(self, most_bytes: int | None = None) -> Run:
         """Read the records, but only the beginning and the end of a log longer than `most_bytes`; raises
-        UnreadableError, TooNewError."""
-        return _recorded(self, most_bytes) if self.root.is_dir() else _lone(self)
+        UnreadableError, TooNewError, and NotFoundError where it has gone since it was found."""
+        return _lone(self) if self.root in self.files else _recorded(self, most_bytes)
 
 
 def places(path: Path) -> tuple[Place, ...]:
@@ -136,9 +137,16 @@ def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
     name = root.relative_to(under).as_posix() if below else own
     after = roots[bisect_right(roots, root) :]  # sorted, so that what lies below a root follows it
     nested = tuple(takewhile(lambda other: other.is_relative_to(root), after))
-    records = tuple(sorted((*(root / "mpprof").glob("*.json*"), *(root / "mpprof").glob("worker-*/*.json*"))))
-    found = tuple(f for f in traces.find_traces(root) if not any(f.is_relative_to(other) for other in nested))
-    return Place(name, root, (*records, *found), nested)
+    found = tuple(f for f in traces.traces_in(root) if not any(f.is_relative_to(other) for other in nested))
+    return Place(name, root, (*_records_in(root), *found), nested)
+
+
+def _records_in(root: Path) -> tuple[Path, ...]:
+    """Return the files of a run's own records and of its further workers'; none of a run that has gone since
+    it was found."""
+    own = root / "mpprof"
+    folders = (own, *(own / name for name in names_in(own) if name.startswith("worker-")))
+    return tuple(sorted(folder / name for folder in folders for name in names_in(folder) if ".json" in name))
 
 
 def runs(path: str | Path) -> tuple[Run, ...]:

@@ -42,7 +42,7 @@ def why_no_trace(file: Path) -> str | None:
 
 def entry_at(place: Place, name: str) -> RunEntry:
     """Return the entry of the run at a place by its facts alone; its `id` is the path. It says all that
-    decides which run is its baseline: not whether the run goes on, or has a trace."""
+    decides which run is its baseline: not whether the run goes on."""
     problem, facts = None, None
     records = stored.folder_of(place.root) / stored.RUN_FILE
     if place.root.is_file():
@@ -52,4 +52,4 @@ def entry_at(place: Place, name: str) -> RunEntry:
             facts = read_facts(records)
         except MpprofError as error:
             problem = str(error)
-    return entry_of(name, facts, id=str(place.root), problem=problem, live=False, has_trace=False)
+    return entry_of(name, facts, id=str(place.root), problem=problem, live=False)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from mpprof import store
 from mpprof.model.run import Run
-from mpprof.model.source import STOPPED_AFTER_S, RunState
+from mpprof.model.source import RunState
 from mpprof.store import formats
 
 _FILES = (formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE)
+STOPPED_AFTER_S = 15.0
+"""While the process lives it writes a hardware sample at least every 2 seconds."""
 
 
 def state_of(run: Run, *, now_unix_ns: int, elsewhere: bool) -> RunState | None:

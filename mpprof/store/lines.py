@@ -91,6 +91,8 @@ def _read_blocks(
             if not skipping:
                 rest += block
                 if len(rest) > LONGEST_LINE_BYTES + BLOCK_BYTES:
+                    if version is None:
+                        version = _version(rest, path, family)
                     faults.bad(at)
                     rest, skipping = b"", True
             continue
@@ -115,7 +117,8 @@ def _read_blocks(
 def _blocks(file: Any, faults: Faults, most_bytes: int | None) -> Iterator[tuple[bytes, int]]:
     """Yield the bytes of a file, each block with the byte at which it ends. Where the file holds more than
     `most_bytes`, yield half of them from its beginning and half from its end, each of whole lines; after
-    `limits.MOST_LINES` yield only its last block, which tells how the run ended."""
+    `limits.MOST_LINES`, or `limits.LONGEST_DAMAGE_BYTES` without the end of a line, yield only its last
+    block, which tells how the run ended."""
     size = os.fstat(file.fileno()).st_size
     if most_bytes is not None and size > most_bytes:
         head = file.read(most_bytes // 2)
@@ -123,21 +126,26 @@ def _blocks(file: Any, faults: Faults, most_bytes: int | None) -> Iterator[tuple
         yield head, len(head)
         file.seek(size - most_bytes // 2)
         file.readline()  # the rest of a line that begins before
-    count = 0
+    count = line = 0  # lines so far, and bytes since the last of them ended
     while block := file.read(BLOCK_BYTES):
         count, last = count + block.count(b"\n"), size - BLOCK_BYTES
         end = file.tell()
-        if count < limits.MOST_LINES or end >= last:
+        newline = block.rfind(b"\n")
+        line = line + len(block) if newline < 0 else len(block) - newline - 1
+        if (count < limits.MOST_LINES and line < limits.LONGEST_DAMAGE_BYTES) or end >= last:
             yield block, end
             continue
-        whole = block[: block.rfind(b"\n") + 1]
-        end += len(whole) - len(block)
-        yield whole, end
         file.seek(last)
-        file.readline(LONGEST_LINE_BYTES)  # the rest of a line that begins before
+        if newline < 0:  # the last block begins within the line that was given up, or within another
+            why = f"a line of more than {limits.LONGEST_DAMAGE_BYTES:,} bytes"
+        else:
+            why = f"more than {limits.MOST_LINES:,} lines"
+            whole = block[: newline + 1]
+            end += len(whole) - len(block)
+            yield whole, end
+            file.readline(LONGEST_LINE_BYTES)  # the rest of a line that begins before
         faults.notes.append(
-            f"{faults.path}: more than {limits.MOST_LINES:,} lines: "
-            f"bytes {end:,} to {file.tell():,} of {size:,} were not read"
+            f"{faults.path}: {why}: bytes {end:,} to {file.tell():,} of {size:,} were not read"
         )
         yield file.read(BLOCK_BYTES), file.tell()
         break
@@ -153,15 +161,14 @@ def _version(first: bytes, path: Path, family: str) -> int:
 
 def parse(whole: bytes, start: int, faults: Faults) -> list[Record]:
     """Return the objects of whole lines; `start` is the byte in the file where the first one begins."""
-    lines = whole.split(b"\n")
     try:
         # One call for all lines is four times as fast as one for each.
-        records = json.loads(b"[" + b",".join(lines) + b"]")
-        if len(records) == len(lines) and set(map(type, records)) == {dict}:
+        records = json.loads(b"[" + whole.replace(b"\n", b",") + b"]")
+        if len(records) == whole.count(b"\n") + 1 and set(map(type, records)) == {dict}:
             return records  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
         pass
-    return list(_parse_each(lines, start, faults))
+    return list(_parse_each(whole.split(b"\n"), start, faults))
 
 
 def _parse_each(lines: list[bytes], at: int, faults: Faults) -> Iterator[Record]:

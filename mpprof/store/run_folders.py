@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpprof.errors import NotFoundError
-from mpprof.folders import walk
+from mpprof.folders import names_in, walk
 from mpprof.store import formats
 
 
@@ -31,8 +31,9 @@ def find_runs(path: Path) -> tuple[Path, ...]:
 
 def further_workers(root: Path) -> tuple[int, ...]:
     """Return the numbers of the workers after the first whose files lie in this run, in order."""
-    workers = formats.folder_of(Path(root)).glob("worker-*")
-    found = (folder.name.removeprefix("worker-") for folder in workers if folder.is_dir())
+    folder = formats.folder_of(Path(root))
+    workers = (name for name in names_in(folder) if name.startswith("worker-"))
+    found = (name.removeprefix("worker-") for name in workers if (folder / name).is_dir())
     numbers = (int(number) for number in found if number.isdecimal() and len(number) < 9)
     return tuple(sorted(number for number in numbers if number > 0))
 

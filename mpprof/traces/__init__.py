@@ -1,6 +1,7 @@
 """Traces of other tools, read as `model.trace.Trace`.
 
 find_traces(path)     the trace files of a directory, the one to read last
+traces_in(folder)     the same of a directory that may be gone
 read(path)            one trace file, whatever its format and state
 reader_of(name, head) the reader of a file, by its first bytes or its name
 choice(...)           which of several files is read, and which are skipped
@@ -9,7 +10,7 @@ is_slow(path)         whether the file is worth caching; version() changes with 
 """
 
 from mpprof.traces.cache.worth import is_slow, version
-from mpprof.traces.find import choice, find_traces, hosts_beside, is_session
+from mpprof.traces.find import choice, find_traces, hosts_beside, is_session, traces_in
 from mpprof.traces.readers import READERS, Reader, read, reader_of
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "is_slow",
     "read",
     "reader_of",
+    "traces_in",
     "version",
 ]

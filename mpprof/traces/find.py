@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from mpprof.errors import NotFoundError
-from mpprof.folders import walk
+from mpprof.folders import names_in, walk
 from mpprof.model.frozen import frozen
 from mpprof.traces import formats
 from mpprof.traces.common import lazy_fetch
@@ -43,6 +43,11 @@ def find_traces(path: Path, *, host: str | None = None, links: bool = False) -> 
     if path.is_file():
         return (path,)
     return tuple(in_order(traces_under(path, links=links), host))
+
+
+def traces_in(folder: Path) -> tuple[Path, ...]:
+    """Return what `find_traces` finds in a directory; empty also where there is none, or none any more."""
+    return tuple(in_order(traces_under(folder)))
 
 
 def traces_under(folder: Path, *, links: bool = False) -> list[Path]:
@@ -235,7 +240,7 @@ def _beside(path: Path) -> Iterator[tuple[str, Known]]:
     remote listing."""
     listed = lazy_fetch.beside(path.parent)
     yield from sorted(listed.items(), key=lambda each: each[0])
-    named, others = _parted(file.name for file in path.parent.iterdir())
+    named, others = _parted(names_in(path.parent))
     for file, known in _known(path.parent, [*named, *others]).items():
         if file != path and file.name not in listed:
             yield file.name, known

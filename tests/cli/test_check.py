@@ -100,6 +100,13 @@ def test_a_step_is_not_judged_by_one_on_another_device_or_of_another_batch(
     assert mpprof("check", MIXED, "--bounds", project).code == 0
 
 
+def test_files_that_begin_with_a_byte_order_mark_are_read(mpprof: Mpprof, project: Path) -> None:
+    """Editors and shells of Windows write one."""
+    for path in (project, project.parent / "baseline.json"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert mpprof("check", MIXED, "--bounds", project).code == 0
+
+
 def test_a_baseline_that_is_not_there_is_named_with_what_writes_it(mpprof: Mpprof, project: Path) -> None:
     (project.parent / "baseline.json").unlink()
     done = mpprof("check", MIXED, "--bounds", project)

@@ -52,8 +52,8 @@ DEFECTS = (
     Defect(
         "events that only count how often something ran: another account",
         "mpprof/traces/common/walk_reference.py",
-        "            if aggregate:\n",
-        "            if aggregate and False:\n",
+        "            if event.aggregated:\n",
+        "            if event.aggregated and False:\n",
         (f"{_ODD}::test_what_lies_nowhere_in_the_training_changes_no_finding",),
     ),
     Defect(
@@ -144,6 +144,41 @@ DEFECTS = (
         ("tests/traces/test_damage.py::test_a_gzip_file_has_many_members_but_not_more_than_any_has",),
     ),
     Defect(
+        "a gap of a terabyte in a log: read for more than a minute",
+        "mpprof/store/lines.py",
+        "(count < limits.MOST_LINES and line < limits.LONGEST_DAMAGE_BYTES)",
+        "count < limits.MOST_LINES",
+        (f"{_BOUNDS}::test_a_gap_without_the_end_of_a_line_is_not_read_to_its_end",),
+    ),
+    Defect(
+        "a gap of a terabyte between events: read for more than a minute",
+        "mpprof/traces/chrome/json.py",
+        "while self.tries < _MOST_TRIES and window.byte - start < limits.LONGEST_DAMAGE_BYTES:",
+        "while self.tries < _MOST_TRIES:",
+        ("tests/traces/test_chrome.py::test_behind_a_gap_of_any_length_no_event_is_looked_for",),
+    ),
+    Defect(
+        "10 MB of blank lines: 772 MiB",
+        "mpprof/store/lines.py",
+        'whole.replace(b"\\n", b",")',
+        'b",".join(whole.split(b"\\n"))',
+        (f"{_BOUNDS}::test_blank_lines_take_no_more_memory_than_a_few_times_their_bytes",),
+    ),
+    Defect(
+        "ids written as 7.0: kernels left out, others not joined with their launches",
+        "mpprof/traces/chrome/kineto.py",
+        'digits = value.removesuffix(".0")',
+        "digits = value",
+        ("tests/traces/test_chrome.py::test_ids_that_a_tool_wrote_as_floats_are_the_same_ids",),
+    ),
+    Defect(
+        "a bounds file of a Windows editor, with a byte order mark: refused",
+        "mpprof/report/bounds_file.py",
+        'content.decode("utf-8-sig")',
+        "content.decode()",
+        ("tests/cli/test_check.py::test_files_that_begin_with_a_byte_order_mark_are_read",),
+    ),
+    Defect(
         "a thousand levels of directories: every page a RecursionError",
         "mpprof/folders.py",
         "waiting.append((path, level + 1, real and os.path.join(real, name)))",
@@ -154,8 +189,15 @@ DEFECTS = (
         ),
     ),
     Defect(
+        "a run that goes while runs are listed: none of them is listed, and another's report is a 404",
+        "mpprof/runs/loading.py",
+        "in traces.traces_in(root) if",
+        "in traces.find_traces(root) if",
+        (f"{_HOSTILE}::test_a_run_that_goes_at_any_look_into_its_directories_leaves_the_others_shown",),
+    ),
+    Defect(
         "deeply nested JSON in a callback: 500 and a traceback",
-        "dashboards/mpprof_dashboards/calls.py",
+        "dashboards/mpprof_dashboards/call_bodies.py",
         "except RecursionError:  # deeply nested",
         "except NotImplementedError:",
         (f"{_HOSTILE}::test_deeply_nested_json_is_the_callers_error",),
@@ -163,7 +205,7 @@ DEFECTS = (
     Defect(
         "a component suite that there is not: 500 and a traceback",
         "dashboards/mpprof_dashboards/app.py",
-        "app.server.register_error_handler(DependencyException, not_found)",
+        "app.server.register_error_handler(DependencyException, _no_such_file)",
         "pass",
         (f"{_HOSTILE}::test_a_script_that_is_not_there_is_not_found",),
     ),

@@ -16,6 +16,7 @@ import mpprof
 from mpprof import store
 from mpprof.analysis.steps import statistics
 from mpprof.api import workflows
+from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.run import LayerFacts, RunFacts
 from mpprof.report import json as documents
@@ -257,6 +258,43 @@ def test_of_a_log_of_too_many_lines_the_beginning_and_the_end_are_read(
     assert [text.partition("jsonl: ")[2].partition(":")[0] for text in found.warnings] == [
         "more than 1,000 lines"
     ] * 2
+
+
+def test_a_gap_without_the_end_of_a_line_is_not_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sparse file may have one of a terabyte."""
+    monkeypatch.setattr(limits, "LONGEST_DAMAGE_BYTES", 1 << 16)
+    monkeypatch.setattr("mpprof.store.lines.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("mpprof.store.lines.LONGEST_LINE_BYTES", 1024)
+    root = run(tmp_path, steps=[step(1)], hardware=[{"t_ns": 1}])
+    folder = root / "mpprof"
+    for name, last in (("steps.jsonl", step(2)), ("hardware.jsonl", {"t_ns": 2})):
+        with (folder / name).open("ab") as file:
+            file.write(bytes(1 << 20) + f"\n{json.dumps(last)}\n".encode())
+    found = store.read_records(root)
+    assert found.steps is not None
+    assert found.hardware is not None
+    assert found.steps.step.tolist() == [1, 2]
+    assert found.hardware.t_ns.tolist() == [1, 2]
+    said = [text for text in found.warnings if "a line of more than 65,536 bytes: bytes" in text]
+    assert ["steps" in text for text in said] == [True, False]
+
+    (folder / "steps.jsonl").write_bytes(bytes(1 << 20))
+    with pytest.raises(UnreadableError, match="states no schema"):
+        store.read_records(root)
+
+
+def test_blank_lines_take_no_more_memory_than_a_few_times_their_bytes(tmp_path: Path) -> None:
+    root = run(tmp_path, steps=[step(1)])
+    with (root / "mpprof" / "steps.jsonl").open("ab") as file:
+        file.write(b"\n" * (1 << 20))
+    (root / "mpprof" / "run.json").unlink()  # a buffer as large as facts may be is asked for to read it
+    tracemalloc.start()
+    store.read_records(root)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32 << 20
 
 
 def test_samples_stand_in_memory_as_columns_and_texts_only_once(tmp_path: Path) -> None:

@@ -61,8 +61,9 @@ def ops_agree(trace: Trace, path: Path, scratch: Path) -> int:
         key = (trace.ops[op].name, trace.ops[op].type)
         if key in theirs:
             count, total_us = theirs[key]
-            # XProf counts an op again after each event inside it (`ParallelFor`), with the same total time
-            assert count == rows.sum() + events_inside(trace, rows), key
+            # XProf counts an op once more after each event inside it (`ParallelFor`) in some traces, and in others
+            # (2.24.2 in every trace seen) only once. The total time is the same.
+            assert count in {rows.sum(), rows.sum() + events_inside(trace, rows)}, key
             assert trace.kernels.duration_ns[rows].sum() / 1e3 == pytest.approx(total_us, abs=0.01 * count), (
                 key
             )

@@ -17,6 +17,7 @@ from mpprof.analysis.kernels import eligibility, placement
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.steps import boundaries
 from mpprof.errors import UnreadableError
+from mpprof.model import limits
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 from tests.traces.conftest import SHARED
 from tests.traces.kineto import Kineto, small
@@ -227,6 +228,18 @@ def test_a_range_round_a_module_is_a_scope_like_a_frame_of_one(tmp_path: Path) -
     assert "layers" not in trace.missing
 
 
+def test_ids_that_a_tool_wrote_as_floats_are_the_same_ids(tmp_path: Path) -> None:
+    """pandas and JavaScript write 7.0 where a column has gaps."""
+    kineto = small()
+    for event in kineto.events:
+        event["args"] = {
+            key: float(value) if type(value) is int else value for key, value in event.get("args", {}).items()
+        }
+    floats, whole = read(tmp_path, kineto), read(tmp_path, small())
+    for name in ("device", "stream", "correlation", "bytes", "op", "launch"):
+        assert getattr(floats.kernels, name).tolist() == getattr(whole.kernels, name).tolist()
+
+
 def test_our_own_markers_in_a_trace_of_somebody_elses_come_before_theirs(tmp_path: Path) -> None:
     kineto = Kineto(header={"deviceProperties": []})
     for step in range(4):
@@ -392,6 +405,24 @@ def test_a_damaged_event_is_passed_over_and_the_rest_is_read(tmp_path: Path) -> 
     trace = traces.read(path)
     assert len(trace.kernels) == 12
     assert any("left out" in warning for warning in trace.warnings)
+
+
+def test_behind_a_gap_of_any_length_no_event_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sparse file may have one of a terabyte."""
+    monkeypatch.setattr(limits, "LONGEST_DAMAGE_BYTES", 4 << 20)
+    monkeypatch.setattr("mpprof.traces.chrome.json._CHUNK", 1 << 16)
+    monkeypatch.setattr("mpprof.traces.chrome.json._AHEAD", 1 << 10)
+    text = small().text()
+    place = text.rindex(b'{\n   "ph"')
+    path = tmp_path / "w.pt.trace.json"
+    for gap, reads_on in ((1 << 20, True), (16 << 20, False)):
+        path.write_bytes(text[:place] + bytes(gap) + text[place:])
+        trace = traces.read(path)
+        assert len(trace.kernels) > 0
+        assert any(f"to {place + gap}: left out" in warning for warning in trace.warnings) is reads_on
+        assert any(f"cut off or damaged at byte {place}" in text for text in trace.warnings) is not reads_on
 
 
 def test_a_cut_off_gzip_gives_what_is_whole(tmp_path: Path) -> None:

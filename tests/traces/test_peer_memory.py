@@ -125,8 +125,11 @@ def test_those_of_public_gpu_traces_are_xprofs(name: str, tmp_path: Path) -> Non
     assert compare(path, tmp_path / "peer", name in ONE_CLOCK) > 0
 
 
-def test_those_of_a_fresh_training_on_a_cpu_are_xprofs(tmp_path: Path) -> None:
+def test_those_of_a_fresh_training_on_a_cpu_are_xprofs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There only oneDNN's pool writes events, of large tensors."""
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")  # off by default where a CPU has no AVX-512
     done(tmp_path / "said", train, tmp_path / "log")
     (path,) = (tmp_path / "log").rglob("*.xplane.pb")
     assert [one.name for one, _ in blocks.allocators(traces.read(path))] == ["mklcpu"]

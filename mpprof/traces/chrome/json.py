@@ -347,7 +347,7 @@ class _Parse:
             )
             return False
         window.at += 1
-        while self.tries < _MOST_TRIES:
+        while self.tries < _MOST_TRIES and window.byte - start < limits.LONGEST_DAMAGE_BYTES:
             match = _NEXT_EVENT.search(window.text, window.at)
             if match is None:
                 window.at = max(window.at, len(window.text) - 64)  # a match may begin there

@@ -126,7 +126,6 @@ class Collected:
     thread_names: dict[tuple[object, object], str] = field(default_factory=dict)
     projected: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Steps that Kineto projects onto a device: device, number, start, duration."""
-    python_frames: int = 0
     code: list[tuple[tuple[object, object], str, int, int]] = field(default_factory=list)
     """Long frames of the Python tracer: key of the thread, name, start, duration."""
     timeless: int = 0
@@ -199,7 +198,6 @@ def _interval(found: Collected, event: Event) -> None:
         if (number := step_number(name)) >= 0 and (times := _times(found, event)) is not None:
             found.projected.append((whole(args.get("device", event.get("pid"))), number, *times))
     elif category == "python_function":
-        found.python_frames += 1
         if name.startswith(MODULE):
             _host(found, event, "module", name.removeprefix(MODULE), args)
         elif match := _OPTIMIZERS.search(name[-_LONGEST_FRAME:]):
@@ -266,9 +264,10 @@ def _times(found: Collected, event: Event) -> tuple[int, int] | None:
 
 def whole(value: object) -> int:
     """Return an id or a size; -1 for a value that is neither. Ids are written as numbers or, by old versions,
-    as text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-        value = int(value)
+    as text; by tools that rewrite a trace as 7.0, which `ChromeFile` leaves as its text."""
+    if isinstance(value, str):
+        digits = value.removesuffix(".0")
+        value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
     return value if isinstance(value, int) and 0 <= value <= _LARGEST else -1
 
 

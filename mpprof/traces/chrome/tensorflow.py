@@ -48,7 +48,7 @@ from mpprof.traces.common.ops import Ops
 from mpprof.traces.xspace import cpu
 from mpprof.traces.xspace.allocations import allocation_table
 from mpprof.traces.xspace.devices import work_kind
-from mpprof.traces.xspace.hosts import Host
+from mpprof.traces.xspace.host_planes import Host
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]

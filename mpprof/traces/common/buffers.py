@@ -4,8 +4,9 @@ the peak. An HloProto has it beside the module (`buffer_assignment`); field numb
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 
 from mpprof.model.memory import AliveBuffer, Assignment, Taken
@@ -36,17 +37,11 @@ def assignment(
     if not found:
         return None
     fields = fields_in(buffer, *found[0])[:MOST_BUFFERS]
-    sums = {"arguments": 0, "outputs": 0, "constants": 0, "temporaries": 0}
-    allocations: list[_Allocation] = []
-    for number, wire, value, size in fields:
-        if (number, wire) == (3, 2):
-            one = _allocation(buffer, value, value + size)
-            if one.kind:
-                sums[one.kind] += one.bytes
-                allocations.append(one)
+    allocations = [_allocation(buffer, v, v + s) for n, w, v, s in fields if (n, w) == (3, 2)]
+    allocations = [one for one in allocations if one.kind]
     taken = [one for one in allocations if one.kind in ("outputs", "temporaries") and one.bytes]
     if sizes_taken is not None and tuple(one.bytes for one in taken) not in sizes_taken:
-        return _outline(sums, [Taken(one.bytes, (), result=one.kind == "outputs") for one in taken])
+        return _outline(allocations, [Taken(one.bytes, (), result=one.kind == "outputs") for one in taken])
     sizes, makers = {}, {}
     for number, wire, value, size in fields:
         if (number, wire) == (1, 2):
@@ -55,14 +50,10 @@ def assignment(
     traces = [(v, v + s) for n, w, v, s in fields if (n, w) == (4, 2)]
     fullest = _fullest(buffer, traces, allocations, sizes)
     module = index_of(buffer, start, end)
+    buffer_of = cache(lambda id: _alive(module, makers.get(id), sizes.get(id, 0)))
 
-    read: dict[int, AliveBuffer] = {}
-
-    def made(ids: Sequence[int]) -> tuple[AliveBuffer, ...]:
-        for id in ids:
-            if id not in read:
-                read[id] = _alive(module, makers.get(id), sizes.get(id, 0))
-        return tuple(sorted((read[id] for id in ids), key=lambda one: -one.bytes))
+    def made(ids: Iterable[int]) -> tuple[AliveBuffer, ...]:
+        return tuple(sorted(map(buffer_of, ids), key=lambda one: -one.bytes))
 
     temporaries = [
         fullest[one.index] for one in allocations if one.kind == "temporaries" and one.index in fullest
@@ -71,7 +62,7 @@ def assignment(
     results = _results(buffer, start, end, module)
     return replace(
         _outline(
-            sums,
+            allocations,
             [
                 Taken(
                     one.bytes,
@@ -86,7 +77,11 @@ def assignment(
     )
 
 
-def _outline(sums: Mapping[str, int], taken: Sequence[Taken]) -> Assignment:
+def _outline(allocations: Iterable[_Allocation], taken: Sequence[Taken]) -> Assignment:
+    """Return how large the allocations are, without what is in the temporaries at the peak."""
+    sums = {"arguments": 0, "outputs": 0, "constants": 0, "temporaries": 0}
+    for one in allocations:
+        sums[one.kind] += one.bytes
     return Assignment(
         arguments_bytes=sums["arguments"],
         outputs_bytes=sums["outputs"],

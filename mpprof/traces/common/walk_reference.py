@@ -191,6 +191,63 @@ def _stat(data: memoryview, at: int, end: int) -> tuple[int, int, int, int]:
     return key, kind, value, size
 
 
+class _Stats:
+    """The stats that are wanted of events, and the distinct texts that stand in the events themselves."""
+
+    def __init__(self, keys: Int64, rows: Int32, slots: Int32, ints: int, texts: int) -> None:
+        self.keys, self.rows, self.slots = keys, rows, slots
+        self.ints, self.texts = ints, texts
+        self.extents: list[tuple[int, int]] = []
+        self._seen: dict[bytes, int] = {}
+
+    def read(self, data: memoryview, at: int, end: int, into: _Event) -> None:
+        """Read one stat; one that is wanted goes to its column."""
+        key, kind, value, size = _stat(data, at, end)
+        known = _look_up(key, self.keys, self.rows) if kind else -1
+        slot = int(self.slots[known]) if 0 <= known < len(self.slots) else -1
+        if 0 <= slot < self.ints:
+            if kind == _INT:
+                into.ints[slot] = value
+        elif self.ints <= slot < self.ints + self.texts:
+            if kind == _REF:
+                into.texts[slot - self.ints] = _look_up(value, self.keys, self.rows)
+            elif kind == _TEXT:
+                into.texts[slot - self.ints] = -2 - self._row(bytes(data[value : value + size]), value)
+
+    def _row(self, text: bytes, at: int) -> int:
+        row = self._seen.setdefault(text, len(self._seen))
+        if row == len(self.extents):
+            self.extents.append((at, len(text)))
+        return row
+
+
+class _Event:
+    """An XEvent as it stands in the file."""
+
+    def __init__(self, ints: int, texts: int) -> None:
+        self.metadata = self.offset_ps = self.duration_ps = 0
+        self.aggregated = False
+        self.ints, self.texts = [-1] * ints, [-1] * texts
+
+
+def _event(data: memoryview, at: int, end: int, stats: _Stats) -> _Event:
+    """Return the event in these bytes. Raises `_Damage`."""
+    event = _Event(stats.ints, stats.texts)
+    while at < end:
+        number, wire, got, length, at = _field(data, at, end)
+        if wire == 2 and number == 4:
+            stats.read(data, got, got + length, event)
+        elif wire == 0 and number == 1:
+            event.metadata = got
+        elif wire == 0 and number == 2:
+            event.offset_ps = got
+        elif wire == 0 and number == 3:
+            event.duration_ps = got
+        elif wire == 0 and number == 5:
+            event.aggregated = True
+    return event
+
+
 def events(
     buffer: Bytes,
     starts: Int64,
@@ -213,12 +270,11 @@ def events(
     """
     _check_extents(len(buffer), starts, ends)
     data = memoryview(buffer)  # type: ignore[arg-type]
+    stats = _Stats(stat_keys, stat_rows, stat_slots, ints, texts)
     bounds = [0]
     rows: list[tuple[int, int, int]] = []
     int_rows: list[list[int]] = []
     text_rows: list[list[int]] = []
-    texts_seen: dict[bytes, int] = {}
-    extents: list[tuple[int, int]] = []
     marks: list[tuple[int, int, int]] = []
     first_damage, damaged, negative, aggregated = -1, 0, 0, 0
     for at, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -236,47 +292,17 @@ def events(
                 first_damage = begin if first_damage < 0 else first_damage
                 damaged += 1
                 continue
-            metadata = offset = duration = 0
-            aggregate = False
-            int_row, text_row = [-1] * ints, [-1] * texts
-            inner = begin
             try:
-                while inner < begin + size:
-                    number, wire, got, length, inner = _field(data, inner, begin + size)
-                    if wire == 0:
-                        if number == 1:
-                            metadata = got
-                        elif number == 2:
-                            offset = got
-                        elif number == 3:
-                            duration = got
-                        elif number == 5:
-                            aggregate = True
-                    elif wire == 2 and number == 4:
-                        key, kind, value, text_size = _stat(data, got, got + length)
-                        known = _look_up(key, stat_keys, stat_rows) if kind else -1
-                        slot = int(stat_slots[known]) if 0 <= known < len(stat_slots) else -1
-                        if 0 <= slot < ints:
-                            if kind == _INT:
-                                int_row[slot] = value
-                        elif ints <= slot < ints + texts:
-                            if kind == _REF:
-                                text_row[slot - ints] = _look_up(value, stat_keys, stat_rows)
-                            elif kind == _TEXT:
-                                text = bytes(data[value : value + text_size])
-                                row = texts_seen.setdefault(text, len(texts_seen))
-                                if row == len(extents):
-                                    extents.append((value, text_size))
-                                text_row[slot - ints] = -2 - row
+                event = _event(data, begin, begin + size, stats)
             except _Damage as damage:
                 first_damage = damage.at if first_damage < 0 else first_damage
                 damaged += 1
                 continue
-            if aggregate:
+            if event.aggregated:
                 aggregated += 1
                 continue
-            row = _look_up(metadata, metadata_keys, metadata_rows)
-            offset, duration = _clamp(offset), _clamp(duration)
+            row = _look_up(event.metadata, metadata_keys, metadata_rows)
+            offset, duration = _clamp(event.offset_ps), _clamp(event.duration_ps)
             if duration < 0:
                 negative += 1
                 duration = 0
@@ -284,11 +310,11 @@ def events(
             if 0 <= row < len(marked) and marked[row]:
                 marks.append((len(rows), tag, begin + size))
             rows.append((row, start_ns, _clamp(offset + duration) // 1000 - start_ns))
-            int_rows.append(int_row)
-            text_rows.append(text_row)
+            int_rows.append(event.ints)
+            text_rows.append(event.texts)
         bounds.append(len(rows))
     columns = np.array(rows, np.int64).reshape(-1, 3).T
-    where = np.array(extents, np.int64).reshape(-1, 2).T
+    where = np.array(stats.extents, np.int64).reshape(-1, 2).T
     mark = np.array(marks, np.int64).reshape(-1, 3).T
     return EventColumns(
         np.array(bounds, np.int64),

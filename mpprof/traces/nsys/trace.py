@@ -108,19 +108,7 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     kernels, kinds = join_launches(kernels, host, found.strings)
     hosts = _processes(found, work)
     damages += database.damages
-    missing = {
-        "allocations": "Nsight Systems records no allocator of a framework (its own profiler does)",
-        "hlo": "Nsight Systems records no compiled programs",
-        "shapes": "NVTX ranges state no shapes and types of an op's inputs",
-    }
-    if not any(what in ("op", "range") for what in found.host.what):
-        missing["ops"] = "no NVTX range: kernels have no op (record with --trace=cuda,nvtx)"
-    if not marks:
-        missing["markers"] = 'no NVTX range that names a step, such as "step 12"'
-    if why := _why_no_kernel(database, kernels):
-        missing["kernels"] = why
-    if not any(device.facts.name for device in work.devices):
-        missing["facts"] = "the export states nothing of the card (no TARGET_INFO_GPU)"
+    missing = _missing(found, work, marked=bool(marks), no_kernel=_why_no_kernel(database, kernels))
     trace = Trace(
         source=source,
         origin_unix_ns=_origin(database, zero),
@@ -139,6 +127,27 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
         missing=missing,
     )
     return trace, damages
+
+
+def _missing(
+    found: Collected, work: nsys_device.Work, *, marked: bool, no_kernel: str | None
+) -> dict[str, str]:
+    """Return why parts of a trace are not there. `marked`: a range names a step; `no_kernel`: why there is
+    none."""
+    missing = {
+        "allocations": "Nsight Systems records no allocator of a framework (its own profiler does)",
+        "hlo": "Nsight Systems records no compiled programs",
+        "shapes": "NVTX ranges state no shapes and types of an op's inputs",
+    }
+    if not any(what in ("op", "range") for what in found.host.what):
+        missing["ops"] = "no NVTX range: kernels have no op (record with --trace=cuda,nvtx)"
+    if not marked:
+        missing["markers"] = 'no NVTX range that names a step, such as "step 12"'
+    if no_kernel:
+        missing["kernels"] = no_kernel
+    if not any(device.facts.name for device in work.devices):
+        missing["facts"] = "the export states nothing of the card (no TARGET_INFO_GPU)"
+    return missing
 
 
 def _why_no_kernel(database: Database, kernels: KernelTable) -> str | None:

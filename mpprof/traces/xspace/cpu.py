@@ -15,7 +15,7 @@ from mpprof.traces.common.columns import Interner, constant
 from mpprof.traces.common.launches import take
 from mpprof.traces.common.names import CALLS
 from mpprof.traces.common.ops import Ops
-from mpprof.traces.xspace.hosts import Host
+from mpprof.traces.xspace.host_planes import Host
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]

@@ -29,7 +29,7 @@ from mpprof.traces.common.launches import Hosts, join_launches
 from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, HOST, is_read
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
-from mpprof.traces.xspace import counting, cpu, hosts, profiles
+from mpprof.traces.xspace import counting, cpu, host_planes, profiles
 from mpprof.traces.xspace.devices import DeviceReader, kernel_table
 from mpprof.traces.xspace.graphs import with_instructions
 
@@ -161,43 +161,33 @@ def _assemble(
     """Return the trace in `buffer`. `release` gives the pages of the file that were read back to the system;
     they can be read again."""
     space = read_space(buffer)
-    parts = _Parts()
+    parts = _Parts(damages=[*notes])
     named = _named_planes(space, path)
-    parts.damages += notes
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
         walk.say_slow()
     _report_damage(space, len(buffer), parts)
-    known = [plane for plane in named if is_read(plane.name)]
-    parts.notes += _passed_over(plane.name for plane in named if plane.lines and not is_read(plane.name))
-    layout = profiles.layout(known, space.hostnames)
-    parts.warnings += layout.warnings
-    parts.notes += layout.notes
+    layout = _layout(space, named, parts)
     usable = layout.planes
     ops = Ops(Modules(usable), parts.strings)
     origin, shift = _origin(usable)
 
     reader = _read_devices(usable, ops, shift, parts)
     release()
-    host = hosts.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
+    host = host_planes.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
     release()
     # Of each plane: sorted, as the order of planes in a file means nothing.
     parts.warnings += sorted([*reader.warnings, *host.warnings])
     parts.damages += sorted([*reader.damages, *host.damages])
     parts.notes += sorted([*reader.notes, *host.notes])
-    basis = "device"
-    if parts.devices:
-        kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
-        of = _hosts_of_devices(layout, kernels, host, parts)
-        kernels, kinds = join_launches(kernels, host.table, parts.strings, of)
-        table = host.with_kinds(kinds)
+    on_device = bool(parts.devices)
+    if on_device:
+        host, kernels = _with_devices(layout, host, reader, ops, parts)
     else:
-        basis = "host"
         host, kernels = _without_device(layout, host, ops, parts)
-        table = host.table
     parts.warnings += ops.warnings()
     if not len(host.allocations.time_ns):
         parts.missing["allocations"] = "the trace holds no allocator events"
-    events = len(kernels) + len(table) + len(host.allocations.time_ns)
+    events = len(kernels) + len(host.table) + len(host.allocations.time_ns)
     _refuse_damage(parts.damages, path, strict=strict, events=events)
     for plane in usable:
         _session_facts(plane, parts)
@@ -209,10 +199,10 @@ def _assemble(
         threads=host.threads,
         ops=ops.table(),
         kernels=kernels,
-        host=table,
+        host=host.table,
         markers=host.markers(reader.steps, parts.strings),
         allocations=host.allocations,
-        basis=basis,
+        basis="device" if on_device else "host",
         strings=parts.strings.texts(),
         warnings=(
             *_texts_of("error", space.errors),
@@ -261,9 +251,29 @@ def _refuse_damage(damages: list[str], path: Path, *, strict: bool, events: int)
         raise UnreadableError(f"no event is left: {what}", where=str(path), next="Record the trace again.")
 
 
+def _layout(space: RawSpace, named: Sequence[RawPlane], parts: _Parts) -> profiles.Layout:
+    """Return the planes that are read, and which host each is of."""
+    known = [plane for plane in named if is_read(plane.name)]
+    parts.notes += _passed_over(plane.name for plane in named if plane.lines and not is_read(plane.name))
+    layout = profiles.layout(known, space.hostnames)
+    parts.warnings += layout.warnings
+    parts.notes += layout.notes
+    return layout
+
+
+def _with_devices(
+    layout: profiles.Layout, host: host_planes.Host, reader: DeviceReader, ops: Ops, parts: _Parts
+) -> tuple[host_planes.Host, KernelTable]:
+    """Return the kernels of the devices, joined with their launches."""
+    kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
+    of = _hosts_of_devices(layout, kernels, host, parts)
+    kernels, kinds = join_launches(kernels, host.table, parts.strings, of)
+    return replace(host, table=replace(host.table, kind=kinds)), kernels
+
+
 def _without_device(
-    layout: profiles.Layout, host: hosts.Host, ops: Ops, parts: _Parts
-) -> tuple[hosts.Host, KernelTable]:
+    layout: profiles.Layout, host: host_planes.Host, ops: Ops, parts: _Parts
+) -> tuple[host_planes.Host, KernelTable]:
     """Return the ops of the executor as kernels, for each host that the file names."""
     # One machine may well have two such planes: only where the file names several hosts are they theirs.
     numbers = host.numbers if len(set(layout.hostnames)) > 1 else ()
@@ -284,7 +294,7 @@ def _without_device(
 
 
 def _hosts_of_devices(
-    layout: profiles.Layout, kernels: KernelTable, host: hosts.Host, parts: _Parts
+    layout: profiles.Layout, kernels: KernelTable, host: host_planes.Host, parts: _Parts
 ) -> Hosts:
     """Return the host of each device and thread; the devices are named after their hosts where there are
     several."""

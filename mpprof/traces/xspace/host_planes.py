@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import pairwise
 from typing import TypeVar
 
@@ -66,9 +66,6 @@ class Host:
     warnings: tuple[str, ...] = ()
     damages: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def with_kinds(self, kinds: Int8) -> HostTable:
-        return replace(self.table, kind=kinds)
 
     def markers(self, lines: Sequence[StepsLine], strings: Interner) -> MarkerTable:
         """Return the step markers and calls of the training function of all threads, and the rows of `Steps`
