@@ -18,7 +18,7 @@ from dash.exceptions import DependencyException, PreventUpdate
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import markdown
-from mpprof_dashboards import calls, routes, security, theme
+from mpprof_dashboards import call_bodies, routes, security, theme
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards, hosts
@@ -83,31 +83,7 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
     """Return the frame that stays while pages change."""
     bar = [
         html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title),
-        html.Div(
-            [
-                dmc.Select(
-                    id="run",
-                    data=[],
-                    allowDeselect=False,
-                    searchable=True,
-                    size="xs",
-                    className="mp-select",
-                    **{"aria-label": "Run"},
-                ),
-                html.Span("vs", className="mp-versus"),
-                dmc.Select(
-                    id="baseline",
-                    data=[],
-                    clearable=True,
-                    searchable=True,
-                    placeholder="no baseline",
-                    size="xs",
-                    className="mp-select",
-                    **{"aria-label": "Baseline"},
-                ),
-            ],
-            className="mp-choosers",
-        ),
+        _choosers(),
         html.Nav(id="nav", className="mp-nav", **{"aria-label": "Pages"}),
         _share(),
         html.Button(
@@ -138,6 +114,29 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
         theme=theme.MANTINE,
         defaultColorScheme="auto",
     )
+
+
+def _choosers() -> html.Div:
+    run = dmc.Select(
+        id="run",
+        data=[],
+        allowDeselect=False,
+        searchable=True,
+        size="xs",
+        className="mp-select",
+        **{"aria-label": "Run"},
+    )
+    baseline = dmc.Select(
+        id="baseline",
+        data=[],
+        clearable=True,
+        searchable=True,
+        placeholder="no baseline",
+        size="xs",
+        className="mp-select",
+        **{"aria-label": "Baseline"},
+    )
+    return html.Div([run, html.Span("vs", className="mp-versus"), baseline], className="mp-choosers")
 
 
 _SHARES = (
@@ -317,84 +316,88 @@ def _version(context: Context, problem: MpprofError | None) -> str:
 
 def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> None:
     """Add the checks and headers of every request: the Host, the run in the address, the content policy."""
-    policy = security.content_policy(app.csp_hashes())
-    paths = {page.path for page in PAGES}
-
-    def check_host() -> Any:
-        if not security.allows(flask.request.host or "", host):
-            return flask.Response(
-                "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
-            )
-        if flask.request.method == "GET" and flask.request.path in paths:
-            search = f"?{flask.request.query_string.decode('utf-8', 'replace')}"
-            if "run" not in flask.request.args:
-                return with_choice(search)
-            rendered.ahead(partial(_draw_ahead, source, rendered, flask.request.path, search))
-        if flask.request.path.endswith("/_dash-update-component") and not calls.is_call(app):
-            text = "This request does not come from a page of mpprof.\n"
-            return flask.Response(text, 400, mimetype="text/plain")
-        return None
-
-    def with_choice(search: str) -> Any:
-        """Return a redirect to the address that names a run, so that the address bar always holds a link
-        worth sharing."""
-        path, entries = flask.request.path, listed(source)[0]
-        if path == "/" and len(entries) > runs.LANDS_ABOVE and "with" not in flask.request.args:
-            return flask.redirect(runs.PAGE.path)
-        chosen = choices.read(search, entries)
-        if chosen.run is None or path == runs.PAGE.path:
-            return None
-        return flask.redirect(path + choices.stated(chosen, search))
-
-    def add_headers(response: flask.Response) -> flask.Response:
-        response.headers["Content-Security-Policy"] = policy
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
-        return response
-
-    def not_found(_: DependencyException) -> flask.Response:
-        return flask.Response("There is no such file.\n", 404, mimetype="text/plain")
-
-    answer = app.server.wsgi_app
-
-    def one_answer(environ: Any, start_response: Any) -> Any:
-        with source.one_answer():
-            return answer(environ, start_response)
-
-    app.server.wsgi_app = one_answer
-    app.server.config["MAX_CONTENT_LENGTH"] = calls.MOST_BYTES
-    app.server.register_error_handler(DependencyException, not_found)
-    app.server.before_request(check_host)
-    app.server.after_request(add_headers)
+    app.server.wsgi_app = partial(_one_answer, source, app.server.wsgi_app)
+    app.server.config["MAX_CONTENT_LENGTH"] = call_bodies.MOST_BYTES
+    app.server.register_error_handler(DependencyException, _no_such_file)
+    app.server.before_request(partial(_check, app, source, rendered, host))
+    app.server.after_request(partial(_with_headers, security.content_policy(app.csp_hashes())))
     app.server.after_request(Packer())
+
+
+def _one_answer(source: RunSource, answer: Any, environ: Any, start_response: Any) -> Any:
+    with source.one_answer():
+        return answer(environ, start_response)
+
+
+def _check(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> Any:
+    """Return what is answered in place of what the request asks for; None lets it through. A page that is let
+    through is drawn ahead."""
+    if not security.allows(flask.request.host or "", host):
+        return flask.Response(
+            "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
+        )
+    if flask.request.method == "GET" and any(page.path == flask.request.path for page in PAGES):
+        search = f"?{flask.request.query_string.decode('utf-8', 'replace')}"
+        if "run" not in flask.request.args:
+            return _to_choice(source, search)
+        rendered.ahead(partial(_draw_ahead, source, rendered, flask.request.path, search))
+    if flask.request.path.endswith("/_dash-update-component") and not call_bodies.is_call(app):
+        text = "This request does not come from a page of mpprof.\n"
+        return flask.Response(text, 400, mimetype="text/plain")
+    return None
+
+
+def _to_choice(source: RunSource, search: str) -> Any:
+    """Return a redirect to the address that names a run, so that the address bar always holds a link worth
+    sharing."""
+    path, entries = flask.request.path, listed(source)[0]
+    if path == "/" and len(entries) > runs.LANDS_ABOVE and "with" not in flask.request.args:
+        return flask.redirect(runs.PAGE.path)
+    chosen = choices.read(search, entries)
+    if chosen.run is None or path == runs.PAGE.path:
+        return None
+    return flask.redirect(path + choices.stated(chosen, search))
+
+
+def _with_headers(policy: str, response: flask.Response) -> flask.Response:
+    response.headers["Content-Security-Policy"] = policy
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    return response
+
+
+def _no_such_file(_: DependencyException) -> flask.Response:
+    return flask.Response("There is no such file.\n", 404, mimetype="text/plain")
 
 
 def _downloads(app: dash.Dash, source: RunSource) -> None:
     """Add the routes of the report that the address names: one HTML file, and Markdown."""
+    app.server.add_url_rule("/report.html", "/report.html", partial(_html_file, source))
+    app.server.add_url_rule("/report.md", "/report.md", partial(_markdown, source))
 
-    def save_report() -> flask.Response:
-        entries, _ = listed(source)
-        chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
-        context = Context(source, entries, chosen)
-        try:
-            redact = flask.request.args.get("redacted") == "1"
-            step = routes.whole(flask.request.args.get("step"))
-            text = run_html(source, context.run, chosen.baseline, step=step, redact=redact)
-        except MpprofError as error:
-            return routes.refusal(error)
-        response = flask.Response(text, mimetype="text/html")
-        response.headers["Content-Disposition"] = 'attachment; filename="mpprof-report.html"'
-        return response
 
-    def save_markdown() -> flask.Response:
-        entries, _ = listed(source)
-        chosen = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
-        try:
-            document = Context(source, entries, chosen).report()
-        except MpprofError as error:
-            return routes.refusal(error)
-        return flask.Response(markdown.render(document), mimetype="text/markdown")
+def _addressed(source: RunSource) -> Context:
+    """Return what the address of this request chooses."""
+    entries, _ = listed(source)
+    query = flask.request.query_string.decode("utf-8", "replace")
+    return Context(source, entries, choices.read(query, entries))
 
-    app.server.add_url_rule("/report.html", view_func=save_report)
-    app.server.add_url_rule("/report.md", view_func=save_markdown)
+
+def _html_file(source: RunSource) -> flask.Response:
+    context = _addressed(source)
+    redact = flask.request.args.get("redacted") == "1"
+    step = routes.whole(flask.request.args.get("step"))
+    try:
+        text = run_html(source, context.run, context.choice.baseline, step=step, redact=redact)
+    except MpprofError as error:
+        return routes.refusal(error)
+    return routes.saved_as("mpprof-report.html", flask.Response(text, mimetype="text/html"))
+
+
+def _markdown(source: RunSource) -> flask.Response:
+    try:
+        document = _addressed(source).report()
+    except MpprofError as error:
+        return routes.refusal(error)
+    return flask.Response(markdown.render(document), mimetype="text/markdown")

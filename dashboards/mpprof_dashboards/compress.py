@@ -26,7 +26,7 @@ class Packer:
         kind = response.mimetype or ""
         if (
             response.status_code != 200
-            or "gzip" not in flask.request.headers.get("Accept-Encoding", "")
+            or not flask.request.accept_encodings.quality("gzip")  # "gzip;q=0" refuses it
             or "Content-Encoding" in response.headers
             or not kind.startswith(_TYPES)
         ):

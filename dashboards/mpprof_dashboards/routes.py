@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -16,6 +17,10 @@ from mpprof.report import words
 from mpprof_dashboards import rows, runs, work
 from mpprof_dashboards.components.context import listed
 
+Query = Mapping[str, str]
+Ask = Callable[[RunSource, Query], Any]
+"""What gives a document for a query; None where there is nothing to show."""
+
 _MOST_DIGITS = 18
 """Of a number in a query: nanoseconds fit into 64 bits."""
 _MOST_SEARCH = 200
@@ -26,84 +31,95 @@ _MOST_TEXT = 20_000
 
 def register(app: dash.Dash, source: RunSource) -> None:
     """Add the routes to the app's server."""
+    for path, ask in _DOCUMENTS.items():
+        app.server.add_url_rule(path, path, partial(_answer, ask, source))
+    app.server.add_url_rule("/trace.json", "/trace.json", partial(_trace_file, source))
+    app.server.add_url_rule("/rows.csv", "/rows.csv", partial(_rows_file, source))
 
-    def timeline() -> flask.Response:
-        asked = flask.request.args
-        return _answer(
-            lambda: source.timeline(
-                asked.get("run", ""),
-                step=whole(asked.get("step")),
-                from_ns=whole(asked.get("from")),
-                to_ns=whole(asked.get("to")),
-                width=whole(asked.get("width")) or 1,
-                colour=asked.get("colour", "placement"),
-                search=asked.get("search", "")[:_MOST_SEARCH],
-            )
-        )
 
-    def kernel() -> flask.Response:
-        asked = flask.request.args
-        row = whole(asked.get("row"))
-        return _answer(lambda: None if row is None else source.kernel(asked.get("run", ""), row))
+def _timeline(source: RunSource, asked: Query) -> Any:
+    return source.timeline(
+        asked.get("run", ""),
+        step=whole(asked.get("step")),
+        from_ns=whole(asked.get("from")),
+        to_ns=whole(asked.get("to")),
+        width=whole(asked.get("width")) or 1,
+        colour=asked.get("colour", "placement"),
+        search=asked.get("search", "")[:_MOST_SEARCH],
+    )
 
-    def next_kernel() -> flask.Response:
-        asked = flask.request.args
-        return _answer(
-            lambda: source.next_kernel(
-                asked.get("run", ""),
-                row=whole(asked.get("row")),
-                from_ns=whole(asked.get("from")) or 0,
-                search=asked.get("search", "")[:_MOST_SEARCH],
-                back=asked.get("back") == "1",
-            )
-        )
 
-    def chrome_trace() -> flask.Response:
-        asked = flask.request.args
-        begin, end = whole(asked.get("from")) or 0, whole(asked.get("to")) or 0
-        response = _answer(lambda: source.chrome_trace(asked.get("run", ""), begin, end))
-        response.headers["Content-Disposition"] = 'attachment; filename="mpprof-trace.json"'
-        return response
+def _kernel(source: RunSource, asked: Query) -> Any:
+    row = whole(asked.get("row"))
+    return None if row is None else source.kernel(asked.get("run", ""), row)
 
-    def _rows_of() -> tuple[rows.Table, rows.Asked]:
-        query = {key: value[:_MOST_TEXT] for key, value in flask.request.args.items()}
-        run, baseline, kind = query.get("run", ""), query.get("baseline") or None, query.get("table", "")
-        if kind not in work.KINDS:
-            raise NotFoundError("there is no such table", next=f"Tables: {', '.join(work.KINDS)}")
-        found = work.table(source, run, source.report(run, baseline), kind, query.get("f.cause"))
-        return found, rows.asked(query)
 
-    def table() -> flask.Response:
-        return _answer(lambda: rows.answer(*_rows_of()))
+def _next_kernel(source: RunSource, asked: Query) -> Any:
+    return source.next_kernel(
+        asked.get("run", ""),
+        row=whole(asked.get("row")),
+        from_ns=whole(asked.get("from")) or 0,
+        search=asked.get("search", "")[:_MOST_SEARCH],
+        back=asked.get("back") == "1",
+    )
 
-    def table_csv() -> flask.Response:
-        try:
-            text = rows.to_csv(*_rows_of())
-        except MpprofError as error:
-            return refusal(error)
-        response = flask.Response(text, mimetype="text/csv")
-        response.headers["Content-Disposition"] = 'attachment; filename="mpprof-rows.csv"'
-        return response
 
-    def listed_runs() -> flask.Response:
-        found, problem = listed(source)
-        if problem is not None:
-            return refusal(problem)
-        known = runs.listing(found, time_ns())
-        return _answer(lambda: None if flask.request.args.get("version") == known["version"] else known)
+def _chrome_trace(source: RunSource, asked: Query) -> Any:
+    begin, end = whole(asked.get("from")) or 0, whole(asked.get("to")) or 0
+    return source.chrome_trace(asked.get("run", ""), begin, end)
 
-    def summary() -> flask.Response:
-        asked = flask.request.args
-        return _answer(lambda: runs.row(source, asked.get("run", ""), asked.get("baseline") or None))
 
-    app.server.add_url_rule("/runs.json", view_func=listed_runs)
-    app.server.add_url_rule("/run.json", view_func=summary)
-    app.server.add_url_rule("/rows.json", view_func=table)
-    app.server.add_url_rule("/rows.csv", view_func=table_csv)
-    app.server.add_url_rule("/timeline.json", view_func=timeline)
-    app.server.add_url_rule("/kernel.json", view_func=kernel)
-    app.server.add_url_rule("/next.json", view_func=next_kernel)
-    app.server.add_url_rule("/trace.json", view_func=chrome_trace)
+def _rows_of(source: RunSource, asked: Query) -> tuple[rows.Table, rows.Asked]:
+    query = {key: value[:_MOST_TEXT] for key, value in asked.items()}
+    run, baseline, kind = query.get("run", ""), query.get("baseline") or None, query.get("table", "")
+    if kind not in work.KINDS:
+        raise NotFoundError("there is no such table", next=f"Tables: {', '.join(work.KINDS)}")
+    found = work.table(source, run, source.report(run, baseline), kind, query.get("f.cause"))
+    return found, rows.asked(query)
+
+
+def _rows(source: RunSource, asked: Query) -> Any:
+    return rows.answer(*_rows_of(source, asked))
+
+
+def _runs(source: RunSource, asked: Query) -> Any:
+    found, problem = listed(source)
+    if problem is not None:
+        raise problem
+    known = runs.listing(found, time_ns())
+    return None if asked.get("version") == known["version"] else known
+
+
+def _run(source: RunSource, asked: Query) -> Any:
+    return runs.row(source, asked.get("run", ""), asked.get("baseline") or None)
+
+
+_DOCUMENTS: dict[str, Ask] = {
+    "/runs.json": _runs,
+    "/run.json": _run,
+    "/rows.json": _rows,
+    "/timeline.json": _timeline,
+    "/kernel.json": _kernel,
+    "/next.json": _next_kernel,
+}
+
+
+def _trace_file(source: RunSource) -> flask.Response:
+    return saved_as("mpprof-trace.json", _answer(_chrome_trace, source))
+
+
+def _rows_file(source: RunSource) -> flask.Response:
+    try:
+        text = rows.to_csv(*_rows_of(source, flask.request.args))
+    except MpprofError as error:
+        return refusal(error)
+    return saved_as("mpprof-rows.csv", flask.Response(text, mimetype="text/csv"))
+
+
+def saved_as(name: str, response: flask.Response) -> flask.Response:
+    """Return the response as one that a browser saves under this name."""
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 def refusal(error: MpprofError) -> flask.Response:
@@ -118,9 +134,9 @@ def whole(text: str | None) -> int | None:
     return int(text)
 
 
-def _answer(ask: Callable[[], Any]) -> flask.Response:
+def _answer(ask: Ask, source: RunSource) -> flask.Response:
     try:
-        found = ask()
+        found = ask(source, flask.request.args)
     except MpprofError as error:
         return refusal(error)
     if found is None:

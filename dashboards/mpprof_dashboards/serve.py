@@ -6,12 +6,14 @@ import logging
 import webbrowser
 from collections.abc import Callable
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import waitress
 
 from mpprof.errors import UsageError
 from mpprof.model.source import RunSource
+from mpprof_dashboards import call_bodies
 from mpprof_dashboards.app import create_app
 from mpprof_dashboards.components.context import listed
 
@@ -19,7 +21,18 @@ from mpprof_dashboards.components.context import listed
 _THREADS = 16
 # A browser keeps up to six connections open for minutes: with waitress' hundred, seventeen readers would shut
 # out the next. Below the 1,024 files that select() can watch.
-_CONNECTIONS = 600
+_MOST_CONNECTIONS = 600
+
+
+def _connections() -> int:
+    """Return how many connections are held open at a time: with half of the files that this process may open,
+    or more, none would be left to read runs from."""
+    try:
+        import resource
+    except ImportError:  # Windows, which sets no such limit
+        return _MOST_CONNECTIONS
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(_MOST_CONNECTIONS, files // 2)
 
 
 def serve(
@@ -45,7 +58,9 @@ def serve(
             host=host,
             port=port,
             threads=_THREADS,
-            connection_limit=_CONNECTIONS,
+            connection_limit=_connections(),
+            # Without it a body of a gigabyte is written to disk first, and refused then.
+            max_request_body_size=call_bodies.MOST_BYTES + 1,
             ident=None,
         )
     except OSError as error:
@@ -60,8 +75,8 @@ def serve(
     url = f"http://{_shown(host)}:{bound}/"
     say = announce or partial(print, flush=True)
     say(f"mpprof serves {source.title} at {url} (Ctrl+C stops it)")
-    if open_browser:
-        webbrowser.open(url)
+    if open_browser:  # a browser in the terminal returns when it is left, and asks for the page before
+        Thread(target=webbrowser.open, args=(url,), name="mpprof browser", daemon=True).start()
     if listed(source) == ((), None):
         say(
             f"No runs yet: {source.title} holds neither records by mpprof nor traces. "

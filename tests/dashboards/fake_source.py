@@ -23,11 +23,11 @@ HOSTILE = '<a href="x">x</a>'
 HOSTILE_KERNEL = "<b onmouseover=alert(1)>k</b>%{x}$&amp;</script><script>document.title='owned'</script>"
 
 ENTRIES = (
-    RunEntry("fp32", "resnet-fp32", "float32", "tensorflow", 1_790_000_000_000_000_000, False, True),
-    RunEntry("mixed", "resnet-mixed", "mixed_float16", "tensorflow", 1_790_000_600_000_000_000, False, True),
-    RunEntry("cpu", "laptop-cpu", "mixed_float16", "jax", 1_790_001_200_000_000_000, False, True),
-    RunEntry("live", "tonight-live", "mixed_float16", "tensorflow", 1_790_001_800_000_000_000, True, False),
-    RunEntry("broken", "broken", None, None, None, False, False, problem="run.json is not JSON (byte 12)"),
+    RunEntry("fp32", "resnet-fp32", "float32", "tensorflow", 1_790_000_000_000_000_000, False),
+    RunEntry("mixed", "resnet-mixed", "mixed_float16", "tensorflow", 1_790_000_600_000_000_000, False),
+    RunEntry("cpu", "laptop-cpu", "mixed_float16", "jax", 1_790_001_200_000_000_000, False),
+    RunEntry("live", "tonight-live", "mixed_float16", "tensorflow", 1_790_001_800_000_000_000, True),
+    RunEntry("broken", "broken", None, None, None, False, problem="run.json is not JSON (byte 12)"),
 )
 
 

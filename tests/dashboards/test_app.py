@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import gc
 import json
 import re
+import resource
 import socket
+import urllib.request
 import warnings
 from html import escape
 from pathlib import Path
@@ -195,7 +199,7 @@ def test_the_choice_survives_the_url() -> None:
 
 
 def entry(id: str, policy: str, created: int = 0, backend: str = "tensorflow", **more: Any) -> RunEntry:
-    return RunEntry(id, id, policy, backend, created, False, True, **more)
+    return RunEntry(id, id, policy, backend, created, False, **more)
 
 
 def test_the_baseline_is_the_twin_and_never_a_guess_among_many() -> None:
@@ -222,7 +226,7 @@ def test_a_base_beside_a_mixed_run_is_its_baseline() -> None:
 
 def test_traces_without_records_are_paired_by_their_names() -> None:
     names = ("x/base/plugins/profile/t/h.xplane.pb", "x/mixed/plugins/profile/t/h.xplane.pb")
-    runs = tuple(RunEntry(name, name, None, None, None, False, True) for name in names)
+    runs = tuple(RunEntry(name, name, None, None, None, False) for name in names)
     assert choices.default_baseline(names[1], runs) == names[0]
     assert choices.default_baseline(names[0], runs) is None
 
@@ -325,6 +329,38 @@ def test_a_port_in_use_is_an_error_with_the_next_step_and_leaves_nothing_open() 
             serve(FakeSource(), port=taken.getsockname()[1])
         gc.collect()
     assert [str(each.message) for each in said if "unclosed" in str(each.message)] == []
+
+
+def test_connections_leave_files_to_read_runs_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refuses(*_: Any, connection_limit: int, **more: Any) -> Any:
+        asked.append(connection_limit)
+        raise OSError
+
+    monkeypatch.setattr("waitress.create_server", refuses)
+    for files in (128, 1024, 1 << 20, resource.RLIM_INFINITY):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, resource.RLIM_INFINITY))
+        with pytest.raises(UsageError):
+            serve(FakeSource(), port=0)
+    assert asked == [64, 512, 600, 600]
+
+
+def test_a_browser_in_the_terminal_gets_the_page_before_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As lynx does: it returns when its reader leaves it, which here ends the server, too."""
+    shown: list[int] = []
+
+    def open_(url: str) -> None:
+        try:
+            with urllib.request.urlopen(f"{url}runs.json", timeout=20) as answer:
+                shown.append(answer.status)
+        finally:
+            _thread.interrupt_main()
+
+    monkeypatch.setattr("webbrowser.open", open_)
+    with contextlib.suppress(KeyboardInterrupt):  # within an answer it ends the server's loop
+        serve(FakeSource(), port=0, open_browser=True, announce=lambda _: None)
+    assert shown == [200]
 
 
 def test_context_refuses_a_run_that_is_not_listed() -> None:

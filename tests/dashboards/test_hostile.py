@@ -291,6 +291,44 @@ def test_what_vanishes_while_it_is_shown_is_said(tmp_path: Path, gone: str) -> N
     assert client.get("/report.html?run=run").status_code in (200, 404)
 
 
+def test_a_run_that_goes_at_any_look_into_its_directories_leaves_the_others_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is moved away as one of its directories is about to be opened: at first the first time, then the second."""
+    logs = tmp_path / "logs"
+    run(logs / "run")
+    gone, looks, last = logs / "gone", 0, 0
+
+    def looking(opens: Any) -> Any:
+        def look(at: Any) -> Any:
+            nonlocal looks
+            if Path(at).is_relative_to(gone):
+                looks += 1
+                if looks == last:
+                    gone.rename(tmp_path / "elsewhere")
+            return opens(at)
+
+        return look
+
+    while looks >= last:
+        for each in (gone, tmp_path / "elsewhere"):
+            shutil.rmtree(each, ignore_errors=True)
+        (run(gone) / "mpprof" / "worker-1").mkdir()
+        session = gone / "plugins" / "profile" / "1"
+        session.mkdir(parents=True)
+        shutil.copyfile(next(SAMPLE.rglob("*.xplane.pb")), session / "host.xplane.pb")
+        looks, last = 0, last + 1
+        with monkeypatch.context() as world:
+            world.setattr(os, "scandir", looking(os.scandir))
+            world.setattr(os, "listdir", looking(os.listdir))
+            client = client_of(logs)
+            assert "run" in {
+                run["id"] for group in client.get("/runs.json").json["groups"] for run in group["runs"]
+            }
+        assert client.get("/report.html?run=run&baseline=none").status_code == 200
+    assert last > 5
+
+
 def test_a_run_that_changes_between_the_listing_and_the_reading(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,3 +181,11 @@ def test_what_is_no_request(server: Server, text: bytes) -> None:
         connection.shutdown(socket.SHUT_WR)
         assert not re.match(rb"HTTP/1.\d 5", connection.recv(99))
     assert server.ask("GET", "/_dash-layout")[0] == 200
+
+
+def test_a_body_beyond_any_call_is_refused_before_it_is_sent(server: Server) -> None:
+    """Else it is waited for, up to a gigabyte, and kept on disk."""
+    head = b"POST /_dash-update-component HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head)
+        assert connection.recv(99).startswith(b"HTTP/1.1 413")

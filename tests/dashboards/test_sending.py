@@ -33,6 +33,12 @@ def test_text_is_packed_for_those_who_take_it_so(client: Any, path: str) -> None
         assert int(packed.headers["Content-Length"]) == len(packed.data)
 
 
+@pytest.mark.parametrize("said", ["gzip;q=0", "identity, gzip;q=0.0, *;q=0"])
+def test_text_is_sent_plain_to_those_who_refuse_it_packed(client: Any, said: str) -> None:
+    with client.get("/assets/mpprof.css", headers={"Accept-Encoding": said}) as plain:
+        assert "Content-Encoding" not in plain.headers
+
+
 def test_a_file_that_the_browser_has_is_not_sent_again(client: Any) -> None:
     with client.get("/assets/mpprof.css", headers=PACKED) as first:
         etag = first.headers["ETag"]

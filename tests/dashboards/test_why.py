@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dash import html
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components.remedies import combinations, remedies
 from mpprof_dashboards.components.strip import legend, strip
@@ -275,6 +276,17 @@ def test_sentences_without_sense_are_gone() -> None:
     assert words.saved(0) == "as much as the baseline"
     assert words.saved(2**30) == "1.00 GiB less than the baseline"
     assert words.saved(None) == words.NOT_KNOWN
+
+
+def test_what_is_not_measured_stands_once_for_each_reason_and_by_names() -> None:
+    section = why._absent(source().report("recorded-cpu-float32", None))
+    (table,) = [part for part in section.children[1].children if not isinstance(part, html.Summary)]
+    rows = [[cell.children for cell in row.children] for row in table.children.children.children]
+    names, reasons = zip(*rows, strict=True)
+    assert len(set(reasons)) == len(reasons)
+    assert "Needs a measured baseline." in reasons
+    assert any("the baseline's step time" in name for name in names)
+    assert not [name for name in names if "_" in name or name[0].islower()]
 
 
 def test_nothing_known_is_still_a_page_without_an_empty_box() -> None:

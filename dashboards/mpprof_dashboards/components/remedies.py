@@ -45,42 +45,22 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
             "What to change", html.P(_others(document, told), className="mp-note", id="notes"),
             note="no finding has a cost",
         )  # fmt: skip
-    heads = ("On", "Cause", "Change", _GAINS, _AFTER, "Proof")
-    table = html.Table(
-        [
-            html.Thead(
-                html.Tr(
-                    [html.Th(text, className="mp-number" if text in heads[3:5] else "") for text in heads]
-                )
-            ),
-            html.Tbody(rows),
-        ],
-        className="mp-table mp-remedies",
-    )
     note = "switch a remedy off to see the step without it; computed, at best" if paying else ""
     if paying and one_step(document):
         note += "; from a single step, which may not be representative"
     combos = combinations(document) if paying else []
     data = {"data-combinations": json.dumps(combos), "data-bits": str(min(len(paying), _bits(combos)))}
-    total = html.Div(combos[-1]["total"] if combos else "", className="mp-total", id="whatif-total")
+    head = [
+        html.H2("What to change", className="mp-section-title"),
+        html.P(note, className="mp-note"),
+        html.Div(combos[-1]["total"] if combos else "", className="mp-total", id="whatif-total"),
+    ]
+    body = [
+        html.Div(_table(rows), className="mp-scroll"),
+        html.P(_others(document, told), className="mp-note", id="notes"),
+    ]
     return html.Section(
-        [
-            html.Div(
-                [
-                    html.H2("What to change", className="mp-section-title"),
-                    html.P(note, className="mp-note"),
-                    total,
-                ],
-                className="mp-section-head",
-            ),
-            html.Div(
-                [
-                    html.Div(table, className="mp-scroll"),
-                    html.P(_others(document, told), className="mp-note", id="notes"),
-                ],
-                className="mp-card",
-            ),
-        ],
+        [html.Div(head, className="mp-section-head"), html.Div(body, className="mp-card")],
         className="mp-section",
         id="whatif",
         **data,
@@ -88,6 +68,14 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
 
 
 _GAINS, _AFTER = "Gains", "Step after"
+
+
+def _table(rows: list[html.Tr]) -> html.Table:
+    heads = [
+        html.Th(text, className="mp-number" if text in (_GAINS, _AFTER) else "")
+        for text in ("On", "Cause", "Change", _GAINS, _AFTER, "Proof")
+    ]
+    return html.Table([html.Thead(html.Tr(heads)), html.Tbody(rows)], className="mp-table mp-remedies")
 
 
 def _number(heading: str, text: Any, **data: str) -> html.Td:

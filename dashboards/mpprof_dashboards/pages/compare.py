@@ -223,35 +223,15 @@ def _ladder(
     A run that cannot be compared is struck through, with the reason below."""
     steps = [step_ns(report) for report in reports]
     most = max((step for step in steps if step is not None), default=0.0)
-    of = {rung["to"]: rung for rung in rungs}
     heads = ("Run", f"0 to {words.duration(most)}" if most else "", "Step", "Examples/s",
              "Against the first" if first else "Against the one before",
              "Tensor Cores", "Peak memory")  # fmt: skip
-    body = []
-    for row, report in enumerate(reports):
-        rung = of.get(row)
-        share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
-        name = words.plain(report["run"]["name"])
-        title: Any = html.Del(name, title=struck[row]) if row in struck else name
-        refused = rung is not None and rung["refused"]
-        numbers = (
-            _known(steps[row], words.duration),
-            _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
-            "" if rung is None else "refused" if refused else _times(rung, struck=row in struck),
-            _known(share, words.percent),
-            _known(recorded_peak(report), words.size),
-        )
-        cells = [html.Th(title, scope="row"), html.Td(_dot(report, steps[row], most))]
-        cells += [html.Td(text, className="mp-number") for text in numbers]
-        if rung is not None and not first and rung["from"] != row - 1:
-            base = words.plain(reports[rung["from"]]["run"]["name"])
-            cells[_SPEEDUP].children = [numbers[2], html.Div(f"against {base}", className="mp-note")]
-        body.append(html.Tr(cells, className="mp-struck" if row in struck else ""))
     head = [
         html.Td(text, className="mp-note") if at == 1
         else html.Th(text, scope="col", className="mp-number" if at > 1 else "")
         for at, text in enumerate(heads)
     ]  # fmt: skip
+    body = [_run_row(row, rungs, reports, struck.get(row), most, first=first) for row in range(len(reports))]
     table = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="mp-table", id="ladder")
     said = [f"{reports[row]['run']['name']}: {reason}" for row, reason in struck.items()]
     titles = [
@@ -269,15 +249,48 @@ def _ladder(
     )
 
 
+def _run_row(
+    row: int,
+    rungs: list[doc.Rung],
+    reports: list[doc.Report],
+    struck: str | None,
+    most: float,
+    *,
+    first: bool,
+) -> html.Tr:
+    """Return the row of one run. `struck`: why it cannot be compared; `most`: the longest step of all."""
+    report, rung = reports[row], next((rung for rung in rungs if rung["to"] == row), None)
+    name, step = words.plain(report["run"]["name"]), step_ns(report)
+    share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
+    against: Any = ""
+    if rung is not None:
+        against = "refused" if rung["refused"] else _times(rung, struck=struck is not None)
+        if not first and rung["from"] != row - 1:
+            base = words.plain(reports[rung["from"]]["run"]["name"])
+            against = [against, html.Div(f"against {base}", className="mp-note")]
+    numbers = (
+        _known(step, words.duration),
+        _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
+        against,
+        _known(share, words.percent),
+        _known(recorded_peak(report), words.size),
+    )
+    title = name if struck is None else html.Del(name, title=struck)
+    return html.Tr(
+        [
+            html.Th(title, scope="row"),
+            html.Td(_dot(report, step, most)),
+            *(html.Td(text, className="mp-number") for text in numbers),
+        ],
+        className="mp-struck" if struck is not None else "",
+    )
+
+
 def _times(rung: doc.Rung, *, struck: bool) -> Any:
     """Return the speedup, struck through where the two runs are unlike: it is then not an effect of
     precision."""
     times = _known(rung["observed"], words.speedup)
     return html.Del(times) if struck and rung["observed"] is not None else times
-
-
-_SPEEDUP = 4
-"""The cell of a row of the ladder."""
 
 
 def _dot(report: doc.Report, step: float | None, most: float) -> html.Span | None:

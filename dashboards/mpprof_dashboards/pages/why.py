@@ -277,31 +277,27 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
     after all remedies, and the attainable step. Empty where nothing costs time and there is nothing to
     compare with."""
     facts = document["facts"]
-    step, after = facts["step_ns"], facts["after_remedies_ns"]
-    alike = not facts.get("unlike")
+    step, alike = facts["step_ns"], not facts.get("unlike")
     base = facts["baseline_step_ns"] if alike else None
-    attainable = facts["attainable_step_ns"] if alike else None
     if step is None:
         return []
     causes = _cause_bars(document, step, query)
     could = _in_16_bits(document, step)
     if not causes and base is None and not could:
         return []
-    rows = [
-        bars.Row(
-            "This run",
-            step,
-            words.duration(step),
-            "run",
-            "step",
-            strong=True,
-            note=words.speedup(facts["observed"]) if facts["observed"] and alike else "",
-        )
-    ]
+    rows = _per_applied_update(document, query)
     if base is not None:
         rows.insert(0, bars.Row("float32 run", base, words.duration(base), "plain", "baseline"))
-    rows[-1:-1] = _per_applied_update(document, query)
-    rows += causes
+    times = words.speedup(facts["observed"]) if facts["observed"] and alike else ""
+    rows.append(bars.Row("This run", step, words.duration(step), "run", "step", strong=True, note=times))
+    return [*rows, *causes, *_last_bars(document, step, causes), *could]
+
+
+def _last_bars(document: doc.Report, step: float, causes: list[bars.Row]) -> list[bars.Row]:
+    """Return the bars below the causes: what none explains, the step after all, and the attainable one."""
+    facts, rows = document["facts"], []
+    alike, after = not facts.get("unlike"), facts["after_remedies_ns"]
+    attainable = facts["attainable_step_ns"] if alike else None
     unexplained = facts["unexplained_ns"] if alike else None
     if unexplained is not None and attainable is not None and unexplained > SMALL_RATIO * step:
         rows.append(
@@ -339,7 +335,7 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
                 note=f"{words.speedup(facts['attainable'])} attainable, computed",
             )
         )
-    return rows + could
+    return rows
 
 
 def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
@@ -622,15 +618,18 @@ def _not_applicable(document: doc.Report) -> html.Section | None:
 
 
 def _absent(document: doc.Report) -> html.Section | None:
-    rows = [
-        (without_finding.field_words(field), sentence(why))
-        for field, why in document["absent"].items()
-        if not field.startswith("facts.")
-    ]
-    if not rows:
+    groups = without_finding.absent_by_reason(document)
+    if not groups:
         return None
-    title = f"{words.plural(len(rows), 'value')}, and why each is missing"
-    return cards.section("Not measured", html.Details([html.Summary(title), cards.pairs(rows)]))
+    title = f"{words.plural(sum(len(names) for _, names in groups), 'value')}, and why each is missing"
+    rows = [(_capital(", ".join(names)), sentence(why)) for why, names in groups]
+    return cards.section(
+        "Not measured", html.Details([html.Summary(title), cards.pairs(rows)]), id="not-measured"
+    )
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 PAGE = Page("/", "Why", layout, heading=True)
