@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -64,27 +65,22 @@ def forecast(
             f"the time limit cannot be {time_limit_s:g} s", next="Give --time-limit seconds above zero"
         )
     named = tuple(dict.fromkeys(("float32", *([policies] if isinstance(policies, str) else policies))))
+    runs: list[CardForecast] = []
+    versions: dict[str, str] = {}
+    failed: list[NotCompiled] = []
+    first: UnableError | None = None
+    float32: Compiled | None = None
     with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as folder:
         path = _as_path(model, Path(folder))
-        runs: list[CardForecast] = []
-        versions: dict[str, str] = {}
-        failed: list[NotCompiled] = []
-        first: UnableError | None = None
-        float32: Compiled | None = None
         for card, policy in product(wanted, named):
             about = f"{card.name}, {policy}"
+            compile = partial(
+                compiling.compiled, path, card, policy,
+                input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
+            )  # fmt: skip
             float32 = float32 if policy != "float32" else None
-
-            def compile(batch: int, card: Card = card, policy: str = policy, about: str = about) -> Compiled:
-                told = about if batch == batch_size else f"{about}, batch {batch}"
-                return compiling.compiled(
-                    path, card, policy, batch,
-                    input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
-                    progress=_about(told, progress),
-                )  # fmt: skip
-
             try:
-                done = compile(batch_size)
+                done = compile(batch_size, progress=_about(about, progress))
             except UnableError as error:
                 first = first or error
                 failed.append(NotCompiled(card.name, policy, error.what.removeprefix(f"{about}: ")))
@@ -92,7 +88,7 @@ def forecast(
             float32 = done if policy == "float32" else float32
             made = judging.card_forecast(done, card, _model_facts(done), float32)
             if largest_batch and not done.result["recurrent_layers"]:  # cuDNN's need differs from the loop's
-                made = replace(made, largest_batch=_largest(compile, done, card))
+                made = replace(made, largest_batch=_largest(compile, done, card, about, progress))
             runs.append(made)
             versions = dict(done.result["versions"])
     if first is not None and not runs:
@@ -100,9 +96,11 @@ def forecast(
     return Forecast(_name(model), tuple(runs), versions, tuple(failed))
 
 
-def _largest(compile: Callable[[int], Compiled], done: Compiled, card: Card) -> LargestBatch:
+def _largest(
+    compile: Callable[..., Compiled], done: Compiled, card: Card, about: str, progress: Progress
+) -> LargestBatch:
     def needed(batch: int) -> BatchBytes:
-        return judging.batch_bytes(compile(batch))
+        return judging.batch_bytes(compile(batch, progress=_about(f"{about}, batch {batch}", progress)))
 
     return batches.largest_batch(needed, judging.batch_bytes(done), card.memory_bytes)
 

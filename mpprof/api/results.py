@@ -132,7 +132,7 @@ class Diagnosis(finding.Diagnosis):
 
     Attributes:
         run: the run that was judged.
-        verdict: the result in one sentence.
+        verdict: the result in a few sentences.
         cause: the code of the finding that the verdict names; None where it names none.
         explanation: up to three sentences: where the time goes, why, and what to do.
         findings: the causes that were found, in the order in which to remedy them.

@@ -334,15 +334,12 @@ def _sayable(name: str) -> str:
 def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewhere: bool) -> RunEntry:
     written_ns = max((changed_ns for _, _, changed_ns in signature), default=None)
     if isinstance(read, MpprofError):
-        return entry_of(
-            name, None, live=False, has_trace=False, problem=str(read), written_unix_ns=written_ns
-        )
+        return entry_of(name, None, live=False, problem=str(read), written_unix_ns=written_ns)
     state = state_of(read, now_unix_ns=time_ns(), elsewhere=elsewhere)
     return entry_of(
         name,
         read.facts,
         live=state in ("running", "unfinished"),
-        has_trace=bool(read.traces),
         problem=why_no_trace(read.traces[-1]) if read.facts is None and read.traces else None,
         state=state,
         written_unix_ns=written_ns,

@@ -68,13 +68,8 @@ def window(
     the first step's start. What lies outside the steps is cut off; where nothing is left, the window is the
     step's."""
     lanes, origin = known.lanes, known.origin_ns
-    until = int(lanes.end_ns[-1])
     at = lanes.median if step is None or not 0 <= step < len(lanes.start_ns) else step
-    whole = int(lanes.start_ns[at]), int(lanes.end_ns[at])
-    begin = whole[0] if from_ns is None else max(origin + from_ns, origin)
-    end = whole[1] if to_ns is None else min(origin + to_ns, until)
-    if begin >= end:
-        begin, end = whole
+    begin, end = _extent(known, at, from_ns, to_ns)
     width = min(max(width, 1), MOST_WIDE)
     colours, searched = _colouring(known, colour), _searched(known, search)
     views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in lanes.lanes]
@@ -109,6 +104,15 @@ def window(
     if searched is not None:
         made["found"] = int(searched[known.work].sum())
     return made
+
+
+def _extent(known: Timeline, step: int, from_ns: int | None, to_ns: int | None) -> tuple[int, int]:
+    """Return the beginning and the end of a window, in the trace's own time."""
+    lanes, origin = known.lanes, known.origin_ns
+    whole = int(lanes.start_ns[step]), int(lanes.end_ns[step])
+    begin = whole[0] if from_ns is None else max(origin + from_ns, origin)
+    end = whole[1] if to_ns is None else min(origin + to_ns, int(lanes.end_ns[-1]))
+    return (begin, end) if begin < end else whole
 
 
 def _colouring(known: Timeline, colour: str) -> Colouring | None:

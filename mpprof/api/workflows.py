@@ -290,14 +290,6 @@ def judge(
     held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
     judgement = engine.judge(replace(case, memory=held))
     proof = _proof(mine, baseline)
-    warnings = (
-        *mine.run.warnings,
-        *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
-        *(measured.notes if (measured := mine.account or mine.window) else ()),
-        *validity.doubts(mine.run),
-        *several.doubts(mine.hosts, mine.account, mine.run),
-        *judgement.warnings,
-    )
     absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
     if held is not None and (why := absent.pop("memory", None)) is not None:
         absent["memory.allocator"] = why  # the peak is that of the records
@@ -313,7 +305,7 @@ def judge(
         unable=judgement.unable,
         clear=judgement.clear,
         not_applicable=judgement.not_applicable,
-        warnings=warnings,
+        warnings=(*_warnings(mine), *judgement.warnings),
         absent=absent,
         device=_main_device(mine),
         computes=mine.computes,
@@ -334,6 +326,18 @@ def judge(
         verdict=engine.verdict(diagnosis),
         cause=named.code if named else None,
         explanation=engine.explanation(diagnosis),
+    )
+
+
+def _warnings(mine: Analysis) -> tuple[str, ...]:
+    """Return what is to be said of the run, its trace and its steps, whatever the rules say."""
+    measured = mine.account or mine.window
+    return (
+        *mine.run.warnings,
+        *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
+        *(measured.notes if measured else ()),
+        *validity.doubts(mine.run),
+        *several.doubts(mine.hosts, mine.account, mine.run),
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.comparison import calibration
 from mpprof.analysis.comparison.attainable import FLOOR_NS, REACHABLE_BANDWIDTH, least_ns
-from mpprof.diagnosis.outcomes import Absent, Claim, known
+from mpprof.diagnosis.outcomes import Absent, Claim, Missing, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell, Class, GapSlice
@@ -105,6 +105,15 @@ def matrix(signals: Signals, rows: Iterable[int]) -> Attainable | Absent:
         return Absent(_why_unknown(signals, long))
     order: tuple[Confidence, ...] = ("low", "medium", "high")
     return Attainable(tuple(claims), " and ".join(sorted(sources)), min(sources.values(), key=order.index))
+
+
+def needed(signals: Signals, rows: Iterable[int], seen: str) -> Attainable:
+    """Return what `matrix` does. Where it knows nothing, the rule that asks becomes *unable*, and states what
+    was `seen`."""
+    best = matrix(signals, rows)
+    if isinstance(best, Absent):
+        raise Missing(Absent(f"{seen}, but {best}"))
+    return best
 
 
 def _why_unknown(signals: Signals, rows: Iterable[int]) -> str:

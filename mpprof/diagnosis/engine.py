@@ -25,7 +25,7 @@ from mpprof.diagnosis.outcomes import (
     cost_ns,
     known,
 )
-from mpprof.diagnosis.remedies.choosing import sentence
+from mpprof.diagnosis.remedies.choosing import joined
 from mpprof.diagnosis.rules import mp906_unlike_runs
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
@@ -85,6 +85,52 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     signals = Signals(case)
     by_code = {rule.CODE: rule for rule in (_rules.ALL if rules is None else rules)}
     warnings: list[str] = []
+    outcomes, granted, displaced = _answers(by_code, signals, warnings, strict=strict)
+    found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
+    clear = tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear))
+
+    unrepresentative = profiled_steps.unlike(signals)
+    doubt = unrepresentative or _of_the_baseline(signals)
+    shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
+    weighed = {
+        code: _weighed(by_code[code], outcome, granted[code], signals, shares)
+        for code, outcome in found.items()
+        if code not in displaced
+    }
+    plan = _plan(weighed.values(), signals)
+    if plan is not None:
+        plan = replace(plan, surfacing=_surfacing([by_code[code] for code in clear], granted, plan, signals))
+    place = {step.code: at for at, step in enumerate(plan.order)} if plan else {}
+    gains = {step.code: step.gain_ns for step in plan.order} if plan else {}
+    recovers, added = _recovered(weighed, gains, case), _added(weighed, gains, signals)
+    findings = [
+        _finding(found[code], each, signals, gains.get(code), recovers.get(code), added.get(code), shares)
+        for code, each in weighed.items()
+    ]
+    ceilings = {code for code, each in weighed.items() if each.ceiling}
+    return Judgement(
+        findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
+        unable=_unable(outcomes, displaced, signals),
+        clear=clear,
+        speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
+        unlike=unrepresentative,
+        warnings=tuple(warnings),
+        whatif=plan,
+        how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
+        how_to_switch=signals.remedies("mixed precision") if _pays(signals) else (),
+        not_applicable=tuple(
+            noun.NotApplicable(code, outcome.reason)
+            for code, outcome in outcomes.items()
+            if isinstance(outcome, NotApplicable)
+        ),
+    )
+
+
+def _answers(
+    by_code: Mapping[str, Rule], signals: Signals, warnings: list[str], *, strict: bool
+) -> tuple[dict[str, Outcome], dict[str, tuple[Claim, ...]], dict[str, str]]:
+    """Ask every rule; return what each says, the claims that it is left with, and by code why a finding that
+    lost its cells has nothing left to say. Rules of the remainder are asked when the cells are divided."""
     asked = sorted(by_code, key=ledger.order)
     last = [code for code in asked if by_code[code].SPECIFICITY == REMAINDER]
     answers = {
@@ -98,53 +144,19 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
         answers[code] = answer = _ask(by_code[code], signals, warnings, strict=strict)
         if isinstance(answer, Found):
             granted[code] = tuple(claim for claim in answer.claims if claim.cell not in signals.claimed)
-    outcomes = {code: answers[code] for code in asked}
-    found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
+    return {code: answers[code] for code in asked}, granted, displaced
 
-    unrepresentative = profiled_steps.unlike(signals)
-    doubt = unrepresentative or _of_the_baseline(signals)
-    shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
-    weighed = {
-        code: _weighed(by_code[code], outcome, granted[code], signals, shares)
-        for code, outcome in found.items()
-        if code not in displaced
-    }
-    plan = _plan(weighed.values(), signals)
-    if plan is not None and plan.floor == "device":
-        clear = [by_code[code] for code, outcome in outcomes.items() if isinstance(outcome, Clear)]
-        plan = replace(plan, surfacing=_surfacing(clear, granted, plan, signals))
-    place = {step.code: at for at, step in enumerate(plan.order)} if plan else {}
-    gains = {step.code: step.gain_ns for step in plan.order} if plan else {}
-    recovers, added = _recovered(weighed, gains, case), _added(weighed, gains, signals)
-    findings = [
-        _finding(found[code], each, signals, gains.get(code), recovers.get(code), added.get(code), shares)
-        for code, each in weighed.items()
-    ]
-    unable = [
-        noun.Unable(
-            code,
-            displaced.get(code) or (_worded(outcome.reason, signals) if isinstance(outcome, Unable) else ""),
-        )
+
+def _unable(
+    outcomes: Mapping[str, Outcome], displaced: Mapping[str, str], signals: Signals
+) -> tuple[noun.Unable, ...]:
+    """Return the rules that could not be judged, and those that lost their cells, in the rules' order."""
+    why = {
+        code: _worded(outcome.reason, signals)
         for code, outcome in outcomes.items()
-        if isinstance(outcome, Unable) or code in displaced
-    ]
-    ceilings = {code for code, each in weighed.items() if each.ceiling}
-    return Judgement(
-        findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
-        unable=tuple(unable),
-        clear=tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear)),
-        speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
-        unlike=unrepresentative,
-        warnings=tuple(warnings),
-        whatif=plan,
-        how_to_mark=signals.remedies("record steps") if signals.unmarked else (),
-        how_to_switch=signals.remedies("mixed precision") if _pays(signals) else (),
-        not_applicable=tuple(
-            noun.NotApplicable(code, outcome.reason)
-            for code, outcome in outcomes.items()
-            if isinstance(outcome, NotApplicable)
-        ),
-    )
+        if isinstance(outcome, Unable)
+    } | dict(displaced)
+    return tuple(noun.Unable(code, why[code]) for code in outcomes if code in why)
 
 
 def unlike(case: Case) -> tuple[str, ...]:
@@ -236,10 +248,17 @@ def _surfacing(
     clear: Iterable[Rule], granted: Mapping[str, Sequence[Claim]], plan: noun.WhatIf, signals: Signals
 ) -> tuple[noun.Surfacing, ...]:
     """Return what these rules, which find nothing in the step as it is, find in the step after all remedies,
-    the largest first: the same rules judge an account without the time that the claims free."""
+    the largest first: the same rules judge an account without the time that the claims free. Empty where the
+    host then limits the step."""
     account = signals.case.account
     claimed = {claim.cell: claim for claims in granted.values() for claim in claims}
-    if account is None or signals.distorted or not claimed or plan.best_step_ns <= 0:
+    if (
+        plan.floor != "device"
+        or account is None
+        or signals.distorted
+        or not claimed
+        or plan.best_step_ns <= 0
+    ):
         return ()
     cells = tuple(
         replace(cell, ns_per_step=min(cell.ns_per_step, claimed[row].attainable_ns))
@@ -466,7 +485,7 @@ def _finding(
         severity=weighed.severity,
         confidence=_confidence(outcome, signals),
         evidence=tuple(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
-        remedy=sentence(remedies),
+        remedy=joined(remedies),
         remedies=remedies,
         summary=_filled_in(_worded(outcome.summary, signals), stated, weighed.cost_ns, signals.whole_ns),
         cost_ns_per_step=None if weighed.ceiling or of_window else stated,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.remedies.choosing import sentence
+from mpprof.diagnosis.remedies.choosing import joined
 from mpprof.diagnosis.verdict import PAYING_RATIO, cause, changes_type, unlike
-from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed, precisions
+from mpprof.diagnosis.wording import CLASS_WORDS, class_words, listed, precisions, sentence
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Speedup, TensorCoreShare
 from mpprof.model.finding import Diagnosis
 from mpprof.model.quantities import format_after, format_ns, format_ratio
@@ -31,14 +31,13 @@ def explanation(diagnosis: Diagnosis) -> tuple[str, ...]:
         _why(diagnosis, account),
         last,
     ]
-    return tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in said if sentence)
+    return tuple(sentence(clause) for clause in said if clause)
 
 
 def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> str:
     """Return the largest parts of the step, and of matrix work, where it ran. They are parts of the profiled
     step where that is unlike the others (`distorted`)."""
-    profiling = sum(part.ns_per_step for part in account.main.slices if part.category == "profiling")
-    added = 0.0 if distorted else max(0.0, -profiling)
+    added = 0.0 if distorted else account.added_by_profiling_ns
     parts = {part.category: part.ns_per_step for part in account.main.slices if part.category != "profiling"}
     if distorted and _BETWEEN in parts:  # of profiled steps, as all other parts
         own = sum(ns for category, ns in parts.items() if category != _BETWEEN)
@@ -136,7 +135,7 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
     if first is None:
         return ""
     raising = [remedy for remedy in first.remedies if remedy.larger_batch]
-    remedy = sentence([remedy for remedy in first.remedies if not remedy.larger_batch]) or first.remedy
+    remedy = joined([remedy for remedy in first.remedies if not remedy.larger_batch]) or first.remedy
     said = f"first: {remedy} ({first.code})"
     if first in paying:
         after = format_after(now - (first.gain_ns_per_step or 0.0), now, one_step=one_step)

@@ -42,16 +42,16 @@ def between(signals: Signals) -> tuple[int, ...]:
 
 def added_ns(signals: Signals) -> float:
     """Return the ns that profiling added to this idle time of a step. The profiler's work is host work for
-    the most part, and so time without launches. Where profiling distorted the step, it is the idle time
-    beyond what an unprofiled step leaves beside the device's work, which profiling does not change. 0 without
-    unprofiled steps to compare with."""
+    the most part, and so time without launches; what it adds between two steps is none of this time. Where
+    profiling distorted the step, it is the idle time beyond what an unprofiled step leaves beside the
+    device's work, which profiling does not change. 0 without unprofiled steps to compare with."""
     account = signals.case.measured
     if account is None or not account.wall_ns:
         return 0.0
     idle_ns = signals.time(signals.of("idle_launch"))
     if signals.distorted:
         return max(0.0, idle_ns - (account.wall_ns - account.device_ns) / signals.undistorted)
-    return max(0.0, account.window_ns - account.wall_ns)
+    return account.added_by_profiling_ns
 
 
 def with_the_profilers(signals: Signals) -> bool:

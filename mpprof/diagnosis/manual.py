@@ -21,6 +21,10 @@ HEADINGS = (
     "Sources",
 )
 
+MOST_HINTS = 5
+NEARLY = 0.75
+"""How alike a name and a slug are that differ by a slip of the keyboard."""
+
 
 def codes() -> tuple[tuple[str, str, str], ...]:
     """Return (code, slug, title) of every cause that mpprof can judge, by code."""
@@ -50,11 +54,17 @@ def _rule_of(cause: str) -> Rule:
     for rule in rules.ALL:
         if wanted in (rule.CODE.lower(), rule.SLUG, f"{rule.CODE} {rule.SLUG}".lower()):
             return rule
-    hint = " or ".join(f"{rule.CODE} {rule.SLUG}" for rule in _nearest(wanted))
-    raise NotFoundError(
-        f"no cause is called {cause!r}",
-        next=f"Did you mean {hint}?" if hint else "`mpprof explain` without a code lists them all",
-    )
+    near = _nearest(wanted)
+    raise NotFoundError(f"no cause is called {cause!r}", next=_hint(near))
+
+
+def _hint(near: list[Rule]) -> str:
+    if not near:
+        return "`mpprof explain` without a code lists them all"
+    *before, last = [f"{rule.CODE} {rule.SLUG}" for rule in near[:MOST_HINTS]]
+    named = f"{', '.join(before)} or {last}" if before else last
+    hint = f"Did you mean {named}?"
+    return f"{hint} `mpprof explain` lists all causes" if len(near) > MOST_HINTS else hint
 
 
 def page(rule: Rule) -> str:
@@ -81,8 +91,8 @@ def _docstring(rule: Rule) -> str:
 
 
 def _nearest(wanted: str) -> list[Rule]:
-    """Return at most three rules that are nearest to `wanted`: by number for what looks like a code, by
-    spelling for the rest."""
+    """Return the rules that are nearest to `wanted`: by number for what looks like a code, else those with
+    nearly this name, then those that speak of its words."""
     number = re.fullmatch(r"(?:mp)?(\d{1,4})", wanted)
     if number:
         return sorted(
@@ -91,4 +101,24 @@ def _nearest(wanted: str) -> list[Rule]:
     by_slug = {rule.SLUG: rule for rule in rules.ALL}
     import difflib  # only where a name was not found
 
-    return [by_slug[slug] for slug in difflib.get_close_matches(wanted, by_slug, n=3, cutoff=0.4)]
+    near = [by_slug[slug] for slug in difflib.get_close_matches(wanted, by_slug, n=3, cutoff=NEARLY)]
+    return near + [rule for rule in _that_speak_of(wanted) if rule not in near]
+
+
+def _that_speak_of(words: str) -> list[Rule]:
+    """Return the rules whose name or page holds one of these words, those with most of them in their name
+    first, then those with most of them on their page, and most often. A word of nearly all pages tells none
+    of them apart."""
+    patterns = [re.compile(rf"\b{re.escape(word)}") for word in re.findall(r"[a-z0-9]{3,}", words)]
+    names = {rule.CODE: f"{rule.SLUG} {rule.TITLE} {rule.ABOUT}".lower() for rule in rules.ALL}
+    pages = {rule.CODE: page(rule).lower() for rule in rules.ALL}
+    telling = [p for p in patterns if sum(bool(p.search(text)) for text in pages.values()) < len(pages) / 2]
+
+    def rank(rule: Rule) -> tuple[int, int, int]:
+        named = sum(bool(pattern.search(names[rule.CODE])) for pattern in patterns)
+        often = [len(pattern.findall(pages[rule.CODE])) for pattern in telling]
+        return named, sum(map(bool, often)), sum(often)
+
+    found = {rule.CODE: rank(rule) for rule in rules.ALL}
+    speaking = [rule for rule in rules.ALL if any(found[rule.CODE])]
+    return sorted(speaking, key=lambda rule: (*(-n for n in found[rule.CODE]), rule.CODE))

@@ -150,6 +150,7 @@ NOT_IN_16_BITS = NotApplicable("the run does not compute in 16 bits")
 NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
 ONLY_INFERS = NotApplicable("the trace shows an inference: no gradients and no optimizer")
 NO_GPU = NotApplicable("the run used no GPU")
+OUT_OF_MEMORY = NotApplicable("training ran out of memory")
 
 
 @frozen

@@ -39,7 +39,7 @@ from mpprof.model.account import (
     Speedup,
     TensorCoreShare,
 )
-from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.finding import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
@@ -131,7 +131,7 @@ class Signals:
 
     def advice(self, cause: str, case: str = "") -> str:
         """Return the remedies as one text; "" where nothing can be done."""
-        return choosing.sentence(self.remedies(cause, (case,)))
+        return choosing.joined(self.remedies(cause, (case,)))
 
     def hint(self, cause: str) -> str:
         """Return the remedies as the end of a sentence: "; record ...", or nothing."""
@@ -197,6 +197,12 @@ class Signals:
     @property
     def facts(self) -> RunFacts | Absent:
         return self.case.run.facts or Absent("no facts of the run were recorded", self.advice("record run"))
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """The training is known to have ended for want of memory."""
+        facts = known(self.facts)
+        return facts is not None and facts.ended is not None and facts.ended.reason == "out_of_memory"
 
     @property
     def fit(self) -> FitFacts | Absent:
@@ -363,6 +369,11 @@ class Signals:
     def on_cpu(self) -> bool:
         """The run is known to have had no accelerator."""
         return known(self.accelerator) == "cpu"
+
+    @property
+    def without_gpu(self) -> bool:
+        """The run is known to have run on a CPU or a TPU."""
+        return known(self.accelerator) in ("cpu", "tpu")
 
     @cached_property
     def device(self) -> DeviceFacts | Absent:
@@ -533,8 +544,9 @@ class Signals:
         """Idle time of a step: what profiling added to a step is none of its own, and adds no work. Where it
         distorted the window, that of a profiled step."""
         idle = sum(cell.ns_per_step for cell in self.cells if cell.category in IDLE_CLASSES)
-        added = sum(-cell.ns_per_step for cell in self.cells if cell.category == "profiling")
-        return max(0.0, idle if self.distorted else idle - max(0.0, added))
+        account = self.case.measured
+        added = 0.0 if account is None or self.distorted else account.added_by_profiling_ns
+        return max(0.0, idle - added)
 
     @property
     def distorted(self) -> bool:
@@ -587,7 +599,7 @@ class Signals:
     @property
     def matrix_units(self) -> str:
         """What the device's matrix units are called."""
-        return "Tensor Cores" if self.vendor in ("nvidia", "unknown") else "matrix units"
+        return "Tensor Cores" if self.vendor in MAYBE_NVIDIA else "matrix units"
 
     @cached_property
     def fallbacks(self) -> tuple[int, ...]:

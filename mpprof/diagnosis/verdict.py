@@ -1,4 +1,4 @@
-"""The verdict: one sentence that a manager can read, with the numbers in it."""
+"""The verdict: a few sentences that a manager can read, with the numbers in them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mpprof.diagnosis.wording import (
     listed,
     more_launches,
     precisions,
+    sentence,
 )
 from mpprof.model.account import AttainableRange, Class, Slice, Speedup
 from mpprof.model.finding import Diagnosis, Finding
@@ -102,12 +103,10 @@ def per_update(diagnosis: Diagnosis) -> float | None:
 
 
 def verdict(diagnosis: Diagnosis) -> str:
-    """Return one sentence: what was expected and what was measured, or what share of the matrix work ran on
+    """Return in sentences what was expected and what was measured, or what share of the matrix work ran on
     matrix units; then the worst cause, or what is missing to say more."""
     signals = _signals(diagnosis)
-    parts = [_what_happened(signals, diagnosis), _why(signals, diagnosis)[0]]
-    sentence = "; ".join(part for part in parts if part)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    return " ".join(map(sentence, [*_what_happened(signals, diagnosis), *_why(signals, diagnosis)[0]]))
 
 
 def cause(diagnosis: Diagnosis) -> Finding | None:
@@ -130,17 +129,19 @@ def _signals(diagnosis: Diagnosis) -> Signals:
     )
 
 
-def _what_happened(signals: Signals, diagnosis: Diagnosis) -> str:
+def _what_happened(signals: Signals, diagnosis: Diagnosis) -> list[str]:
+    """Return a clause for each sentence of the first half."""
     speedup, other = diagnosis.speedup, unlike(diagnosis)
     if speedup is not None and speedup.baseline == "measured" and speedup.observed is not None and not other:
-        return _against_baseline(signals, speedup) + _memory(diagnosis)
+        return [*_against_baseline(signals, speedup), *_memory(diagnosis)]
     said = _in_itself(signals, diagnosis)
     if speedup is not None and speedup.potential is not None:
+        could = _could(signals, speedup.potential)
         off = "" if signals.computes.narrow else "mixed precision is off: "
-        said += f"; {off}{_could(signals, speedup.potential)}"
+        said += [f"{off}{could[0]}", *could[1:]]
     if speedup is not None and speedup.baseline == "measured":
         why = (speedup.absent or {}).get("observed") or _in_short(other, diagnosis)
-        said += f"; no speedup over the baseline is stated ({why})"
+        said.append(f"no speedup over the baseline is stated ({why})")
     return said
 
 
@@ -152,10 +153,11 @@ def _in_short(other: Sequence[str], diagnosis: Diagnosis) -> str:
     return f"the runs differ in {listed(heads)}" if named else next(iter(heads), "not known")
 
 
-def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
+def _in_itself(signals: Signals, diagnosis: Diagnosis) -> list[str]:
     """Return what one run shows: its step, and where its matrix work ran."""
     share = signals.case.tensor_core
     step = _step(signals)
+    takes = [f"a step takes {step}"] if step else []
     if share is not None and share.ratio is not None:
         where = format_ratio(share.ratio)
         of = "the time in matrix products" if share.has_helpers else "the matrix time"
@@ -166,27 +168,29 @@ def _in_itself(signals: Signals, diagnosis: Diagnosis) -> str:
         )
         ran = f"{where} of {of} ran on {_units(signals)}{_in_precision(share.by_precision)}{unknown}"
         if share.of == "window":
-            ran = f"in {_window(signals)}, and {ran}"
-        return f"a step takes {step}, and {ran}" if step else ran
+            return [*takes, _window(signals), ran]
+        return [f"a step takes {step}, and {ran}" if step else ran]
     if share is not None and signals.case.account and signals.case.account.trace_basis == "device":
-        return f"a step takes {step}; {share.reason or 'the trace does not show where its matrix work ran'}"
+        return [*takes, share.reason or "the trace does not show where its matrix work ran"]
     if share is not None and share.of == "window" and share.reason:
-        said = f"in {_window(signals)}; {share.reason}"
-        return f"a step takes {step}; {said}" if step else said
+        return [*takes, _window(signals), share.reason]
     policy = _policy(signals)
     run = f"this {policy} run" if policy else "this run"
     if step and signals.on_cpu:
         why = f"which emulates {known(signals.compute_dtype)} and" if signals.half else "which"
-        return f"{run} was on a CPU, {why} has no Tensor Cores; a step takes {step}"
+        return [f"{run} was on a CPU, {why} has no Tensor Cores", *takes]
     if step and signals.host_only:
-        return f"a step of {run} takes {step}; its trace shows ops of a CPU alone, which has no Tensor Cores"
+        return [
+            f"a step of {run} takes {step}",
+            "its trace shows ops of a CPU alone, which has no Tensor Cores",
+        ]
     traced = diagnosis.device is not None
     if step:
         why = "its trace does not tell" if traced else "without a usable trace it is not known"
-        return f"a step of {run} takes {step}, and {why} where its matrix work ran"
+        return [f"a step of {run} takes {step}, and {why} where its matrix work ran"]
     if traced:
-        return f"how long a step of {run} takes is not known"
-    return f"{run} has neither step times nor a usable trace"
+        return [f"how long a step of {run} takes is not known"]
+    return [f"{run} has neither step times nor a usable trace"]
 
 
 def _window(signals: Signals) -> str:
@@ -195,7 +199,8 @@ def _window(signals: Signals) -> str:
     assert account is not None
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
     busy = format_ratio(signals.busy_ratio)
-    return f"a window of {format_ns(account.window_ns)}, not divided into steps, {device} was busy {busy}"
+    window = f"a window of {format_ns(account.window_ns)}, which is not divided into steps"
+    return f"{device} was busy for {busy} of {window}"
 
 
 def _policy(signals: Signals) -> str:
@@ -210,45 +215,47 @@ def _policy(signals: Signals) -> str:
     return " and ".join(filter(None, [name, *quantized]))
 
 
-def _memory(diagnosis: Diagnosis) -> str:
+def _memory(diagnosis: Diagnosis) -> list[str]:
     """Return how much memory was saved, where that is worth a manager's time."""
     held = diagnosis.memory
     if held is None or held.saved_bytes is None or held.peak_bytes + held.saved_bytes <= 0:
-        return ""
+        return []
     ratio = held.peak_bytes / (held.peak_bytes + held.saved_bytes)
-    return f", and memory is down to {format_ratio(ratio)}" if ratio <= NOTABLE_MEMORY_RATIO else ""
+    return [f"memory is down to {format_ratio(ratio)}"] if ratio <= NOTABLE_MEMORY_RATIO else []
 
 
-def _against_baseline(signals: Signals, speedup: Speedup) -> str:
+def _against_baseline(signals: Signals, speedup: Speedup) -> list[str]:
     assert speedup.observed is not None
     number, than = format_speedup(speedup.observed), _baseline(signals, speedup)
+    launches = ""
     if _no_difference(speedup):
         got = f"takes as long as {than} ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
-        more = more_launches(speedup.launches)
-        got = f"takes longer than {than} ({number}{f', {more}' if more else ''})"
+        got = f"takes longer than {than} ({number})"
+        launches = more_launches(speedup.launches)
     else:
         got = f"is {number} as fast as {than}"
     what = "an example" if speedup.per_example else "the step"
     said = f"{_precision(signals)}{what} {got}"
     if signals.on_cpu and signals.half:
         said += f" on a CPU, which emulates {known(signals.compute_dtype)}"
+    more = [f"there are {launches}"] if launches else []
     if speedup.attainable is not None:
         most = format_speedup(speedup.attainable)
         if speedup.observed > speedup.attainable * MEETS_RATIO:
-            return f"{said}, more than the {most} that was estimated as attainable"
+            return [f"{said}, more than the {most} that was estimated as attainable", *more]
         why = limiting(speedup.limits) if speedup.attainable < LOW_SPEEDUP else ""
         if why:
-            return f"no more than {most} is attainable, because {why}; {said}"
-        return f"{said}, where {most} is attainable"
+            return [f"no more than {most} is attainable, because {why}", said, *more]
+        return [f"{said}, where {most} is attainable", *more]
     if speedup.potential is not None:
-        return f"{said}, where {_could(signals, speedup.potential)}"
+        return [said, *_could(signals, speedup.potential), *more]
     if speedup.ceiling is not None:
-        return f"{said}, with a ceiling of {format_speedup(speedup.ceiling)}"
-    return said
+        return [f"{said}, with a ceiling of {format_speedup(speedup.ceiling)}", *more]
+    return [said, *more]
 
 
-def _could(signals: Signals, found: AttainableRange) -> str:
+def _could(signals: Signals, found: AttainableRange) -> list[str]:
     return attainable_range(found, one_step=signals.one_step, units=_units(signals))
 
 
@@ -275,8 +282,8 @@ def _baseline(signals: Signals, speedup: Speedup) -> str:
     return "in float32" if float32 else "in the baseline"
 
 
-def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
-    """Return the second half of the sentence, and the finding that it names."""
+def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[list[str], Finding | None]:
+    """Return a clause for each sentence of the second half, and the finding that they name."""
     findings = [found for found in diagnosis.findings if found.code not in diagnosis.dismissed]
     case = signals.case
     ranked = causes(findings)
@@ -294,34 +301,35 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[str, Finding | None]:
         and case.speedup is not None
         and (case.speedup.observed or CLEAR_GAIN) < CLEAR_GAIN
     ):
-        return open_, None
+        return [open_], None
     top = top or next(iter(serious), None) or _notable(signals, findings)
+    if top is None and best is None and signals.ran_out_of_memory:
+        return ["training ran out of memory: mpprof memory says what to try"], None
     if of_a_cpu and (top is None or top.severity == "info"):
-        return "", None  # what costs time on a CPU says nothing about a GPU
+        return [], None  # what costs time on a CPU says nothing about a GPU
     hidden = known(signals.unattributed_idle_ratio) or 0.0
     if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
         of = "the window" if signals.in_window else "the step"
         said = f"the device idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
-        return said, None
+        return [said], None
     busy, runs = signals.code_on_host
     if busy >= HIDDEN_IDLE_RATIO and _is_less(top, busy, signals):
         of = "the window" if signals.in_window else "the step"
-        return f"the device idles {format_ratio(busy)} of {of} while {runs}", None
+        return [f"the device idles {format_ratio(busy)} of {of} while {runs}"], None
     if top is not None:
         return _cause(top, signals), top
     if case.measured is not None and case.measured.too_little:
-        return f"{signals.activity}: too little to judge a training", None
+        return [f"{signals.activity}: too little to judge a training"], None
     if signals.in_window:
-        return "what costs time in a step is not known, because its steps cannot be told apart", None
+        return ["what costs time in a step is not known, because its steps cannot be told apart"], None
     if case.account is None and not signals.on_cpu:
-        return str(signals.account), None
+        return [str(signals.account)], None
     if signals.half is None and case.speedup is None:
-        return "", None
-    nothing = _no_cause(signals, diagnosis)
-    nothing += f"; {_left(best, signals)}" if best else ""
+        return [], None
+    nothing = [_no_cause(signals, diagnosis), *(_left(best, signals) if best else ())]
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
-        return f"{nothing}; for the speedup, {signals.advice('record other precision')}", best
+        return [*nothing, f"for the speedup, {signals.advice('record other precision')}"], best
     return nothing, best
 
 
@@ -402,34 +410,35 @@ def _is_ceiling(found: Finding) -> bool:
     return found.cost_ns_per_step is None and found.gain_ns_per_step is not None
 
 
-def _left(best: Finding, signals: Signals) -> str:
-    return (
-        f"the finding with most to gain: {best.summary} ({best.code} {best.slug}); with its remedy a "
-        f"step takes {_without(best, signals)}"
-    )
+def _left(best: Finding, signals: Signals) -> list[str]:
+    found = f"the finding with most to gain is that {best.summary} ({best.code} {best.slug})"
+    return [found, _with_remedy(best, signals)]
 
 
-def _cause(top: Finding, signals: Signals) -> str:
+def _cause(top: Finding, signals: Signals) -> list[str]:
     label = f"{top.code} {top.slug}"
     summary = top.summary or top.title
     if _is_ceiling(top):
         return _left(top, signals)
     if top.cost_ns_in_window is not None:
-        return f"a possible cause is that {summary} ({label})"
+        return [f"a possible cause is that {summary} ({label})"]
     if top.gain_ns_per_step is None:
-        return f"the first thing to settle is that {summary} ({label})"
+        return [f"the first thing to settle is that {summary} ({label})"]
     account = signals.case.account
     cause = "a possible cause" if top.confidence == "low" else "the main cause"
+    said = [f"{cause} is that {summary} ({label})"]
     if account is None or top.gain_ns_per_step < PAYING_RATIO * account.step_ns:
-        return f"{cause} is that {summary} ({label})"
-    return f"{cause} is that {summary} ({label}); with its remedy a step takes {_without(top, signals)}"
+        return said
+    return [*said, _with_remedy(top, signals)]
 
 
-def _without(found: Finding, signals: Signals) -> str:
-    """Return the step time with the remedy of this finding: "70.0 ms at best"."""
+def _with_remedy(found: Finding, signals: Signals) -> str:
+    """Return the step time with the remedy of this finding: "with its remedy a step takes 70.0 ms at
+    best"."""
     assert signals.case.account is not None
     now = signals.case.account.step_ns
-    return format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step, each="")
+    after = format_after(now - (found.gain_ns_per_step or 0.0), now, one_step=signals.one_step, each="")
+    return f"with its remedy a step takes {after}"
 
 
 def _step(signals: Signals) -> str | None:

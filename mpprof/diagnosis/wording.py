@@ -75,6 +75,13 @@ def listed(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+def sentence(clause: str) -> str:
+    """Return the clause with a full stop, and with a capital where it does not begin with a name."""
+    first = clause.partition(" ")[0].rstrip(",;:")
+    capital = first.isalpha() and first.islower()
+    return f"{clause[0].upper() if capital else clause[0]}{clause[1:]}."
+
+
 def limiting(limits: Sequence[Limit], step: str = "the float32 step") -> str:
     """Return what keeps the attainable speedup low, as a clause: "61.0 % of the float32 step is the
     optimizer, which stays in float32"; empty where nothing is known of it."""
@@ -120,12 +127,12 @@ def _limit(limit: Limit) -> str:
     return f"{part}, {_WHY[limit.kind]}"
 
 
-def attainable_range(found: AttainableRange, *, one_step: bool, units: str) -> str:
-    """Return what 16 bits could make of a float32 run, as a clause."""
+def attainable_range(found: AttainableRange, *, one_step: bool, units: str) -> list[str]:
+    """Return what 16 bits could make of a float32 run, a clause for each sentence."""
     share = eligible_words(found.eligible_ratio, found.tf32_ratio, units=units)
     low, high = format_speedup(found.low), format_speedup(found.high)
     span = low if low == high else f"{low.removesuffix('x')} to {high}"
-    rests = "a range, from one profiled step" if one_step else "a range: nothing was recorded in 16 bits"
-    said = f"{share}, and {span} is attainable ({rests})"
+    rests = "estimated from one profiled step" if one_step else "estimated: nothing was recorded in 16 bits"
+    said = [share, f"{span} is attainable ({rests})"]
     why = limiting(found.limits, "the step") if found.high < LOW_SPEEDUP else ""
-    return f"{said}, no more because {why}" if why else said
+    return [*said, f"more is not attainable, because {why}"] if why else said

@@ -222,6 +222,13 @@ class Account:
         """The window holds a single step, which may not be representative: from it follow ranges alone."""
         return len(self.steps) == 1
 
+    @property
+    def added_by_profiling_ns(self) -> float:
+        """By how much a step's function is longer in the window than without the profiler; 0 where it is not
+        longer, or where no unprofiled step is known. What profiling adds between two steps is not in it."""
+        slices = (part.ns_per_step for part in self.main.slices if part.category == "profiling")
+        return max(0.0, -sum(slices))
+
 
 @frozen
 class TensorCoreShare:

@@ -8,6 +8,8 @@ from mpprof.model.frozen import frozen
 
 DeviceKind = Literal["gpu", "tpu", "cpu"]
 Vendor = Literal["nvidia", "amd", "google", "intel", "apple", "unknown"]
+MAYBE_NVIDIA: tuple[Vendor, ...] = ("nvidia", "unknown")
+"""Vendors whose cards have a compute capability and Tensor Cores, as far as is known."""
 
 
 @frozen

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
 
 RunState = Literal["running", "ended", "stopped", "unfinished"]
-"""Stopped: no end of the training was recorded, and nothing was written for `STOPPED_AFTER_S`. Unfinished: no
-end was recorded, of a run elsewhere, whose writes are not seen as they happen."""
+"""Stopped: no end of the training was recorded, and nothing was written for `runs.state.STOPPED_AFTER_S`.
+Unfinished: no end was recorded, of a run elsewhere, whose writes are not seen as they happen."""
 HOST_MARK = "@"
 """Between a run's id and the host, in an id of the run as that host saw it."""
-STOPPED_AFTER_S = 15.0
-"""While the process lives it writes a hardware sample at least every 2 seconds."""
 
 
 @frozen
@@ -33,7 +31,6 @@ class RunEntry:
     backend: str | None
     created_unix_ns: int | None
     live: bool  # the process that records it writes
-    has_trace: bool
     problem: str | None = None
     state: RunState | None = None  # None: not known
     written_unix_ns: int | None = None  # when its files were last written

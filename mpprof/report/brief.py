@@ -471,6 +471,8 @@ def _what_to_change(page: Page, document: doc.Report) -> None:
         could = gain.get("attainable")
         sure = could is not None and could["low"] >= WORTH_RECORDING
         entries.insert(0 if sure else MOST_REMEDIES - 1, (f"Mixed precision: {how[0]['text']}", ""))
+    if ran_out := content.first_for_memory(document):
+        entries.insert(0, (f"Out of memory: {ran_out}", ""))
     _numbered(page, entries, document["findings"])
 
 
@@ -577,7 +579,7 @@ def _counted(things: Sequence[tuple[int, str]], states: Sequence[tuple[int, str]
 def _one_step_on(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
     """Return the manual page of the first cause; without a first cause, the step that would tell more."""
     steps = content.next_steps(document, path)
-    if document["facts"]["causes"]:
+    if document["facts"]["causes"] or content.ran_out_of_memory(document):
         return steps[:1]
     more = [step for step in steps if not step[0].startswith("mpprof explain")]
     return (more[:1] if headline.on_cpu(document) else more[-1:]) or steps[:1]

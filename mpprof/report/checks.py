@@ -59,12 +59,13 @@ def forbidden(names: Sequence[str], *, compared: bool, option: str) -> Forbidden
     """Return what codes ("MP104"), slugs ("float32-island") and severities stand for. `compared`: of a
     comparison, which can also judge `DIVERGED_LOSS`. Raises UsageError, which names `option`, for any other
     name and for none at all."""
-    wanted = [name.strip().lower() for name in names if name.strip()]
-    if not wanted:
+    given = [name.strip() for name in names if name.strip()]
+    if not given:
         raise UsageError(f"{option}: no cause is named", next=f"Give causes or {_listed(SEVERITIES)}")
+    wanted = [name.lower() for name in given]
     if DIVERGED_LOSS in wanted and not compared:
         raise UsageError(f"{option} {DIVERGED_LOSS}: needs two runs", next="mpprof compare BASELINE RUN")
-    codes = [_code(name, option) for name in wanted if name not in (*SEVERITIES, DIVERGED_LOSS)]
+    codes = [_code(name, option) for name in given if name.lower() not in (*SEVERITIES, DIVERGED_LOSS)]
     severities = [name for name in wanted if name in SEVERITIES]
     least = max(severities, key=SEVERITIES.index, default=None)
     return Forbidden(tuple(dict.fromkeys(codes)), least, DIVERGED_LOSS in wanted)
@@ -74,7 +75,7 @@ def _code(name: str, option: str) -> str:
     try:
         return manual.code_of(name)
     except NotFoundError as error:
-        near = difflib.get_close_matches(name, (*SEVERITIES, DIVERGED_LOSS), n=1, cutoff=0.7)
+        near = difflib.get_close_matches(name.lower(), (*SEVERITIES, DIVERGED_LOSS), n=1, cutoff=0.7)
         next_ = f"Did you mean {near[0]}?" if near else error.next
         raise UsageError(f"{option} {name}: neither a cause nor a severity", next=next_) from error
 

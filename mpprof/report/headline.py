@@ -176,6 +176,8 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
         of = "the step" if document["time"] else "the window"
         why = f": {known}" if known else "; the trace does not show what for"
         return f"The device idles {words.percent(idle)} of {of}{why}."
+    if first is None and content.ran_out_of_memory(document):
+        return "Training ran out of memory."
     if (good := holds(document)) is not None:
         return good if sized else f"{good.partition(':')[0].removesuffix('.')}."
     findings = {found["code"]: found for found in document["findings"]}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.manual import subjects
+from mpprof.diagnosis.wording import sentence
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -31,11 +32,54 @@ FIELD_WORDS = {
     "batch_size": "the batch size",
     "steps": "the step log",
     "steps.examples_per_s": "examples per second",
+    "steps.interval_ns": "the interval of the step time",
+    "steps.loss_scale": "the loss scale",
+    "steps.median_ns": "the step time",
+    "steps.p95_ns": "the step time at p95",
+    "steps.peak_memory_bytes": "the peak memory",
+    "steps.skipped": "skipped steps",
+    "steps.skipped_ratio": "skipped steps",
+    "steps.first_steady": "the end of warm-up",
     "steps.steps_per_epoch": "steps per epoch",
     "steps.gpu_hours_per_epoch": "GPU-hours per epoch",
     "memory": "memory",
     "memory.reset": "the peak after warm-up",
+    "memory.driver": "the saving by the driver's figures",
+    "memory.expected_saving_bytes": "the saving to expect",
+    "memory.reachable_bytes": "the attainable saving",
+    "memory.saved_bytes": "the memory saved",
+    "memory.unexplained_bytes": "what was not saved and is not explained",
+    "tensor_core": "the share on matrix units",
+    "tensor_core.ratio": "the share on matrix units",
+    "speedup": "the speedup",
+    "speedup.observed": "the observed speedup",
+    "speedup.interval": "the interval of the speedup",
+    "speedup.expected": "what the device allows",
+    "speedup.expected_with_host": "what the device and the host allow",
+    "speedup.attainable": "the attainable speedup",
+    "speedup.estimated": "the estimated speedup",
+    "speedup.ceiling": "the ceiling of the speedup",
+    "speedup.baseline_id": "the baseline",
+    "speedup.baseline_dtype": "the baseline's compute type",
+    "speedup.baseline_step_ns": "the baseline's step time",
+    "speedup.reach_ns": "the attainable step time",
+    "speedup.gap_ns": "how far the step is from it",
+    "speedup.above_attainable_ns": "how far the step is from it",
+    "speedup.lost_ns": "what parts of the step lose",
+    "speedup.gained_ns": "what parts of the step gain",
+    "speedup.unexplained_ns": "what no finding explains",
+    "whatif": "the step after the remedies",
+    "cause": "the first cause",
+    "account.basis": "what the account rests on",
+    "graph_rewrite": "the graph rewrite",
+    "distribution": "the distribution strategy",
+    "out_of_memory.op": "the op that ran out of memory",
+    "out_of_memory.parts": "what filled the memory",
+    "out_of_memory.listed_bytes": "all that the error lists",
+    "out_of_memory.refused_bytes": "how much was refused",
+    "out_of_memory.words": "the error's own words",
     "bounds": "what the records alone prove",
+    "time": "where the step's time goes",
     "time.wall_ns": "the step time outside the profiler",
     "time.idle_between_steps_ns": "the time between two steps",
     "time.between_steps": "what runs between two steps",
@@ -154,7 +198,7 @@ def not_measured(document: doc.Report) -> list[str]:
     """Return what is absent, a line for each reason; what another line of the report says is left out."""
     told = {"tensor_core", "speedup", "whatif", "cause"}
     told |= {section for section in ("steps", "time") if document[section] is None}
-    if (why := document["absent"].get("bounds")) and why in document["verdict"]:
+    if (why := document["absent"].get("bounds")) and sentence(why) in document["verdict"]:
         told.add("bounds")
     if document["steps"] is None:
         told.add("bounds")  # they rest on the step log
@@ -179,6 +223,13 @@ def not_measured(document: doc.Report) -> list[str]:
         if field not in told and not field.startswith(parts)
     )
     return [f"{', '.join(map(field_words, names))}: {why}" for why, names in _grouped(fields)]
+
+
+def absent_by_reason(document: doc.Report) -> list[tuple[str, list[str]]]:
+    """Return what is absent as (reason, names of the values), each name once for a reason. What `facts`
+    repeats of other sections is left out."""
+    fields = ((field, why) for field, why in document["absent"].items() if not field.startswith("facts."))
+    return [(why, list(dict.fromkeys(map(field_words, names)))) for why, names in _grouped(fields)]
 
 
 def field_words(field: str) -> str:

@@ -165,7 +165,7 @@ def test_a_cpu_trace_without_steps_is_a_trace(tmp_path: Path) -> None:
     found = judged(oddities.cpu_ops_without_steps, tmp_path)
     assert found.account is None
     assert not says(found, "usable trace")
-    assert "not divided into steps" in found.verdict
+    assert "which is not divided into steps" in found.verdict
 
 
 def test_a_transpose_is_no_cast_whatever_its_scope_is_called(tmp_path: Path) -> None:

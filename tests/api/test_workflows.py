@@ -14,9 +14,9 @@ import mpprof
 from mpprof.api import workflows
 from mpprof.api.source import LogDirectory
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewError, UnreadableError
-from mpprof.model.source import STOPPED_AFTER_S
 from mpprof.report import json as documents
 from mpprof.report import text
+from mpprof.runs.state import STOPPED_AFTER_S
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
@@ -131,9 +131,8 @@ def test_a_directory_that_cannot_be_opened_is_said_beside_runs_that_can(
         assert said in mpprof.diagnose(run).warnings
     assert mpprof.load(tmp_path / "mixed").warnings == ()
     first, second = LogDirectory(tmp_path).entries()
-    assert (first.name, first.has_trace, first.problem) == (
+    assert (first.name, first.problem) == (
         "closed",
-        False,
         f"{tmp_path / 'closed'}: cannot be opened: Permission denied. Check its permissions",
     )
     assert (second.name, second.problem) == ("mixed", None)
@@ -407,7 +406,6 @@ def test_the_source_lists_reads_and_rereads(tmp_path: Path) -> None:
     entries = {entry.id: entry for entry in source.entries()}
     assert entries.keys() == {"mixed", "float32", "broken"}
     assert entries["broken"].problem
-    assert entries["mixed"].has_trace
     assert not entries["mixed"].live
     before = source.report("mixed", "float32")
     assert before["speedup"]["baseline"] == "measured"

@@ -156,7 +156,9 @@ def test_what_every_run_has_comes_by_its_gain_where_nothing_was_lost() -> None:
     case = c.case(account=account)
     judgement = judge(case, rules, strict=True)
     assert [(f.code, f.severity) for f in judgement.findings] == [("MP504", "info"), ("MP310", "warning")]
-    assert "the finding with most to gain: 35.0 ms a step (35.0 %) (MP504" in verdict(diagnosed(case, rules))
+    assert "The finding with most to gain is that 35.0 ms a step (35.0 %) (MP504" in verdict(
+        diagnosed(case, rules)
+    )
 
 
 def test_a_gain_that_the_host_hides_counts_where_the_host_is_relieved() -> None:
@@ -210,8 +212,8 @@ def test_a_single_profiled_step_gives_ranges_of_low_confidence() -> None:
     rules = [rule("MP301", found(1))]
     assert judge(case, rules, strict=True).findings[0].confidence == "low"
     said = verdict(diagnosed(case, rules))
-    assert "a possible cause" in said
-    assert said.endswith("; with its remedy a step takes 70.0 to 100 ms.")
+    assert "A possible cause" in said
+    assert said.endswith(". With its remedy a step takes 70.0 to 100 ms.")
 
 
 def test_every_rule_is_in_exactly_one_of_the_three_lists() -> None:

@@ -55,6 +55,32 @@ def test_an_unknown_cause_names_the_nearest() -> None:
         explain("zzzzzzzz")
 
 
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (
+            "matrix",
+            "MP404 low-intensity",
+        ),  # its title speaks of it; MP607 fragmentation is only spelled like it
+        ("vocabulary", "MP402 odd-vocabulary"),
+        ("waiting for input", "MP301 input-bound"),
+        ("swizzled layout transpose", "MP405 layout-transposes"),
+        ("prefetch", "MP310 exposed-copies or MP301 input-bound?"),  # on their pages, in no title
+    ],
+)
+def test_words_name_the_causes_that_speak_of_them(words: str, first: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        explain(words)
+    assert str(caught.value.next).startswith(f"Did you mean {first}")
+    assert "fragmentation" not in str(caught.value.next)
+
+
+def test_of_a_word_of_many_causes_the_first_five_are_named() -> None:
+    with pytest.raises(NotFoundError, match=r"\? `mpprof explain` lists all causes$") as caught:
+        explain("matrix")
+    assert len(re.findall(r"\bMP\d{3}\b", str(caught.value.next))) == 5
+
+
 def test_only_causes_with_a_rule_are_listed() -> None:
     assert {code for code, _, _ in codes()} == {rule.CODE for rule in rules.ALL}
 

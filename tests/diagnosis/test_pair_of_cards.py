@@ -40,7 +40,7 @@ def test_neither_is_called_what_nobody_recorded(compared) -> None:
         assert report["run"]["policy"] is None
         assert "over float32" not in report["verdict"]  # parts of it may stay in float32: names tell that
     verdict = compared["runs"][1]["verdict"]
-    assert "no speedup over the baseline is stated" in verdict  # the cards differ
+    assert "No speedup over the baseline is stated" in verdict  # the cards differ
     assert "attainable" not in verdict
 
 

@@ -161,5 +161,5 @@ def test_an_unlike_baseline_tells_nothing_of_what_was_saved(tmp_path: Path) -> N
             "the baseline differs in more than its precision: batch size"
         )
     assert "saved against" not in text.render(document)
-    assert "memory is down" not in document["verdict"]
+    assert "is down" not in document["verdict"]
     assert account.saving(document)[0].startswith("What was saved is not known")

@@ -270,16 +270,21 @@ def test_mp304_has_the_waits_that_the_baseline_does_not_have() -> None:
     assert alone.cost_ns_per_step == pytest.approx(12 * c.MS)
 
 
-def waiting(own: float, others: float, **account):
+def waiting(own: float, others: float, *further, **account):
     waits = c.cell("idle_launch", own, cause="between launches of the loss scale")
     return c.account(
-        c.cell("loss_scale", 8), waits, c.cell("idle_launch", others, cause="between launches"), **account
+        c.cell("loss_scale", 8),
+        waits,
+        c.cell("idle_launch", others, cause="between launches"),
+        *further,
+        **account,
     )
 
 
 def test_mp304_has_the_waits_for_its_own_launches_but_what_the_profiler_added() -> None:
     assert finding("MP304", c.case(account=waiting(10, 2))).cost_ns_per_step == pytest.approx(18 * c.MS)
-    profiled = c.case(account=waiting(10, 2, wall_ms=94))
+    account = waiting(10, 2, c.cell("profiling", -6), step_ms=94, wall_ms=94)
+    profiled = c.case(account=replace(account, window_ns=100 * c.MS))
     assert finding("MP304", profiled).cost_ns_per_step == pytest.approx(13 * c.MS)  # half of the 12 ms
 
 

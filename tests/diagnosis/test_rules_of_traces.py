@@ -82,7 +82,8 @@ def test_mp302_is_sure_where_kernels_are_short(calls, confidence) -> None:
 
 
 def test_mp302_does_not_charge_what_the_profiler_added() -> None:
-    account = c.account(c.cell("idle_launch", 40), wall_ms=75)
+    added = (c.cell("idle_launch", 40), c.cell("profiling", -25))
+    account = replace(c.account(*added, step_ms=75, wall_ms=75), window_ns=100 * c.MS)
     got = finding("MP302", c.case(account=account))
     assert got.cost_ns_per_step == pytest.approx(15 * c.MS)  # 25 of the 40 ms came with the profiler
 
@@ -153,7 +154,8 @@ def test_mp302_spreads_what_profiling_added_over_its_parts() -> None:
     parts = [
         c.cell("idle_launch", ms, cause=cause) for ms, cause in ((30, "between launches"), (10, "calling"))
     ]
-    got = finding("MP302", c.case(account=c.account(*parts, wall_ms=75)))
+    account = c.account(*parts, c.cell("profiling", -25), step_ms=75, wall_ms=75)
+    got = finding("MP302", c.case(account=replace(account, window_ns=100 * c.MS)))
     assert got.cost_ns_per_step == pytest.approx(15 * c.MS)
 
 

@@ -36,7 +36,7 @@ def test_a_few_steps_give_no_speedup_and_the_verdict_says_so(tmp_path, steps: in
     steady = found.steps.steady if found.steps else 0
     assert 0 < steady < 6
     why = f"float16 has {steady} steady step times; an observed speedup needs 6 in each run"
-    assert f"no speedup over the baseline is stated ({why})" in found.verdict
+    assert f"No speedup over the baseline is stated ({why})" in found.verdict
     assert severities(found)["MP911"] == "warning"
     assert f"no observed speedup ({why})" in text.render(documents.document(found), width=200)
 

@@ -1,4 +1,4 @@
-"""The one sentence: its numbers are those of the diagnosis, and what is missing is said."""
+"""The verdict: its numbers are those of the diagnosis, and what is missing is said."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
 from mpprof.analysis.comparison.estimate import estimate
-from mpprof.diagnosis import Case, verdict
+from mpprof.diagnosis import Case, verdict, wording
 from mpprof.model.account import Limit
 from tests.builders import cases as c
 from tests.diagnosis.saying import diagnosed
@@ -27,7 +27,7 @@ def test_expected_observed_and_the_cause_with_its_cost() -> None:
     )
     assert "waits 30.0 ms a step for input (30.0 %)" in said
     assert "MP301 input-bound" in said
-    assert said.endswith("with its remedy a step takes 70.0 ms at best.")
+    assert said.endswith("With its remedy a step takes 70.0 ms at best.")
 
 
 def test_what_keeps_the_expectation_low_comes_first() -> None:
@@ -38,7 +38,7 @@ def test_what_keeps_the_expectation_low_comes_first() -> None:
     case = c.case(account=c.account(), speedup=met, baseline=c.case(records=c.facts("float32")))
     assert sentence(case).startswith(
         "No more than 1.30x is attainable, because 61.0 % of the float32 step is the optimizer, which stays in "
-        "float32; with mixed_float16 the step is 1.30x as fast as in float32"
+        "float32. With mixed_float16 the step is 1.30x as fast as in float32"
     )
     high = c.speedup(baseline_ms=290, interval=(2.8, 3.0), expected=2.9, limits=(rest,))
     assert sentence(replace(case, speedup=high)).startswith("With mixed_float16 the step is 2.90x as fast")
@@ -71,9 +71,9 @@ def test_of_a_float32_run_what_mixed_precision_could_make_of_it() -> None:
     speedup = estimate(account, c.run(c.facts("float32")), c.V100_PEAKS, matrix_units=True)
     said = sentence(c.case(records=c.facts("float32"), account=account, speedup=speedup))
     assert (
-        "mixed precision is off: 40.0 % of the device's time could use Tensor Cores, and 1.25 to 1.54x is "
-        "attainable (a range, from one profiled step), no more because 60.0 % of the step is the optimizer, which stays "
-        "in float32"
+        "Mixed precision is off: 40.0 % of the device's time could use Tensor Cores. 1.25 to 1.54x is attainable "
+        "(estimated from one profiled step). More is not attainable, because 60.0 % of the step is the optimizer, "
+        "which stays in float32."
     ) in said
 
 
@@ -131,24 +131,24 @@ def test_copies_that_a_rule_found_small_are_not_called_unexplained() -> None:
 
 def test_exposed_communication_without_a_rule_is_named() -> None:
     said = sentence(c.case(account=c.account(c.cell("comm", 19), c.cell("copy", 2.9))))
-    assert "no finding explains 19.0 ms (19.0 %) of exposed communication (one rank does not show" in said
-    assert "no cause of lost time" not in said
+    assert "No finding explains 19.0 ms (19.0 %) of exposed communication (one rank does not show" in said
+    assert "cause of lost time" not in said
     assert "copies" not in said
     little = sentence(c.case(account=c.account(c.cell("comm", 2.9))))
-    assert "no cause of lost time was found" in little
+    assert "No cause of lost time was found." in little
 
 
 def test_a_trace_without_matrix_work_is_said_to_be_one() -> None:
     said = sentence(c.case(account=c.account(c.cell("elementwise", 100))))
     assert "a step takes 100 ms" in said.lower()
-    assert "no matrix work" in said
+    assert "no matrix work" in said.lower()
 
 
 def test_what_is_missing_is_said() -> None:
     said = sentence(c.case(table=c.steps()))
     assert "100 ms" in said
     assert "not known where its matrix work ran" in said
-    assert "no profiler window was recorded" in said
+    assert "No profiler window was recorded" in said
     assert "neither step times nor a usable trace" in sentence(c.bare())
 
 
@@ -157,19 +157,31 @@ def test_a_cpu_is_called_one() -> None:
     case = c.case(records=c.facts(device=c.CPU), account=account, table=c.steps(), tensor_core=None,
                   trace=c.trace(c.CPU, basis="host"))  # fmt: skip
     assert sentence(case) == (
-        "This mixed_float16 run was on a CPU, which emulates float16 and has no Tensor Cores; a step takes 100 ms."
+        "This mixed_float16 run was on a CPU, which emulates float16 and has no Tensor Cores. A step takes 100 ms."
     )
 
 
 def test_what_no_finding_explains_is_not_called_nothing_lost() -> None:
     """The two sides of a tenth of the step."""
-    for lost_ms, said in ((11, "no finding explains what was lost"), (9, "no cause of lost time was found")):
+    for lost_ms, said in (
+        (11, "No finding explains what was lost."),
+        (9, "No cause of lost time was found."),
+    ):
         lost = c.speedup(c.gap_slice("reduce", 0, lost_ms), baseline_ms=150, interval=(1.48, 1.52))
         case = c.case(
             account=c.account(c.cell("reduce", lost_ms)), speedup=lost,
             baseline=c.case(records=c.facts("float32")),
         )  # fmt: skip
         assert said in sentence(case)
+
+
+def test_the_verdict_is_sentences_and_a_name_keeps_its_letters() -> None:
+    assert wording.sentence("a step takes 1 ms") == "A step takes 1 ms."
+    assert wording.sentence("conv2d_2 stays in float32") == "conv2d_2 stays in float32."
+    account = c.account(c.cell("idle_launch", 40), c.healthy(60, calls_per_step=5000))
+    said = sentence(c.case(account=account))
+    assert ";" not in said
+    assert max(len(each.split()) for each in said.split(". ")) <= 30
 
 
 def test_a_baseline_and_a_run_that_are_swapped_are_told_apart() -> None:

@@ -10,7 +10,7 @@ from mpprof.report.runs.baselines import default_baselines
 
 def entry(name: str, policy: str | None, created: int = 0, **more: Any) -> RunEntry:
     known = {"parameters": 100, "device": "V100", "batch_size": 32} | more
-    return RunEntry(name, name, policy, "tensorflow", created, False, True, **known)
+    return RunEntry(name, name, policy, "tensorflow", created, False, **known)
 
 
 def baseline(run: RunEntry, *others: RunEntry) -> str | None:

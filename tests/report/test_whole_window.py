@@ -101,7 +101,7 @@ def test_all_texts_call_it_a_window(found: doc.Report) -> None:
 
 def test_the_verdict_says_how_much_of_the_window_the_device_worked(found: doc.Report) -> None:
     assert found["verdict"].startswith(
-        "In a window of 4.72 ms, not divided into steps, the device was busy 25.5 %"
+        "The device was busy for 25.5 % of a window of 4.72 ms, which is not divided into steps."
     )
     assert "MP301 input-bound" in found["verdict"]
 

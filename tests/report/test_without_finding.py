@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mpprof.api.source import LogDirectory
 from mpprof.diagnosis.rules import ALL
 from mpprof.model.finding import Unable
 from mpprof.report import json as documents
 from mpprof.report import markdown, text, without_finding
 from tests.builders import cases as c
+from tests.cli.conftest import SAMPLES
 from tests.diagnosis.saying import diagnosed
 from tests.report import hand_made
 
@@ -61,6 +63,28 @@ def test_many_causes_of_one_reason_are_counted() -> None:
 def test_a_field_without_a_name_of_its_own_is_put_into_words() -> None:
     assert without_finding.field_words("facts.limited_by") == "limited by"
     assert without_finding.field_words("time.wall_ns") == "the step time outside the profiler"
+
+
+def test_each_reason_stands_once_with_the_names_of_what_it_keeps_unknown() -> None:
+    """Of a run without a baseline nineteen values are unknown for two reasons."""
+    document = documents.document(hand_made.cpu())
+    found = without_finding.absent_by_reason(document)
+    reasons = [why for why, _ in found]
+    assert len(set(reasons)) == len(reasons)
+    names = [name for _, listed in found for name in listed]
+    assert not [name for name in names if "_" in name or "." in name or "," in name.replace("log, ", "")]
+    assert "the baseline's step time" in names
+
+
+def test_every_value_that_a_sample_lacks_has_a_name() -> None:
+    source = LogDirectory(SAMPLES)
+    absent = {
+        field
+        for run in ("v100-convnet-float32", "v100-convnet-mixed-float16", "recorded-cpu-float32")
+        for field in source.report(run, None)["absent"]
+        if not field.startswith("facts.")
+    }
+    assert absent - set(without_finding.FIELD_WORDS) == set()
 
 
 def test_beside_a_lone_trace_all_that_records_would_tell_is_one_line() -> None:

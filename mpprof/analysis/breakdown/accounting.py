@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,8 @@ from mpprof.model.kernels import (
 )
 from mpprof.model.quantities import format_ns
 from mpprof.model.run import Run
-from mpprof.model.trace import Trace, WorkKind
+from mpprof.model.steps import StepSummary
+from mpprof.model.trace import KernelTable, Trace, WorkKind
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -77,20 +80,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     kernels of those steps.
     """
     summary = stepping.summarise(run.steps, run.facts) if run is not None else None
-    windows: list[Window] = []
-    refused: dict[str, str] = {}
-    for device in range(len(trace.devices)):
-        found = window_of(trace, device, run, summary)
-        if isinstance(found, Window):
-            windows.append(found)
-        elif (trace.kernels.device == device).any():
-            refused[trace.devices[device].plane] = found
-    if not windows:
-        raise UnableError(
-            trace.missing.get("kernels") or _together(refused) or "no kernel is in the trace",
-            where=trace.source.path.name,
-            next='Record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
-        )
+    windows, refused = _windows(trace, run, summary)
     devices = [device_account(trace, placements, ownership, window) for window in windows]
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
     main, window = devices[order[0]], windows[order[0]]
@@ -131,6 +121,28 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         profiled=replace(profiled, cells=()),
     )
     return weighed(result, ownership, run)
+
+
+def _windows(
+    trace: Trace, run: Run | None, summary: StepSummary | None
+) -> tuple[list[Window], dict[str, str]]:
+    """Return the whole, steady steps of each device, and by device why one with kernels has none. Raises
+    UnableError where no device has any."""
+    windows: list[Window] = []
+    refused: dict[str, str] = {}
+    for device in range(len(trace.devices)):
+        found = window_of(trace, device, run, summary)
+        if isinstance(found, Window):
+            windows.append(found)
+        elif (trace.kernels.device == device).any():
+            refused[trace.devices[device].plane] = found
+    if not windows:
+        raise UnableError(
+            trace.missing.get("kernels") or _together(refused) or "no kernel is in the trace",
+            where=trace.source.path.name,
+            next='Record a window of some steps: MPProfilerCallback(logdir, profile_steps="auto")',
+        )
+    return windows, refused
 
 
 def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
@@ -312,39 +324,24 @@ def _idle(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> dict[idle.Part, int]:
     """Return the idle time of all periods by class, and by cause where that is known."""
-    found = _pauses(trace, placements, ownership, window, instants)
-    return idle.classify(
-        trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
-        checking=found.checking, threads=threads_of(trace, window.device),
-    )  # fmt: skip
+    pauses = _pauses(trace, placements, ownership, window, instants)
+    device = window.device
+    return idle.classify(trace, pauses, calls(trace, device), window.shift, threads_of(trace, device))
 
 
 def waits(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
 ) -> tuple[Intervals, list[idle.Part]]:
     """Return every idle gap of the device in these instants, and what most of it was spent waiting for."""
-    found = _pauses(trace, placements, ownership, window, instants)
-    parts = idle.mainly(
-        trace, found.pauses, found.next_row, calls(trace, window.device), window.shift, last=found.last,
-        checking=found.checking, threads=threads_of(trace, window.device),
-    )  # fmt: skip
-    return found.pauses, parts
-
-
-@frozen
-class _Pauses:
-    """The idle gaps, the row of the work that ends each (-1: none), which are after a step's last work, and
-    which are ended by work of the loss scale."""
-
-    pauses: Intervals
-    next_row: Int64
-    last: Bool
-    checking: Bool
+    pauses = _pauses(trace, placements, ownership, window, instants)
+    device = window.device
+    parts = idle.mainly(trace, pauses, calls(trace, device), window.shift, threads_of(trace, device))
+    return pauses.gaps, parts
 
 
 def _pauses(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, instants: Intervals
-) -> _Pauses:
+) -> idle.Pauses:
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
     end = start + pick(table.duration_ns, rows)
@@ -361,7 +358,7 @@ def _pauses(
     ended = np.flatnonzero(next_row >= 0)
     _, category = roles(trace, placements, ownership, next_row[ended])
     checking[ended] = category == CLASSES.index("loss_scale")
-    return _Pauses(pauses, next_row, last, checking)
+    return idle.Pauses(pauses, next_row, last, checking)
 
 
 def _cells(
@@ -377,25 +374,10 @@ def _cells(
 
     By class, and within one the longest first: the order of a file's tables of names says nothing, and rules
     list their layers and kernels in that of the cells."""
-    table = trace.kernels
-    ours = work.category == CLASSES.index("profiling")
-    op = np.where(ours, -1, table.op[work.rows])
-    name = np.where(ours, -1, table.name[work.rows])
-    shapes = np.where(ours, -1, table.shapes[work.rows])
-    group, first = groups([work.category, work.verdict, op, name, shapes], len(work.rows))
-    n = len(first)
-    exclusive = np.bincount(group, own, n) / steps
-    busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
-    calls = np.bincount(group, work.begins, n) / steps
-    moved = np.bincount(group, np.where(work.begins, np.maximum(0, table.bytes[work.rows]), 0), n) / steps
-    rows = work.rows[first]
-    of_work = (work.category[first], work.verdict[first], work.phase[first])
-    of_table = (table.name[rows], table.op[rows], table.shapes[rows])
-    columns = (exclusive, busy, calls, moved, *of_work, *of_table)
     strings = (*trace.strings, "")  # row -1 finds the last
     cells = []
-    for own_ns, busy_ns, called, size, code, row, phase, kernel, owner, shape in zip(
-        *(column.tolist() for column in columns), strict=True
+    for own_ns, busy_ns, called, size, code, row, phase, kernel, owner, shape in _merged(
+        trace.kernels, work, own, steps
     ):
         category = CLASSES[code]
         if category == "profiling":
@@ -425,6 +407,26 @@ def _cells(
             )
         )
     return sorted(cells, key=_order)
+
+
+def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterable[tuple[Any, ...]]:
+    """Return for each cell its own time, busy time, calls and bytes per step, and its rows: of CLASSES, the
+    verdicts, PHASES, the strings (its name), the ops, and the strings (its shapes)."""
+    ours = work.category == CLASSES.index("profiling")
+    op = np.where(ours, -1, table.op[work.rows])
+    name = np.where(ours, -1, table.name[work.rows])
+    shapes = np.where(ours, -1, table.shapes[work.rows])
+    group, first = groups([work.category, work.verdict, op, name, shapes], len(work.rows))
+    n = len(first)
+    exclusive = np.bincount(group, own, n) / steps
+    busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
+    calls = np.bincount(group, work.begins, n) / steps
+    moved = np.bincount(group, np.where(work.begins, np.maximum(0, table.bytes[work.rows]), 0), n) / steps
+    rows = work.rows[first]
+    of_work = (work.category[first], work.verdict[first], work.phase[first])
+    of_table = (table.name[rows], table.op[rows], table.shapes[rows])
+    columns = (exclusive, busy, calls, moved, *of_work, *of_table)
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _order(cell: Cell) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from mpprof.analysis.kernels.eligibility import (
     product_of_shapes,
 )
 from mpprof.analysis.kernels.placement_ops import products
-from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, Family, Precision, Verdict
 from mpprof.model.run import LayerFacts, Run
@@ -93,9 +93,7 @@ def eligibility(
         return {"eligible": "could_never", "eligible_reason": {"code": "card", "text": text}}
     judged = judge(
         _product(op, shapes, verdict, layer),
-        capability=device.compute_capability
-        if device_peaks.vendor(device) in ("nvidia", "unknown")
-        else None,
+        capability=device.compute_capability if device_peaks.vendor(device) in MAYBE_NVIDIA else None,
         tensor_cores=device_peaks.has_matrix_units(device),
         ran_on_matrix_units=None if verdict.placement == "unknown" else verdict.placement in ACCELERATED,
         tf32_enabled=known.tf32_enabled,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +50,31 @@ COPY_NAMES = {
 
 @frozen
 class _Work:
-    """The intervals that a table is made of, one row each."""
+    """The intervals that a table is made of, and the rows of the table that they go to."""
 
-    rows: Int64  # rows of Trace.kernels
+    trace: Trace
+    placements: Placements
+    ownership: Ownership
+    by_stream: bool
+    rows: Int64  # of each interval: its row of Trace.kernels
     duration_ns: Int64
-    verdict: Int64  # rows of Placements.verdicts
+    verdict: Int64  # its row of Placements.verdicts
+    group: Int64  # its row of the table
+    first: Int64  # of each row of the table: the row of Trace.kernels of its first interval
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def device(self) -> NDArray[np.int32]:
+        """The device of each row of the table."""
+        return self.trace.kernels.device[self.first]
+
+    def plane(self, at: int) -> str:
+        return self.trace.devices[int(self.trace.kernels.device[self.first[at]])].plane
+
+    def stream(self, at: int) -> str:
+        return self.trace.streams[int(self.trace.kernels.stream[self.first[at]])].name
 
 
 def kernels(
@@ -74,44 +94,46 @@ def kernels(
     `flops_per_s` is None where shapes do not tell; `known` is what the run adds to the trace for it.
     `steps`: first and last step, inclusive. Raises UsageError where the trace holds none of them.
     """
-    table, work = trace.kernels, _work(trace, placements, steps)
-    known = known or setting(trace)
+    table = trace.kernels
     copy = np.where(table.kind == WorkKind.KERNEL, 0, 2 + table.copy.astype(np.int64))
     copy[table.kind == WorkKind.MEMSET] = 1
     name = np.where(copy == 0, table.name, 0)
     columns = [table.device, copy, name, table.op, placements.index]
-    if by_stream:
-        columns.append(table.stream)
-    group, first = groups([column[work.rows] for column in columns], len(work.rows))
-    calls = np.bincount(group, minlength=len(first))
-    total = sums(group, work.duration_ns, len(first))
-    device = table.device[work.rows[first]]
-    ratio = ratios(total, device, len(trace.devices))
-    parts = _parts(trace, placements, ownership, work, group, known)
-    result: list[KernelRow] = []
-    for at in longest_first(device, total):
-        kernel = int(work.rows[first[at]])
-        verdict = placements.verdicts[placements.index[kernel]]
-        op = int(table.op[kernel])
-        row: KernelRow = {
-            "device": trace.devices[table.device[kernel]].plane,
-            "name": _name(trace, kernel),
-            "op": trace.ops[op].name if op >= 0 else None,
-            "layer": joined(ownership.layers_of(op)),
-            "placement": verdict.placement,
-            "precision": verdict.precision,
-            "family": verdict.family,
-            "reason": {"code": verdict.reason.code, "text": verdict.reason.text},
-            "calls": int(calls[at]),
-            "total_ns": int(total[at]),
-            "ratio": float(ratio[at]),
-            "strength": verdict.strength,
-            "flops_per_s": summed(parts.get(int(at), ()))["flops_per_s"],
-        }
-        if by_stream:
-            row["stream"] = trace.streams[table.stream[kernel]].name
-        result.append(row)
-    return result
+    work = _work(trace, placements, ownership, columns, by_stream=by_stream, steps=steps)
+    calls = np.bincount(work.group, minlength=len(work))
+    total = sums(work.group, work.duration_ns, len(work))
+    ratio = ratios(total, work.device, len(trace.devices))
+    parts = _parts(work, known or setting(trace))
+    return [
+        _kernel_row(work, at, int(calls[at]), int(total[at]), float(ratio[at]), parts.get(at, ()))
+        for at in map(int, longest_first(work.device, total))
+    ]
+
+
+def _kernel_row(
+    work: _Work, at: int, calls: int, total_ns: int, ratio: float, parts: Sequence[Part]
+) -> KernelRow:
+    trace, kernel = work.trace, int(work.first[at])
+    verdict = work.placements.verdicts[work.placements.index[kernel]]
+    op = int(trace.kernels.op[kernel])
+    row: KernelRow = {
+        "device": work.plane(at),
+        "name": _name(trace, kernel),
+        "op": trace.ops[op].name if op >= 0 else None,
+        "layer": joined(work.ownership.layers_of(op)),
+        "placement": verdict.placement,
+        "precision": verdict.precision,
+        "family": verdict.family,
+        "reason": {"code": verdict.reason.code, "text": verdict.reason.text},
+        "calls": calls,
+        "total_ns": total_ns,
+        "ratio": ratio,
+        "strength": verdict.strength,
+        "flops_per_s": summed(parts)["flops_per_s"],
+    }
+    if work.by_stream:
+        row["stream"] = work.stream(at)
+    return row
 
 
 def ops(
@@ -135,44 +157,45 @@ def ops(
     its matrix kernels, where it has any. Kernels of no known op stand in one row with `op` None. With
     `by_stream` there is a row per stream. `known` is what the run adds to the trace.
     """
-    table, work = trace.kernels, _work(trace, placements, steps)
-    known = known or setting(trace)
-    columns = [table.device, table.op] + ([table.stream] if by_stream else [])
-    group, first = groups([column[work.rows] for column in columns], len(work.rows))
-    mix = _mix(trace, placements, work, group, len(first))
-    device = table.device[work.rows[first]]
-    ratio = ratios(mix.total, device, len(trace.devices))
-    parts = _parts(trace, placements, ownership, work, group, known)
-    main = _main_matrix_rows(placements, work, group, len(first))
-    result: list[OpRow] = []
-    for at in longest_first(device, mix.total):
-        kernel = int(work.rows[first[at]])
-        op = int(table.op[kernel])
-        rates = summed(parts.get(int(at), ())) if op >= 0 else NO_RATE
-        row: OpRow = {
-            "device": trace.devices[table.device[kernel]].plane,
-            "op": trace.ops[op].name if op >= 0 else None,
-            "type": (trace.ops[op].type or None) if op >= 0 else None,
-            "layer": joined(ownership.layers_of(op)),
-            "phase": ownership.phase_of(op),
-            "calls": int(mix.calls[at]),
-            "total_ns": int(mix.total[at]),
-            "ratio": float(ratio[at]),
-            "matmul_ns": int(mix.matmul[at]),
-            "tensor_core_ratio": mix.tensor_core_ratio(at),
-            "placement": mix.main_placement(at),
-            "precision": mix.main_precision(at),
-            "placement_ns": _named(PLACEMENTS, mix.placement[at]),
-            "precision_ns": _named(PRECISIONS, mix.precision[at]),
-            **_eligibility(trace, placements, ownership, known, int(main[at])),
-            **rates,  # type: ignore[typeddict-item]  # might hold optional keys of a row, for all mypy knows
-        }
-        if span := ownership.spans.get(op):
-            row["spans"] = [{"layer": part.layer or None, "ratio": part.ratio} for part in span]
-        if by_stream:
-            row["stream"] = trace.streams[table.stream[kernel]].name
-        result.append(row)
-    return result
+    table, known = trace.kernels, known or setting(trace)
+    work = _work(trace, placements, ownership, [table.device, table.op], by_stream=by_stream, steps=steps)
+    mix, parts, main = _mix(work), _parts(work, known), _main_matrix_rows(work)
+    ratio = ratios(mix.total, work.device, len(trace.devices))
+    return [
+        _op_row(work, at, mix, float(ratio[at]), parts.get(at, ()), _eligibility(work, known, int(main[at])))
+        for at in map(int, longest_first(work.device, mix.total))
+    ]
+
+
+def _op_row(
+    work: _Work, at: int, mix: _Mix, ratio: float, parts: Sequence[Part], eligible: Eligibility
+) -> OpRow:
+    trace, ownership = work.trace, work.ownership
+    op = int(trace.kernels.op[work.first[at]])
+    rates = summed(parts) if op >= 0 else NO_RATE
+    row: OpRow = {
+        "device": work.plane(at),
+        "op": trace.ops[op].name if op >= 0 else None,
+        "type": (trace.ops[op].type or None) if op >= 0 else None,
+        "layer": joined(ownership.layers_of(op)),
+        "phase": ownership.phase_of(op),
+        "calls": int(mix.calls[at]),
+        "total_ns": int(mix.total[at]),
+        "ratio": ratio,
+        "matmul_ns": int(mix.matmul[at]),
+        "tensor_core_ratio": mix.tensor_core_ratio(at),
+        "placement": mix.main_placement(at),
+        "precision": mix.main_precision(at),
+        "placement_ns": _named(PLACEMENTS, mix.placement[at]),
+        "precision_ns": _named(PRECISIONS, mix.precision[at]),
+        **eligible,
+        **rates,  # type: ignore[typeddict-item]  # might hold optional keys of a row, for all mypy knows
+    }
+    if span := ownership.spans.get(op):
+        row["spans"] = [{"layer": part.layer or None, "ratio": part.ratio} for part in span]
+    if work.by_stream:
+        row["stream"] = work.stream(at)
+    return row
 
 
 def layers(
@@ -193,53 +216,88 @@ def layers(
     part of `total_ns` in fused kernels that work for more than this layer. What no layer owns (the optimizer,
     the loss, copies, what is unknown) stands in one row with `layer` None.
     """
-    table, work = trace.kernels, _work(trace, placements, steps)
-    op = table.op[work.rows]
-    names, owner = _owners(ownership)
-    layer = np.where(op >= 0, lookup(owner, op), -1)
-    phase = np.where(op >= 0, lookup(ownership.phase, op), PHASES.index("other"))
-    spanning = np.zeros(len(trace.ops) + 1, np.bool_)
-    spanning[list(ownership.spans)] = True
-    columns = [table.device[work.rows], layer] + ([table.stream[work.rows]] if by_stream else [])
-    group, first = groups(columns, len(columns[0]))
-    mix = _mix(trace, placements, work, group, len(first))
-    by_phase = cross(group, phase, work.duration_ns, len(first), len(PHASES))
-    fused = sums(group, np.where(spanning[op], work.duration_ns, 0), len(first))
-    device = table.device[work.rows[first]]
-    ratio = ratios(mix.total, device, len(trace.devices))
-    shared: dict[tuple[int, int, str], int] = defaultdict(int)
-    lines = table.stream[work.rows[first]] if by_stream else np.zeros(len(first), np.int32)
-    for at, index in enumerate(layer[first].tolist()):
-        for name in names[index] if index >= 0 and len(names[index]) > 1 else ():
-            shared[int(device[at]), int(lines[at]), name] += int(mix.total[at])
-    result: list[LayerRow] = []
-    for at in longest_first(device, mix.total):
-        kernel, index = int(work.rows[first[at]]), int(layer[first[at]])
-        own = names[index] if index >= 0 else ()
-        facts = ownership.facts[index] if 0 <= index < len(ownership.facts) else None
-        forward, backward = (int(by_phase[at, PHASES.index(p)]) for p in ("forward", "backward"))
-        row: LayerRow = {
-            "device": trace.devices[table.device[kernel]].plane,
-            "layer": joined(own),
-            "class": facts.class_name if facts else None,
-            "compute_dtype": facts.compute_dtype if facts else None,
-            "calls": int(mix.calls[at]),
-            "total_ns": int(mix.total[at]),
-            "ratio": float(ratio[at]),
-            "forward_ns": forward,
-            "backward_ns": backward,
-            "other_ns": int(mix.total[at]) - forward - backward,
-            "matmul_ns": int(mix.matmul[at]),
-            "tensor_core_ratio": mix.tensor_core_ratio(at),
-            "fused_ns": int(fused[at]),
-            "shared_ns": shared[int(device[at]), int(lines[at]), own[0]] if len(own) == 1 else 0,
-        }
-        if len(own) > 1:
-            row["layers"] = list(own)
-        if by_stream:
-            row["stream"] = trace.streams[table.stream[kernel]].name
-        result.append(row)
-    return result
+    table = trace.kernels
+    names, owner_of_op = _owners(ownership)
+    owner = np.where(table.op >= 0, lookup(owner_of_op, table.op), -1)
+    work = _work(trace, placements, ownership, [table.device, owner], by_stream=by_stream, steps=steps)
+    mix, times = _mix(work), _layer_times(work)
+    ratio = ratios(mix.total, work.device, len(trace.devices))
+    owners = owner[work.first].tolist()
+    own = [names[index] if index >= 0 else () for index in owners]
+    shared = _shared_ns(work, own, mix.total)
+    facts = [ownership.facts[index] if 0 <= index < len(ownership.facts) else None for index in owners]
+    return [
+        _layer_row(work, at, own[at], facts[at], mix, float(ratio[at]), times, shared[at])
+        for at in map(int, longest_first(work.device, mix.total))
+    ]
+
+
+def _layer_row(
+    work: _Work,
+    at: int,
+    own: tuple[str, ...],
+    facts: LayerFacts | None,
+    mix: _Mix,
+    ratio: float,
+    times: _LayerTimes,
+    shared_ns: int,
+) -> LayerRow:
+    forward, backward = int(times.forward[at]), int(times.backward[at])
+    row: LayerRow = {
+        "device": work.plane(at),
+        "layer": joined(own),
+        "class": facts.class_name if facts else None,
+        "compute_dtype": facts.compute_dtype if facts else None,
+        "calls": int(mix.calls[at]),
+        "total_ns": int(mix.total[at]),
+        "ratio": ratio,
+        "forward_ns": forward,
+        "backward_ns": backward,
+        "other_ns": int(mix.total[at]) - forward - backward,
+        "matmul_ns": int(mix.matmul[at]),
+        "tensor_core_ratio": mix.tensor_core_ratio(at),
+        "fused_ns": int(times.fused[at]),
+        "shared_ns": shared_ns,
+    }
+    if len(own) > 1:
+        row["layers"] = list(own)
+    if work.by_stream:
+        row["stream"] = work.stream(at)
+    return row
+
+
+@frozen
+class _LayerTimes:
+    """Of each row of the table of layers: its time by pass, and that of fused kernels of several layers."""
+
+    forward: Int64
+    backward: Int64
+    fused: Int64
+
+
+def _layer_times(work: _Work) -> _LayerTimes:
+    op = work.trace.kernels.op[work.rows]
+    phase = np.where(op >= 0, lookup(work.ownership.phase, op), PHASES.index("other"))
+    spanning = np.zeros(len(work.trace.ops) + 1, np.bool_)  # op -1 finds the last
+    spanning[list(work.ownership.spans)] = True
+    by_phase = cross(work.group, phase, work.duration_ns, len(work), len(PHASES))
+    fused = sums(work.group, np.where(spanning[op], work.duration_ns, 0), len(work))
+    return _LayerTimes(by_phase[:, PHASES.index("forward")], by_phase[:, PHASES.index("backward")], fused)
+
+
+def _shared_ns(work: _Work, own: Sequence[tuple[str, ...]], total: Int64) -> list[int]:
+    """Return for each row of one layer the time of the rows of several, of its device and stream, that the
+    layer has a part in."""
+    lines = work.trace.kernels.stream[work.first] if work.by_stream else np.zeros(len(work), np.int32)
+    places = list(zip(work.device.tolist(), lines.tolist(), strict=True))
+    shared: dict[tuple[tuple[int, int], str], int] = defaultdict(int)
+    for place, names, ns in zip(places, own, total.tolist(), strict=True):
+        for name in names if len(names) > 1 else ():
+            shared[place, name] += ns
+    return [
+        shared.get((place, names[0]), 0) if len(names) == 1 else 0
+        for place, names in zip(places, own, strict=True)
+    ]
 
 
 def _owners(ownership: Ownership) -> tuple[list[tuple[str, ...]], NDArray[np.int32]]:
@@ -261,9 +319,25 @@ ALL_STEPS = (-1, 1 << 62)
 """Every whole step, with or without a number."""
 
 
-def _work(trace: Trace, placements: Placements, steps: tuple[int, int] | None) -> _Work:
-    rows = np.arange(len(trace.kernels)) if steps is None else _rows_of_steps(trace, *steps)
-    return _Work(rows, trace.kernels.duration_ns[rows], placements.index[rows].astype(np.int64))
+def _work(
+    trace: Trace,
+    placements: Placements,
+    ownership: Ownership,
+    columns: Sequence[NDArray[np.integer[Any]]],
+    *,
+    by_stream: bool,
+    steps: tuple[int, int] | None,
+) -> _Work:
+    """Return the intervals of these steps, with a row of the table for each combination of values in
+    `columns`, which have an entry for each of `Trace.kernels`."""
+    table = trace.kernels
+    rows = np.arange(len(table)) if steps is None else _rows_of_steps(trace, *steps)
+    by = [*columns, *([table.stream] if by_stream else [])]
+    group, first = groups([column[rows] for column in by], len(rows))
+    verdict = placements.index[rows].astype(np.int64)
+    return _Work(
+        trace, placements, ownership, by_stream, rows, table.duration_ns[rows], verdict, group, rows[first]
+    )
 
 
 def _rows_of_steps(trace: Trace, first: int, last: int) -> Int64:
@@ -313,15 +387,13 @@ def _is_matmul(placements: Placements) -> NDArray[np.bool_]:
     )
 
 
-def _parts(
-    trace: Trace, placements: Placements, ownership: Ownership, work: _Work, group: Int64, known: Setting
-) -> dict[int, list[Part]]:
-    """Return the kernels of each group by verdict and shapes: its matrix kernels, if it has any, else all of
-    them."""
-    table = trace.kernels
+def _parts(work: _Work, known: Setting) -> dict[int, list[Part]]:
+    """Return the kernels of each row of the table by verdict and shapes: its matrix kernels, if it has any,
+    else all of them."""
+    trace, table, group = work.trace, work.trace.kernels, work.group
     pair, first = groups([group, work.verdict, table.op[work.rows], table.shapes[work.rows]], len(work.rows))
     calls, total = np.bincount(pair, minlength=len(first)), sums(pair, work.duration_ns, len(first))
-    matrix = _is_matmul(placements)[work.verdict[first]] if len(first) else np.zeros(0, np.bool_)
+    matrix = _is_matmul(work.placements)[work.verdict[first]] if len(first) else np.zeros(0, np.bool_)
     with_matrix = set(group[first[matrix]].tolist())
     found: dict[int, list[Part]] = {}
     for at, row in enumerate(first.tolist()):
@@ -332,10 +404,10 @@ def _parts(
         made = part(
             trace.ops[op] if op >= 0 else None,
             trace.strings[shapes] if shapes >= 0 else "",
-            placements.verdicts[work.verdict[row]],
+            work.placements.verdicts[work.verdict[row]],
             calls=int(calls[at]),
             total_ns=int(total[at]),
-            layer=_layer_facts(ownership, op),
+            layer=_layer_facts(work.ownership, op),
             batch=known.batch,
             peaks=known.of(int(table.device[kernel]))[0],
         )
@@ -348,10 +420,11 @@ def _layer_facts(ownership: Ownership, op: int) -> LayerFacts | None:
     return ownership.facts[layer] if 0 <= layer < len(ownership.facts) else None
 
 
-def _main_matrix_rows(placements: Placements, work: _Work, group: Int64, count: int) -> Int64:
-    """Return for each group the row of `Trace.kernels` whose verdict has most of its matrix time, the first
-    by its words where several have; -1 for a group without matrix kernels."""
-    main = np.full(count, -1, np.int64)
+def _main_matrix_rows(work: _Work) -> Int64:
+    """Return for each row of the table the row of `Trace.kernels` whose verdict has most of its matrix time,
+    the first by its words where several have; -1 for one without matrix kernels."""
+    placements, group = work.placements, work.group
+    main = np.full(len(work), -1, np.int64)
     pair, first = groups([group, work.verdict], len(group))
     if not len(first):
         return main
@@ -365,29 +438,28 @@ def _main_matrix_rows(placements: Placements, work: _Work, group: Int64, count: 
     return main
 
 
-def _eligibility(
-    trace: Trace, placements: Placements, ownership: Ownership, known: Setting, kernel: int
-) -> Eligibility:
+def _eligibility(work: _Work, known: Setting, kernel: int) -> Eligibility:
+    """Return whether the matrix work of `kernel` could use Tensor Cores (-1: there is no such work)."""
     if kernel < 0:
         return {"eligible": None, "eligible_reason": None}
-    table = trace.kernels
+    trace, table = work.trace, work.trace.kernels
     op, shapes = int(table.op[kernel]), int(table.shapes[kernel])
     return eligibility(
         trace.ops[op] if op >= 0 else None,
         trace.strings[shapes] if shapes >= 0 else "",
-        placements.verdicts[placements.index[kernel]],
-        _layer_facts(ownership, op),
+        work.placements.verdicts[work.placements.index[kernel]],
+        _layer_facts(work.ownership, op),
         known.of(int(table.device[kernel]))[1],
         known,
     )
 
 
-# --- what ran where, per group -----------------------------------------------------------------------------
+# --- what ran where, per row -------------------------------------------------------------------------------
 
 
 @frozen
 class _Mix:
-    """Per group: calls and time; the second axis of the tables is that of PLACEMENTS or PRECISIONS."""
+    """Per row of the table: calls and time. A second axis is that of PLACEMENTS or PRECISIONS."""
 
     calls: Int64
     total: Int64
@@ -417,11 +489,11 @@ class _Mix:
         return PRECISIONS[int(times[at].argmax())]
 
 
-def _mix(trace: Trace, placements: Placements, work: _Work, group: Int64, count: int) -> _Mix:
-    verdicts = placements.verdicts
+def _mix(work: _Work) -> _Mix:
+    verdicts, group, count = work.placements.verdicts, work.group, len(work)
     placement = np.array([PLACEMENTS.index(v.placement) for v in verdicts], np.int64)
     precision = np.array([PRECISIONS.index(v.precision) for v in verdicts], np.int64)
-    is_matmul = _is_matmul(placements)
+    is_matmul = _is_matmul(work.placements)
     matmul_ns = np.where(is_matmul[work.verdict], work.duration_ns, 0)
     sizes = (len(PLACEMENTS), len(PRECISIONS))
     keys = (placement[work.verdict], precision[work.verdict])
@@ -435,7 +507,7 @@ def _mix(trace: Trace, placements: Placements, work: _Work, group: Int64, count:
         precision=by[1],
         matmul_placement=matmul_by[0],
         matmul_precision=matmul_by[1],
-        on_host=trace.basis == "host",
+        on_host=work.trace.basis == "host",
     )
 
 

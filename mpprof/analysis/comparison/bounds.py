@@ -174,7 +174,7 @@ def _host_not_excluded(most: float | None, mixed: Side, baseline: Side, peaks: D
     )
     return (
         "a host bound is not excluded, so two explanations remain: input or host limits both runs "
-        f"({_speaks_for_the_host(mixed, baseline)}), or the GPU does, and {kernels}; a profile window of "
+        f"({_speaks_for_the_host(mixed, baseline)}), or the GPU does, and {kernels}. A profile window of "
         "a few steps settles it: MPProfilerCallback(logdir)"
     )
 

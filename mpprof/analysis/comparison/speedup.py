@@ -87,23 +87,19 @@ def speedup(
     why_none = dissimilar or _no_expectation(before, ratios, mixed, baseline, peaks)
     known = not why_none
     if not known:
-        absent["expected"] = why_none
-        ratios = {
-            key: Ratio(1.0, None if dissimilar else found.ceiling, _PLAIN) for key, found in ratios.items()
-        }
+        ratios = _plain(ratios, with_ceiling=not dissimilar)
     extra = added(before, after, mixed_run, peaks) if known and target.becomes and not target.same else {}
     slices = _slices(before, after, ratios, extra)
-    attainable_ns = sum(part.ns / (ratios[key].attainable or 1.0) for key, part in before.items())
     added_ns = sum(extra.values())
-    attainable_ns += added_ns
-    expected = baseline.step_ns / attainable_ns if known and attainable_ns > 0 else None
-    with_host, no_host = None, "no expectation"
+    attainable_ns = sum(part.ns / (ratios[key].attainable or 1.0) for key, part in before.items()) + added_ns
+    expected = with_host = None
     if known:
-        with_host, no_host = _with_host(baseline, mixed, before, ratios, added_ns)
-    if with_host is None:
-        absent["expected_with_host"] = no_host
-    elif expected is not None:
-        with_host = min(with_host, expected)
+        expected = baseline.step_ns / attainable_ns if attainable_ns > 0 else None
+        with_host, no_host = _with_host(baseline, mixed, before, ratios, added_ns, expected)
+        if with_host is None:
+            absent["expected_with_host"] = no_host
+    else:
+        absent |= {"expected": why_none, "expected_with_host": "no expectation"}
     ceiling = _ceiling(baseline, before, ratios)
     if ceiling is None:
         absent["ceiling"] = (
@@ -143,6 +139,11 @@ def _no_expectation(
     if unknown_ns > NEGLIGIBLE * baseline.step_ns:
         return _why_not(before, ratios, mixed, peaks)
     return _ONE_STEP if mixed.one_step or baseline.one_step else ""
+
+
+def _plain(ratios: Mapping[MatchKey, Ratio], *, with_ceiling: bool) -> dict[MatchKey, Ratio]:
+    """Return ratios that make the slices plain differences from the baseline."""
+    return {key: Ratio(1.0, found.ceiling if with_ceiling else None, _PLAIN) for key, found in ratios.items()}
 
 
 def _could(was: ComputePrecision, target: Target, dissimilar: str, peaks: DevicePeaks | None) -> bool:
@@ -376,9 +377,11 @@ def _with_host(
     before: Mapping[MatchKey, Part],
     ratios: Mapping[MatchKey, Ratio],
     added_ns: float,
+    expected: float | None,
 ) -> tuple[float | None, str]:
-    """Return the expectation that the host's need limits: its need as the trace shows it, else, where the
-    device waits for the host for long, the step itself, as the host is then never idle."""
+    """Return the expectation that the host's need limits, never above `expected`, or why there is none. The
+    need is that which the trace shows, else, where the device waits for the host for long, the step itself,
+    as the host is then never idle."""
     need = mixed.host_ns
     if need is None:
         waiting = sum(part.ns_per_step for part in mixed.main.slices if part.category in _HOST_CLASSES)
@@ -394,8 +397,7 @@ def _with_host(
         if not key.category.startswith("idle_")
     )
     floor = max(work + added_ns, need)
-    return (
-        (baseline.step_ns / floor, "")
-        if floor > 0
-        else (None, "neither the device's work nor what the host needs is known")
-    )
+    if floor <= 0:
+        return None, "neither the device's work nor what the host needs is known"
+    limited = baseline.step_ns / floor
+    return (limited if expected is None else min(limited, expected)), ""

@@ -23,7 +23,7 @@ from dataclasses import fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
-from mpprof.model.device import DeviceFacts, DevicePeaks, Vendor
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.frozen import frozen
 
 UNCHECKED = "not compared with a second source"
@@ -259,7 +259,7 @@ def has_tensor_cores(facts: DeviceFacts) -> bool | None:
 
     By name where the table has it; else by compute capability, where 7.5 needs the number of SMs.
     """
-    if vendor(facts) not in ("nvidia", "unknown"):
+    if vendor(facts) not in MAYBE_NVIDIA:
         return False
     if facts.kind != "gpu":
         return False
@@ -315,7 +315,7 @@ def peaks(facts: DeviceFacts) -> DevicePeaks | None:
     if product is not None:
         return _slice(product, facts)
     capability, sm_count, clock = facts.compute_capability, facts.sm_count, facts.sm_clock_khz
-    if vendor(facts) not in ("nvidia", "unknown") or capability is None or not sm_count or not clock:
+    if vendor(facts) not in MAYBE_NVIDIA or capability is None or not sm_count or not clock:
         return None
     alike = recognised(facts)
     if alike and all(_at_clock(product, clock) for product in alike):
@@ -335,7 +335,7 @@ def recognised(facts: DeviceFacts) -> tuple[Product, ...]:
     """Return the products that an NVIDIA GPU without a name can be: of its capability and number of SMs, with
     its memory and bandwidth as far as they are stated; of these the ones at its clock, where there are any.
     The highest clock of a card is its maker's choice, so another clock alone rules none out."""
-    if facts.name or vendor(facts) not in ("nvidia", "unknown") or not facts.sm_count:
+    if facts.name or vendor(facts) not in MAYBE_NVIDIA or not facts.sm_count:
         return ()
     found = [
         product

@@ -60,7 +60,6 @@ class Ownership:
     phase: NDArray[np.int8]
     spans: dict[int, tuple[Span, ...]] = field(default_factory=dict)
     facts: tuple[LayerFacts | None, ...] = ()
-    from_model: bool = False
 
     def layer_of(self, op: int) -> str | None:
         """Return the layer that owns the op in row `op`; None for row -1, for no layer and for an unknown
@@ -131,7 +130,6 @@ def _columns(owners: Sequence[_Owner], model: ModelFacts | None) -> Ownership:
         phase=np.fromiter((PHASES.index(owner.phase) for owner in owners), np.int8, len(owners)),
         spans={at: owner.spans for at, owner in enumerate(owners) if owner.spans},
         facts=tuple(facts.get(name) for name in names),
-        from_model=model is not None,
     )
 
 

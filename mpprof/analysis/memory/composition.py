@@ -81,18 +81,11 @@ def at_peak(
     inside = assigned.contents(trace, blocks, programs, run.facts.model if run and run.facts else None)
     why_unassigned = _why(inside.why_not, blocks, blocks.live(place))
     blocks, labels = split(blocks, labels, inside.parts)
-    live = np.flatnonzero(blocks.live(place))
-    lost = int(blocks.bytes[live].sum()) > total  # frees were lost: nothing can be said of what was live
-    live = live[:0] if lost else live
-    known = int(blocks.bytes[live].sum())
-    before = 0 if lost else min(max(0, blocks.older(place)), total - known)
+    live, before, lost = _live(blocks, place, total)
     estimated = _estimated(before, told)
     asked = blocks.asked[live]
-    fragmentation = (
-        float(table.fragmentation_ratio[rows[place]])
-        if table.fragmentation_ratio is not None
-        else float("nan")
-    )
+    ratios = table.fragmentation_ratio
+    fragmentation = float(ratios[rows[place]]) if ratios is not None else float("nan")
     return MemoryAccount(
         peak_bytes=total,
         at_peak=_items(labels, blocks, live, total, before, estimated),
@@ -117,6 +110,16 @@ def at_peak(
         states_from=told.told_by if told and estimated else None,
         why_unassigned=why_unassigned,
     )
+
+
+def _live(blocks: Blocks, place: int, total: int) -> tuple[Int64, int, bool]:
+    """Return which blocks are live at this event, how many bytes are older than the trace, and whether frees
+    were lost: then nothing can be said of either."""
+    live = np.flatnonzero(blocks.live(place))
+    known = int(blocks.bytes[live].sum())
+    if known > total:
+        return live[:0], 0, True
+    return live, min(max(0, blocks.older(place)), total - known), False
 
 
 def _labels(

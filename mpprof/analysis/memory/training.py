@@ -56,23 +56,10 @@ def forecast(
     runs, unknown = [], {}
     for policy in dict.fromkeys(policies):
         model = under(facts.model, policy)
-        mine = states.recorded(replace(run, facts=replace(facts, model=model)))
-        if mine is not None and own is not None and mine.slots is None and mine.trained == own.trained:
+        mine = _states(replace(run, facts=replace(facts, model=model)), model)
+        if own is not None and mine.slots is None and mine.trained == own.trained:
             mine = replace(mine, slots=counted)  # of another type they would take another size
-        if mine is None:
-            raise UnableError(
-                f"the model {model.name or ''} is not built: it has neither weights nor shapes".replace(
-                    "  ", " "
-                ),
-                next="Call it once on a batch, or model.build(shape), before it is saved or returned",
-            )
-        try:
-            graph = kept_for_backward.graph(model, machine)
-        except UnableError as error:
-            if not mine.parameters:
-                raise
-            raise UnableError(f"{error.what}, so activations are not known. {_known(mine, policy)}",
-                              next=error.next) from error  # fmt: skip
+        graph = _graph(model, machine, mine, policy)
         unknown.update(dict.fromkeys(graph.unknown))
         found = backward.backward(graph, compiled=machine.compiled)
         made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
@@ -91,6 +78,29 @@ def forecast(
         _assumed(run, machine),
         tuple(unknown),
     )
+
+
+def _states(run: Run, model: ModelFacts) -> states.States:
+    found = states.recorded(run)
+    if found is None:
+        named = f"the model {model.name}" if model.name else "the model"
+        raise UnableError(
+            f"{named} is not built: it has neither weights nor shapes",
+            next="Call it once on a batch, or model.build(shape), before it is saved or returned",
+        )
+    return found
+
+
+def _graph(model: ModelFacts, machine: Machine, mine: states.States, policy: str) -> kept_for_backward.Graph:
+    """Return what a step keeps for its backward pass. Raises `UnableError` with what is known all the
+    same."""
+    try:
+        return kept_for_backward.graph(model, machine)
+    except UnableError as error:
+        if not mine.parameters:
+            raise
+        raise UnableError(f"{error.what}, so activations are not known. {_known(mine, policy)}",
+                          next=error.next) from error  # fmt: skip
 
 
 def checked_batch(size: Any) -> int:

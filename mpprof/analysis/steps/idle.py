@@ -21,6 +21,7 @@ from mpprof.analysis.arrays.intervals import EMPTY, MANY, Intervals, gaps, join,
 from mpprof.analysis.steps.calls import FUNCTIONS, Calls
 from mpprof.analysis.steps.clocks import ClockShift
 from mpprof.model.account import Class
+from mpprof.model.frozen import frozen
 from mpprof.model.trace import CopyKind, HostKind, Trace
 
 Int64 = NDArray[np.int64]
@@ -72,51 +73,41 @@ _BLOCK = 1 << 16
 _CALLS = (HostKind.LAUNCH, HostKind.COPY)
 
 
-def classify(
-    trace: Trace,
-    idle: Intervals,
-    next_row: Int64,
-    found: Calls | None,
-    shift: ClockShift,
-    *,
-    last: Bool | None = None,
-    checking: Bool | None = None,
-    threads: Bool | None = None,
-) -> dict[Part, int]:
-    """Return the idle nanoseconds by part; they sum to the length of `idle`.
+@frozen
+class Pauses:
+    """The idle gaps of a device."""
 
-    `next_row` is the row in the kernel table of the work that ends each gap, -1 where none does; `last` says
-    which gaps are after a step's last work, when the call only returns; `checking`, which are ended by work
-    of the loss scale. `threads` says which threads are of the device's host; None where all are.
-    """
+    gaps: Intervals
+    next_row: Int64  # in the kernel table, of the work that ends each; -1 where none does
+    last: Bool  # after a step's last work, when the call only returns
+    checking: Bool  # ended by work of the loss scale
+
+
+def classify(
+    trace: Trace, pauses: Pauses, found: Calls | None, shift: ClockShift, threads: Bool | None
+) -> dict[Part, int]:
+    """Return the idle nanoseconds by part; they sum to the length of the gaps. `threads` says which threads
+    are of the device's host; None where all are."""
     if not len(trace.host):
-        return {UNKNOWN: idle.length_ns}
+        return {UNKNOWN: pauses.gaps.length_ns}
     code = _code(trace)
     total = np.zeros(len(_PARTS) + len(code), np.int64)
-    for _, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads, code):
+    for _, amounts in _blocks(trace, pauses, found, shift, threads, code):
         total += amounts.sum(axis=0)
-    total[_ROW[QUEUED]] += idle.length_ns - total.sum()  # what is in no block
+    total[_ROW[QUEUED]] += pauses.gaps.length_ns - total.sum()  # what is in no block
     return {part: ns for part, ns in zip((*_PARTS, *code), total.tolist(), strict=True) if ns}
 
 
 def mainly(
-    trace: Trace,
-    idle: Intervals,
-    next_row: Int64,
-    found: Calls | None,
-    shift: ClockShift,
-    *,
-    last: Bool | None = None,
-    checking: Bool | None = None,
-    threads: Bool | None = None,
+    trace: Trace, pauses: Pauses, found: Calls | None, shift: ClockShift, threads: Bool | None
 ) -> list[Part]:
     """Return the part that most of each gap belongs to; arguments as of `classify`."""
     if not len(trace.host):
-        return [UNKNOWN] * len(idle)
+        return [UNKNOWN] * len(pauses.gaps)
     code = _code(trace)
     parts = (*_PARTS, *code)
-    rows = np.full(len(idle), _ROW[QUEUED])
-    for block, amounts in _blocks(trace, idle, next_row, found, shift, last, checking, threads, code):
+    rows = np.full(len(pauses.gaps), _ROW[QUEUED])
+    for block, amounts in _blocks(trace, pauses, found, shift, threads, code):
         rows[block] = np.argmax(amounts, axis=1)
     return [parts[row] for row in rows.tolist()]
 
@@ -138,18 +129,15 @@ def _code(trace: Trace) -> dict[Part, Int64]:
 
 def _blocks(
     trace: Trace,
-    idle: Intervals,
-    next_row: Int64,
+    pauses: Pauses,
     found: Calls | None,
     shift: ClockShift,
-    last: Bool | None,
-    checking: Bool | None,
     threads: Bool | None,
     code: Mapping[Part, Int64],
 ) -> Iterator[tuple[Int64, Int64]]:
     """Yield the rows of gaps, and the nanoseconds of each by part, those of `code` last. A gap that began
     when what ends it had been launched is in no block: all of it is QUEUED."""
-    last = np.zeros(len(idle), np.bool_) if last is None else last
+    idle, next_row, last = pauses.gaps, pauses.next_row, pauses.last
     launcher, until = _launched(trace, idle, next_row, shift)
     waiting = np.flatnonzero(until > idle.start)
     host = _Host(trace, found, -shift.ns, Intervals(idle.start[waiting], idle.end[waiting]), threads)
@@ -165,10 +153,9 @@ def _blocks(
                 known &= ~_awaits_data(host, thread, idle, next_row, block)
             amounts = _amounts(layers, idle.start[block], idle.end[block], until[block], row_of)
             _judge(amounts, known | last[block], last[block])
-            if checking is not None:
-                moved = np.where(checking[block], amounts[:, _ROW[LAUNCHING]], 0)
-                amounts[:, _ROW[CHECKING]] += moved
-                amounts[:, _ROW[LAUNCHING]] -= moved
+            moved = np.where(pauses.checking[block], amounts[:, _ROW[LAUNCHING]], 0)
+            amounts[:, _ROW[CHECKING]] += moved
+            amounts[:, _ROW[LAUNCHING]] -= moved
             _do_not_split_below(amounts, shift.ns)
             yield block, amounts
 

@@ -28,13 +28,14 @@ _IN_MANUAL = {"run": "RUN", "recorder": "StepRecorder"}
 def choose(
     code: str, signals: Signals, cases: Collection[str] = ("",), values: Mapping[str, object] | None = None
 ) -> tuple[Remedy, ...]:
-    """Return the table's remedies of this cause for this run, in its order; empty: it has none."""
+    """Return the table's remedies of this cause for this run, in its order; empty: it has none. A run that
+    ran out of memory is given no larger batch."""
     given = signals.words | dict(values or {})
     return tuple(
         Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
         for case in cases
         for row in _BY_CODE.get(code, ())
-        if row.fits(signals, case)
+        if row.fits(signals, case) and not (row.larger_batch and signals.ran_out_of_memory)
     )
 
 
@@ -72,7 +73,7 @@ def _joined(rows: Iterable[Row]) -> str:
     return "; ".join(text.removeprefix("or ") for text in texts if "{" not in text and text != "none needed")
 
 
-def sentence(remedies: Collection[Remedy]) -> str:
+def joined(remedies: Collection[Remedy]) -> str:
     """Join the remedies to one text."""
     return "; ".join(remedy.text for remedy in remedies)
 

@@ -81,7 +81,7 @@ def judge(signals: Signals) -> Outcome:
     summary = "the device idles {cost} {each} ({share}) waiting for launches"
     if calls is not None:
         many = format_count(round(calls.per_step))
-        summary += f", {many} kernels {{each}}, {format_ns(calls.median_ns)} in the median"
+        summary += f": {many} kernels {{each}}, of {format_ns(calls.median_ns)} in the median"
     return Found(
         summary=summary,
         evidence=(

@@ -27,7 +27,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Absent, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, OUT_OF_MEMORY, Absent, Clear, Found, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
@@ -43,6 +43,8 @@ FREE_RATIO = 0.5
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
+    if signals.ran_out_of_memory:
+        return OUT_OF_MEMORY  # whatever was free at the recorded peak
     if signals.before_the_model_ran:
         return Unable(
             "the window holds no whole step, and the peak covers the window only: activations may be missing"

@@ -107,9 +107,7 @@ def judge(signals: Signals) -> Outcome:
                 f"layers' sizes are in the trace or the records{signals.hint('record model')}"
             )
         return Clear("all sizes of the matrix kernels in question are multiples of 8")
-    best = attainable.matrix(signals, rows)
-    if not isinstance(best, attainable.Attainable):
-        return Unable(f"sizes that are not multiples of 8 were seen, but {best}")
+    best = attainable.needed(signals, rows, "sizes that are not multiples of 8 were seen")
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("the unaligned matrix kernels cost next to nothing")
     names = [

@@ -97,9 +97,7 @@ def judge(signals: Signals) -> Outcome:
                 "its products are not in 16 bits, so its size is not what keeps them off the Tensor Cores"
             )
         return Clear("its kernels ran on Tensor Cores with full alignment anyway")
-    best = attainable.matrix(signals, rows)
-    if not isinstance(best, attainable.Attainable):
-        return Unable(f"{words} ran off the Tensor Cores, but {best}")
+    best = attainable.needed(signals, rows, f"{words} ran off the Tensor Cores")
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("it costs next to nothing")
     return Found(

@@ -74,10 +74,8 @@ def judge(signals: Signals) -> Outcome:
     if channels >= shapes.ALIGNMENT:
         return Clear(f"{first.name} reads {channels} channels")
     rows = [row for row in mine if off_or_narrow(signals.cells[row])]
-    best = attainable.matrix(signals, rows)
-    if rows and not isinstance(best, attainable.Attainable):
-        return Unable(f"{first.name} ran off the Tensor Cores, but {best}")
-    if not isinstance(best, attainable.Attainable) or signals.cost_ratio(best.claims) < SCALE.info_ratio:
+    best = attainable.needed(signals, rows, f"{first.name} ran off the Tensor Cores") if rows else None
+    if best is None or signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear(f"{first.name} costs next to nothing, or runs on Tensor Cores")
     return Found(
         summary=f"{first.name} reads {channels} channels and runs off the Tensor Cores: up to "

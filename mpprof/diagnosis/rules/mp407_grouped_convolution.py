@@ -75,9 +75,7 @@ def judge(signals: Signals) -> Outcome:
             return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(names))}")
         return Clear("the grouped convolutions ran on Tensor Cores")
     around = signals.select(lambda cell: cell.layer in names and cell.category in ("layout", "cast"))
-    best = attainable.matrix(signals, fallbacks)
-    if not isinstance(best, attainable.Attainable):
-        return Unable(f"grouped convolutions ran off the Tensor Cores, but {best}")
+    best = attainable.needed(signals, fallbacks, "grouped convolutions ran off the Tensor Cores")
     claims = best.claims + attainable.whole(around)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the grouped convolutions cost next to nothing")

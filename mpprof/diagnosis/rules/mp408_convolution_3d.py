@@ -67,9 +67,7 @@ def judge(signals: Signals) -> Outcome:
     rows = [row for row in mine if off_or_narrow(signals.cells[row])]
     if not rows:
         return Clear("the 3-D convolutions ran on Tensor Cores")
-    best = attainable.matrix(signals, rows)
-    if not isinstance(best, attainable.Attainable):
-        return Unable(f"3-D convolutions ran off the Tensor Cores, but {best}")
+    best = attainable.needed(signals, rows, "3-D convolutions ran off the Tensor Cores")
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("they cost next to nothing")
     return Found(

@@ -70,9 +70,7 @@ def judge(signals: Signals) -> Outcome:
         if any(bad_sizes(signals, row) is None for row in suspects):
             return Unable("16-bit kernels ran off the Tensor Cores, but their sizes are not known")
         return Clear("no 16-bit kernel with aligned sizes ran off the Tensor Cores")
-    best = attainable.matrix(signals, rows)
-    if not isinstance(best, attainable.Attainable):
-        return Unable(f"16-bit kernels with aligned sizes ran off the Tensor Cores, but {best}")
+    best = attainable.needed(signals, rows, "16-bit kernels with aligned sizes ran off the Tensor Cores")
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("they cost next to nothing")
     heaviest = max(rows, key=lambda row: signals.cells[row].ns_per_step)

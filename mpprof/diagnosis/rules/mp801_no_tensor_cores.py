@@ -27,8 +27,9 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 ABOUT = "cards without Tensor Cores"
@@ -39,10 +40,10 @@ FIRST_WITH_TENSOR_CORES = (7, 0)
 
 
 def judge(signals: Signals) -> Outcome:
-    if known(signals.accelerator) in ("cpu", "tpu"):
+    if signals.without_gpu:
         return NO_GPU
     device = need(signals.device)
-    if device.vendor not in ("nvidia", "unknown"):
+    if device.vendor not in MAYBE_NVIDIA:
         return NOT_NVIDIA
     capability = need(signals.capability)
     if capability >= FIRST_WITH_TENSOR_CORES:

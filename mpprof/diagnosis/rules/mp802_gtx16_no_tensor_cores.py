@@ -41,10 +41,10 @@ from mpprof.diagnosis.outcomes import (
     NotApplicable,
     Outcome,
     Unable,
-    known,
     need,
 )
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
 ABOUT = "GTX 16 cards"
@@ -57,10 +57,10 @@ _LIKELY = r"(?i)\b(?:MX\s?(?:450|550)|T(?:400|500|550|600|1000|1200|2000))\b"
 
 
 def judge(signals: Signals) -> Outcome:
-    if known(signals.accelerator) in ("cpu", "tpu"):
+    if signals.without_gpu:
         return NO_GPU
     device = need(signals.device)
-    if device.vendor not in ("nvidia", "unknown"):
+    if device.vendor not in MAYBE_NVIDIA:
         return NOT_NVIDIA
     if need(signals.capability) != TURING:
         return NotApplicable("the card is not of the Turing generation")

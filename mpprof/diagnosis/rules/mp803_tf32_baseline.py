@@ -43,6 +43,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP803", "tf32-baseline", "Float32 runs on Tensor Cores already, as TF32"
 ABOUT = "float32 that runs in TF32"
@@ -55,12 +56,12 @@ NOTABLE_RATIO = 0.10
 
 
 def judge(signals: Signals) -> Outcome:
-    if known(signals.accelerator) in ("cpu", "tpu"):
+    if signals.without_gpu:
         return NO_GPU
     own = need(signals.compute_dtype) == "float32"
     if signals.half is None and (not own or _ratio_in_kernels(signals) is None):
         return NOT_IN_16_BITS
-    if need(signals.device).vendor not in ("nvidia", "unknown"):
+    if need(signals.device).vendor not in MAYBE_NVIDIA:
         return NOT_NVIDIA
     if need(signals.capability) < FIRST_WITH_TF32:
         return NotApplicable("this GPU has no TF32")

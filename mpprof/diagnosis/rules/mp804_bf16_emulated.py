@@ -26,8 +26,9 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
 ABOUT = "emulated bfloat16"
@@ -38,12 +39,12 @@ FIRST_WITH_BF16 = (8, 0)
 
 
 def judge(signals: Signals) -> Outcome:
-    if known(signals.accelerator) in ("cpu", "tpu"):
+    if signals.without_gpu:
         return NO_GPU
     if need(signals.compute_dtype) != "bfloat16":
         return signals.not_in("bfloat16")
     device = need(signals.device)
-    if device.vendor not in ("nvidia", "unknown"):
+    if device.vendor not in MAYBE_NVIDIA:
         return NOT_NVIDIA
     capability = need(signals.capability)
     words = f"{capability[0]}.{capability[1]}"

@@ -38,7 +38,6 @@ from mpprof.diagnosis.outcomes import (
     NotApplicable,
     Outcome,
     Unable,
-    known,
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
@@ -52,7 +51,7 @@ _NAME = re.compile(r"\bGeForce\s+RTX\s*[34]0\d\d\b", re.IGNORECASE)
 
 
 def judge(signals: Signals) -> Outcome:
-    if known(signals.accelerator) in ("cpu", "tpu"):
+    if signals.without_gpu:
         return NO_GPU
     if need(signals.compute_dtype) not in HALF_DTYPES:
         return NOT_IN_16_BITS

@@ -34,6 +34,7 @@ Sources
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.idle import ALLOCATING
@@ -41,6 +42,8 @@ from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.finding import Evidence
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.steps import StepSummary, StepTable
 
@@ -80,59 +83,96 @@ def judge(signals: Signals) -> Outcome:
             confidence="medium",
             severity="warning",
         )
-    before = table.step < summary.first_steady
-    times = np.where(table.interval_ns >= 0, table.interval_ns, table.duration_ns)
-    measured = times >= 0
-    warm_ns = float(times[before & measured].sum())
-    excess_ns = warm_ns - (summary.median_ns or 0.0) * float(table.covers[before & measured].sum())
-    total_ns = float(times[measured].sum())
-    shown = (
-        evidence.count("first steady step", summary.first_steady),
-        evidence.ns("warm-up above the steady step time", max(0.0, excess_ns)),
+    warm = _warm_up(table, summary, summary.first_steady)
+    return (
+        _early_window(signals, table, summary, warm)
+        or _much_warm_up(warm)
+        or Clear(f"warm-up ended at step {summary.first_steady} and is left out")
     )
-    account = known(signals.account)
-    window = [number for number in account.steps if number > 0] if account else []
-    if window and account and account.numbered == "mpprof" and _unsettled(table, summary, window):
-        return Found(
-            summary=(
-                f"the profiled steps {min(window)} to {max(window)} lie before step "
-                f"{summary.first_steady}, where the "
-                "step times settle"
-            ),
-            evidence=shown,
-            cases=("early window",),
-            values={"first": summary.first_steady, "last": summary.first_steady + 4},
-            severity="warning",
+
+
+@frozen
+class _WarmUp:
+    """The steps before the first steady one."""
+
+    first_steady: int
+    ns: float
+    excess_ns: float  # above steady steps
+    total_ns: float  # of all recorded steps
+    first_epoch_ratio: float  # the excess in the time of the first epoch
+
+    @property
+    def shown(self) -> tuple[Evidence, ...]:
+        """What every finding of warm-up states."""
+        return (
+            evidence.count("first steady step", self.first_steady),
+            evidence.ns("warm-up above the steady step time", max(0.0, self.excess_ns)),
         )
-    if total_ns > 0 and warm_ns / total_ns >= MOSTLY_WARM_UP_RATIO:
+
+
+def _warm_up(table: StepTable, summary: StepSummary, first_steady: int) -> _WarmUp:
+    times = _times(table)
+    warm = (table.step < first_steady) & (times >= 0)
+    ns = float(times[warm].sum())
+    excess_ns = ns - (summary.median_ns or 0.0) * float(table.covers[warm].sum())
+    first_epoch = _of_first_epoch(table, max(0.0, excess_ns))
+    return _WarmUp(first_steady, ns, excess_ns, float(times[times >= 0].sum()), first_epoch)
+
+
+def _times(table: StepTable) -> NDArray[np.int64]:
+    """Return the time to the next step where it was recorded, else the step's own; below 0: neither was."""
+    return np.where(table.interval_ns >= 0, table.interval_ns, table.duration_ns)
+
+
+def _early_window(signals: Signals, table: StepTable, summary: StepSummary, warm: _WarmUp) -> Found | None:
+    """Return the finding that the profiled steps lie in warm-up."""
+    account = known(signals.account)
+    numbered = account.steps if account and account.numbered == "mpprof" else ()
+    window = [number for number in numbered if number > 0]
+    if not window or not _unsettled(table, summary, window):
+        return None
+    return Found(
+        summary=(
+            f"the profiled steps {min(window)} to {max(window)} lie before step {warm.first_steady}, where "
+            "the step times settle"
+        ),
+        evidence=warm.shown,
+        cases=("early window",),
+        values={"first": warm.first_steady, "last": warm.first_steady + 4},
+        severity="warning",
+    )
+
+
+def _much_warm_up(warm: _WarmUp) -> Found | None:
+    """Return the finding that warm-up is most of the recorded time, or much of the first epoch."""
+    ratio = warm.ns / warm.total_ns if warm.total_ns > 0 else 0.0
+    if ratio >= MOSTLY_WARM_UP_RATIO:
         return Found(
             summary=(
-                f"warm-up took {format_ns(warm_ns)}, {format_ratio(warm_ns / total_ns)} of the "
-                "recorded time: compare "
+                f"warm-up took {format_ns(warm.ns)}, {format_ratio(ratio)} of the recorded time: compare "
                 "steady steps, not epochs"
             ),
             evidence=(
-                *shown,
-                evidence.ratio("warm-up in all recorded time", warm_ns / total_ns, MOSTLY_WARM_UP_RATIO),
+                *warm.shown,
+                evidence.ratio("warm-up in all recorded time", ratio, MOSTLY_WARM_UP_RATIO),
             ),
             cases=("mostly",),
             severity="info",
         )
-    first_epoch = _of_first_epoch(table, max(0.0, excess_ns))
-    if first_epoch >= FIRST_EPOCH_RATIO:
+    if warm.first_epoch_ratio >= FIRST_EPOCH_RATIO:
         return Found(
             summary=(
-                f"start-up is {format_ratio(first_epoch)} of the first epoch, {format_ns(excess_ns)}: "
-                "compare steady steps, or later epochs"
+                f"start-up is {format_ratio(warm.first_epoch_ratio)} of the first epoch, "
+                f"{format_ns(warm.excess_ns)}: compare steady steps, or later epochs"
             ),
             evidence=(
-                *shown,
-                evidence.ratio("start-up in the first epoch", first_epoch, FIRST_EPOCH_RATIO),
+                *warm.shown,
+                evidence.ratio("start-up in the first epoch", warm.first_epoch_ratio, FIRST_EPOCH_RATIO),
             ),
             cases=("first epoch",),
             severity="info",
         )
-    return Clear(f"warm-up ended at step {summary.first_steady} and is left out")
+    return None
 
 
 def _allocating(signals: Signals) -> Found | None:
@@ -164,7 +204,7 @@ def _of_first_epoch(table: StepTable, excess_ns: float) -> float:
     first = table.epoch == table.epoch[0]
     if first.all():
         return 0.0
-    times = np.where(table.interval_ns >= 0, table.interval_ns, table.duration_ns)[first]
+    times = _times(table)[first]
     whole = float(times[times >= 0].sum())
     return min(1.0, excess_ns / whole) if whole > 0 else 0.0
 

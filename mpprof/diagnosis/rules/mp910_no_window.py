@@ -25,7 +25,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, OUT_OF_MEMORY, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 from mpprof.model.run import RunFacts
@@ -48,6 +48,8 @@ def judge(signals: Signals) -> Outcome:
         return NotApplicable("no window was wanted")
     if windows and windows[-1].status in ("done", "foreign"):
         return Clear("the window was recorded, but its trace is not where it was written")
+    if signals.ran_out_of_memory and not _case(facts):
+        return OUT_OF_MEMORY  # which is what there is to mend, before a window can be recorded
     steps = len(signals.case.run.steps) if signals.case.run.steps is not None else 0
     if windows:
         happened = "the profile window never closed" if windows[-1].status == "open" else windows[-1].status

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, OUT_OF_MEMORY, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
@@ -51,6 +51,8 @@ def judge(signals: Signals) -> Outcome:
     steady = need(signals.summary).steady
     if steady >= ENOUGH_STEPS:
         return Clear(f"{steady} steady steps")
+    if signals.ran_out_of_memory:
+        return OUT_OF_MEMORY
     table = known(signals.table)
     if table is not None and (epochs := epochs_of_one_call(table)) is not None:
         return Found(

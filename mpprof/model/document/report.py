@@ -35,7 +35,7 @@ class Report(TypedDict):
         "Why a value is null or left out: its path, and the reason. `trace.…`: what the trace's format or "
         "file does not hold.",
     ]
-    verdict: Annotated[str, "One sentence."]
+    verdict: Annotated[str, "A few sentences."]
     cause: NotRequired[Annotated[Code | None, "The finding that the verdict names."]]
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences: where the step's time goes, why, and what to do."]

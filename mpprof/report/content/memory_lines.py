@@ -22,6 +22,24 @@ UNOWNED = ("unknown", BEFORE)
 """Parts of memory of which no event tells the op, layer or type."""
 
 
+def ran_out_of_memory(document: doc.Report) -> bool:
+    """Return whether the training ended for want of memory."""
+    ended = document["run"].get("ended")
+    return ended is not None and ended["reason"] == "out_of_memory"
+
+
+def first_for_memory(document: doc.Report) -> str | None:
+    """Return what to try first of a training that ran out of memory, with its line of code; None where it did
+    not, or where nothing is to be advised."""
+    failed = document.get("out_of_memory")
+    return _advised(failed["advice"][0]) if failed and failed["advice"] else None
+
+
+def _advised(advice: doc.Advice) -> str:
+    line = advice["snippet"] if advice["snippet"] and "\n" not in advice["snippet"] else None
+    return ": ".join(filter(None, (advice["text"], line)))
+
+
 def out_of_memory(document: doc.Report) -> list[str]:
     """Return what ended the training, what filled the memory and what to try first; empty where the training
     did not run out of memory."""
@@ -38,10 +56,7 @@ def out_of_memory(document: doc.Report) -> list[str]:
     listed = failed.get("listed_bytes")
     of = f" of {words.size(listed)} in all" if listed else ""
     lines += [f"The largest that it lists{of}: {', '.join(largest)}"] if largest else []
-    for each in failed["advice"]:
-        line = each["snippet"] if each["snippet"] and "\n" not in each["snippet"] else None
-        lines.append(": ".join(filter(None, ("To try", each["text"], line))))
-    return lines
+    return [*lines, *(f"To try: {_advised(each)}" for each in failed["advice"])]
 
 
 def did_not_fit(asked_bytes: int | None, said: str | None) -> str:

@@ -9,6 +9,7 @@ from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
 from mpprof.report import words
 from mpprof.report.content.breakdown import SMALL_RATIO
+from mpprof.report.content.memory_lines import ran_out_of_memory
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -137,7 +138,10 @@ def _named(document: doc.Report) -> list[doc.Finding]:
 def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
     """Return the commands to run next, with what each would show; at most three."""
     run = quoted(path) if path else "PATH"
-    steps = [
+    steps = (
+        [(f"mpprof memory {run}", "what did not fit, and what to try")] if ran_out_of_memory(document) else []
+    )
+    steps += [
         (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to fix it")
         for finding in _named(document)
     ]

@@ -119,9 +119,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if field == "speedup.attainable" and "speedup.expected" in reasons:
         return reasons["speedup.expected"]
     if section == "speedup" and diagnosis.speedup:
-        return (
-            "there is no measured baseline" if diagnosis.speedup.baseline == "estimated" else "not derivable"
-        )
+        return "needs a measured baseline" if diagnosis.speedup.baseline == "estimated" else "not derivable"
     if not run.traces:
         return "there is no trace"
     if diagnosis.account is None and section != "memory":

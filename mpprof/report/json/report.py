@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.verdict import causes, per_update, unlike
-from mpprof.model.device import DeviceFacts
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 from mpprof.model.finding import Diagnosis
 from mpprof.report.json import hosts, whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
@@ -130,7 +130,7 @@ def device_name(candidates: Sequence[DeviceFacts]) -> str | None:
         return f"{recognised} (by its figures, not its name)"
     vendor = "" if first.vendor == "unknown" else f"{_VENDORS.get(first.vendor, first.vendor)} "
     kind = f"{vendor}{first.kind.upper()}"
-    if first.compute_capability and first.vendor in ("nvidia", "unknown"):
+    if first.compute_capability and first.vendor in MAYBE_NVIDIA:
         major, minor = first.compute_capability
         return f"{kind}, compute capability {major}.{minor}"
     return kind
