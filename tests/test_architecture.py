@@ -39,6 +39,13 @@ def test_analysing_imports_no_framework_no_page_and_no_heavy_table(module: str) 
     assert not modules_after(f"import {module}") & (FRAMEWORKS | PAGE | HEAVY)
 
 
+def test_each_command_is_in_the_file_of_its_name() -> None:
+    from mpprof import cli
+
+    places = {command.name: type(command).__module__ for command in cli.COMMANDS}
+    assert places == {name: f"mpprof.cli.{name}" for name in places}
+
+
 SLOW_TO_IMPORT = {
     "asyncio", "concurrent", "email", "hashlib", "html", "http", "multiprocessing", "numpy.ma",
     "random", "sqlite3", "tempfile", "zipfile",

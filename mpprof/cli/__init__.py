@@ -30,12 +30,14 @@ from mpprof.cli.demo import Demo
 from mpprof.cli.doctor import Doctor
 from mpprof.cli.explain import Explain
 from mpprof.cli.forecast import Forecast
+from mpprof.cli.kernels import Kernels
+from mpprof.cli.layers import Layers
 from mpprof.cli.ls import Ls
 from mpprof.cli.memory import Memory
+from mpprof.cli.ops import Ops
 from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
 from mpprof.cli.survey import Survey
-from mpprof.cli.tables import Kernels, Layers, Ops
 from mpprof.cli.verify import Verify
 from mpprof.errors import MpprofError, UsageError
 

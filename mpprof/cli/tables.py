@@ -1,4 +1,4 @@
-"""`mpprof kernels`, `ops` and `layers`: one command in three tables; `memory` is a fourth of its own."""
+"""What the commands that print a table share: `kernels`, `ops`, `layers` and `memory`."""
 
 from __future__ import annotations
 
@@ -123,38 +123,6 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     filters.add_argument(
         "--reason", action="append", metavar="CODE", help="the code of the evidence that decided it"
     )
-
-
-class Kernels(Table):
-    """List the kernels: time, where each ran, and what decided it.
-
-    A kernel ran on Tensor Cores, ran as a fallback without them, or is unknown.
-    Times are over the whole trace file, unless --steps or --step-range takes
-    parts of it; concurrent kernels count in full. Long names are cut in the
-    table, whole in csv and json."""
-
-    name = "kernels"
-    by_help = "stream: one row per stream; or a column to sum by, such as placement, family, layer"
-
-
-class Ops(Table):
-    """List the framework's ops: time, Tensor Core use, rate.
-
-    `eligible` says whether an op could use Tensor Cores: did, could, could_never or
-    unknown; csv and json hold the reason. Rates count the operations of the direct
-    algorithm, where shapes are known."""
-
-    name = "ops"
-    by_help = "stream: one row per stream; or a column to sum by, such as type, layer, phase"
-
-
-class Layers(Table):
-    """List the model's layers: time, number format, Tensor Core share.
-
-    Times are split into forward and backward."""
-
-    name = "layers"
-    by_help = "stream: one row per stream; or a column to sum by, such as class, compute_dtype"
 
 
 def _head(kind: str, args: argparse.Namespace) -> str:

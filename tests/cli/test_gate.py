@@ -28,6 +28,12 @@ def test_a_forbidden_finding_fails_by_code_name_or_severity(named: str, mpprof: 
     assert ISLAND.name in done.out  # the report is written all the same
 
 
+def test_an_unknown_name_is_repeated_as_it_was_typed(mpprof: Mpprof) -> None:
+    done = mpprof("report", MIXED, "--fail-on", "Error,MP999")
+    assert done.code == 2
+    assert "--fail-on MP999: neither a cause nor a severity" in done.err
+
+
 def test_a_severity_stands_for_the_worse_ones_and_not_for_the_milder(mpprof: Mpprof) -> None:
     assert mpprof("report", MIXED, "--fail-on", "warning").code == 0  # it has findings, all of them info
     found = mpprof("report", MIXED, "--format", "json", "--fail-on", "info")

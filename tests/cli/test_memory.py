@@ -217,6 +217,27 @@ def test_a_run_that_ran_out_of_memory_says_so_in_json(mpprof: Mpprof, tmp_path: 
     assert "of 30.0 GiB asked for" in made["advice"][1]["text"]
 
 
+def test_the_report_of_a_run_that_ran_out_of_memory_begins_with_that(mpprof: Mpprof, tmp_path: Path) -> None:
+    """A longer training and a larger batch, which its missing window and its recorded peak would ask for, are
+    what it has no memory for."""
+    run = tmp_path / "run"
+    shutil.copytree(MIXED / "mpprof", run / "mpprof")
+    facts = json.loads((run / "mpprof/run.json").read_text())
+    error = "RESOURCE_EXHAUSTED: Out of memory allocating 32212254720 bytes."
+    facts |= {"ended": {"reason": "out_of_memory", "error": error}, "profile_windows": []}
+    (run / "mpprof/run.json").write_text(json.dumps(facts))
+    steps = (run / "mpprof/steps.jsonl").read_text().splitlines(keepends=True)
+    (run / "mpprof/steps.jsonl").write_text("".join(steps[:8]))
+    found = json.loads(mpprof("report", run, "--format", "json").out)
+    assert not {"MP303", "MP910", "MP911"} & {each["code"] for each in found["findings"]}
+    assert found["verdict"].endswith("Training ran out of memory: mpprof memory says what to try.")
+    said = mpprof("report", run).out
+    assert "Training ran out of memory." in said
+    assert "\n1. Out of memory: " in said
+    assert said.splitlines()[-1].startswith(f"mpprof memory {run}")
+    assert not [each for each in found["findings"] if "larger batch" in each["remedy"]]
+
+
 def test_the_text_says_what_held_the_peak(mpprof: Mpprof, trace: Path) -> None:
     done = mpprof("memory", trace)
     assert done.code == 0
