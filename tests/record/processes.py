@@ -20,7 +20,10 @@ from unittest import mock
 from tests.record import hangs
 
 REPOSITORY = Path(__file__).parents[2]
-ENVIRONMENT = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+ENVIRONMENT = {
+    "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_ENABLE_ONEDNN_OPTS": "1",  # off by default where a CPU has no AVX-512; read at the import
+}  # fmt: skip
 IMPORTED = ["tensorflow", "tf_keras", "mpprof.record.loop", "tests.record.training"]
 OURS = re.compile(rf"(?:^|[\s:])mpprof[ :]|{re.escape(str(REPOSITORY / 'mpprof' / ''))}")
 """A message of ours, or a traceback through our package; not a path in which the name stands."""
