@@ -18,7 +18,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 DEMO_STAMP := $(VENV)/.mpprof-demo-installed
 STAMP := $(VENV)/.mpprof-installed
 
-.PHONY: help forecast-truth setup demo docs test full check lint types contracts unit wheel dist chromium bench soak versions test-torch test-sinks samples clean
+.PHONY: help forecast-truth setup demo docs test full long check lint types contracts unit wheel dist chromium bench soak versions test-torch test-sinks samples clean
 
 help:
 	@sed -n '3,8s/^# *//p' Makefile
@@ -54,8 +54,11 @@ test: setup
 	$(MAKE) -j3 check chromium wheel
 	$(MAKE) unit
 
-# The long rest: pages, notebooks and other versions of the frameworks, sizes, long fuzzing, Keras on torch.
-full: test chromium soak versions test-torch test-sinks
+# The long rest, which `make test` leaves out: long fuzzing, pages, notebooks, sizes, other versions of the frameworks,
+# Keras on torch, sinks. `make -j2 full` downloads beside the fuzzing: one to two hours on two cores.
+full: soak versions test-torch test-sinks long
+
+long: setup chromium
 	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) -m full
 
 check: lint types contracts
