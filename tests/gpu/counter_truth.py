@@ -1,22 +1,28 @@
 """Counter truth: which kernels use Tensor Cores by the GPU's own counters, and how often `classify` is right.
 
-    python -m tests.gpu.counter_truth collect OUT.csv [--framework torch] [--only SUBSTRING]    runs ncu
+    python -m tests.gpu.counter_truth collect OUT.csv [--framework torch] [--only SUBSTRING] [--seconds N]    runs ncu
     python -m tests.gpu.counter_truth agree OUT.csv                                            needs no GPU
 
-`collect` runs the cases of each framework under Nsight Compute (in one process per framework and TF32 mode) and
-writes one row per kernel name: its counters, its time, the verdict that follows from the counters. `agree`
+`collect` runs the cases of each framework under Nsight Compute (in one process per framework and TF32 mode; with
+`--seconds`, each of them as many cases in a fixed, mixed order as that allows) and writes one row per kernel name: its
+counters, its time, the verdict that follows from the counters. `agree`
 compares `mpprof classify` with such a table, by name and by time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import ctypes
+import math
 import os
+import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +30,7 @@ from mpprof.analysis.kernels import counters
 from mpprof.analysis.kernels.names import classify
 from mpprof.cli.verify import arguments, available, complain, found
 from mpprof.errors import MpprofError
-from tests.gpu.counter_truth_cases import FRAMEWORKS, cases, work
+from tests.gpu.counter_truth_cases import FRAMEWORKS, Case, cases, work
 
 TIME = "gpu__time_duration"
 MOST_LAUNCHES = 100_000
@@ -45,29 +51,54 @@ class Row:
 # Collecting ------------------------------------------------------------------------------------------------
 
 
-def run(framework: str, only: str, mode: str) -> int:
-    """Computes the cases of a framework, each twice: a library may try algorithms first. Returns how many
-    could be computed; what a framework lacks is said on stderr and left out."""
-    done = 0
-    for case in cases():
+def run(framework: str, only: str, mode: str, seconds: float) -> int:
+    """Computes the cases of a framework, each twice, of which the second time is counted. Returns how many could be
+    computed; what a framework lacks is said on stderr and left out."""
+    done, began = 0, time.monotonic()
+    for case in mixed():
+        if time.monotonic() - began > seconds:
+            print(f"{seconds:g} s are over: the rest is left out", file=sys.stderr)
+            break
         if case.framework != framework or only not in case.name or (case.dtype == "tf32") != (mode == "tf32"):
             continue
         try:
             compute = work(case)
-            compute()
-            compute()
+            compute()  # what a library or a compiler tries first is not counted
+            with counting():
+                compute()
             done += 1
         except Exception as error:  # noqa: BLE001 - each framework raises its own for what it lacks
             print(f"left out: {case.name}: {str(error).splitlines()[0][:160]}", file=sys.stderr)
     return done
 
 
-def command(framework: str, only: str, mode: str) -> list[str]:
+@contextlib.contextmanager
+def counting() -> Iterator[None]:
+    """Have ncu count what is launched within."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    driver.cuCtxSynchronize()
+    driver.cuProfilerStart()
+    try:
+        yield
+        driver.cuCtxSynchronize()
+    finally:
+        driver.cuProfilerStop()
+
+
+def mixed() -> list[Case]:
+    """Every case once, kinds and types spread evenly, the same in each process."""
+    found = list(cases())
+    random.Random(0).shuffle(found)
+    return found
+
+
+def command(framework: str, only: str, mode: str, seconds: float) -> list[str]:
     """The process that computes the cases of one framework in one TF32 mode."""
-    return [sys.executable, "-m", "tests.gpu.counter_truth", "run", framework, "--only", only, "--mode", mode]
+    given = ["--only", only, "--mode", mode, *(["--seconds", f"{seconds:g}"] if seconds < math.inf else [])]
+    return [sys.executable, "-m", "tests.gpu.counter_truth", "run", framework, *given]
 
 
-def collect(out: Path, frameworks: Sequence[str], only: str, gpu: str) -> int:
+def collect(out: Path, frameworks: Sequence[str], only: str, gpu: str, seconds: float = math.inf) -> int:
     """Counts all cases and writes the table; returns its number of rows."""
     ncu = found(None)
     metrics = (TIME, *available(ncu))
@@ -75,7 +106,7 @@ def collect(out: Path, frameworks: Sequence[str], only: str, gpu: str) -> int:
     lines: list[str] = []
     for framework in frameworks:
         for mode in ("plain", "tf32"):
-            counted = count(ncu, metrics, framework, only, mode)
+            counted = count(ncu, metrics, command(framework, only, mode, seconds), mode)
             for name, row in timed(counted).items():
                 into = rows.setdefault(name, Row(name, row.capability))
                 into.launches += row.launches
@@ -87,7 +118,7 @@ def collect(out: Path, frameworks: Sequence[str], only: str, gpu: str) -> int:
     return len(verdicts)
 
 
-def count(ncu: str, metrics: Sequence[str], framework: str, only: str, mode: str) -> list[str]:
+def count(ncu: str, metrics: Sequence[str], counted: Sequence[str], mode: str) -> list[str]:
     """The CSV of one process."""
     environment = {
         **os.environ,
@@ -96,7 +127,8 @@ def count(ncu: str, metrics: Sequence[str], framework: str, only: str, mode: str
     }
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
-        full = [*arguments(ncu, metrics, log, MOST_LAUNCHES), *command(framework, only, mode)]
+        options = ["--profile-from-start", "off", "--cache-control", "none"]
+        full = [*arguments(ncu, metrics, log, MOST_LAUNCHES), *options, *counted]
         done = subprocess.run(full, env=environment, check=False)
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     complain(lines, done.returncode, full)
@@ -207,12 +239,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     many.add_argument("--gpu", default="", help="the card's name, for the table")
     for action in (one, many):
         action.add_argument("--only", default="", help="cases whose name holds this")
+        action.add_argument("--seconds", type=float, default=math.inf, help="of each process")
     actions.add_parser("agree").add_argument("table", type=Path)
     args = parser.parse_args(argv)
     if args.action == "run":
-        print(f"{run(args.framework, args.only, args.mode)} cases", file=sys.stderr)
+        print(f"{run(args.framework, args.only, args.mode, args.seconds)} cases", file=sys.stderr)
     elif args.action == "collect":
-        count_ = collect(args.out, args.framework or FRAMEWORKS, args.only, args.gpu)
+        count_ = collect(args.out, args.framework or FRAMEWORKS, args.only, args.gpu, args.seconds)
         print(f"{count_} kernel names in {args.out}")
     else:
         print(report(agree(args.table)))

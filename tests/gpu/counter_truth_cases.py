@@ -106,7 +106,6 @@ def _torch(case: Case) -> Callable[[], Any]:
 
     tf32 = case.dtype == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-    torch.backends.cudnn.benchmark = True
     dtype = torch.float32 if tf32 else getattr(torch, case.dtype)
 
     def tensor(*dims: int, grad: bool = False) -> Any:

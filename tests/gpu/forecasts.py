@@ -1,9 +1,10 @@
 """Do the forecasts hold? Predicted step times of remedies against reruns with the remedy applied.
 
-    KERAS_BACKEND=jax python -m tests.gpu.forecasts OUT [--tiny] [--steps 60]
+    python -m tests.gpu.forecasts record OUT [--tiny] [--steps 60] [--seconds N]     needs a GPU
+    python -m tests.gpu.forecasts judge OUT [--tiny]                                 needs none
 
 For each remedy: train before and after, ask mpprof about *before* (with the float32 run as its baseline), and hold the
-what-if of the finding that names the remedy against the measured step of *after*. Prints a markdown table.
+what-if of the finding that names the remedy against the measured step of *after*. `judge` prints a markdown table.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 from tests.gpu.models import VOCABULARY, Case
-from tests.gpu.record_cases import TINY, record
+from tests.gpu.record_cases import TINY, Job, record
+
+JAX = {"KERAS_BACKEND": "jax"}
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,29 @@ def remedies(tiny: bool) -> tuple[Remedy, ...]:
     )  # fmt: skip
 
 
-def rows(out: Path, steps: int, *, tiny: bool) -> Iterator[str]:
-    """One line of the table per remedy."""
+def parts(remedy: Remedy) -> tuple[tuple[Case, float], ...]:
+    """The trainings of a remedy, with the delay of their batches: the baseline, before, after."""
+    late = remedy.delay_before_s
+    return (replace(remedy.before, policy="float32"), late), (remedy.before, late), (remedy.after, 0.0)
+
+
+def place(out: Path, case: Case, delay_s: float) -> Path:
+    return out / (f"{case.name}-late" if delay_s else case.name)
+
+
+def jobs(out: Path, steps: int, *, tiny: bool) -> Iterator[Job]:
+    """Each training once, whichever remedies need it."""
+    every = {place(out, *part): part for remedy in remedies(tiny) for part in parts(remedy)}
+    for logdir, (case, delay_s) in every.items():
+        yield Job(case, logdir, steps, delay_s=delay_s, environment=JAX)
+
+
+def rows(out: Path, *, tiny: bool) -> Iterator[str]:
+    """One line of the table per remedy that was recorded."""
     for remedy in remedies(tiny):
-        folder = out / remedy.name.replace(" ", "-")
-        base = record(
-            replace(remedy.before, policy="float32"), folder / "float32", steps, delay_s=remedy.delay_before_s
-        )
-        before = record(remedy.before, folder / "before", steps, delay_s=remedy.delay_before_s)
-        after = record(remedy.after, folder / "after", steps)
-        yield row(remedy, judged(before, base), judged(after, None))
+        base, before, after = (place(out, *part) for part in parts(remedy))
+        if all((folder / "mpprof").is_dir() for folder in (base, before, after)):
+            yield row(remedy, judged(before, base), judged(after, None))
 
 
 def judged(logdir: Path, baseline: Path | None) -> Diagnosis:
@@ -95,12 +111,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("action", choices=("record", "judge"))
     parser.add_argument("out", type=Path)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=1e9)
     args = parser.parse_args()
+    if args.action == "record":
+        for job, code in record(jobs(args.out, args.steps, tiny=args.tiny), args.out, args.seconds):
+            print(f"{job.logdir}: {'done' if code == 0 else f'exit code {code}'}", flush=True)
+        return
     print(HEAD)
-    for line in rows(args.out, args.steps, tiny=args.tiny):
+    for line in rows(args.out, tiny=args.tiny):
         print(line, flush=True)
 
 

@@ -11,7 +11,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 def test_every_model_policy_batch_and_graph_setting_is_recorded_once() -> None:
     found = cases(tiny=False)
-    assert len(found) == sum(len(batches) for batches in BATCHES.values()) * len(POLICIES) * 2
+    assert len(found) == sum(len(batches) for batches in BATCHES.values()) * len(POLICIES) * 2 + len(BATCHES)
     assert len({(case.name, graphs) for case, graphs in found}) == len(found)
     assert {case.name for case, _ in cases(tiny=True)}.isdisjoint({case.name for case, _ in found})
 
