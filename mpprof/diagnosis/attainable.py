@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.comparison import calibration
 from mpprof.analysis.comparison.attainable import FLOOR_NS, REACHABLE_BANDWIDTH, least_ns
+from mpprof.diagnosis.cells import badly_fed
 from mpprof.diagnosis.outcomes import Absent, Claim, Missing, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
@@ -32,6 +33,10 @@ FED_RATIO = 0.75
 """Matrix units are harder to feed than ordinary arithmetic: the share that kernels reach of their peak is so
 much of the one that they reach of float32's. Our judgement, between 0.87 for products and 0.26 to 0.41 for
 convolutions by the rows of the calibration table, which are measured on other cards."""
+
+LARGE_SHARE = 0.68
+"""The share of the peak that large aligned products in 16 bits reach: the lower of two cuBLAS kernels of 141
+GFLOP on an H100 (0.68 and 0.81; `sample_traces/recorded-h100-transformer-padded-mixed-float16`)."""
 
 LAUNCH_LIMITED_NS = 5_000.0
 """Below about 5 µs a kernel's length is its launch and its tail, whatever it computes with."""
@@ -151,8 +156,8 @@ class _Known:
     def rates(self) -> dict[Family | None, tuple[Float64, Float64]]:
         """By family: (FLOPs per call, FLOPs per ns) of every well-fed cell that states its FLOPs."""
         gathered: dict[Family | None, list[tuple[float, float]]] = {}
-        for cell in self.cells:
-            if cell.flops_per_step and cell.calls_per_step and _well_fed(cell):
+        for row, cell in enumerate(self.cells):
+            if cell.flops_per_step and cell.calls_per_step and _well_fed(self.signals, row):
                 size, rate = cell.flops_per_step / cell.calls_per_step, cell.flops_per_step / cell.ns_per_step
                 gathered.setdefault(cell.family, []).append((size, rate))
         return {family: (np.array(rows)[:, 0], np.array(rows)[:, 1]) for family, rows in gathered.items()}
@@ -166,7 +171,7 @@ class _Known:
         held up by its arithmetic: its share is that of the peak."""
         gathered: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for row, cell in enumerate(self.cells):
-            least = self.least_ns(row) if cell.calls_per_step and _well_fed(cell) else None
+            least = self.least_ns(row) if cell.calls_per_step and _well_fed(self.signals, row) else None
             if least is None or not cell.flops_per_step or not cell.calls_per_step:
                 continue
             running_ns = max(least[0], cell.ns_per_step - cell.calls_per_step * FLOOR_NS)
@@ -227,15 +232,17 @@ class _Known:
         return totals
 
 
-def _well_fed(cell: Cell) -> bool:
+def _well_fed(signals: Signals, row: int) -> bool:
     """Return whether the cell is 16-bit work on matrix units with full loads: a rate may be taken from such
     work."""
+    cell = signals.cells[row]
     alignment = kernel_alignment(cell.kernel or "")
     return (
         cell.placement in ACCELERATED
         and cell.precision in HALF_PRECISIONS
         and cell.ns_per_step > 0
         and (alignment is None or alignment >= ALIGNMENT)
+        and not badly_fed(signals, row)
     )
 
 
@@ -281,6 +288,8 @@ def _by_own_share(run: _Known, row: int) -> float | None:
     """Return the time of the cell if it comes as near to its peak in 16 bits as it comes to the peak of the
     arithmetic it ran on, less what matrix units usually leave of theirs."""
     cell, least, peaks = run.cells[row], run.least_ns(row), known(run.signals.peaks)
+    if cell.placement in ACCELERATED and cell.precision in HALF_PRECISIONS:
+        return None  # it has the arithmetic already: how badly it is fed says nothing of how it could be
     ran = peaks.flops_per_s.get(_arithmetic(cell)) if peaks else None
     if least is None or not ran or not cell.flops_per_step or least[1] != "compute" or cell.ns_per_step <= 0:
         return None
@@ -312,6 +321,14 @@ def _by_calibration(run: _Known, row: int) -> float | None:
     return cell.ns_per_step / found.ratio if found else None
 
 
+def _by_large_products(run: _Known, row: int) -> float | None:
+    """Return the time of a large product in 16 bits at the share of the peak that aligned ones reach."""
+    least = run.least_ns(row)
+    if least is None or least[1] != "compute" or not badly_fed(run.signals, row):
+        return None
+    return least[0] / LARGE_SHARE + run.cells[row].calls_per_step * FLOOR_NS
+
+
 def _by_peaks(run: _Known, row: int) -> float | None:
     peaks = known(run.signals.peaks)
     half = run.signals.half or "fp16"
@@ -339,5 +356,6 @@ _WAYS: tuple[tuple[str, Confidence, Callable[[_Known, int], float | None]], ...]
     ("its share of the peak rate of the arithmetic that it ran on", "medium", _by_own_share),
     ("the comparison with the baseline", "high", _by_comparison),
     ("the calibration table of this card", "medium", _by_calibration),
+    ("the share of the peak that large aligned products reach", "medium", _by_large_products),
     ("the device's peak rates (a ceiling)", "low", _by_peaks),
 )

@@ -51,6 +51,24 @@ def test_mp402_on_tensor_cores_all_the_same() -> None:
     assert "layers were not recorded" in says("MP402", c.bare())
 
 
+def test_mp402_on_tensor_cores_in_a_kernel_that_xla_made() -> None:
+    """Its name states no alignment, so the size decides, where the product is large and the cost is what it takes
+    longer than large aligned products do."""
+
+    def product(tflop: float, kernel: str = "gemm_fusion_dot_34"):
+        # 125 TFLOP/s is a V100's peak in 16 bits
+        return c.healthy(30, layer="logits", kernel=kernel, flops_per_step=tflop * 1e12, bytes_per_step=1e8)
+
+    found = finding("MP402", vocabulary(33709, product(0.5)))
+    assert found.severity == "error"
+    assert found.cost_ns_per_step == pytest.approx((30 - 0.5 / 125 * 1e3 / 0.68) * 1e6, rel=0.01)
+    assert says("MP402", vocabulary(33712, product(0.5))) == "clear"
+    assert (
+        says("MP402", vocabulary(33709, product(0.5, "volta_fp16_s884gemm"))) == "clear"
+    )  # a library would say so
+    assert says("MP402", vocabulary(33709, product(0.006))) == "clear"  # 48 us at the peak
+
+
 def test_mp402_has_the_cells_and_mp401_says_so() -> None:
     case = vocabulary(33709, logits(30, shapes="(half[512,1024];half[1024,33709])"))
     judgement = judge(case, strict=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mpprof.analysis.steps.statistics import per_step_ns, steady
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
@@ -120,9 +122,23 @@ def test_what_the_host_took_is_never_the_step_of_a_backend_that_runs_ahead(tmp_p
     assert found.steps.steady > 200  # each wait stands for the steps before it
 
 
-def test_few_waits_are_few_timings_however_many_steps_lie_between(tmp_path) -> None:
+def test_few_waits_that_stand_for_many_steps_have_a_wide_interval(tmp_path) -> None:
+    """Three means of 16 steps: too few for the interval of a median, and Student's of the mean is wide."""
     found = judged(tmp_path, recorded(steps=80, dispatch_ms=0.4), recorded("float32", 40.0))
     assert found.steps is not None
     assert found.steps.steady > 40
+    low, high = found.steps.interval_ns
+    times = per_step_ns(found.run.steps)[steady(found.run.steps)]
+    assert len(times) == 3
+    half = 4.303 * np.std(times, ddof=1) / 3**0.5  # the quantile of two degrees of freedom
+    assert (low, high) == pytest.approx((times.mean() - half, times.mean() + half))
+    assert found.speedup is not None
+    assert found.speedup.observed is not None
+    assert found.speedup.interval is not None
+
+
+def test_a_single_wait_is_one_timing_however_many_steps_it_stands_for(tmp_path) -> None:
+    found = judged(tmp_path, recorded(steps=40, dispatch_ms=0.4), recorded("float32", 40.0))
+    assert found.steps is not None
     assert found.steps.interval_ns is None
-    assert "float16 has 3 steady step times" in found.verdict
+    assert "float16 has 1 steady step time" in found.verdict

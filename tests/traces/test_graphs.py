@@ -1,4 +1,4 @@
-"""Kernels of command buffers get the instruction that their name proves. The traces with buffers are *synthetic*,
+"""Kernels of command buffers get the instruction that their name proves, else one that is equal to it. The traces with buffers are *synthetic*,
 laid out as openxla/xprof#2544 and #3070 describe them; how XLA names kernels is checked on recorded ones."""
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def test_a_name_that_comes_once_in_each_launch_is_its_instructions(stated: bool,
     names = ("loop_add_fusion_3", "gemm_fusion_dot", "input_reduce_fusion", "gemm_fusion_dot", "a_b", "other")
     launches = [(name, buffer, launch) for launch in (1, 2, 3) for name in names]
     found = trace_of(launches, tmp_path, stated=stated)
-    # Two equal fusions share a kernel, and two names become one: neither proves an instruction.
-    once = ["loop_add_fusion.3", None, "input_reduce_fusion", None, None, None]
+    # Two equal fusions share a kernel, which proves types and no instruction; two names that become one prove nothing.
+    equal = "like gemm_fusion_dot"
+    once = ["loop_add_fusion.3", equal, "input_reduce_fusion", equal, None, None]
     assert instructions(found) == once * 3
     assert found.ops[found.kernels.op[0]].name == "jit(train_step)/jvp(layer_0)/add"
 
@@ -73,12 +74,15 @@ def test_a_kernel_that_other_instructions_use_proves_nothing(tmp_path: Path) -> 
         for name in ("gemm_fusion_dot", "loop_add_fusion_3")
     ]
     found = trace_of([*launches, ("gemm_fusion_dot", "gemm_fusion_dot.1", 9)], tmp_path)
-    assert instructions(found) == [None, "loop_add_fusion.3"] * 2 + ["gemm_fusion_dot.1"]
+    assert instructions(found) == ["like gemm_fusion_dot", "loop_add_fusion.3"] * 2 + ["gemm_fusion_dot.1"]
+    shared = found.ops[found.kernels.op[0]]
+    assert (shared.hlo.dtype, shared.hlo.operand_dtypes, shared.hlo.shape) == ("f16", ("f16",), (8, 8))
+    assert (shared.name, shared.hlo.op_name, shared.hlo.operands) == ("like gemm_fusion_dot", "", ())
 
 
 def test_without_a_correlation_per_launch_nothing_is_proved(tmp_path: Path) -> None:
     kernels: list[Kernel] = [("loop_add_fusion_3", "command_buffer_1", at) for at in range(4)]
-    assert instructions(trace_of(kernels, tmp_path)) == [None] * 4
+    assert instructions(trace_of(kernels, tmp_path)) == ["like loop_add_fusion.3"] * 4
 
 
 @needs_shared()

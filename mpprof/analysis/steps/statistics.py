@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median, quantile
+from mpprof.analysis.arrays.student_t import half_width
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
@@ -22,6 +23,10 @@ Bool = NDArray[np.bool_]
 
 CONFIDENCE = 0.95
 NS_PER_HOUR = 3.6e12
+FEWEST_STEPS = 6
+"""Steps that a step time rests on at the least."""
+WIDEST = 0.5
+"""Half of the widest interval that is still one, as a share of the step."""
 _LEAST_SCALE = 0.005
 """Steps that agree to half a percent count as equal when warm-up is looked for."""
 _SLOW_SCALES = 3.0
@@ -228,13 +233,14 @@ def summarise(
     batch = facts.fits[-1].batch_size if facts and facts.fits else None
     epoch = steps_per_epoch(steps, finished=finished)
     gpus = facts.replicas if facts and any(device.kind == "gpu" for device in facts.devices) else None
+    stands_for = _stands_for(steps, rows, facts)
     return StepSummary(
         count=int(steps.covers.sum()),
-        steady=_stands_for(steps, rows, facts),
+        steady=stands_for,
         first_steady=_first_steady(steps),
         median_ns=step_ns,
         p95_ns=quantile(time, 0.95) if len(time) else None,
-        interval_ns=median_interval(time),
+        interval_ns=_interval(time, stands_for) if asynchronous(steps, facts) else median_interval(time),
         skipped=skipped,
         skipped_ratio=ratio,
         loss_scale=_loss_scale(steps),
@@ -243,6 +249,22 @@ def summarise(
         steps_per_epoch=epoch,
         gpu_hours_per_epoch=epoch * step_ns * gpus / NS_PER_HOUR if epoch and step_ns and gpus else None,
     )
+
+
+def _interval(time: Float64, stands_for: int) -> tuple[float, float] | None:
+    """Return the 95 % interval of the step time where each of the times is itself a mean of several steps.
+
+    Six of them have that of their median. Fewer, but of six steps at least, have Student's interval of their
+    mean, which assumes that means of steps are spread normally. None for a single one, and where the interval
+    is as wide as the step is long: that would tell nothing.
+    """
+    if (interval := median_interval(time)) is not None or stands_for < FEWEST_STEPS:
+        return interval
+    half = half_width(time)
+    if half is None:
+        return None
+    middle = float(np.mean(time))
+    return (middle - half, middle + half) if half < WIDEST * middle else None
 
 
 def steps_per_epoch(steps: StepTable, *, finished: bool) -> int | None:

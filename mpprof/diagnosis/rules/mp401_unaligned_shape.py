@@ -6,10 +6,10 @@ What it means
     arithmetic.
 
 How we know
-    A 16-bit matrix kernel that ran on ordinary arithmetic, or whose name states an alignment below 8
-    (`align1`, `align2`, `align4`), and one of whose sizes that matter (by the recorded shapes, else by the
-    layer's units or filters) is not a multiple of 8. A size alone is not enough: libraries since cuBLAS 11
-    and cuDNN 7.6.3 often reach Tensor Cores anyway.
+    A 16-bit matrix kernel that ran on ordinary arithmetic, whose name states an alignment below 8 (`align1`,
+    `align2`, `align4`), or that XLA made for a large product; and one of whose sizes that matter (by the
+    recorded shapes, else by the layer's units or filters) is not a multiple of 8. A size alone is not enough:
+    libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor Cores anyway.
 
 What it costs
     The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the
@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from mpprof.analysis.layers import einsum, flops
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
-from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
+from mpprof.diagnosis.cells import bad_sizes, missed
 from mpprof.diagnosis.outcomes import (
     NAMED,
     NO_GPU,
@@ -93,7 +93,7 @@ def judge(signals: Signals) -> Outcome:
     matmul = signals.of("matmul")
     if not matmul:
         return NotApplicable("no matrix work in the trace")
-    suspects = [row for row in matmul if off_or_narrow(signals.cells[row])]
+    suspects = [row for row in matmul if missed(signals, row)]
     if not suspects and signals.wide:
         return NOT_IN_16_BITS
     if not suspects:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpprof.model import limits
-from mpprof.model.trace import Op
+from mpprof.model.trace import HloInstruction, Op
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.names import OP
@@ -60,6 +62,16 @@ class Ops:
         stated = hlo.op_name if hlo.op_name.startswith(name) else name
         return self._row(key, Op(stated or instruction, hlo.opcode, hlo))
 
+    def like_hlo(self, instruction: str, module: str, program: int, name: str) -> int:
+        """Return the row of what is equal to an HLO instruction in types, shapes and FLOPs, and whose own
+        name, owner and operands are not known."""
+        row = self.of_hlo(instruction, module, program, name)
+        hlo = self._ops[row].hlo
+        if hlo is None:
+            return row
+        named = f"like {instruction}"
+        return self._row(("", "", named, module, program), Op(named, hlo.opcode, _unowned(hlo, named)))
+
     def without_instruction(self) -> dict[int, tuple[str, int]]:
         """Return the module and the program of each row that names something in a compiled program which is
         none of its instructions, such as a command buffer."""
@@ -92,3 +104,8 @@ class Ops:
             row = self._rows[key] = len(self._ops)
             self._ops.append(op or Op(key[0], key[1]))
         return row
+
+
+def _unowned(hlo: HloInstruction, name: str) -> HloInstruction:
+    called = tuple(_unowned(inner, inner.name) for inner in hlo.called)
+    return replace(hlo, name=name, op_name="", operands=(), called=called)
