@@ -4,8 +4,8 @@ A command buffer is launched as one, so its kernels carry the buffer's name (`co
 place of their instruction's. XLA names a kernel after its fusion, which leads back to it; but equal fusions
 share the first one's kernel. So a name proves the instruction only where it comes once in each launch, and
 nowhere else. Any other name still states types, shapes and FLOPs, because only equal fusions share a kernel:
-XLA finds it by a fingerprint of the computation and its arguments (`KernelReuseCache`). Of 87 instructions
-that used another one's kernel in traces of an H100 (JAX 0.11), which state both, all were equal to it in these.
+XLA finds it by a fingerprint of the computation and its arguments (`KernelReuseCache`). In traces of an H100
+(JAX 0.11) 87 instructions used another one's kernel, as the events state, and all were equal to it in these.
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+"""What one H100 recorded: the sample runs of 2026-11-26 (JAX 0.11.2, Keras 3.15.1), read as a user's.
+
+Expected values come from the step logs and from XProf's protobuf of the trace, not from mpprof's tables.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mpprof.api import workflows
+from mpprof.model.finding import Diagnosis
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+RUNS = sorted(path.name for path in SAMPLES.glob("recorded-h100-*"))
+
+
+@cache
+def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
+    other = workflows.load(SAMPLES / f"recorded-h100-{baseline}") if baseline else None
+    return workflows.diagnose(workflows.load(SAMPLES / f"recorded-h100-{name}"), other)
+
+
+def means_ms(name: str) -> list[float]:
+    """The means between two waits that are neither the first, which compiles, nor beside the profiled steps."""
+    path = SAMPLES / f"recorded-h100-{name}" / "mpprof" / "steps.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    steps = [line for line in lines if line.get("kind") == "step"]
+    profiled = {line["step"] for line in steps if line.get("profiled")}
+    timed = [line for line in steps if line.get("interval_ns") and line["step"] > 16]
+    return [
+        line["interval_ns"] / 1e6
+        for line in timed
+        if not profiled & {line["step"] - 1, line["step"], line["step"] + 1}
+    ]
+
+
+def test_there_are_six_of_less_than_300_kb_each() -> None:
+    assert len(RUNS) == 6
+    for run in RUNS:
+        assert sum(file.stat().st_size for file in (SAMPLES / run).rglob("*") if file.is_file()) < 300_000
+
+
+@pytest.mark.parametrize("run", [name.removeprefix("recorded-h100-") for name in RUNS])
+def test_the_step_is_that_of_the_log_and_the_products_ran_on_tensor_cores(run: str) -> None:
+    found = diagnosed(run)
+    low, high = min(means_ms(run)), max(means_ms(run))
+    assert found.steps is not None
+    assert found.steps.median_ns is not None
+    assert low - 1e-3 <= found.steps.median_ns / 1e6 <= high + 1e-3
+    assert found.tensor_core is not None
+    assert found.tensor_core.ratio is not None
+    assert found.tensor_core.ratio > 0.8
+    precision = {"float32": "tf32", "mixed-float16": "fp16", "mixed-bfloat16": "bf16"}
+    (kind,) = {value for key, value in precision.items() if run.endswith(key)}
+    by_precision = found.tensor_core.by_precision
+    assert max(by_precision, key=lambda each: by_precision[each]) == kind
+    assert found.tensor_core.unknown_ratio < 0.02
+
+
+def test_padding_the_vocabulary_is_asked_for_and_gained_what_it_promised_and_more() -> None:
+    before, after = diagnosed("transformer-mixed-float16"), diagnosed("transformer-padded-mixed-float16")
+    odd = next(finding for finding in before.findings if finding.code == "MP402")
+    assert "MP402" not in [finding.code for finding in after.findings]
+    assert before.steps is not None
+    assert after.steps is not None
+    gained = before.steps.median_ns - after.steps.median_ns  # type: ignore[operator]
+    assert 0.4 * gained < odd.cost_ns_per_step < gained  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("model", "low", "high"), [("transformer", 1.1, 1.3)])
+def test_the_speedup_is_stated_below_what_is_attainable(model: str, low: float, high: float) -> None:
+    speedup = diagnosed(f"{model}-mixed-float16", f"{model}-float32").speedup
+    assert speedup is not None
+    assert speedup.observed is not None
+    assert speedup.expected is not None
+    assert low < speedup.observed < high
+    assert speedup.observed < speedup.expected < 1.6
+
+
+def test_the_first_convolution_missed_the_tensor_cores_in_bfloat16_alone() -> None:
+    found = {kind: diagnosed(f"convnet-mixed-{kind}") for kind in ("bfloat16", "float16")}
+    codes = {kind: [finding.code for finding in each.findings] for kind, each in found.items()}
+    assert "MP403" in codes["bfloat16"]
+    assert "MP403" not in codes["float16"]
+
+
+def test_kernels_of_the_window_are_those_of_the_protobuf() -> None:
+    """Counted by TensorFlow's protobuf: events of the streams of the GPU's plane."""
+    xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    (path,) = (SAMPLES / "recorded-h100-transformer-mixed-float16").rglob("*.xplane.pb.gz")
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(gzip.decompress(path.read_bytes()))
+    (plane,) = [plane for plane in space.planes if plane.name == "/device:GPU:0"]
+    events = [event for line in plane.lines for event in line.events]
+    trace = workflows.load(SAMPLES / "recorded-h100-transformer-mixed-float16").trace
+    assert trace is not None
+    assert len(trace.kernels) == len(events)
+    assert trace.kernels.duration_ns.sum() == pytest.approx(
+        sum(e.duration_ps for e in events) / 1e3, abs=len(events)
+    )
