@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mpprof.analysis.kernels import counters
-from mpprof.analysis.kernels.names import classify
+from mpprof.analysis.kernels.names import classify, is_generic
 from mpprof.cli.verify import arguments, available, complain, found
 from mpprof.errors import MpprofError
 from tests.gpu.counter_truth_cases import FRAMEWORKS, Case, cases, work
@@ -114,6 +114,9 @@ def collect(out: Path, frameworks: Sequence[str], only: str, gpu: str, seconds: 
                 into.frameworks = " ".join(dict.fromkeys([*into.frameworks.split(), framework]))
             lines += counted if not lines else body(counted)
     verdicts = counters.verdicts(lines, card=gpu, where="ncu")
+    generic = {key for key in verdicts if is_generic(key[0])}
+    print(f"{len(generic)} names left out, which a compiler made", file=sys.stderr)
+    verdicts = {key: verdict for key, verdict in verdicts.items() if key not in generic}
     write(out, rows.values(), verdicts, gpu)
     return len(verdicts)
 

@@ -67,10 +67,11 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table as collected through a stand-in for ncu that counts the same launches in every process."""
     header = ["ID", "Kernel Name", "CC", "gpu__time_duration.sum", HMMA]
     launches = [
-        ["0", "ampere_h16816gemm_64x64_nn", "8.0", "2,000", "512"],
-        ["1", "ampere_sgemm_128x64_nn", "8.0", "1,000", "0"],
-        ["2", "ampere_sgemm_32x32_nn", "8.0", "500", "64"],  # planted: the name says ordinary arithmetic
-        ["3", "somebodys_gemm", "8.0", "500", "8"],
+        ["0", "turing_h1688gemm_64x64_nn", "7.5", "2,000", "512"],
+        ["1", "turing_sgemm_128x64_nn", "7.5", "1,000", "0"],
+        ["2", "turing_sgemm_32x32_nn", "7.5", "500", "64"],  # planted: the name says ordinary arithmetic
+        ["3", "somebodys_gemm", "7.5", "500", "8"],
+        ["4", "gemm_fusion_dot_1", "7.5", "500", "8"],  # other work in another program
     ]
     rows = [header, ["", "", "", "nsecond", "inst"], *launches]
     counted = tmp_path / "counted"
@@ -85,7 +86,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAKE_CALLS", str(tmp_path / "calls"))
     out = tmp_path / "truth.csv"
     assert (
-        truth.main(["collect", str(out), "--framework", "torch", "--framework", "cupy", "--gpu", "A100"]) == 0
+        truth.main(["collect", str(out), "--framework", "torch", "--framework", "cupy", "--gpu", "T4"]) == 0
     )
     return out
 
@@ -99,20 +100,20 @@ def test_each_framework_runs_once_with_and_once_without_tf32(table: Path) -> Non
 def test_the_table_has_counters_time_and_verdict_of_each_kernel(table: Path) -> None:
     with table.open(newline="") as file:
         rows = {row["kernel_name"]: row for row in csv.DictReader(file)}
-    gemm = rows["ampere_h16816gemm_64x64_nn"]
+    gemm = rows["turing_h1688gemm_64x64_nn"]
     assert (gemm["placement"], gemm["launches"], gemm["time_ns"]) == ("tensor_core", "4", "8000")
-    assert (gemm["gpu"], gemm["compute_capability"], gemm["frameworks"]) == ("A100", "8.0", "torch cupy")
+    assert (gemm["gpu"], gemm["compute_capability"], gemm["frameworks"]) == ("T4", "7.5", "torch cupy")
     assert "= 2048 over" in gemm["counters"]
-    assert rows["ampere_sgemm_128x64_nn"]["placement"] == "cuda_core"
+    assert rows["turing_sgemm_128x64_nn"]["placement"] == "cuda_core"
 
 
 def test_the_comparison_finds_what_was_planted(table: Path) -> None:
     found = truth.agree(table)
-    assert (found.names, found.unknown, found.wrong) == (4, 1, ("ampere_sgemm_32x32_nn",))
+    assert (found.names, found.unknown, found.wrong) == (4, 1, ("turing_sgemm_32x32_nn",))
     assert found.by_name == pytest.approx(2 / 3)
     assert found.by_time == pytest.approx(3000 / 3500)
     assert found.unknown_time == pytest.approx(500 / 4000)
-    assert "wrong: ampere_sgemm_32x32_nn" in truth.report(found)
+    assert "wrong: turing_sgemm_32x32_nn" in truth.report(found)
 
 
 def test_an_empty_table_is_refused(tmp_path: Path) -> None:
