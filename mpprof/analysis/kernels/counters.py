@@ -143,14 +143,20 @@ def of_devices(
     themselves, and under the common spelling of each kernel's name.
 
     A verdict of a card applies to a device of the same product. To a device without a name (older traces
-    state none) it applies where the two do not contradict each other in compute capability.
+    state none) it applies where the two do not contradict each other in compute capability. Kernels that
+    share a spelling and ran in different places have none under it.
     """
     found: dict[tuple[str, str], Verdict] = {}
+    shared: dict[tuple[str, str], set[str]] = {}
     for (name, card), verdict in stored.items():
         of_card = [facts for facts in present if not card or _same_card(card, facts)]
         for device in {facts.name or "" for facts in of_card}:
+            shared.setdefault((spelled(name), device), set()).add(verdict.placement)
             found.setdefault((spelled(name), device), verdict)
-            found[name, device] = verdict
+    found = {key: verdict for key, verdict in found.items() if len(shared[key]) == 1}
+    for (name, card), verdict in stored.items():
+        of_card = [facts for facts in present if not card or _same_card(card, facts)]
+        found |= {(name, device): verdict for device in {facts.name or "" for facts in of_card}}
     return found
 
 

@@ -269,6 +269,42 @@ def test_the_spellings_of_tools_meet() -> None:
     assert spelled("gemm<2>(int)") != spelled("gemm<3>(int)")
 
 
+@pytest.mark.parametrize(
+    ("ncu", "cupti"),
+    [
+        (
+            "void native::vectorized_elementwise_kernel<4, native::CUDAFunctor_add<float>, std::array<char *, 3>>(int, T2, T3)",
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
+        ),
+        (
+            "void at::vectorized_elementwise_kernel<8, at::FillFunctor<c10::BFloat16>, std::array<char *, 1>>(int, T2, T3)",
+            "void at::native::vectorized_elementwise_kernel<8, at::native::FillFunctor<c10::BFloat16>, std::array<char*, 1ul> >(int)",
+        ),
+        (
+            "void engines_precompiled::nchwToNhwcKernel<float, float, float, 0, 1, 2>(engines_precompiled::nchw2nhwc_params_t<T3>, const T1 *, T2 *)",
+            "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>(cudnn::engines_precompiled::nchw2nhwc_params_t<float>, float const*, float*)",
+        ),
+        (
+            "void native::<unnamed>::multi_tensor_apply_kernel<native::<unnamed>::TensorListMetadata<1>, const float *>(T1, T2, T3...)",
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<1>, float const*>(int)",
+        ),
+    ],
+    ids=["native", "at", "cudnn", "anonymous"],
+)
+def test_the_spellings_of_nsight_compute_2025_meet_those_of_cupti(ncu: str, cupti: str) -> None:
+    assert spelled(ncu) == spelled(cupti)
+
+
+def test_kernels_that_share_a_spelling_and_ran_in_different_places_have_none_under_it() -> None:
+    rows = [("ours::gemm_kernel<1>(T1)", "8"), ("theirs::volta_sgemm_kernel<1>(T1)", "0")]
+    rows += [("a::wmma_gemm<1>(T1)", "8"), ("b::wmma_gemm<1>(T1)", "0")]
+    v100 = [DeviceFacts("gpu", "V100", "nvidia", (7, 0))]
+    found = of_devices(verdicts(raw(HMMA, rows, cc="7.0")), v100)
+    assert found["gemm_kernel<1>", "V100"].placement == "tensor_core"
+    assert ("wmma_gemm<1>", "V100") not in found
+    assert found["a::wmma_gemm<1>(T1)", "V100"].placement == "tensor_core"
+
+
 def test_a_verdict_is_used_on_its_own_card_only() -> None:
     stored = verdicts(raw(HMMA, [("my_product", "1")]), card="NVIDIA A100-SXM4-40GB")
     v100, a100 = DeviceFacts("gpu", "Tesla V100-SXM2-16GB"), DeviceFacts("gpu", "NVIDIA A100-SXM4-40GB")
