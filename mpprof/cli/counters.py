@@ -25,7 +25,8 @@ class Counters:
     FILE is the CSV of Nsight Compute, of the raw page (ncu --csv --page raw) or
     the details page. With --run the verdicts are kept with that run, and its
     reports and tables use them before anything else. Without --run they are only
-    shown. `mpprof verify` records such a file."""
+    shown, and without the kernels that XLA or Inductor named: the same name is
+    another kernel in another program. `mpprof verify` records such a file."""
 
     name = "counters"
 
@@ -56,12 +57,18 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
     """Keep the verdicts of a CSV with the run that is named, and return them; raises MpprofError."""
     from mpprof import store
     from mpprof.analysis.kernels import counters
+    from mpprof.analysis.kernels.names import is_generic
     from mpprof.report import words
 
     run = target(args)
     verdicts = counters.verdicts(lines, card=args.gpu or (_card(run) if run else ""), where=where)
     if not verdicts:
         output.note(args, "no verdict: these counters do not show what the tensor pipe was busy with")
+    if run is None and (generic := [key for key in verdicts if is_generic(key[0])]):
+        left = f"{words.plural(len(generic), 'kernel')} left out: a compiler made the names"
+        kept = "which stand for other work in other programs; --run keeps them with the run that was counted"
+        output.note(args, f"{left}, {kept}")
+        verdicts = {key: verdict for key, verdict in verdicts.items() if key not in generic}
     if run is not None and verdicts:
         try:
             path = store.write_counters(run.path, verdicts)

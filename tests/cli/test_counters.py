@@ -87,6 +87,18 @@ def test_without_a_run_they_are_only_shown(mpprof: Mpprof, tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ncu.csv"]
 
 
+def test_names_that_a_compiler_made_are_kept_with_their_run_only(
+    mpprof: Mpprof, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ncu.csv").write_text(table(("gemm_fusion_dot", 7), ("volta_h884gemm_a", 7)))
+    shown = mpprof("counters", tmp_path / "ncu.csv", "--format", "json")
+    assert [row["name"] for row in json.loads(shown.out)] == ["volta_h884gemm_a"]
+    assert "1 kernel left out: a compiler made the names" in shown.err
+    kept = mpprof("counters", tmp_path / "ncu.csv", "--run", run)
+    assert "left out" not in kept.err
+    assert "gemm_fusion_dot" in (run / "mpprof" / "counters.json").read_text()
+
+
 def test_a_damaged_counters_file_is_a_warning_and_strictly_an_error(mpprof: Mpprof, run: Path) -> None:
     (run / "mpprof" / "counters.json").write_text('{"schema": "mpprof.counters/1", "ker')
     done = mpprof("report", run, "--format", "json")

@@ -1,11 +1,16 @@
 """Hardware counters of Nsight Compute, read from its CSV: verdicts that outrank every other evidence.
 
 Both pages are understood: `--page raw` has one row per launch and a column per metric (its second line are
-units), `--page details` one row per launch and metric. Counters that name the instruction or its operands
-(`…pipe_tensor_op_hmma`, `…path_tensor_src_bf16…`) prove Tensor Core work by being above zero.
+units), `--page details` one row per launch and metric.
 
-The trap: `sm__inst_executed_pipe_tensor` counts the whole pipe, which on Turing and on A100 runs plain half
-arithmetic too. There it proves only the contrary, by being zero.
+Operations by operand type (`sm__ops_path_tensor_src_bf16…`) decide both ways: one above zero proves Tensor
+Core work and its precision; all of them zero, for every type that the card multiplies, prove that there was
+none. A type that was not asked for stays open. So do counters of one instruction (`…_op_imma`, `…_op_gmma`).
+
+The traps: `sm__inst_executed_pipe_tensor` counts the whole pipe, which on Turing and on A100 runs plain half
+arithmetic too; and on Hopper even `…_op_hmma` is above zero for kernels without any matrix instruction, such as
+copies and float32 `ffma` products (seen on an H100). Compilers load constants by HFMA2.MMA
+(`HFMA2.MMA R5, -RZ, RZ, 0, 0`), which is the likely reason. There the two prove only the contrary, by being zero.
 """
 
 from __future__ import annotations
@@ -17,8 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.kernels.eligibility import multiplies
 from mpprof.analysis.kernels.name_parts import spelled
-from mpprof.analysis.kernels.names import classify
+from mpprof.analysis.kernels.names import classify, is_generic
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import MATMUL_FAMILIES, OTHER_CARD, Precision, Reason, Verdict
@@ -34,21 +40,36 @@ METRICS = (
     "sm__inst_executed_pipe_tensor_subpipe_dmma",
     "sm__ops_path_tensor_src_fp64",
     "sm__ops_path_tensor_src_tf32_dst_fp32",
+    "sm__ops_path_tensor_src_fp16",
     "sm__ops_path_tensor_src_fp16_dst_fp16",
     "sm__ops_path_tensor_src_fp16_dst_fp32",
     "sm__ops_path_tensor_src_bf16_dst_fp32",
     "sm__ops_path_tensor_src_int8",
+    "sm__ops_path_tensor_src_int4",
+    "sm__ops_path_tensor_src_int1",
+    "sm__ops_path_tensor_src_fp8",
+    "sm__ops_path_tensor_src_fp8_sparsity_off",
+    "sm__ops_path_tensor_src_fp8_sparsity_on",
     "sm__ops_path_tensor_src_fp8_dst_fp16",
     "sm__ops_path_tensor_src_fp8_dst_fp32",
+    "sm__ops_path_tensor_src_fp4_dst_fp32",
+    "sm__ops_path_tensor_src_fp4_fp6_dst_fp16",
+    "sm__ops_path_tensor_src_fp4_fp6_dst_fp32",
+    "sm__ops_path_tensor_src_fp4_fp6_fp8_dst_fp16",
+    "sm__ops_path_tensor_src_fp4_fp6_fp8_dst_fp32",
 )
-"""What to ask of a card, as far as it has them (`ncu --query-metrics`), summed over its SMs (`.sum`)."""
+"""What to ask of a card, as far as it has them (`ncu --query-metrics`), summed over its SMs (`.sum`). Cards
+differ: Hopper counts half operands without what they are accumulated in, fp8 is told from fp4 on some only."""
 
-_SPECIFIC = re.compile(
+_INSTRUCTION = re.compile(
     r"(?:pipe|subpipe)(?:_tensor)?(?:_op|_subpipe)?_(?P<op>[hidq]g?mma|gmma|utcmma|tcgen05)(?![a-z])"
-    r"|tensor(?:_op_\w+?)?_src_(?P<src>fp16|bf16|tf32|fp64|int8|fp8|fp4)"
+)
+_OPERANDS = re.compile(
+    r"tensor(?:_op_(?P<op>\w+?))?_src_(?P<src>(?:fp|bf|tf|int)\d+(?:_(?:fp|int)\d+)*)"
+    r"(?:_dst_(?P<dst>[a-z]+\d+))?(?:_sparsity_(?P<sparsity>on|off))?(?![a-z0-9])"
 )
 _WHOLE = re.compile(
-    r"^(?:sm|smsp)__(?:inst_executed_pipe_tensor(?:[._](?:sum|avg)\b|$)|pipe_tensor_cycles_active)"
+    r"^(?:sm|smsp)__(?:inst_executed_pipe_tensor(?:[._](?:sum|avg|min|max)\b|$)|pipe_tensor_cycles_active)"
 )
 _BY_OP: dict[str, Precision] = {
     "imma": "int8", "igmma": "int8", "dmma": "fp64", "dgmma": "fp64", "qmma": "fp8", "qgmma": "fp8",
@@ -57,21 +78,26 @@ MOST_KERNELS = 20_000
 """Names of kernels in a table; a run has some hundred. Each takes about 2 kB."""
 
 _CAPABILITY = re.compile(r"^(\d{1,3})\.(\d{1,3})$")
-_SHARES_ITS_PIPE = frozenset(((7, 2), (7, 5), (8, 0), (8, 7)))
-"""Where half arithmetic may use the tensor pipe. On Volta it has a pipe of its own, from GA10x on it is part
-of the FMA pipe (Nsight Compute, Kernel Profiling Guide, table of pipelines)."""
+_WHOLE_PROVES_BELOW = (7, 2)
+"""Below it plain half arithmetic has a pipe of its own (Nsight Compute, Kernel Profiling Guide, pipelines)."""
+_HMMA_PROVES_BELOW = (8, 0)
+_MULTIPLIED: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp64", "int8", "fp8", "fp4")
 
 
 @dataclass(slots=True)
 class _Kernel:
     """What the counters of all launches of one kernel name on one kind of card say together."""
 
+    card: tuple[int, int] | None  # of the card that the table is said to be of
     launches: set[str] = field(default_factory=set)
-    specific: dict[str, float] = field(default_factory=dict)  # metric -> sum over launches
-    whole: dict[str, float] = field(default_factory=dict)
-    precisions: set[Precision] = field(default_factory=set)
-    capability: tuple[int, int] | None = None
+    proven: set[str] = field(default_factory=set)  # launches with a counter that proves Tensor Core work
+    counts: dict[str, float] = field(default_factory=dict)  # metric -> sum over launches
+    counted_on: tuple[int, int] | None = None  # older versions of ncu have no column CC
     doubt: str = ""  # what the table says against the card that it is taken for
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        return self.counted_on or self.card
 
 
 def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[tuple[str, str], Verdict]:
@@ -95,19 +121,17 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
     kernels: dict[str, _Kernel] = {}
     for row in rows:
         if len(row) == len(header) and row != header:  # ncu may write a table per process
-            _take(dict(zip(header, row, strict=True)), kernels, where)
-    if not any(kernel.specific or kernel.whole for kernel in kernels.values()):
+            _take(dict(zip(header, row, strict=True)), kernels, capability, where)
+    if not any(kernel.counts for kernel in kernels.values()):
         raise UnreadableError(
             "the table has no counters of the tensor pipe",
             where=where,
             next=f"Ask ncu for --metrics {METRICS[0]}.sum,{METRICS[1]}.sum",
         )
     for kernel in kernels.values():
-        if kernel.capability is None:
-            kernel.capability = capability  # older versions of ncu have no column CC
-        elif capability is not None and kernel.capability != capability:
-            counted = "contradiction: counted on compute capability {}.{}, ".format(*kernel.capability)
-            kernel.doubt = counted + "but {} has {}.{}".format(card, *capability)
+        if None not in (capability, kernel.counted_on) and kernel.counted_on != capability:
+            counted = "contradiction: counted on compute capability {}.{}, ".format(*kernel.counted_on or ())
+            kernel.doubt = counted + "but {} has {}.{}".format(card, *capability or ())
     said = {(name, card): _verdict(name, kernel) for name, kernel in kernels.items()}
     return {key: verdict for key, verdict in said.items() if verdict is not None}
 
@@ -119,14 +143,20 @@ def of_devices(
     themselves, and under the common spelling of each kernel's name.
 
     A verdict of a card applies to a device of the same product. To a device without a name (older traces
-    state none) it applies where the two do not contradict each other in compute capability.
+    state none) it applies where the two do not contradict each other in compute capability. Kernels that
+    share a spelling and ran in different places have none under it.
     """
     found: dict[tuple[str, str], Verdict] = {}
+    shared: dict[tuple[str, str], set[str]] = {}
     for (name, card), verdict in stored.items():
         of_card = [facts for facts in present if not card or _same_card(card, facts)]
         for device in {facts.name or "" for facts in of_card}:
+            shared.setdefault((spelled(name), device), set()).add(verdict.placement)
             found.setdefault((spelled(name), device), verdict)
-            found[name, device] = verdict
+    found = {key: verdict for key, verdict in found.items() if len(shared[key]) == 1}
+    for (name, card), verdict in stored.items():
+        of_card = [facts for facts in present if not card or _same_card(card, facts)]
+        found |= {(name, device): verdict for device in {facts.name or "" for facts in of_card}}
     return found
 
 
@@ -151,39 +181,49 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[list[str]]:
         ) from error
 
 
-def _take(row: dict[str, str], kernels: dict[str, _Kernel], where: str) -> None:
+def _take(row: dict[str, str], kernels: dict[str, _Kernel], card: tuple[int, int] | None, where: str) -> None:
     name = row["Kernel Name"].strip()
     if not name:  # the line of units
         return
-    kernel = kernels.setdefault(name, _Kernel())
+    kernel = kernels.setdefault(name, _Kernel(card))
     if len(kernels) > MOST_KERNELS:
         raise UnreadableError(
             f"the table names more than {MOST_KERNELS:,} kernels",
             where=where,
             next="Count one run only: ncu --launch-count 2000",
         )
-    kernel.launches.add(row.get("ID", ""))
+    launch = f"{row.get('Process ID', '')} {row.get('ID', '')}"
+    kernel.launches.add(launch)
     if match := _CAPABILITY.match(row.get("CC", "").strip()):
-        kernel.capability = (int(match.group(1)), int(match.group(2)))
+        kernel.counted_on = (int(match.group(1)), int(match.group(2)))
     if "Metric Name" in row:
-        _count(kernel, row["Metric Name"], row.get("Metric Value", ""))
+        _count(kernel, launch, row["Metric Name"], row.get("Metric Value", ""))
         return
     for metric, value in row.items():
-        _count(kernel, metric, value)
+        _count(kernel, launch, metric, value)
 
 
-def _count(kernel: _Kernel, metric: str, text: str) -> None:
+def _count(kernel: _Kernel, launch: str, metric: str, text: str) -> None:
     value = _number(text)
-    if value is None:
-        return
-    if specific := _SPECIFIC.search(metric):
-        kernel.specific[metric] = kernel.specific.get(metric, 0.0) + value
-        if value > 0:
-            precision = specific["src"] or _BY_OP.get(specific["op"] or "")
-            if precision:
-                kernel.precisions.add(precision)  # type: ignore[arg-type]
-    elif _WHOLE.match(metric):
-        kernel.whole[metric] = kernel.whole.get(metric, 0.0) + value
+    if value is None or ".min" in metric or not any(said.search(metric) for said in _COUNTERS):
+        return  # the least of all SMs is zero where one had no work
+    kernel.counts[metric] = kernel.counts.get(metric, 0.0) + value
+    if value > 0 and _proves(metric, kernel.capability):
+        kernel.proven.add(launch)
+
+
+_COUNTERS = (_INSTRUCTION, _OPERANDS, _WHOLE)
+
+
+def _proves(metric: str, capability: tuple[int, int] | None) -> bool:
+    """Return whether this counter proves Tensor Core work by being above zero on a card."""
+    if _OPERANDS.search(metric):
+        return True
+    if said := _INSTRUCTION.search(metric):
+        below = _HMMA_PROVES_BELOW if said["op"] == "hmma" else None
+    else:
+        below = _WHOLE_PROVES_BELOW
+    return below is None or (capability is not None and capability < below)
 
 
 def _number(text: str) -> float | None:
@@ -197,22 +237,18 @@ def _number(text: str) -> float | None:
 
 def _verdict(name: str, kernel: _Kernel) -> Verdict | None:
     named = classify(name, kernel.capability, "nvidia")
-    busy = _busiest(kernel.specific)
-    whole = _busiest(kernel.whole)
-    if busy is None and whole is not None and kernel.capability not in _SHARES_ITS_PIPE:
-        if kernel.capability is None:
-            return None  # the pipe was busy, with what is not said
-        busy = whole
+    counts = _summed(kernel.counts)
+    busy = _busiest({metric: n for metric, n in counts.items() if _proves(metric, kernel.capability)})
     if busy is not None:
-        precision = next(iter(kernel.precisions)) if len(kernel.precisions) == 1 else named.precision
-        if precision == "fp32":  # no Tensor Core multiplies it: as what it was multiplied is not counted
-            precision = "unknown"
+        if kernel.proven < kernel.launches and is_generic(name):
+            return None  # other work under the same name
+        precision = _precision(counts, named.precision)
         family = named.family if named.family in MATMUL_FAMILIES else "gemm"
         reason = Reason(OTHER_CARD if kernel.doubt else "counter-tensor", _text(busy, kernel))
         return Verdict("tensor_core", precision, family, reason, "counter")
-    if (metric := _zero_that_proves(kernel)) is None:
+    if (metric := _zero_that_proves(counts, kernel.capability, named.precision)) is None:
         return None
-    reason = Reason(OTHER_CARD if kernel.doubt else "counter-none", _text((metric, 0.0), kernel))
+    reason = Reason(OTHER_CARD if kernel.doubt else "counter-none", _text((metric, 0.0), kernel, counts))
     if named.placement == "not_matmul":
         return Verdict("not_matmul", named.precision, named.family, reason, "counter")
     if named.family in MATMUL_FAMILIES:
@@ -220,21 +256,93 @@ def _verdict(name: str, kernel: _Kernel) -> Verdict | None:
     return None  # no Tensor Core, but whether it multiplies matrices is not known either
 
 
-def _zero_that_proves(kernel: _Kernel) -> str | None:
+def _summed(counts: Mapping[str, float]) -> dict[str, float]:
+    """Return the counters without the averages and largest values of those whose sum was printed too."""
+    summed = {metric.removesuffix(".sum") for metric in counts if metric.endswith(".sum")}
+    return {
+        metric: count
+        for metric, count in counts.items()
+        if metric.endswith(".sum") or metric.partition(".")[0] not in summed
+    }
+
+
+def _precision(counts: Mapping[str, float], named: Precision) -> Precision:
+    """Return what was multiplied, by the counters that name a type; where they name none or several, what
+    the kernel's name says."""
+    found: set[str] = set()
+    for metric, count in counts.items():
+        if count <= 0:
+            continue
+        if said := _OPERANDS.search(metric):
+            found.add(said["src"])
+        elif said := _INSTRUCTION.search(metric):
+            found.update(filter(None, (_BY_OP.get(said["op"]),)))
+    known = next(iter(found)) if len(found) == 1 else ""
+    precision = next((of for of in _MULTIPLIED if of == known), named)
+    # No Tensor Core multiplies float32: as what it was multiplied is not counted.
+    return "unknown" if precision == "fp32" else precision
+
+
+def _zero_that_proves(
+    counts: Mapping[str, float], capability: tuple[int, int] | None, named: Precision
+) -> str | None:
     """Return a counter that proves by being zero that no Tensor Core worked; None: what was counted leaves
     some Tensor Core work out.
 
-    The whole pipe does, and the operations by each 16-bit and TF32 operand together. HMMA alone does before
-    Hopper only, whose wgmma instructions have a counter of their own.
+    The whole pipe does; the operations of every type that the card multiplies do together. HMMA alone does
+    before Hopper, whose wgmma instructions have a counter of their own, and not for doubles and integers.
     """
-    pipe = next((metric for metric, value in kernel.whole.items() if value == 0), None)
-    if pipe is not None:
+    zero = [metric for metric, count in counts.items() if count == 0]
+    if (pipe := next(filter(_WHOLE.search, zero), None)) is not None:
         return pipe
-    if {"fp16", "bf16", "tf32"} <= {m["src"] for key in kernel.specific if (m := _SPECIFIC.search(key))}:
-        return next(key for key in kernel.specific if "src_fp16" in key)
-    if kernel.capability is None or kernel.capability >= (9, 0):
+    paths, ops = _asked(zero)
+    if paths and all(
+        _counted(precision, paths, ops, capability)
+        for precision in _MULTIPLIED
+        if multiplies(precision, capability)
+    ):
+        return next(filter(_OPERANDS.search, zero))
+    own = {"fp64": "dmma", "int8": "imma"}.get(named, "hmma")
+    if capability is None or capability >= (9, 0) or not {"hmma", own} <= ops:
         return None
-    return next((key for key in kernel.specific if "hmma" in key), None)
+    return next(metric for metric in zero if (said := _INSTRUCTION.search(metric)) and said["op"] == "hmma")
+
+
+_Path = tuple[str, str, str]
+"""Operations by (operand type, accumulator, sparsity), "" for any."""
+
+
+def _asked(zero: Iterable[str]) -> tuple[set[_Path], set[str]]:
+    """Return what of the tensor path and which instructions these counters cover."""
+    paths: set[_Path] = set()
+    ops: set[str] = set()
+    for metric in zero:
+        if said := _OPERANDS.search(metric):
+            if not said["op"]:  # one instruction of several
+                both = (said["dst"] or "", said["sparsity"] or "")
+                paths.update((part, *both) for part in said["src"].split("_"))
+        elif said := _INSTRUCTION.search(metric):
+            ops.add(said["op"])
+    return paths, ops
+
+
+def _counted(
+    precision: Precision, paths: set[_Path], ops: set[str], capability: tuple[int, int] | None
+) -> bool:
+    """Return whether counters that are zero leave out no Tensor Core work on operands of this type."""
+
+    def path(src: str, dst: str = "") -> bool:
+        return (src, dst, "") in paths or {(src, dst, "on"), (src, dst, "off")} <= paths
+
+    wide = path(precision, "fp32") and (precision in ("bf16", "tf32", "fp4") or path(precision, "fp16"))
+    if precision == "fp64":
+        return path("fp64") or "dmma" in ops
+    if precision == "int8":  # 4-bit and 1-bit integers are multiplied by the same instruction
+        before_hopper = capability is not None and capability < (9, 0)
+        return ("imma" in ops and (before_hopper or path("int8"))) or all(map(path, ("int8", "int4", "int1")))
+    if precision == "fp8" and capability == (9, 0) and "gmma" in ops:
+        return True  # Hopper multiplies it by wgmma only
+    return path(precision) or wide
 
 
 def _busiest(counts: Mapping[str, float]) -> tuple[str, float] | None:
@@ -246,7 +354,12 @@ def _busiest(counts: Mapping[str, float]) -> tuple[str, float] | None:
     )
 
 
-def _text(counted: tuple[str, float], kernel: _Kernel) -> str:
+def _text(counted: tuple[str, float], kernel: _Kernel, counts: Mapping[str, float] | None = None) -> str:
+    """Return the reason in words; `counts` are named where they look like the contrary."""
     launches = f"{len(kernel.launches)} launch{'es' if len(kernel.launches) != 1 else ''}"
     said = f"verified by hardware counters: {counted[0]} = {counted[1]:g} over {launches}"
+    if _OPERANDS.search(counted[0]) and counts is not None:
+        said += ", and so for every type that the card multiplies"
+        if (other := _busiest(counts)) is not None:
+            said += f" ({other[0]} = {other[1]:g} counts other instructions too)"
     return f"{said}; {kernel.doubt}" if kernel.doubt else said

@@ -130,21 +130,23 @@ def is_cut(name: str) -> bool:
     return bool(open_)
 
 
-_CAST = r"\((?:int|unsigned int|long|unsigned long|short|char|unsigned char|bool)\)(?=-?\d)"
+_CAST = r"\((?:unsigned |signed )?[A-Za-z_][\w:]*\)(?=-?\d)"
 _SUFFIX = r"(?i)(?<=\d)(?:ull|ul|u|ll|l)\b"
+_NAMESPACE = r"<unnamed>::|\(anonymous namespace\)::|\b(?:[A-Za-z_]\w*::)+(?=[A-Za-z_~])"
 
 
 def spelled(name: str) -> str:
     """Return one spelling for the names that different tools give to one kernel.
 
-    Nsight Compute writes `(bool)1`, `(int)4` and `<unnamed>` where CUPTI writes `true`, `4` and
-    `(anonymous namespace)`, and names the parameters by their template's types. Return type, parameters,
-    spaces and suffixes of numbers are left out; two kernels that differ in nothing else share a spelling.
+    Nsight Compute writes `(bool)1` or `1` and `const float *` where CUPTI writes `true` and `float const*`,
+    names the parameters by their template's types, and leaves out some namespaces, not always the same
+    (`native::` or `at::` for `at::native::`). Return type, parameters, spaces, namespaces, casts and suffixes
+    of numbers are left out; two kernels that differ in nothing else share a spelling.
     """
-    text = name[:LONGEST].strip().replace("<unnamed>", "(anonymous namespace)")
-    text = text.replace("(bool)1", "true").replace("(bool)0", "false")
+    text = re.sub(_NAMESPACE, "", name[:LONGEST].strip())
+    text = re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", text))
     text = _RETURN_TYPE.sub("", re.sub(_SUFFIX, "", re.sub(_CAST, "", text)))
-    return re.sub(r"\s+", "", text[: _parameters(text)])
+    return re.sub(r"\bconst\b|(?<=[<,])\s*void(?= [A-Za-z_])|\s+", "", text[: _parameters(text)])
 
 
 def _parameters(text: str) -> int:
@@ -156,17 +158,10 @@ def _parameters(text: str) -> int:
             depth += 1
         elif letter == ">":
             depth -= 1
-        elif letter == "(":
-            if text.startswith(_ANONYMOUS, at):
-                at += len(_ANONYMOUS)
-                continue
-            if depth <= 0:
-                return at
+        elif letter == "(" and depth <= 0:
+            return at
         at += 1
     return len(text)
-
-
-_ANONYMOUS = "(anonymous namespace)"
 
 
 def types_in(text: str) -> tuple[Precision, ...]:

@@ -23,6 +23,7 @@ from mpprof.analysis.kernels import (
 )
 from mpprof.analysis.kernels.eligibility import multiplies
 from mpprof.analysis.kernels.name_parts import Card, Name, is_cut, operands, parse, values
+from mpprof.analysis.kernels.op_types import family_of
 from mpprof.analysis.kernels.rule import Rule, Said, literals
 from mpprof.model.kernels import UNKNOWN, Family, Reason, Verdict
 
@@ -62,6 +63,21 @@ def classify(
             return _checked(_verdict(rule, said), card)
     return _by_words(parsed) or UNKNOWN
 
+
+def is_generic(name: str) -> bool:
+    """Return whether a compiler named the kernel after instructions of the program (XLA's fusions, Triton's
+    kernels of Inductor): the same name is another kernel in another program."""
+    if _GENERIC.match(name):
+        return True
+    instruction = _NUMBERED.match(name)
+    return instruction is not None and family_of(instruction["opcode"].replace("_", "-")) is not None
+
+
+_GENERIC = re.compile(
+    r"(?:(?:[a-z0-9\-]+_)*(?:fusion|computation)(?:[._]?\d+)*|wrapped_[a-z_\-]+(?:[._]\d+)*|(?:triton_|nested_)*gemm_fusion\w*"
+    r"|triton_(?:poi|red|per|tem|for|softmax|mm|bmm|dot|addmm|gemm)(?:_\w*)?)$"
+)
+_NUMBERED = re.compile(r"(?P<opcode>[a-z][a-z_\-]*?)(?:[._]\d+)*$")
 
 _GRAM = 3
 

@@ -118,7 +118,7 @@ def on_device(
     verdict = named
     if named.placement == "unknown":
         verdict = _by_op(named, op, shapes, card)
-    verdict = _completed(verdict, op, shapes)
+    verdict = _completed(name, verdict, op, shapes)
     if counters:
         counted = _counted(name, card, counters)
         if counted is not None:
@@ -272,14 +272,14 @@ def _float32_product(product: HloInstruction, card: _Card, family: Family, what:
     return Verdict("cuda_core", "fp32", family, Reason("hlo-product-fp32", text), "op", "fp32")
 
 
-def _completed(verdict: Verdict, op: Op, shapes: str) -> Verdict:
+def _completed(name: str, verdict: Verdict, op: Op, shapes: str) -> Verdict:
     """Return the verdict with what the name leaves open (precision, direction of a convolution, the op's
     role) taken from the op."""
     if op is NO_OP:
         return verdict
     if OWN_SCOPE.search(op.name):
         return replace(verdict, family="mpprof")
-    family = category_of(verdict, op)
+    family = category_of(verdict, op, name)
     if family == "cast" and shapes.startswith("(bool["):
         family = "elementwise"  # a mask, such as dropout's, becomes numbers: no change of precision
     precision, reason = verdict.precision, verdict.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import lru_cache
 
@@ -16,6 +17,9 @@ NO_OP = Op("", "")
 _GENERIC: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion", "other", "memset"))
 _NAMED_BY_ROOT = frozenset(("xla-loop-fusion", "xla-named-fusion"))
 """XLA names a fusion after a few of its instructions; its HLO lists them all."""
+
+_CONVOLUTIONS: frozenset[Family] = frozenset(("conv_fprop", "conv_dgrad", "conv_wgrad"))
+_DIRECTION = re.compile(r"(?i)fprop|dgrad|wgrad")
 
 DOT_CODES = frozenset(("dot", "ragged-dot", "scaled-dot"))
 
@@ -99,14 +103,20 @@ def inputs_precision(op: Op, shapes: str) -> Precision:
     return operands([precision for precision in stated if precision != "int8"][:2] or stated[:2])
 
 
-def category_of(verdict: Verdict, op: Op) -> Family:
+def category_of(verdict: Verdict, op: Op, kernel: str = "") -> Family:
     """Return the family that the op gives to its kernel: the direction of a convolution, the optimizer's
-    work."""
+    work.
+
+    A direction that the kernel's own name states stays: JAX calls the gradients of a convolution
+    `conv_general_dilated` too.
+    """
     op_type = op.type if op.hlo is None else ""
     of_type = family_of(op_type or type_from_name(op.name))
     if op.hlo is not None and verdict.reason.code in _NAMED_BY_ROOT:
         verdict = replace(verdict, family=hlo_family(op.hlo) or verdict.family)
     if verdict.family in MATMUL_FAMILIES:
+        if of_type in _CONVOLUTIONS and verdict.family in _CONVOLUTIONS and _DIRECTION.search(kernel):
+            return verdict.family
         return of_type if of_type in MATMUL_FAMILIES and verdict.family != "attention" else verdict.family
     if verdict.placement != "not_matmul":
         return verdict.family

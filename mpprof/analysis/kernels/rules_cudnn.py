@@ -59,7 +59,9 @@ _AROUND_ATTENTION = r"combine|preprocess|postprocess|convert"
 
 
 def _attention_helper(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    if not any(word in name.head for word in ("flash", "attn", "attention", "fmha", "mla_")):
+    if not any(
+        word in name.head for word in ("flash", "attn", "attention", "fmha", "mla_", "cudnn::fusion::co")
+    ):
         return None
     return Said("not_matmul", operands(floats(name)), "attention")
 
@@ -194,6 +196,23 @@ ATTENTION_RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "xmma-prepare", r"strided_dgrad_indexed::kernel_helper_\w+|\binit_device_workspace_kernel", _around,
+        "prepares the work of an xmma convolution: no product", "traces of cuDNN 9 (JAX on H100)", "Ampere, Hopper",
+        "void xmma__5x_cudnn::implicit_gemm::strided_dgrad_indexed::kernel_helper_stage_1<xmma__5x_cudnn::implicit_gemm::strided_dgrad_indexed::Params_pre_hopper>(int)",
+        whole=False,
+    ),
+    Rule(
+        "cudnn-convert", r"\bconverttensor_kernel", plain("cast"), "converts a tensor", "traces of cuDNN 9 (JAX on H100)", "all",
+        "void cudnn::engines_precompiled::convertTensor_kernel<float, float, float, (cudnnKernelDataType_t)2>(float, float const*, float, float*, unsigned long)",
+        whole=False,
+    ),
+    Rule(
+        "region-transform", r"\bregion_transform_abc_val", plain("layout"), "moves the tiles of two matrices between the parts of an FFT convolution",
+        "kernels counted on H100 (cuDNN 9)", "all",
+        "void internal::region_transform_ABC_val<int, 32, 32, 0, internal::TransformParamsABC<float2, internal::TiledMatrixStridedBatch<internal::RawData<const float2, int>>>>(T5)",
+        whole=False,
+    ),
     Rule(
         "conv-offsets", r"compute\w*offsets?kernel\w*|kern_precompute_indices|computewgrad\w*offset\w*|splitkoffsets|init_device_mask_mapper\w*|cudnn\w*::gemm::computeoffsets",
         _around, "precomputes indices for a convolution: no product", _CUDNN, "all",

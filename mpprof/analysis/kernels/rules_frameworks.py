@@ -147,7 +147,7 @@ TORCH_RULES: tuple[Rule, ...] = (
         "at::cuda::(anonymous namespace)::spin_kernel(long)", whole=False,
     ),
     Rule(
-        "torch-native", r"^at::(?:native|cuda|functorch)\b|^at::to_dense", _torch,
+        "torch-native", r"^at::|^native::", _torch,
         "PyTorch's own kernel: its functor says what it does", _TORCH, "all",
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, at::detail::Array<char*, 3>>(int)",
         whole=False,

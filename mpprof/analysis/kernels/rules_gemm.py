@@ -93,8 +93,10 @@ def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
     groups = [types_in(" ".join(re.findall(_PAIR, part))) for part in match["types"].split("_") if part]
     precision = operands(groups[0]) if groups and groups[0] else "unknown"
     accumulate = groups[-1][-1] if groups and groups[-1] else None
-    if text.endswith(("post_execute_kernel__5x_cudnn", "_reduction_kernel")):
+    if re.search(_XMMA_HELPER, text):
         return Said("not_matmul", precision, family, None, "xmma-helper", "adds up what an xmma engine left")
+    if match["op"] == "gemm" and "cf" in match["types"]:
+        family = "conv_fprop"  # complex numbers, as between the transforms of an FFT convolution
     if "ffma" in text or "simt" in text or "hfma" in text:
         return Said(
             "cuda_core", precision, family, accumulate, "xmma-ffma",
@@ -139,6 +141,10 @@ def _xmma_traits(name: Name, match: re.Match[str], card: Card) -> Said:
     text = f"xmma's {unit} traits: Tensor Core instructions"
     return Said("tensor_core", precision, family, accumulate, "xmma-tensor", text)
 
+
+_XMMA_HELPER = r"post_execute_kernel__5x_cudnn$|_reduction_kernel$|_execute_split_k_kernel"
+"""The kernel called split_k comes after the product's (`…_execute_kernel`, `…_execute_segment_k_on_kernel`), takes a
+tenth of its time and multiplies nothing (by counters on H100)."""
 
 _PAIR = r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32"
 _TENSOR_SHAPE = r"tensor\d+x\d+x\d+"
@@ -397,7 +403,7 @@ RULES: tuple[Rule, ...] = (
         "nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NNT", whole=False,
     ),
     Rule(
-        "xmma", r"sm\d+_xmma_(?P<op>(?:sparse_)?(?:gemm|fprop|dgrad|wgrad|conv|depthwise))[a-z_]*?_(?P<types>(?:(?:(?:tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32)+|fp\d+)_)+)",
+        "xmma", r"sm\d+_xmma_(?P<op>(?:sparse_)?(?:gemm|fprop|dgrad|wgrad|conv|depthwise))[a-z_]*?_(?P<types>(?:(?:(?:tf32|bf16|c?f16|c?f32|c?f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32)+|fp\d+)_)+)",
         _xmma, "", "NVIDIA traces of cuBLAS 11 and cuDNN 8 (pytorch/kineto, HolisticTraceAnalysis)",
         "Volta to Hopper", "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel", whole=False,
     ),

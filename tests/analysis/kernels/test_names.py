@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpprof.analysis.kernels.name_parts import LONGEST, Card, is_cut, parse, readable
-from mpprof.analysis.kernels.names import RULES, candidates, classify
+from mpprof.analysis.kernels.names import RULES, candidates, classify, is_generic
 from mpprof.analysis.kernels.rule import Rule, literals
 from mpprof.model.kernels import FAMILIES, PLACEMENTS, PRECISIONS
 from tests.benchmarks.tensor_core_truth import by_fragments
@@ -505,3 +505,16 @@ def test_torn_and_joined_names_get_a_verdict(names: list[str], data: st.DataObje
 def test_long_repetitive_names_end(prefix: str, part: str) -> None:
     # A pattern with exponential or cubic backtracking would not return within the test run's limit.
     assert classify(prefix + part * (100_000 // len(part)) + "!").placement in PLACEMENTS
+
+
+@pytest.mark.parametrize(
+    ("name", "generic"),
+    [
+        *((name, True) for name in ("gemm_fusion_dot", "gemm_fusion_dot_general_1", "loop_fusion", "fusion_12", "dot.3",
+            "input_reduce_fusion_3", "wrapped_convert", "triton_poi_fused_add_0", "triton_softmax_2", "reduce_window_7")),
+        *((name, False) for name in ("ampere_sgemm_128x64_nn", "my_kernel", "void splitKreduce_kernel<float>()", "flip_filter",
+            "nvjet_sm90_tst_8x64_64x16_4x1_v_bz_TNN", "conv2d_c1_k1_nhwc", "my_fusion_kernel", "", "kernel_1")),
+    ],
+)  # fmt: skip
+def test_names_of_compilers_are_told_from_those_of_libraries(name: str, generic: bool) -> None:
+    assert is_generic(name) is generic

@@ -425,7 +425,15 @@ tensor_core fp64 gemm xmma-tensor | 9.0 | sm80_xmma_gemm_f64f64_f64f64_f64_tn_n_
 tensor_core fp16 conv_fprop xmma-tensor | 9.0 | sm80_xmma_fprop_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_stage3_warpsize2x2x1_g1_tensor16x8x16_execute_kernel__5x_cudnn
 tensor_core fp16 conv_fprop xmma-wgmma | 9.0 | sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_warpgroupsize1x1x1_g1_strided_execute_kernel__5x_cudnn
 tensor_core tf32 conv_dgrad xmma-tensor | 9.0 | sm80_xmma_dgrad_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_execute_kernel__5x_cudnn
-tensor_core fp16 conv_wgrad xmma-tensor | 9.0 | sm80_xmma_wgrad_implicit_gemm_indexed_f16f16_f32f32_f32_nhwckrsc_nhwc_tilesize64x64x64_stage3_warpsize2x2x1_g1_tensor16x8x16_execute_split_k_kernel__5x_cudnn
+not_matmul fp16 conv_wgrad xmma-helper | 9.0 | sm80_xmma_wgrad_implicit_gemm_indexed_f16f16_f32f32_f32_nhwckrsc_nhwc_tilesize64x64x64_stage3_warpsize2x2x1_g1_tensor16x8x16_execute_split_k_kernel__5x_cudnn
+not_matmul fp32 gemm xmma-helper | 9.0 | sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_split_k_kernel__5x_cublas
+not_matmul fp32 conv_wgrad xmma-helper | 9.0 | sm90_xmma_wgrad_indexed_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x64x32_warpgroupsize1x1x1_g1_execute_split_k_kernel__5x_cudnn
+cuda_core fp32 conv_fprop xmma-ffma | 9.0 | sm80_xmma_gemm_cf32cf32_f32f32_cf32_tn_n_tilesize64x32x8_stage3_warpsize2x2x1_ffma_aligna8_alignc8_execute_kernel__5x_cublas
+not_matmul unknown attention attention-helper | 9.0 | void cudnn::fusion::convert_dq_to_16bits<true>(void const*, void*, unsigned int)
+not_matmul unknown attention attention-helper | 9.0 | void cudnn::fusion::compute_dot_do_o<true>(void const*, void const*, void*, void*, unsigned int)
+not_matmul unknown attention attention-helper | 9.0 | void cudnn::fusion::compute_dot_do_o_specialized<false, 64>(void const*, void const*, void*, void*, unsigned int)
+not_matmul fp32 gather_scatter torch-native | 9.0 | void native::<unnamed>::compute_grad_weight<float, long>(const T2 *, const T1 *)
+not_matmul fp32 layout torch-native | 9.0 | void at::elementwise_kernel<128, 2, void at::gpu_kernel_impl_nocast<at::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda() (instance 3)]::operator ()() const::[lambda(float) (instance 1)]>(at::TensorIteratorBase &, const T1 &)>(int, T3)
 not_matmul unknown layout layout-helper | 9.0 | void genericTranspose_kernel
 not_matmul fp16 layout layout-helper | 9.0 | void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>
 not_matmul fp16 layout layout-helper | 9.0 | void cudnn::engines_precompiled::nhwcToFoldedNhwcKernel<__half>

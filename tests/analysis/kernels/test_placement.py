@@ -193,6 +193,33 @@ def test_the_op_gives_the_direction_that_a_gemm_name_lacks(op_type: str, family:
     assert (verdict.placement, verdict.family) == ("tensor_core", family)
 
 
+@pytest.mark.parametrize("stated", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("op_type", ["Conv2D", "Conv2DBackpropInput", "conv_general_dilated"])
+def test_a_direction_that_the_kernels_name_states_stays(stated: str, op_type: str) -> None:
+    """JAX calls all three `conv_general_dilated`, the gradients under `transpose(jvp(…))`."""
+    op = Op(f"jit(train_step)/transpose(jvp(conv2d_1))/{op_type}", "")
+    for name in (
+        f"sm90_xmma_{stated}_implicit_gemm_indexed_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize256x32x64_warpgroupsize2x1x1_g1_strided_execute_kernel__5x_cudnn",
+        f"void cutlass__5x_cudnn::Kernel<cutlass_tensorop_f16_s16816{stated}_optimized_f16_256x64_32x4_nhwc_align8>(T1::Params)",
+    ):
+        assert one(name, op, facts=A100).family == f"conv_{stated}"
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_sixteen_bits_in_a_cudnn_engines_name_are_told_by_the_custom_call(dtype: str) -> None:
+    """`f16` stands in the name beside bfloat16 operands too."""
+    name = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_0"
+    call = HloInstruction(
+        "m", "custom-call.3", "custom-call", "a/dot_product_attention", dtype, (8,), (dtype,) * 3, ((8,),) * 3,
+        custom_call="__cudnn$fmhaSoftmax",
+    )  # fmt: skip
+    told = one(name, Op("a/dot_product_attention", "custom-call", call), facts=A100)
+    assert (told.placement, told.precision) == ("tensor_core", {"bf16": "bf16", "f16": "fp16"}[dtype])
+    open_ = one(name, Op("command_buffer_1", ""), facts=A100)
+    assert (open_.placement, open_.precision) == ("tensor_core", "unknown")
+    assert "16 bits, half or bfloat16" in open_.reason.text
+
+
 def test_shapes_complete_the_precision() -> None:
     verdict = one("loop_add_fusion", Op("a/add", "Add"), "(half[8,8];half[8,8])")
     assert (verdict.placement, verdict.precision) == ("not_matmul", "fp16")
