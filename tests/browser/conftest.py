@@ -10,7 +10,7 @@ import pytest
 import waitress
 from mpprof_dashboards import create_app
 
-from tests.browser.visiting import CHROMIUM, FLAGS, SAMPLES, serving
+from tests.browser.visiting import CHROMIUM, FLAGS, SAMPLES, forget, leave, serving
 from tests.dashboards.fake_source import FakeSource
 
 
@@ -22,21 +22,16 @@ def chromium() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield browser
+        forget()
         browser.close()
 
 
 @pytest.fixture(autouse=True)
-def _pages_are_closed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Of a test that is over: each page keeps connections to its server open."""
-    before = {id(one) for one in _contexts(request)}
+def _pages_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """By a test that is over: each page keeps connections to its server open."""
     yield
-    for context in _contexts(request):
-        if id(context) not in before:
-            context.close()
-
-
-def _contexts(request: pytest.FixtureRequest) -> list[Any]:
-    return list(request.getfixturevalue("chromium").contexts) if "chromium" in request.fixturenames else []
+    if "chromium" in request.fixturenames:
+        leave(request.getfixturevalue("chromium"))
 
 
 @pytest.fixture(scope="package")

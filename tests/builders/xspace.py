@@ -27,7 +27,13 @@ class Ref:
     text: str
 
 
+_SHORT = tuple(bytes((number,)) for number in range(0x80))
+"""Most of the numbers in a file are tags, ids and lengths of one byte."""
+
+
 def varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _SHORT[value]
     value &= (1 << 64) - 1  # negative int64: ten bytes of two's complement
     out = bytearray()
     while value > 0x7F:

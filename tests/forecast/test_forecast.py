@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from functools import cache
 from math import isclose
+from unittest import mock
 
 import pytest
 
@@ -16,10 +17,12 @@ from mpprof.model.forecast import CardForecast, Forecast, ForecastKernel
 from mpprof.model.trace import Op
 from mpprof.report import forecast as rendering
 from mpprof.store.facts import facts_of
-from mpprof.traces.common.hlo_program import launches
+from mpprof.traces.common import hlo_program
 from tests.forecast.make_programs import CASES, stored
 
 CASE = {case.name: case for case in CASES}
+launches = cache(hlo_program.launches)
+"""Each program is walked once, whoever asks: several are needed by two forecasts, all by the tests of the verdicts."""
 
 
 @cache
@@ -29,7 +32,8 @@ def forecast(name: str) -> CardForecast:
     plain = f"{case.model}-{case.card}-float32-{case.batch_size}"
     float32 = stored(CASE[plain]) if plain in CASE and case.policy != "float32" else None
     model = facts_of({"run_id": "forecast", "model": compiled.result["model"]}).model
-    return judging.card_forecast(compiled, targets.card(case.card), model, float32)
+    with mock.patch.object(judging, "launches", launches):
+        return judging.card_forecast(compiled, targets.card(case.card), model, float32)
 
 
 def products(run: CardForecast) -> list[ForecastKernel]:

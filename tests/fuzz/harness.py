@@ -14,9 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 2.0
 """Of processor time, for one input."""
+
+
+def counts(*targets: str, few: int = 500, many: int = 5_000) -> list[Any]:
+    """Parameters "target" and "count": few inputs of each target in every test run, many in `make full`."""
+    return [
+        *((target, few) for target in targets),
+        *(pytest.param(target, many, marks=pytest.mark.full) for target in targets),
+    ]
 
 
 class Fault(AssertionError):

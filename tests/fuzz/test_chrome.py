@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.harness import fuzz
+from tests.fuzz.harness import counts, fuzz
 
 
-@pytest.mark.parametrize(
-    ("target", "count"), [("kineto", 5_000), ("tensorflow", 5_000), ("chrome-gz", 1_500)]
-)
+@pytest.mark.parametrize(("target", "count"), counts("kineto", "tensorflow", "chrome-gz"))
 def test_no_damage_is_more_than_one_clear_error(target: str, count: int) -> None:
     figures = fuzz(target, count)
     assert figures["executions"] == count

@@ -14,7 +14,7 @@ import pytest
 
 from mpprof.errors import MpprofError
 from tests.fuzz.grammar import kineto, records, same_xplane, saying, worker, xplane_tree
-from tests.fuzz.grammar.grammars import BY_NAME, GRAMMARS, pair
+from tests.fuzz.grammar.grammars import BY_NAME, GRAMMARS, pair, single
 from tests.fuzz.harness import fuzz, fuzz_in_parts
 
 COUNT, EVERY = 3_000, 30
@@ -67,6 +67,7 @@ def test_a_hundred_thousand_files_and_their_twins(name: str) -> None:
 def test_an_input_and_its_twin_are_the_same_whenever_they_are_made(grammar: object) -> None:
     made = [pair(grammar, number) for number in range(30)]  # type: ignore[arg-type]
     assert made == [pair(grammar, number) for number in range(30)]  # type: ignore[arg-type]
+    assert [files for files, _, _ in made] == [single(grammar, number) for number in range(30)]  # type: ignore[arg-type]
     assert len({json.dumps(sorted(map(hash, files.values()))) for files, _, _ in made}) > 15
     assert sum(files != twins for files, _, twins in made) > 15
 

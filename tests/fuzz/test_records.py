@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.harness import fuzz
+from tests.fuzz.harness import counts, fuzz
 
 
-@pytest.mark.parametrize(
-    ("target", "count"),
-    [("run", 5_000), ("steps", 5_000), ("hardware", 5_000), ("verdicts", 5_000), ("counters", 5_000)],
-)
+@pytest.mark.parametrize(("target", "count"), counts("run", "steps", "hardware", "verdicts", "counters"))
 def test_no_damage_is_more_than_one_clear_error(target: str, count: int) -> None:
     figures = fuzz(target, count)
     assert figures["executions"] == count

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.harness import fuzz
+from tests.fuzz.harness import counts, fuzz
 
 
-@pytest.mark.parametrize(
-    ("target", "count"), [("xspace", 5_000), ("xspace-gz", 1_500), ("hlo", 5_000), ("walk", 1_500)]
-)
+@pytest.mark.parametrize(("target", "count"), counts("xspace", "xspace-gz", "hlo", "walk"))
 def test_no_damage_is_more_than_one_clear_error(target: str, count: int) -> None:
     figures = fuzz(target, count)
     assert figures["executions"] == count

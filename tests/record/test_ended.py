@@ -123,7 +123,12 @@ fit(small(), 8, mine, at(5, lambda: (_ for _ in ()).throw(KeyboardInterrupt)))
 
 
 @pytest.mark.parametrize(
-    ("how", "reason"), [("raised", "out_of_memory"), ("stopped", "interrupted"), ("left", "unknown")]
+    ("how", "reason"),
+    [
+        ("raised", "out_of_memory"),
+        pytest.param("stopped", "interrupted", marks=pytest.mark.full),
+        pytest.param("left", "unknown", marks=pytest.mark.full),
+    ],
 )
 def test_a_script_that_nobody_catches_tells_at_its_exit(tmp_path: Path, how: str, reason: str) -> None:
     done = subprocess.run(

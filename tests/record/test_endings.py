@@ -184,8 +184,14 @@ def test_one_callback_in_two_fits_at_a_time_is_refused(
     assert "already in another fit" in str(recorded.result())
 
 
-@pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("order", "fails"),
+    [
+        (1, False),
+        (-1, True),
+        *(pytest.param(*each, marks=pytest.mark.full) for each in ((-1, False), (1, True))),
+    ],
+)
 def test_a_fit_within_the_fit_of_the_same_callback_is_left_out_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, order: int, fails: bool
 ) -> None:

@@ -1,7 +1,8 @@
 """Skipped steps against a known truth: gradients made infinite at chosen steps, on both Kerases and on JAX.
 
 One table: dynamic scaling, calls of one and of eight steps with a last one that is not full, inputs of known
-and unknown size, gradient accumulation, and two replicas on virtual devices."""
+and unknown size, gradient accumulation, and two replicas on virtual devices. Any two of these meet in the cases of
+each test run; `make full` has all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tests.record.processes import done, done_on_jax
 
 pytestmark = pytest.mark.framework
 
-SHARDED = "sharded"
+SHARDED, REST = "sharded", "the rest"
 STEPS, BAD = 262, (2, 19, 20, 229, 231, 261)
 """Of an epoch. The first skips fall where every step is read, those of 229 and 231 into one interval of the sixteen
 steps between two readings, and the last one into the call that is not full."""
@@ -31,8 +32,15 @@ CASES = {
     for micro in (1, 4)
 }
 REPLICATED = {name: case for name, case in CASES.items() if case["known"] and case["accumulate"] == 1}
+PAIRS = {
+    name: case
+    for name, case in CASES.items()
+    if (case["per_call"] == 1) ^ bool(case["known"]) ^ (case["accumulate"] == 4)
+}
+OTHERS = {name: case for name, case in CASES.items() if name not in PAIRS}
 PLATFORMS = {
-    "keras 3": CASES,
+    "keras 3": PAIRS,
+    f"keras 3, {REST}": OTHERS,
     "tf_keras": {  # has no accumulation, and refuses an unknown size with calls of several steps
         name: case
         for name, case in CASES.items()
@@ -41,7 +49,8 @@ PLATFORMS = {
     # Without any callback, too, Keras 3.15.1's calls of several steps fail under a MirroredStrategy.
     "keras 3, two replicas": {name: case for name, case in REPLICATED.items() if case["per_call"] == 1},
     "tf_keras, two replicas": REPLICATED,
-    "jax": CASES,
+    "jax": PAIRS,
+    f"jax, {REST}": OTHERS,
     "jax, two devices": REPLICATED,
     "jax, sharded": REPLICATED,
 }
@@ -80,7 +89,7 @@ def train(platform: str, out: Path) -> None:
 def _spread(package: str, how: str) -> Any:
     import contextlib
 
-    if not how:
+    if how in ("", REST):
         return contextlib.nullcontext()
     if package == "jax":
         import jax
@@ -155,6 +164,14 @@ def _number(variable: Any) -> float:
     return float(held.numpy() if hasattr(held, "numpy") else held)
 
 
+def rest_on_tensorflow(folder: Path) -> None:
+    train(f"keras 3, {REST}", folder / f"keras 3, {REST}")
+
+
+def rest_on_jax(folder: Path) -> None:
+    train(f"jax, {REST}", folder / f"jax, {REST}")
+
+
 def on_tensorflow(folder: Path) -> None:
     import tensorflow as tf
 
@@ -170,6 +187,8 @@ def on_jax(folder: Path) -> None:
 
 def _all_of(framework: str, folder: Path) -> None:
     for platform in PLATFORMS:
+        if platform.endswith(REST):
+            continue
         package = platform.partition(", ")[0].replace("keras 3", "keras")
         if framework_of(platform) == framework and importlib.util.find_spec(package):
             train(platform, folder / platform)
@@ -179,12 +198,14 @@ def _all_of(framework: str, folder: Path) -> None:
 
 
 @functools.cache
-def trained(framework: str, out: Path) -> None:
-    """All platforms of it, below `out`."""
+def trained(framework: str, out: Path, *, rest: bool) -> None:
+    """All platforms of it, below `out`; or, in a process of its own, the cases that not every test run has."""
     if framework == "jax":
-        done_on_jax(on_jax, out, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+        flags = "--xla_force_host_platform_device_count=2"
+        done_on_jax(rest_on_jax if rest else on_jax, out, XLA_FLAGS=flags)
     else:
-        done(out / "said", on_tensorflow, out)
+        work = rest_on_tensorflow if rest else on_tensorflow
+        done(out / f"said by {work.__name__}", work, out)
 
 
 @pytest.fixture(scope="module")
@@ -192,12 +213,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("skips")
 
 
-@pytest.fixture(params=PLATFORMS)
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.full] * name.endswith(REST)) for name in PLATFORMS]
+)
 def platform(request: pytest.FixtureRequest, folder: Path) -> Any:
     name = str(request.param)
     pytest.importorskip(framework_of(name))
     pytest.importorskip(name.partition(", ")[0].replace("keras 3", "keras"))
-    trained(framework_of(name), folder)
+    trained(framework_of(name), folder, rest=name.endswith(REST))
     out = folder / name
     return name, out, json.loads((out / "truth.json").read_text())
 
@@ -255,6 +278,7 @@ def test_how_it_was_spread_is_recorded(platform: Any) -> None:
     _, _, spread = name.partition(", ")
     kind = {
         "": None,
+        REST: None,
         "two devices": "DataParallel",
         SHARDED: "ModelParallel",
         "two replicas": "MirroredStrategy",
@@ -262,7 +286,7 @@ def test_how_it_was_spread_is_recorded(platform: Any) -> None:
     for case, given in PLATFORMS[name].items():
         facts = records(out / case).facts
         assert facts is not None
-        assert (facts.distribution, facts.replicas) == (kind, 1 if spread in ("", SHARDED) else 2)
+        assert (facts.distribution, facts.replicas) == (kind, 1 if spread in ("", REST, SHARDED) else 2)
         (fit,) = facts.fits
         assert fit.batch_size == (8 if given["known"] else None)
         assert (fit.steps_per_execution, fit.gradient_accumulation_steps) == (

@@ -3,6 +3,7 @@ and the input ends within it by itself, also within a call of several steps."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from pathlib import Path
@@ -28,14 +29,30 @@ WINDOWS: dict[str, Any] = {
     "in the second fit": (176, 186),
 }
 CASES = {f"{window}, {calls}": (WINDOWS[window], calls) for window in WINDOWS for calls in (1, 8)}
-FRAMEWORKS = ("tensorflow", "jax")
+HALVES = tuple([name for n, name in enumerate(CASES) if (n + n // 2) % 2 == half] for half in (0, 1))
+"""Each window is in both, in one with calls of one step and in the other with calls of eight."""
+EVERY_RUN, FULL = (("tensorflow", 0), ("jax", 1)), (("tensorflow", 1), ("jax", 0))
+TRAININGS = [
+    pytest.param(training, name, marks=[pytest.mark.full] * (training in FULL), id=f"{training[0]}-{name}")
+    for training in (*EVERY_RUN, *FULL)
+    for name in HALVES[training[1]]
+]
 
 
-def train(folder: Path) -> None:
-    """Every case, with the optimizer's own counter at the end as what really happened."""
+def first(folder: Path) -> None:
+    train(folder, HALVES[0])
+
+
+def second(folder: Path) -> None:
+    train(folder, HALVES[1])
+
+
+def train(folder: Path, names: list[str]) -> None:
+    """Every case of a half, with the optimizer's own counter at the end as what really happened."""
     x, y = data(STEPS, BAD)
     truth = {}
-    for name, (window, calls) in CASES.items():
+    for name in names:
+        window, calls = CASES[name]
         made = model(optimizer="sgd", kind="linear", steps_per_execution=calls)
         recorded = callback(folder / name, profile_steps=window)
         for _ in range(FITS):
@@ -49,19 +66,32 @@ def train(folder: Path) -> None:
     (folder / "truth.json").write_text(json.dumps(truth))
 
 
-@pytest.fixture(scope="module", params=FRAMEWORKS)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("tensorflow")
-    pytest.importorskip(request.param)
-    out = tmp_path_factory.mktemp(request.param)
-    if request.param == "jax":
-        done_on_jax(train, out)
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("windows")
+
+
+@functools.cache
+def trained(framework: str, half: int, out: Path) -> Path:
+    """All cases of a half, below `out`."""
+    out, work = out / f"{framework}-{half}", (first, second)[half]
+    out.mkdir()
+    if framework == "jax":
+        done_on_jax(work, out)
     else:
-        done(out / "said", train, out)
+        done(out / "said", work, out)
     return out
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, base: Path) -> Path:
+    framework, half = request.param
+    pytest.importorskip("tensorflow")
+    pytest.importorskip(framework)
+    return trained(framework, half, base)
+
+
+@pytest.mark.parametrize(("folder", "name"), TRAININGS, indirect=["folder"])
 def test_steps_and_skips_are_exact(folder: Path, name: str) -> None:
     window, calls = CASES[name]
     truth = json.loads((folder / "truth.json").read_text())[name]

@@ -42,18 +42,32 @@ def free_port() -> int:
     return port
 
 
+DECLARED_DEAD = "stopped sending heartbeats"
+"""What TensorFlow's coordination service says of a worker that it has not heard of in time, as on a busy machine."""
+
+
+def trained_by_two(folder: Path, attempts: int = 3) -> Path:
+    """The log directory of a training by two workers. They start again, in another directory and at other ports,
+    only where TensorFlow itself has declared one dead."""
+    logdir = folder / f"run-{attempts}"
+    cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
+    processes = []
+    for index in range(2):
+        place = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        said = folder / f"said-{attempts}-{index}"
+        processes.append(Process(said, work, logdir, TF_CONFIG=place))
+    printed = [process.wait(120) for process in processes]
+    failed = [text for process, text in zip(processes, printed, strict=True) if process.code != 0]
+    if attempts > 1 and any(DECLARED_DEAD in text for text in failed):
+        return trained_by_two(folder, attempts - 1)
+    assert not failed, failed[0][-3000:]
+    return logdir
+
+
 @pytest.mark.framework
 def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     pytest.importorskip("tf_keras", reason="tf_keras is not installed")
-    cluster = {"worker": [f"127.0.0.1:{free_port()}" for _ in range(2)]}
-    processes = []
-    logdir = tmp_path / "run"
-    for index in range(2):
-        place = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-        processes.append(Process(tmp_path / f"said-{index}", work, logdir, TF_CONFIG=place))
-    for process in processes:
-        said = process.wait(120)
-        assert process.code == 0, said[-3000:]
+    logdir = trained_by_two(tmp_path)
     assert find_runs(logdir) == (logdir,)
     streams = [read_records(logdir, worker=k) for k in range(2)]
     for read in streams:

@@ -315,17 +315,18 @@ def _noise() -> None:
         os.write(2, b"noise of a library\n")
 
 
-def test_a_hundred_fits_leave_nothing_open(made: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fits", [20, pytest.param(100, marks=pytest.mark.full)])
+def test_many_fits_leave_nothing_open(made: Any, tmp_path: Path, fits: int) -> None:
     recorded = callback(tmp_path, hardware=True)
     fit(made, recorded, steps=2)
     before = sorted(os.listdir("/proc/self/fd"))
-    for _ in range(99):
+    for _ in range(fits - 1):
         fit(made, recorded, steps=2)
     assert sorted(os.listdir("/proc/self/fd")) == before
     assert our_threads() == []
     steps, ends, _ = told(tmp_path)
-    assert steps == list(range(1, 201))
-    assert ends == ["finished"] * 100
+    assert steps == list(range(1, 2 * fits + 1))
+    assert ends == ["finished"] * fits
 
 
 SCRIPT = """
@@ -341,6 +342,7 @@ made.fit(x, y, batch_size=8, verbose=0, callbacks=[recorded])
 """
 
 
+@pytest.mark.full
 def test_without_docstrings_with_warnings_as_errors_and_with_nobody_at_stdout(tmp_path: Path) -> None:
     """A pipe whose reader has gone: what could not be printed changes no exit status."""
     reader, writer = os.pipe()

@@ -140,7 +140,12 @@ def overlap_free(trace: Trace) -> None:
 
 @pytest.mark.framework
 @pytest.mark.parametrize(
-    ("backend", "policy"), [("tensorflow", "mixed_float16"), ("jax", "mixed_float16"), ("jax", "float32")]
+    ("backend", "policy"),
+    [
+        ("tensorflow", "mixed_float16"),
+        ("jax", "mixed_float16"),
+        pytest.param("jax", "float32", marks=pytest.mark.full),
+    ],
 )
 def test_xla_on_the_cpu_gives_instructions_with_their_hlo(
     backend: str, policy: str, record: Record, tmp_path: Path

@@ -49,11 +49,20 @@ GRAMMARS = (
 BY_NAME = {grammar.name: grammar for grammar in GRAMMARS}
 
 
+def single(grammar: Grammar, number: int) -> Files:
+    """Input `number` of a grammar without its twin, which takes as long to make."""
+    return grammar.write(grammar.draw(number, _dice(grammar, number)))
+
+
 def pair(grammar: Grammar, number: int) -> tuple[Files, str, Files]:
     """Input `number` of a grammar, the name of a change, and the files after it: the same on every machine."""
-    dice = random.Random(f"{grammar.name} {number}")
+    dice = _dice(grammar, number)
     tree = grammar.draw(number, dice)
     files = grammar.write(tree)
     change = dice.choice(grammar.changes)
     change(dice, tree)
     return files, change.__name__, grammar.write(tree)
+
+
+def _dice(grammar: Grammar, number: int) -> random.Random:
+    return random.Random(f"{grammar.name} {number}")

@@ -35,7 +35,7 @@ def run(name: str, first: int, count: int, seconds: float, folder: Path, every: 
     from mpprof import store, traces
     from mpprof.errors import MpprofError
     from tests.fuzz.grammar import saying
-    from tests.fuzz.grammar.grammars import BY_NAME, pair
+    from tests.fuzz.grammar.grammars import BY_NAME, pair, single
     from tests.fuzz.targets import check
 
     grammar, watch = BY_NAME[name], Watch()
@@ -73,11 +73,11 @@ def run(name: str, first: int, count: int, seconds: float, folder: Path, every: 
     }
     for number in (0, *range(first, first + count)):  # what is imported late comes with the first
         number_at[:] = struct.pack("<q", number)
-        files, change, twins = pair(grammar, number)
+        reported = number % every == 0
+        files, change, twins = pair(grammar, number) if reported else (single(grammar, number), "", {})
         put(one, files)
         forget_peak()
         held, at = peak_bytes(), time.process_time()
-        reported = number % every == 0
         document = timed(saying.said if reported else read, one / grammar.at)
         took = time.process_time() - at
         figures["refused"] += document is None
