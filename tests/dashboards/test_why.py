@@ -28,6 +28,7 @@ NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 HEALTHY = {
     "a100-tf32-baseline-mixed-float16": "Mixed precision works: little to gain, since float32 used Tensor Cores",
     "h100-mixed-bfloat16": "Mixed precision is in effect: 100 % of matrix time",
+    "recorded-h100-transformer-padded-mixed-float16": "Mixed precision is in effect: 100 % of matrix time",
     "v100-convnet-mixed-float16": "Mixed precision works: 1.89x of 1.94x attainable",
     "v100-xla-convnet-mixed-float16": "Mixed precision works: 3.48x of 3.51x attainable",
 }
@@ -79,7 +80,7 @@ def test_bars_plan_and_headline_name_the_same_first_cause_and_add_up(name: str) 
     assert ("facts.after_remedies_ns" in document["absent"]) == (promised is None)
     solid = sum(-rows[code].length_ns - rows[code].tail_ns for code in bars)
     if facts["attainable_step_ns"] is not None:
-        lost = facts["step_ns"] - facts["attainable_step_ns"]
+        lost = max(0.0, facts["step_ns"] - facts["attainable_step_ns"])  # a run may beat what was estimated
         unexplained = -rows["unexplained"].length_ns if "unexplained" in rows else 0.0
         assert solid + unexplained == pytest.approx(lost, abs=0.012 * facts["step_ns"])
 

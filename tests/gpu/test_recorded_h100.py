@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mpprof import traces
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 
@@ -97,8 +98,7 @@ def test_kernels_of_the_window_are_those_of_the_protobuf() -> None:
     space.ParseFromString(gzip.decompress(path.read_bytes()))
     (plane,) = [plane for plane in space.planes if plane.name == "/device:GPU:0"]
     events = [event for line in plane.lines for event in line.events]
-    trace = workflows.load(SAMPLES / "recorded-h100-transformer-mixed-float16").trace
-    assert trace is not None
+    trace = traces.read(path)
     assert len(trace.kernels) == len(events)
     assert trace.kernels.duration_ns.sum() == pytest.approx(
         sum(e.duration_ps for e in events) / 1e3, abs=len(events)
