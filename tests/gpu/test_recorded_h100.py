@@ -90,6 +90,11 @@ def test_the_first_convolution_missed_the_tensor_cores_in_bfloat16_alone() -> No
     assert "MP403" not in codes["float16"]
 
 
+def test_padding_the_channels_of_images_is_no_transpose() -> None:
+    """`nhwcAddPaddingKernel` of cuDNN and XLA's `loop_pad_fusion` take 3.6 % of this step."""
+    assert "MP405" in diagnosed("convnet-mixed-float16").clear
+
+
 def test_kernels_of_the_window_are_those_of_the_protobuf() -> None:
     """Counted by TensorFlow's protobuf: events of the streams of the GPU's plane."""
     xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")

@@ -5,7 +5,8 @@ What it means
     the library transposes activations before and after each kernel.
 
 How we know
-    The time of layout kernels (transposes, nchw/nhwc conversions) in the account.
+    The time of layout kernels (transposes, nchw/nhwc conversions) in the account, without those that put
+    tensors together or pad them.
 
 What it costs
     Their time.
@@ -46,6 +47,7 @@ SPECIFICITY = GENERAL
 BOUND = "device"
 
 _CONCATENATES = r"^aten::(cat|concat|stack)$|^Concat(V2)?$|^Pack$|CatArray|concat_(fixed|variable)"
+_PADS = r"AddPadding|^(loop_|wrapped_)pad(_fusion|$|_\d)|^Pad(V2)?$|^MirrorPad|constant_pad_nd"
 _FILTERS = r"ShuffleInTensor3"
 """TensorFlow's kernel that turns a convolution's filter from height, width, input, output to what cuDNN takes
 (`TransformFilter`, conv_2d_gpu.h); images are swapped by others (`SwapDimension1And2InTensor3`)."""
@@ -60,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.on_cpu:
         return NO_GPU
     need(signals.gpu_activity)
-    rows = signals.select(lambda cell: cell.category == "layout" and not _concatenates(cell))
+    rows = signals.select(lambda cell: cell.category == "layout" and not _keeps_order(cell))
     ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
     if ratio < SCALE.info_ratio:
         return Clear(f"layout changes take {format_ratio(ratio)} of the step")
@@ -87,10 +89,12 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _concatenates(cell: Cell) -> bool:
-    """Return whether the cell puts tensors together. This moves them as a transpose does, and is part of the
-    model: no other layout avoids it."""
-    return bool(re.search(_CONCATENATES, cell.op_type or "") or re.search(_CONCATENATES, cell.kernel or ""))
+def _keeps_order(cell: Cell) -> bool:
+    """Return whether the cell puts tensors together or pads one. This moves them as a transpose does, and no
+    other layout avoids it: the first is part of the model, the second gives a convolution channels that
+    Tensor Cores can read (on an H100 cuDNN and XLA so pad the 3 channels of images)."""
+    names = (cell.op_type or "", cell.kernel or "")
+    return any(re.search(pattern, name) for pattern in (_CONCATENATES, _PADS) for name in names)
 
 
 def _kind(signals: Signals, rows: Sequence[int]) -> str:
