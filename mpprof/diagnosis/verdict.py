@@ -329,7 +329,11 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[list[str], Finding | N
     nothing = [_no_cause(signals, diagnosis), *(_left(best, signals) if best else ())]
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
-        return [*nothing, f"for the speedup, {signals.advice('record other precision')}"], best
+        few = "an observed speedup needs" in ((case.speedup and case.speedup.absent) or {}).get(
+            "observed", ""
+        )
+        how = "train both runs for longer" if few else signals.advice("record other precision")
+        return [*nothing, f"for the speedup, {how}"], best
     return nothing, best
 
 

@@ -90,6 +90,14 @@ def test_the_first_convolution_missed_the_tensor_cores_in_bfloat16_alone() -> No
     assert "MP403" not in codes["float16"]
 
 
+def test_with_a_baseline_of_too_few_timings_the_advice_is_to_train_longer() -> None:
+    """The baseline's first mean of 16 steps counts as warm-up, which leaves one."""
+    said = diagnosed("convnet-mixed-float16", "convnet-float32").verdict
+    assert "recorded-h100-convnet-float32 has 1 steady step time" in said
+    assert "For the speedup, train both runs for longer." in said
+    assert "--baseline" not in said
+
+
 def test_padding_the_channels_of_images_is_no_transpose() -> None:
     """`nhwcAddPaddingKernel` of cuDNN and XLA's `loop_pad_fusion` take 3.6 % of this step."""
     assert "MP405" in diagnosed("convnet-mixed-float16").clear
