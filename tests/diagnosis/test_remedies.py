@@ -441,6 +441,13 @@ def test_eager_jax_is_told_to_compile_the_whole_step_and_compiled_jax_is_not() -
     )
     assert "jax.jit" in finding("MP302", traced(*many, of=launches)).remedy
     assert "jax.jit" not in finding("MP302", traced("PjitFunction(train_step)", of=launches)).remedy
+    # Keras with jit_compile=False, as recorded on an H100: half of each step went into tracing the gradient.
+    tracing = c.account(c.cell("idle_compile", 50), c.healthy(50))
+    trace = replace(c.trace(), strings=many)
+    for jit, first in ((False, "jit_compile=True"), (True, "constant shapes")):
+        records = recorded("keras on jax", fit={"jit_compile": jit})
+        said = finding("MP902", c.case(records=records, account=tracing, trace=trace)).remedy
+        assert said.startswith(first)
 
 
 @pytest.mark.parametrize(

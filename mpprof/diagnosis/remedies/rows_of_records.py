@@ -16,7 +16,14 @@ from mpprof.diagnosis.remedies.frameworks import (
     WITHOUT_KERAS,
 )
 from mpprof.diagnosis.remedies.row import Row
-from mpprof.diagnosis.remedies.shared_rows import AMD, KERAS_ON_TORCH, NOT_NVIDIA, NVIDIA
+from mpprof.diagnosis.remedies.shared_rows import (
+    AMD,
+    COMPILE,
+    KERAS_ON_JAX,
+    KERAS_ON_TORCH,
+    NOT_NVIDIA,
+    NVIDIA,
+)
 
 _EXTRA_RUN = "profile one extra run"
 _NO_BUFFERS = "XLA_FLAGS=--xla_gpu_enable_command_buffer="
@@ -39,6 +46,10 @@ VALIDITY = (
         "MP901", ANY,
         "leave the first epoch out of comparisons; the median of the steady steps is shown here",
         case="first epoch",
+    ),
+    Row(
+        "MP902", KERAS_ON_JAX, "jit_compile=True: without it JAX traces the gradient anew in each step", COMPILE,
+        when=(its.eager_jax,), unless=(its.compiled,), loop=True,
     ),
     Row(
         "MP902", ON_TENSORFLOW, "constant shapes: .batch(n, drop_remainder=True), padding to a few lengths",
