@@ -56,7 +56,7 @@ def spliced(dice: random.Random, data: bytes, other: bytes) -> bytes:
 
 @cache
 def _zeros() -> bytes:
-    return gzip.compress(b"\0" * (3 << 20), 9)
+    return gzip.compress(b"\0" * (3 << 20), 9, mtime=0)
 
 
 def packed(dice: random.Random, data: bytes) -> bytes:

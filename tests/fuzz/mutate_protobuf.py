@@ -38,13 +38,18 @@ TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field, its message's fields where it is one; `raw` is the whole of it, tag included."""
+    """A field `depth` messages down; `raw` is the whole of it, tag included."""
 
     number: int
     wire: int
     payload: bytes
-    inner: tuple[Field, ...]
+    depth: int
     raw: bytes
+
+    @property
+    def inner(self) -> tuple[Field, ...]:
+        """Its message's fields where it is one; of most fields nobody asks."""
+        return fields_of(self.payload, self.depth + 1) if self.wire == 2 and self.depth < 12 else ()
 
 
 @lru_cache(maxsize=64)
@@ -67,9 +72,7 @@ def fields_of(data: bytes, depth: int = 0) -> tuple[Field, ...]:
             return ()
         if at > len(data) or not 0 < tag >> 3 < 100:
             return ()
-        payload = data[start:at]
-        inner = fields_of.__wrapped__(payload, depth + 1) if tag & 7 == 2 and depth < 12 else ()
-        found.append(Field(tag >> 3, tag & 7, payload, inner, data[begin:at]))
+        found.append(Field(tag >> 3, tag & 7, data[start:at], depth, data[begin:at]))
     return tuple(found)
 
 
@@ -97,8 +100,8 @@ def _within(dice: random.Random, fields: tuple[Field, ...]) -> bytes:
     at = dice.randrange(len(fields))
     field = fields[at]
     # Down to where the leaves are: a field of the outermost message is one of hundreds only.
-    if field.inner and dice.random() < 0.85:
-        made = tagged_bytes(field.number, _within(dice, field.inner))
+    if (inner := field.inner) and dice.random() < 0.85:
+        made = tagged_bytes(field.number, _within(dice, inner))
     else:
         made = _one(dice, field, fields)
     return b"".join((*(f.raw for f in fields[:at]), made, *(f.raw for f in fields[at + 1 :])))
