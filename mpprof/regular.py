@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -25,4 +26,7 @@ def open_regular(path: Path) -> BinaryIO:
 def read_regular(path: Path, most_bytes: int) -> bytes:
     """Return what a regular file holds, at most one byte more than `most_bytes`. Raises as `open_regular`."""
     with open_regular(path) as file:
-        return file.read(most_bytes + 1)
+        content: bytes | None = file.read(most_bytes + 1)
+    if content is None:  # some that the system calls regular wait for what is not there yet (/proc/kmsg)
+        raise BlockingIOError(errno.EAGAIN, "it holds nothing now", str(path))
+    return content

@@ -65,6 +65,9 @@ MOST_LINES = 2_000_000
 LONGEST_DAMAGE_BYTES = 1 << 28
 """Bytes of a text file that are looked through for the next whole line or event. A sparse file may have a
 gap of any length, which takes no space on the disk."""
+LARGEST_HELD_BYTES = 1 << 28
+"""Of an xplane file that is copied into memory; a larger one is mapped, so that a sparse file of any size is
+read."""
 
 UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 30, 20
 """What a packed file may unpack to, as a multiple of its size: JSON and bundles, and xplanes. The largest

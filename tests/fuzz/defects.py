@@ -179,6 +179,20 @@ DEFECTS = (
         ("tests/cli/test_check.py::test_files_that_begin_with_a_byte_order_mark_are_read",),
     ),
     Defect(
+        "a trace that is overwritten while it is read: the process is killed",
+        "mpprof/traces/xspace/file_bytes.py",
+        "if size <= limits.LARGEST_HELD_BYTES:",
+        "if size < 0:",
+        ("tests/traces/test_damage.py::test_a_file_that_is_cut_off_while_it_is_read_kills_no_process",),
+    ),
+    Defect(
+        "a file whose bytes are yet to come, as a record of a run: TypeError",
+        "mpprof/regular.py",
+        "if content is None:",
+        "if content is NotImplemented:",
+        ("tests/test_regular.py::test_a_file_that_would_be_waited_for_cannot_be_read",),
+    ),
+    Defect(
         "a thousand levels of directories: every page a RecursionError",
         "mpprof/folders.py",
         "waiting.append((path, level + 1, real and os.path.join(real, name)))",

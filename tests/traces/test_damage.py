@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import subprocess
+import sys
 import tracemalloc
 from bisect import bisect_left
 from pathlib import Path
@@ -16,7 +18,7 @@ from mpprof import traces
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model import limits
 from mpprof.model.trace import HloInstruction, Trace
-from mpprof.traces.xspace import counting, reader
+from mpprof.traces.xspace import counting, file_bytes, reader
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
 from tests.fuzz import heavy
 from tests.traces.conftest import SHARED, needs_shared
@@ -300,6 +302,48 @@ def test_an_event_too_short_to_name_anything_is_damage(file: Path) -> None:
     trace = traces.read(write(file, space.to_bytes()))
     assert len(trace.kernels) == 29
     assert any("1 damaged or cut-off events, the first at byte" in warning for warning in trace.warnings)
+
+
+CUT_OFF_WHILE_READ = """
+import os, sys
+from pathlib import Path
+from mpprof import traces
+from mpprof.traces.common import planes
+from mpprof.traces.xspace import programs, reader
+
+def read_space(buffer):
+    os.truncate(sys.argv[1], 0)  # what a copy over the file does first
+    return planes.read_space(buffer)
+
+reader.read_space = programs.read_space = read_space
+whole = open(sys.argv[1], "rb").read()
+print(len(traces.read(sys.argv[1]).kernels))
+open(sys.argv[1], "wb").write(whole)
+print(len(programs.programs(Path(sys.argv[1]))))
+"""
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_kills_no_process(file: Path) -> None:
+    """The system does so (SIGBUS) where a page is read that a mapped file has no longer."""
+    write(file, gpu_space().to_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", CUT_OFF_WHILE_READ, str(file)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()[1:]) == (0, ["0"]), done.stderr
+    assert int(done.stdout.split()[0]) > 0
+
+
+def test_a_large_file_is_mapped_and_one_that_shrinks_before_is_an_error(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(file, gpu_space().to_bytes())
+    before = len(traces.read(file).kernels)
+    monkeypatch.setattr(limits, "LARGEST_HELD_BYTES", 0)
+    assert len(traces.read(file).kernels) == before
+    size = file.stat().st_size
+    monkeypatch.setattr(file_bytes.os, "fstat", lambda _: os.stat_result((0,) * 6 + (size + 1,) + (0,) * 3))
+    with pytest.raises(UnreadableError, match="is being overwritten"):
+        traces.read(file)
 
 
 def test_gzip_is_read_and_a_damaged_one_as_far_as_it_goes(tmp_path: Path) -> None:

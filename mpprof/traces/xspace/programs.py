@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-import numpy as np
-
 from mpprof.model.memory import Program
 from mpprof.traces.common import file_head
 from mpprof.traces.common.buffers import assignment
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.planes import read_space
-from mpprof.traces.xspace import reader
+from mpprof.traces.xspace import file_bytes, reader
 
 
 def programs(path: Path, sizes_taken: Collection[tuple[int, ...]] | None = None) -> tuple[Program, ...]:
@@ -25,7 +23,7 @@ def programs(path: Path, sizes_taken: Collection[tuple[int, ...]] | None = None)
         return ()
     with path.open("rb") as file:
         packed = file.read(2) == file_head.GZIP
-    buffer = reader.unpacked(path, path.stat().st_size, []) if packed else np.memmap(path, np.uint8, "r")
+        buffer = reader.unpacked(path, path.stat().st_size, []) if packed else file_bytes.of(file, path)[0]
     found = []
     for name, program, (data, start, end) in Modules(read_space(buffer).planes).places():
         assigned = assignment(data, start, end, sizes_taken)

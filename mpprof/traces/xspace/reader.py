@@ -7,11 +7,9 @@ unpacks to, which is held once and is at most MAX_RATIO times the file's.
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +27,7 @@ from mpprof.traces.common.launches import Hosts, join_launches
 from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, HOST, is_read
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
-from mpprof.traces.xspace import counting, cpu, host_planes, profiles
+from mpprof.traces.xspace import counting, cpu, file_bytes, host_planes, profiles
 from mpprof.traces.xspace.devices import DeviceReader, kernel_table
 from mpprof.traces.xspace.graphs import with_instructions
 
@@ -88,18 +86,10 @@ class XSpaceReader:
             if head == b"\x1f\x8b":
                 buffer = unpacked(path, size, notes)
                 return _assemble(buffer, path, size, notes, strict=strict)
-            # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            if hasattr(mmap, "MADV_SEQUENTIAL"):  # not on Windows
-                mapped.madvise(mmap.MADV_SEQUENTIAL)
-        return _assemble(
-            np.frombuffer(mapped, np.uint8),
-            path,
-            size,
-            notes,
-            strict=strict,
-            release=partial(_give_back, mapped),
-        )
+            buffer, release = file_bytes.of(file, path)
+        if not len(buffer):  # emptied since it was opened
+            raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
+        return _assemble(buffer, path, len(buffer), notes, strict=strict, release=release)
 
 
 def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
@@ -140,15 +130,6 @@ class _Parts:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def _nothing() -> None:
-    pass
-
-
-def _give_back(mapped: mmap.mmap) -> None:
-    if hasattr(mapped, "madvise"):  # not on Windows
-        mapped.madvise(mmap.MADV_DONTNEED)
-
-
 def _assemble(
     buffer: Bytes,
     path: Path,
@@ -156,7 +137,7 @@ def _assemble(
     notes: list[str],
     *,
     strict: bool,
-    release: Callable[[], None] = _nothing,
+    release: Callable[[], None] = lambda: None,
 ) -> Trace:
     """Return the trace in `buffer`. `release` gives the pages of the file that were read back to the system;
     they can be read again."""
