@@ -66,8 +66,8 @@ LONGEST_DAMAGE_BYTES = 1 << 28
 """Bytes of a text file that are looked through for the next whole line or event. A sparse file may have a
 gap of any length, which takes no space on the disk."""
 LARGEST_HELD_BYTES = 1 << 28
-"""Of an xplane file that is copied into memory; a larger one is mapped, so that a sparse file of any size is
-read."""
+"""Of an xplane file that is copied into memory (a larger one is mapped, so that a sparse file of any size is
+read), and of the table of a cache's entry."""
 
 UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 30, 20
 """What a packed file may unpack to, as a multiple of its size: JSON and bundles, and xplanes. The largest

@@ -17,6 +17,7 @@ from tests.fuzz.harness import ROOT
 
 _ODD = "tests/api/test_odd_traces.py"
 _BOUNDS = "tests/store/test_bounds.py"
+_CACHE = "tests/traces/test_cache.py"
 _HOSTILE = "tests/dashboards/test_hostile.py"
 
 
@@ -191,6 +192,34 @@ DEFECTS = (
         "if content is None:",
         "if content is NotImplemented:",
         ("tests/test_regular.py::test_a_file_that_would_be_waited_for_cannot_be_read",),
+    ),
+    Defect(
+        "a pipe, a device or nested JSON in the place of a cache's entry: a hang, no memory, a RecursionError",
+        "mpprof/traces/cache/array_files.py",
+        "EOFError, RecursionError, UnreadableError)",
+        "EOFError)",
+        (f"{_CACHE}::test_whatever_stands_in_the_place_of_an_entry_is_no_obstacle",),
+    ),
+    Defect(
+        "a cache's directory with a name that is too long: no report",
+        "mpprof/traces/cache/entries.py",
+        "if os.path.isdir(entry):",
+        "if entry.is_dir():",
+        (f"{_CACHE}::test_a_place_that_cannot_be_written_is_no_obstacle",),
+    ),
+    Defect(
+        "a trace that is cut off while it is read: kept, and shown when the file is whole again",
+        "mpprof/traces/cache/entries.py",
+        "if _state(path) == before:",
+        "if True:",
+        (f"{_CACHE}::test_a_trace_that_changes_while_it_is_read_is_not_kept",),
+    ),
+    Defect(
+        "a trace replaced by another, and its entry evicted: columns of both",
+        "mpprof/traces/cache/entries.py",
+        "if digest(path, version) != key:",
+        "if False:",
+        (f"{_CACHE}::test_columns_of_another_trace_are_never_taken",),
     ),
     Defect(
         "a thousand levels of directories: every page a RecursionError",

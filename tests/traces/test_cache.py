@@ -19,7 +19,7 @@ import pytest
 from mpprof import traces
 from mpprof.api import workflows
 from mpprof.cli import main
-from mpprof.errors import UnreadableError
+from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import HloInstruction, Op, Trace
 from mpprof.traces.cache import entries as cache
 from tests.traces.kineto import small
@@ -128,6 +128,52 @@ def test_a_damaged_entry_is_read_afresh_and_replaced(
     assert entries(folder) == [entry]
 
 
+@pytest.mark.parametrize("stands_there", ["pipe", "device", "directory", "nested", "loop"])
+def test_whatever_stands_in_the_place_of_an_entry_is_no_obstacle(
+    path: Path, folder: Path, stands_there: str
+) -> None:
+    whole = fill(path)
+    (meta,) = folder.glob("*/meta.json")
+    meta.unlink()
+    match stands_there:
+        case "pipe":
+            os.mkfifo(meta)
+        case "device":
+            meta.symlink_to("/dev/zero")
+        case "directory":
+            meta.mkdir()
+        case "nested":
+            meta.write_text("[" * 100_000)
+        case _:
+            meta.symlink_to(meta.name)
+    assert same(fill(path).kernels, whole.kernels)
+    assert same(cache.trace(path, "1", never).kernels, whole.kernels)
+
+
+def test_a_trace_that_changes_while_it_is_read_is_not_kept(path: Path, folder: Path) -> None:
+    whole = path.read_bytes()
+
+    def cut_off() -> Trace:
+        path.write_bytes(whole[: len(whole) // 2])  # after it was looked up
+        return traces.read(path)
+
+    damaged = cache.trace(path, "1", cut_off)
+    path.write_bytes(whole)
+    assert len(damaged.kernels) < len(fill(path).kernels)
+
+
+def test_columns_of_another_trace_are_never_taken(path: Path, folder: Path) -> None:
+    fill(path)
+    kept = cache.trace(path, "1", lambda: traces.read(path))
+    shutil.rmtree(folder)
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(UnreadableError, match="changed while it was shown"):
+        kept.kernels.start_ns  # noqa: B018
+    path.unlink()
+    with pytest.raises(NotFoundError):
+        kept.kernels.start_ns  # noqa: B018
+
+
 def test_what_a_killed_writer_left_is_no_entry_and_goes(path: Path, folder: Path) -> None:
     left = folder / "part-1-abcd"
     left.mkdir(parents=True)
@@ -165,9 +211,10 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "file" / "cache"))
-    assert len(fill(path).kernels) == 12
-    assert len(fill(path).kernels) == 12
+    for place in (str(tmp_path / "file" / "cache"), "n" * 300, "/".join("n" * 4000)):
+        monkeypatch.setenv("MPPROF_CACHE", place)
+        assert len(fill(path).kernels) == 12
+        assert len(fill(path).kernels) == 12
 
 
 def test_errors_of_the_reader_pass_through_and_are_not_kept(path: Path, folder: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts
 from mpprof.model.trace import (
     AllocationTable,
@@ -27,7 +28,7 @@ from mpprof.model.trace import (
     TraceSource,
 )
 
-ERRORS = (ValueError, KeyError, TypeError, EOFError)
+ERRORS = (ValueError, KeyError, TypeError, EOFError, RecursionError, UnreadableError)
 """What an entry may raise that is damaged, or of another version."""
 
 Load = Callable[[str, str], Any]

@@ -23,7 +23,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mpprof.errors import UnreadableError
+from mpprof.model import limits
 from mpprof.model.trace import Trace
+from mpprof.regular import read_regular
 from mpprof.traces.cache import switch
 
 log = logging.getLogger("mpprof")
@@ -94,22 +97,39 @@ def trace(path: Path, version: str, read: Callable[[], Trace], *, limit_bytes: i
     """Return the trace at `path`, from the cache or else by `read`, whose result is then kept.
 
     `version` stands for the code that reads: another one makes other entries. Errors of `read` pass through,
-    and what it raises is not kept. A trace with compiled programs is not kept (its format is read fast).
+    and what it raises is not kept. A trace with compiled programs is not kept (its format is read fast), nor
+    is one whose file changes meanwhile.
     """
     root = folder()
     if root is None:
         return read()
     cache = Cache(root / "traces", limit_bytes)
     try:
+        before = _state(path)
         key = digest(path, version)
     except OSError:
         return read()
-    found = cache.load(key, read)
+
+    def again() -> Trace:
+        with suppress(OSError):  # said by `read`
+            if digest(path, version) != key:
+                raise UnreadableError("changed while it was shown", where=str(path), next="Read it again")
+        return read()
+
+    found = cache.load(key, again)
     if found is not None:
         return replace(found, source=replace(found.source, path=path))
     result = read()
-    cache.save(key, result)
+    with suppress(OSError):
+        if _state(path) == before:
+            cache.save(key, result)
     return result
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """Return what changes when the file at `path` is overwritten or replaced. Raises OSError."""
+    seen = path.stat()
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
 def digest(path: Path, version: str) -> str:
@@ -136,7 +156,7 @@ class Cache:
 
         entry = self.root / key
         try:
-            meta = json.loads((entry / _META).read_bytes())
+            meta = json.loads(read_regular(entry / _META, limits.LARGEST_HELD_BYTES))
             if _digest(json.dumps([meta["files"], meta["body"]], sort_keys=True).encode()) != meta["digest"]:
                 raise ValueError(f"{_META} is damaged")
             for name, (size, _) in meta["files"].items():
@@ -147,7 +167,7 @@ class Cache:
             found = array_files.decode(meta["body"], whole, files.column)
             os.utime(entry / _META)
         except (OSError, *array_files.ERRORS) as error:
-            if entry.is_dir():  # it is read afresh and replaced
+            if os.path.isdir(entry):  # it is read afresh and replaced
                 _say_damaged(entry, error)
             return None
         return found
@@ -219,7 +239,7 @@ class _Files:
     def content(self, name: str) -> bytes:
         """Return the content of a file of the entry. Raises OSError, ValueError for a file that is not what
         was written."""
-        content = (self.entry / name).read_bytes()
+        content = read_regular(self.entry / name, self.known[name][0])
         if _digest(content) != self.known[name][1]:
             raise ValueError(f"{name} is damaged")
         return content
