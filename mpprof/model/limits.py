@@ -65,6 +65,9 @@ MOST_LINES = 2_000_000
 LONGEST_DAMAGE_BYTES = 1 << 28
 """Bytes of a text file that are looked through for the next whole line or event. A sparse file may have a
 gap of any length, which takes no space on the disk."""
+LONGEST_RAW_TEXT_BYTES = 1 << 18
+"""Of a text, a field of bytes or a list of numbers in an xplane that are read; the longest in real ones are
+instructions with thousands of operands."""
 LARGEST_HELD_BYTES = 1 << 28
 """Of an xplane file that is copied into memory (a larger one is mapped, so that a sparse file of any size is
 read), and of the table of a cache's entry."""

@@ -187,6 +187,16 @@ DEFECTS = (
         ("tests/traces/test_damage.py::test_a_file_that_is_cut_off_while_it_is_read_kills_no_process",),
     ),
     Defect(
+        "a text of a terabyte in a sparse xplane: MemoryError",
+        "mpprof/traces/common/planes.py",
+        "return min(end, start + limits.LONGEST_RAW_TEXT_BYTES)",
+        "return end",
+        (
+            "tests/traces/test_damage.py::test_a_text_of_a_terabyte_is_not_read_to_its_end",
+            "tests/traces/test_damage.py::test_of_a_long_text_the_beginning_is_read",
+        ),
+    ),
+    Defect(
         "a file whose bytes are yet to come, as a record of a run: TypeError",
         "mpprof/regular.py",
         "if content is None:",

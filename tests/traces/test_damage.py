@@ -346,6 +346,45 @@ def test_a_large_file_is_mapped_and_one_that_shrinks_before_is_an_error(
         traces.read(file)
 
 
+TERABYTE = 1 << 40
+_DEVICE = tagged_bytes(2, b"/device:GPU:0")
+
+
+def _of_a_terabyte(*fields: tuple[int, bytes]) -> bytes:
+    """The beginning of fields within one another, each with the bytes that it begins with."""
+    return b"".join(
+        varint(number << 3 | 2) + varint(TERABYTE - 64 * level) + before
+        for level, (number, before) in enumerate(fields)
+    )
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        _of_a_terabyte((1, b""), (2, b"")),
+        _of_a_terabyte((1, _DEVICE), (3, b""), (2, b"")),
+        _of_a_terabyte((1, _DEVICE), (4, b""), (2, b""), (2, b"")),
+        _of_a_terabyte((1, _DEVICE), (5, b""), (2, b""), (2, b"")),
+        _of_a_terabyte((1, _DEVICE), (6, tagged_varint(1, 1)), (5, b"")),
+        _of_a_terabyte((1, _DEVICE), (6, tagged_varint(1, 1)), (6, b"")),
+        tagged_bytes(1, _DEVICE) + _of_a_terabyte((2, b"")),
+        tagged_bytes(1, _DEVICE) + _of_a_terabyte((4, b"")),
+    ],
+    ids=("plane", "line", "event", "stat", "text", "bytes", "error", "host"),
+)
+def test_a_text_of_a_terabyte_is_not_read_to_its_end(beginning: bytes, file: Path) -> None:
+    """A sparse file may have one, which takes no space on the disk."""
+    write(file, gpu_space().to_bytes() + beginning)
+    os.truncate(file, 2 * TERABYTE)
+    assert len(traces.read(file).kernels) == 30
+
+
+def test_of_a_long_text_the_beginning_is_read(file: Path) -> None:
+    space = Space()
+    space.plane("/device:GPU:0").line(7, "Stream #7").event("k" * (limits.LONGEST_RAW_TEXT_BYTES + 9), 0, 5)
+    assert len(traces.read(write(file, space.to_bytes())).strings[0]) <= limits.LONGEST_RAW_TEXT_BYTES
+
+
 def test_gzip_is_read_and_a_damaged_one_as_far_as_it_goes(tmp_path: Path) -> None:
     data = gpu_space().to_bytes()
     packed = gzip.compress(data)

@@ -19,7 +19,7 @@ import numpy as np
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
-from mpprof.traces.common.planes import Bytes, RawPlane, extents, one, text
+from mpprof.traces.common.planes import Bytes, RawPlane, cut_off, extents, one, text
 
 DTYPES = {
     1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16",
@@ -65,7 +65,7 @@ def varints(buffer: Bytes, fields: Iterable[Field], number: int) -> list[int]:
         if wire == 0:
             values.append(value)
         elif wire == 2:
-            values += _packed(buffer[value : value + size].tobytes())
+            values += _packed(buffer[value : cut_off(value, value + size)].tobytes())
     return values
 
 

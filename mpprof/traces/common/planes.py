@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.traces.common import walk
 
@@ -125,8 +126,14 @@ def lookup(keys: Int64, rows: Int32) -> tuple[Int64, Int32]:
 
 
 def text(buffer: Bytes, start: int, end: int) -> str:
-    """Return a text in which replacement characters stand for bytes that are not UTF-8."""
-    return buffer[start:end].tobytes().decode("utf-8", "replace")
+    """Return a text, at most its first `limits.LONGEST_RAW_TEXT_BYTES`, in which replacement characters stand
+    for bytes that are not UTF-8."""
+    return buffer[start : cut_off(start, end)].tobytes().decode("utf-8", "replace")
+
+
+def cut_off(start: int, end: int) -> int:
+    """Return where reading of one text or one field of bytes ends: a sparse file may state any length."""
+    return min(end, start + limits.LONGEST_RAW_TEXT_BYTES)
 
 
 def read_space(buffer: Bytes) -> RawSpace:
@@ -203,7 +210,7 @@ def _texts(buffer: Bytes, fields: walk.Fields, number: int, n: int) -> tuple[str
     starts, ends, parents = extents(fields, number)
     raw = memoryview(buffer)  # type: ignore[arg-type]
     for start, end, parent in zip(starts.tolist(), ends.tolist(), parents.tolist(), strict=True):
-        found[parent] = str(raw[start:end], "utf-8", "replace")
+        found[parent] = str(raw[start : cut_off(start, end)], "utf-8", "replace")
     return tuple(found)
 
 
@@ -257,7 +264,7 @@ def read_stats(plane: RawPlane, starts: Int64, ends: Int64) -> list[tuple[int, s
         elif number == 5 and wire == 2:
             values[parent] = text(plane.buffer, value, value + size)
         elif number == 6 and wire == 2:
-            values[parent] = plane.buffer[value : value + size].tobytes()
+            values[parent] = plane.buffer[value : cut_off(value, value + size)].tobytes()
         elif number == 7 and wire == 0 and value in plane.stat_names:
             values[parent] = plane.stat_names[value]
     return [
