@@ -49,6 +49,9 @@ MOST_KERNELS, MOST_OPS = 20_000, 50_000
 """Kernels of a trace that differ in name, op or shapes, and its ops; large models have some thousands."""
 MOST_INSTRUCTIONS = 20_000
 """Instructions of compiled programs that are read for a trace; large models run some thousands."""
+MEAN_OPERANDS = 64
+"""What an instruction of a compiled program reads, on average over the program; two or three in real ones, of
+which single ones (a tuple of all variables) read thousands."""
 MOST_COVERED = 1_000_000
 """Steps that one call may claim; Keras' `steps_per_execution` is some hundred at most."""
 MOST_EPOCHS, MOST_SKIPPED = 1 << 31, 1 << 31

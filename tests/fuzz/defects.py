@@ -197,6 +197,13 @@ DEFECTS = (
         ),
     ),
     Defect(
+        "instructions that read all before them: 7.5 s for a program of 10 MiB",
+        "mpprof/traces/common/hlo.py",
+        "varints(buffer, fields, 36)[: module.operands]",
+        "varints(buffer, fields, 36)",
+        ("tests/traces/test_damage.py::test_operands_are_read_as_many_as_a_program_has_on_average",),
+    ),
+    Defect(
         "a file whose bytes are yet to come, as a record of a run: TypeError",
         "mpprof/regular.py",
         "if content is None:",

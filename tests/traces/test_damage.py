@@ -277,6 +277,23 @@ def test_computations_that_call_each_other_are_listed_a_bounded_number_of_times(
     assert 41 < listed(op) < 1_000
 
 
+def test_operands_are_read_as_many_as_a_program_has_on_average(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of instructions that read all before them, the whole program's are as many as its bytes."""
+    count = 400
+    heavy.BY_NAME["many operands"].write(file, 2 * count**2)
+
+    def read(most: int) -> int:
+        monkeypatch.setattr(limits, "MEAN_OPERANDS", most)
+        ops = [op.hlo for op in traces.read(file).ops if op.hlo]
+        assert len(ops) == count
+        return sum(len(op.operands) for op in ops)
+
+    assert read(count) == sum(range(count))
+    assert 8 * count < read(8) <= 8 * (count + 8)
+
+
 @pytest.mark.parametrize(
     ("size", "rank", "contracting"),
     [(2**62, 40, "0"), (2**62, 2, "0"), (8, 2, "\u00b2"), (8, 2, "9" * 5_000)],

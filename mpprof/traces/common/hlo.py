@@ -16,6 +16,7 @@ from math import prod
 
 import numpy as np
 
+from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
@@ -145,6 +146,7 @@ class Module:
     built: dict[str, HloInstruction] = field(default_factory=dict)
     inside: dict[tuple[int, int], HloInstruction] = field(default_factory=dict)  # by place and depth
     listings: int = 0  # of instructions inside others that are left
+    operands: int = 0  # of instructions not yet parsed that are left
 
     @cached_property
     def by_kernel(self) -> dict[str, str]:
@@ -156,6 +158,7 @@ class Module:
 
     def __post_init__(self) -> None:
         self.listings = _LISTINGS * (len(self.by_id) + _LISTINGS)
+        self.operands = limits.MEAN_OPERANDS * (len(self.by_id) + limits.MEAN_OPERANDS)
 
 
 class Modules:
@@ -326,7 +329,8 @@ def parse(module: Module, start: int, end: int) -> Instruction:
             made.precision = _precision(buffer, fields_in(buffer, value, stop))
         elif number == 43:
             made.backend_config = text(buffer, value, min(stop, value + (1 << 16)))
-    made.operands = varints(buffer, fields, 36)
+    made.operands = varints(buffer, fields, 36)[: module.operands]
+    module.operands -= len(made.operands)
     made.called = varints(buffer, fields, 38)
     module.parsed[start] = made
     return made
