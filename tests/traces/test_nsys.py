@@ -367,8 +367,8 @@ def test_recorded_xmma_kernels_that_say_ffma_are_no_tensor_core_work() -> None:
     trace = traces.read(H100)
     found = placement.place(trace)
     verdicts = {
-        found.verdicts[found.index[row]].placement
+        (found.verdicts[found.index[row]].placement, "_split_k_kernel" in trace.strings[name])
         for row, name in enumerate(trace.kernels.name.tolist())
         if "ffma" in trace.strings[name]
     }
-    assert verdicts == {"cuda_core"}
+    assert verdicts == {("cuda_core", False), ("not_matmul", True)}  # the latter adds up what the former made
