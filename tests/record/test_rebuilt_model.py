@@ -19,10 +19,10 @@ if keras.backend.backend() != "tensorflow":
 pytestmark = pytest.mark.framework
 
 AVX512 = "avx512" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
-"""Without it TensorFlow fuses a product with its bias and activation in float32 alone, so ops differ; and casts, which
-bfloat16 alone has, take longer."""
-LEAST_MATCHED = 0.9 if AVX512 else 0.8
-"""Of the op time: a bfloat16 run has casts of its own, and nothing else."""
+"""Without it TensorFlow fuses a product with its bias and activation in float32 alone, so ops differ."""
+LEAST_MATCHED = 0.65
+"""Of the op time. Layers paired by their names alone leave 0.47 to 0.55; all pairs give 0.95 and more, but where a busy
+machine stretches a cast, which bfloat16 alone has (0.77 was seen)."""
 
 
 def build() -> Any:
