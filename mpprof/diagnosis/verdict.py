@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpprof.analysis.comparison.observed import NEEDS
 from mpprof.analysis.steps.validity import timings
 from mpprof.diagnosis.outcomes import Found, known
 from mpprof.diagnosis.signals import Case, Signals
@@ -329,9 +330,7 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[list[str], Finding | N
     nothing = [_no_cause(signals, diagnosis), *(_left(best, signals) if best else ())]
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and not measured and not signals.on_cpu:
-        few = "an observed speedup needs" in ((case.speedup and case.speedup.absent) or {}).get(
-            "observed", ""
-        )
+        few = NEEDS in ((case.speedup and case.speedup.absent) or {}).get("observed", "")
         how = "train both runs for longer" if few else signals.advice("record other precision")
         return [*nothing, f"for the speedup, {how}"], best
     return nothing, best

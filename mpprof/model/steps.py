@@ -139,7 +139,7 @@ class StepSummary:
     first_steady: int | None  # step number at which warm-up has ended; None: it never did
     median_ns: float | None  # per optimizer step (interval / covers) over the steady ones
     p95_ns: float | None
-    interval_ns: tuple[float, float] | None  # 95 % confidence interval of the median
+    interval_ns: tuple[float, float] | None  # 95 %, of the median; of few means, of their mean
     skipped: int | None
     skipped_ratio: float | None
     loss_scale: LossScaleSummary | None

@@ -94,6 +94,7 @@ def test_with_a_baseline_of_too_few_timings_the_advice_is_to_train_longer() -> N
     """The baseline's first mean of 16 steps counts as warm-up, which leaves one."""
     said = diagnosed("convnet-mixed-float16", "convnet-float32").verdict
     assert "recorded-h100-convnet-float32 has 1 steady step time" in said
+    assert "needs 6 in each run, or 2 close means of several steps" in said
     assert "For the speedup, train both runs for longer." in said
     assert "--baseline" not in said
 

@@ -434,9 +434,9 @@ with StepRecorder(sys.argv[1], hardware=False, profile_steps=None) as recorder:
 
 
 def test_a_killed_process_loses_at_most_its_last_second(tmp_path: Path) -> None:
-    """What is older than two seconds is there: one until the thread writes, and one in which a busy machine may let
-    it wait."""
-    command = [sys.executable, "-c", KILLED, str(tmp_path), "3.0", "2.0"]
+    """What is older is there: than a second, and a fifth of one for the thread's own lateness. Counted by the clock of
+    the process, whose steps may take longer in one second than in the next."""
+    command = [sys.executable, "-c", KILLED, str(tmp_path), "2.2", "1.2"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     records = read_records(tmp_path)

@@ -20,9 +20,8 @@ pytestmark = pytest.mark.framework
 
 AVX512 = "avx512" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
 """Without it TensorFlow fuses a product with its bias and activation in float32 alone, so ops differ."""
-LEAST_MATCHED = 0.65
-"""Of the op time. Layers paired by their names alone leave 0.47 to 0.55; all pairs give 0.95 and more, but where a busy
-machine stretches a cast, which bfloat16 alone has (0.77 was seen)."""
+OF_BFLOAT16 = {"Cast", "ReadVariableOp"}
+"""Casts, which a bfloat16 run has of its own, and reads of variables, whose names they change."""
 
 
 def build() -> Any:
@@ -48,8 +47,14 @@ def test_layers_and_ops_meet_though_their_names_are_counted_on(tmp_path: Path) -
     assert matching is not None
     assert not matching["unmatched_from"]
     assert not matching["unmatched_to"]
-    shares = [*matching["by_layer_ratio"].values(), *(matching["by_op_ratio"].values() if AVX512 else ())]
-    assert min(shares) > LEAST_MATCHED
+    if AVX512:
+        lone = [
+            row for row in document["kernels"] if row["by"] == "op" and not (row["from_ns"] and row["to_ns"])
+        ]
+        assert {row["key"].rpartition("/")[2].partition("_")[0] for row in lone} <= OF_BFLOAT16
+        assert min(matching["by_layer_ratio"]["from"], matching["by_op_ratio"]["from"]) > 0.9
+    else:  # casts take longer there
+        assert min(matching["by_layer_ratio"].values()) > 0.8
     slices = {part["layer"]: part for part in rung["slices"] if part["class"] == "matmul"}
     assert slices.keys() <= after | {None}
     assert all(part["baseline_ns"] and part["mixed_ns"] for part in slices.values())

@@ -2,7 +2,8 @@
 
 One or two profiled steps are no measurement: the first may have tuned its kernels, the machine may have been
 busy. So a speedup needs six step times a side, from the records of both runs or else from the profiler
-windows of both, and comes with the interval that they allow.
+windows of both, and comes with the interval that they allow. Where steps are timed between waits for the
+device, two such means of six steps in all do: their interval is wide.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.statistics import median_interval, summarise
+from mpprof.analysis.steps.statistics import asynchronous, median_interval, summarise
 from mpprof.analysis.steps.validity import timings
 from mpprof.model.account import Account, Basis
 from mpprof.model.frozen import frozen
@@ -18,6 +19,9 @@ from mpprof.model.run import Run
 
 FEWEST = 6
 """Step times a side: the fewest of which a median has a 95 % interval."""
+
+NEEDS = "an observed speedup needs"
+"""How the reason begins that a run has too few step times."""
 
 
 @frozen
@@ -31,6 +35,7 @@ class StepTimes:
     median_ns: float | None
     mean_ns: float | None
     interval_ns: tuple[float, float] | None
+    means: bool = False  # each time is the mean of the steps between two waits
 
 
 def step_times(run: Run, account: Account | None) -> StepTimes:
@@ -39,9 +44,9 @@ def step_times(run: Run, account: Account | None) -> StepTimes:
     if account is None or account.basis == "wall":
         summary = summarise(run.steps, run.facts)
         middle = summary.median_ns if summary else None
-        return StepTimes(
-            run.name, "wall", timings(run), middle, middle, summary.interval_ns if summary else None
-        )
+        interval = summary.interval_ns if summary else None
+        means = run.steps is not None and asynchronous(run.steps, run.facts)
+        return StepTimes(run.name, "wall", timings(run), middle, middle, interval, means)
     lengths = np.array(account.lengths_ns)
     middle = median(lengths) if len(lengths) else None
     return StepTimes(run.name, "window", len(lengths), middle, account.step_ns, median_interval(lengths))
@@ -53,7 +58,8 @@ def interval_of(baseline: StepTimes, mixed: StepTimes, scale: float) -> tuple[fl
     The worst combination of the two medians' intervals, widened to the means where an account holds these."""
     few = [times for times in (baseline, mixed) if times.interval_ns is None]
     if few:
-        return f"{' and '.join(map(_how_many, few))}; an observed speedup needs {FEWEST} in each run"
+        means = ", or 2 close means of several steps" if any(times.means for times in few) else ""
+        return f"{' and '.join(map(_how_many, few))}; {NEEDS} {FEWEST} in each run{means}"
     if baseline.basis != mixed.basis:
         profiled, other = sorted((baseline, mixed), key=lambda times: times.basis == "wall")
         return f"{profiled.name} has times of profiled steps alone, {other.name} of unprofiled ones"

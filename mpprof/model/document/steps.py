@@ -16,7 +16,10 @@ class Steps(TypedDict):
     skipped_ratio: Number | None
     loss_scale: LossScale | None
     peak_memory_bytes: int | None
-    interval_ns: Annotated[Interval | None, "95 % confidence interval of the median."]
+    interval_ns: Annotated[
+        Interval | None,
+        "95 % confidence interval of the median; of two to five means of several steps that of their mean.",
+    ]
     first_steady: Annotated[int | None, "Step at which warm-up has ended."]
     examples_per_s: NotRequired[Annotated[Number | None, "Of the steady steps."]]
     steps_per_epoch: NotRequired[Annotated[int | None, "Of the median epoch that has ended."]]
