@@ -12,6 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
+FUZZ ?= 100000
 # A file at a time, in the order of tests/conftest.py: pytest-xdist would begin with the files of the most tests.
 SPREAD := --dist loadfile --no-loadscope-reorder
 # What the demo needs is installed first, and what else the tests need on top of it.
@@ -54,8 +55,9 @@ test: setup
 	$(MAKE) -j3 check chromium wheel
 	$(MAKE) unit
 
-# The long rest, which `make test` leaves out: long fuzzing, pages, notebooks, sizes, other versions of the frameworks,
-# Keras on torch, sinks. `make -j2 full` downloads beside the fuzzing: one to two hours on two cores.
+# The long rest, which `make test` leaves out: fuzzing, pages, notebooks, sizes, other versions of the frameworks,
+# Keras on torch, sinks. `make soak` alone fuzzes with 100,000 files a reader, hours on two cores.
+full: FUZZ = 5000
 full: soak versions test-torch test-sinks long
 
 long: setup chromium
@@ -124,7 +126,7 @@ forecast-truth: setup
 
 soak: setup
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
-	$(BIN)/python -m pytest -m soak -s tests
+	MPPROF_FUZZ_INPUTS=$(FUZZ) $(BIN)/python -m pytest -m soak -s tests
 
 # Environments of other versions of the frameworks, and the tests that read their traces; without the environments
 # these tests skip. TensorFlow 2.16 and 2.18 need Python 3.11 or 3.12, JAX 0.11 needs 3.12: what this Python cannot

@@ -14,19 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 2.0
 """Of processor time, for one input."""
 
-
-def counts(*targets: str, few: int = 500, many: int = 5_000) -> list[Any]:
-    """Parameters "target" and "count": few inputs of each target in every test run, many in `make full`."""
-    return [
-        *((target, few) for target in targets),
-        *(pytest.param(target, many, marks=pytest.mark.full) for target in targets),
-    ]
+FEW = 500
+"""Damaged files of each reader in every test run."""
+SOAK = int(os.environ.get("MPPROF_FUZZ_INPUTS", "100000"))
+"""Files of each reader and grammar in a long run: `make soak` takes 100,000, `make full` 5,000."""
 
 
 class Fault(AssertionError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.harness import counts, fuzz
+from tests.fuzz.harness import FEW, fuzz
 
 
-@pytest.mark.parametrize(("target", "count"), counts("nsys"))
-def test_no_damage_is_more_than_one_clear_error(target: str, count: int) -> None:
-    figures = fuzz(target, count)
-    assert figures["executions"] == count
-    assert figures["refused"] < 0.95 * count  # else the damage is not of the kind that gets far
+@pytest.mark.parametrize("target", ["nsys"])
+def test_no_damage_is_more_than_one_clear_error(target: str) -> None:
+    figures = fuzz(target, FEW)
+    assert figures["executions"] == FEW
+    assert figures["refused"] < 0.95 * FEW  # else the damage is not of the kind that gets far
