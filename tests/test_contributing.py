@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 READ_ALL_PARTS = (
     "tests/test_words.py",
     "tests/test_architecture.py::test_no_files_import_each_other_in_a_circle",
-    "tests/test_contributing.py::test_the_architecture_lists_every_folder",
+    "tests/test_contributing.py::test_the_architecture_lists_every_folder_and_every_module_that_is_in_none",
     "tests/diagnosis/test_manual.py",
     "tests/diagnosis/test_remedies.py::test_every_row_is_of_a_rule_or_of_what_is_to_be_recorded",
     "tests/diagnosis/test_remedies.py::test_every_value_is_filled_in",
@@ -96,14 +96,35 @@ def test_the_functions_that_the_architecture_names_exist() -> None:
             body = getattr(found[0], "body", [])
 
 
-def test_the_architecture_lists_every_folder() -> None:
-    listed = set(re.findall(r"^\| `([\w/]+)`", (ROOT / "docs" / "ARCHITECTURE.md").read_text(), re.MULTILINE))
-    there = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.joinpath("mpprof").rglob("*.py")}
-    assert there - {"mpprof"} == {folder for folder in listed if folder.startswith("mpprof/")}
-
-
-def test_the_architecture_lists_every_module_that_is_in_no_folder() -> None:
+def _tree() -> list[str]:
+    """Paths of the architecture's tree, with a slash at the end of a folder."""
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    rows = " ".join(line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `mpprof/"))
-    there = {path.name for path in ROOT.joinpath("mpprof").glob("*.py") if not path.name.startswith("_")}
-    assert set(re.findall(r"`mpprof/(\w+\.py)`", rows)) == there
+    paths: list[str] = []
+    above: list[str] = []
+    for line in text.partition("```text\n")[2].partition("```")[0].splitlines():
+        indent = (len(line) - len(line.lstrip())) // 2
+        above = above[:indent]
+        names = re.match(r"\s*((?:[\w.]+\.py\s+)+|[\w.]+/)", line)
+        assert names is not None, line
+        paths += ["".join([*above, name]) for name in names[1].split()]
+        above.append(names[1])
+    return paths
+
+
+def test_the_architecture_is_one_page() -> None:
+    lines = (ROOT / "docs" / "ARCHITECTURE.md").read_text().splitlines()
+    assert len(lines) <= 85
+    assert not [line for line in lines if len(line) > 120 and not line.startswith("|")]
+
+
+def test_the_architecture_lists_every_folder_and_every_module_that_is_in_none() -> None:
+    listed = [path for path in _tree() if path.startswith("mpprof/")]
+    folders = {
+        path.parent.relative_to(ROOT).as_posix() + "/" for path in ROOT.joinpath("mpprof").rglob("*.py")
+    }
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.joinpath("mpprof").glob("*.py")
+        if not path.name.startswith("_")
+    }
+    assert sorted(listed) == sorted(folders | modules)
