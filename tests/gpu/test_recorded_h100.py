@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from mpprof import traces
-from mpprof.api import workflows
+from mpprof.api import ladder, workflows
 from mpprof.model.finding import Diagnosis
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -104,16 +105,38 @@ def test_padding_the_channels_of_images_is_no_transpose() -> None:
     assert "MP405" in diagnosed("convnet-mixed-float16").clear
 
 
-def test_kernels_of_the_window_are_those_of_the_protobuf() -> None:
-    """Counted by TensorFlow's protobuf: events of the streams of the GPU's plane."""
+def trace_of(name: str) -> Path:
+    (path,) = (SAMPLES / f"recorded-h100-{name}").rglob("*.xplane.pb.gz")
+    return path
+
+
+def kernels_ns(name: str) -> list[tuple[str, float]]:
+    """Name and duration of each event of the streams of the GPU's plane, by TensorFlow's protobuf."""
     xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
-    (path,) = (SAMPLES / "recorded-h100-transformer-mixed-float16").rglob("*.xplane.pb.gz")
     space = xplane_pb2.XSpace()
-    space.ParseFromString(gzip.decompress(path.read_bytes()))
+    space.ParseFromString(gzip.decompress(trace_of(name).read_bytes()))
     (plane,) = [plane for plane in space.planes if plane.name == "/device:GPU:0"]
-    events = [event for line in plane.lines for event in line.events]
-    trace = traces.read(path)
-    assert len(trace.kernels) == len(events)
-    assert trace.kernels.duration_ns.sum() == pytest.approx(
-        sum(e.duration_ps for e in events) / 1e3, abs=len(events)
+    names = plane.event_metadata
+    return [(names[e.metadata_id].name, e.duration_ps / 1e3) for line in plane.lines for e in line.events]
+
+
+def test_what_padding_gained_in_its_products_is_what_all_products_take_less() -> None:
+    """The padded layer's products run in graphs, where their layer is not known."""
+    runs = ["transformer-mixed-float16", "transformer-padded-mixed-float16"]
+    was, now = (
+        sum(ns for name, ns in kernels_ns(run) if re.search("gemm|nvjet|sdpa", name)) / 5 for run in runs
     )
+    compared = ladder.compare(*(SAMPLES / f"recorded-h100-{run}" for run in runs))
+    (promises,) = [rung.promises for rung in compared.rungs]
+    assert promises is not None
+    (padded,) = [outcome for outcome in promises.outcomes if outcome.code == "MP402"]
+    assert padded.status == "applied"
+    assert padded.evidence == ("dense_8, units: 33709 → 33728",)
+    assert padded.obtained_ns == pytest.approx(was - now, rel=0.05)
+
+
+def test_kernels_of_the_window_are_those_of_the_protobuf() -> None:
+    events = kernels_ns("transformer-mixed-float16")
+    trace = traces.read(trace_of("transformer-mixed-float16"))
+    assert len(trace.kernels) == len(events)
+    assert trace.kernels.duration_ns.sum() == pytest.approx(sum(ns for _, ns in events), abs=len(events))

@@ -3,7 +3,8 @@
 A name that the user gave stands for the layer. Keras' own names do not: it numbers the layers of a class over
 the whole process, so that a model that is built a second time has `dense_2` where the first has `dense`. Such
 layers are paired by class, parameter count and order among the auto-named layers of the same parent, level by
-level. Where more than one pairing keeps the order, none is chosen.
+level. Where more than one pairing keeps the order, none is chosen. A remedy may change the size of a layer a
+little (a vocabulary is padded): such layers are told apart from the true pairs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,9 @@ from mpprof.model.run import LayerFacts, Run
 
 MOST_PAIRS = 1 << 20
 """Auto-named layers below one parent, of both runs multiplied, that are aligned."""
+MOST_RESIZED = 1.1
+"""Times the parameters that a layer with a changed size has. Its work grows as they do, so at most a tenth of
+what it takes comes from its size."""
 
 _WORDS = re.compile(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])")
 _NUMBERS = re.compile(r"(_\d+)+$")
@@ -36,11 +41,14 @@ class LayerNames:
     """Layers of a baseline by the names that the other run has for them.
 
     `counterparts`: a name of the baseline to a name of the other run. `only_from`, `only_to`: the layers of
-    either run without a counterpart, each with the reason. All empty: one of the runs recorded no layers."""
+    either run without a counterpart, each with the reason. `resized`: of those the ones that stand in the
+    same place with slightly more or fewer parameters, and what lies inside them. All empty: one of the runs
+    recorded no layers."""
 
     counterparts: dict[str, str] = field(default_factory=dict)
     only_from: dict[str, str] = field(default_factory=dict)
     only_to: dict[str, str] = field(default_factory=dict)
+    resized: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def _taken(self) -> frozenset[str]:
@@ -69,26 +77,34 @@ def pair_layers(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> La
     auto-given ones by class, parameter count and order."""
     trees = _children(before), _children(after)
     pairs: dict[str, str] = {}
+    resized: dict[str, str] = {}
     only: tuple[dict[str, str], dict[str, str]] = {}, {}
-    pending = [("", "")]
+    pending = [(("", ""), pairs)]
     while pending:
-        parents = pending.pop()
+        parents, into = pending.pop()
         levels = [tree.pop(parent, []) for tree, parent in zip(trees, parents, strict=True)]
-        found, alone = _level(*levels)
-        pairs |= found
-        pending += found.items()
+        found, other_size, alone = _level(*levels)
+        into |= found
+        resized |= other_size
+        pending += [(pair, into) for pair in found.items()]
+        pending += [(pair, resized) for pair in other_size.items()]
         for reasons, more in zip(only, alone, strict=True):
             reasons |= more
+        if into is resized:
+            only[0].update((name, _inside(parents[0])) for name in found)
+            only[1].update((name, _inside(parents[1])) for name in found.values())
     for tree, reasons in zip(
         trees, only, strict=True
     ):  # what is left lies inside a layer without counterpart
         for parent, layers in tree.items():
-            reasons |= {layer.name: f"inside {parent}, which has no counterpart" for layer in layers}
+            reasons |= {layer.name: _inside(parent) for layer in layers}
     listed = {layer.name for layer in (*before, *after)}
-    return LayerNames(
-        {one: other for one, other in pairs.items() if one in listed},
-        *({name: why for name, why in reasons.items() if name in listed} for reasons in only),
-    )
+    kept = [{name: told for name, told in each.items() if name in listed} for each in (pairs, *only, resized)]
+    return LayerNames(*kept)
+
+
+def _inside(parent: str) -> str:
+    return f"inside {parent}, which has no counterpart"
 
 
 def is_auto_named(layer: LayerFacts) -> bool:
@@ -157,19 +173,39 @@ def _children(layers: Sequence[LayerFacts]) -> dict[str, list[LayerFacts]]:
 
 def _level(
     before: Sequence[LayerFacts], after: Sequence[LayerFacts]
-) -> tuple[dict[str, str], tuple[dict[str, str], dict[str, str]]]:
-    """Return the pairs among the layers of two paired parents, and the layers without a pair with the
-    reason."""
+) -> tuple[dict[str, str], dict[str, str], tuple[dict[str, str], dict[str, str]]]:
+    """Return the pairs among the layers of two paired parents, those of another size, and the layers without
+    a pair with the reason."""
     given = [{_own(layer): layer for layer in side if not is_auto_named(layer)} for side in (before, after)]
     pairs = {given[0][name].name: given[1][name].name for name in given[0] if name in given[1]}
     auto = [[layer for layer in side if is_auto_named(layer)] for side in (before, after)]
-    pairs |= {auto[0][one].name: auto[1][other].name for one, other in _aligned(auto[0], auto[1])}
+    rows = _aligned(auto[0], auto[1])
+    pairs |= {auto[0][one].name: auto[1][other].name for one, other in rows}
     kinds, paired = [_kinds(side) for side in auto], set(pairs.values())
     alone = (
         {one.name: _why(one, kinds[1]) for one in before if one.name not in pairs},
         {one.name: _why(one, kinds[0]) for one in after if one.name not in paired},
     )
-    return pairs, alone
+    return pairs, _of_another_size(auto[0], auto[1], rows), alone
+
+
+def _of_another_size(
+    before: Sequence[LayerFacts], after: Sequence[LayerFacts], rows: Sequence[tuple[int, int]]
+) -> dict[str, str]:
+    """Return the pairs between two rows that are paired, where both runs have the same classes in the same
+    order, and each layer about as many parameters in both. Layers that only changed places are none."""
+    found: dict[str, str] = {}
+    for (one, other), (next_one, next_other) in pairwise([(-1, -1), *rows, (len(before), len(after))]):
+        here, there = before[one + 1 : next_one], after[other + 1 : next_other]
+        sizes = [{(layer.class_name, layer.parameters) for layer in side} for side in (here, there)]
+        if len(here) == len(there) and not sizes[0] & sizes[1] and all(map(_about_alike, here, there)):
+            found |= {mine.name: theirs.name for mine, theirs in zip(here, there, strict=True)}
+    return found
+
+
+def _about_alike(one: LayerFacts, other: LayerFacts) -> bool:
+    few, many = sorted((one.parameters or 0, other.parameters or 0))
+    return one.class_name == other.class_name and few > 0 and many <= MOST_RESIZED * few
 
 
 def _kinds(layers: Sequence[LayerFacts]) -> dict[str, Counter[int | None]]:

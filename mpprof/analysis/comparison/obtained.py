@@ -1,7 +1,9 @@
 """What a later run takes less in those parts of the step that a cause of the earlier one had claimed.
 
 A part is a class with its phase, layer and (of idle time) cause. Where several causes claimed of one part,
-its difference is divided among them as their claims were.
+its difference is divided among them as their claims were. The layer of a kernel may be known in one run and
+not in the other (XLA replays small kernels as graphs): a part of which the later run knows nothing is sought
+in the growth of the work of its class that belongs to no known layer.
 """
 
 from __future__ import annotations
@@ -33,18 +35,20 @@ class Side:
 
 @frozen
 class Obtained:
-    """How much less per step the parts of a cause take; `profiler_ns`: what of that rests on the correction
-    for the profiler's own cost. `ns` None: not known, with the `reason`."""
+    """How much less per step the parts of a cause take; `corrections_ns`: how far that is from what it would
+    be without the corrections, for the profiler's own cost and for work of no known layer. `ns` None: not
+    known, with the `reason`."""
 
     ns: float | None
-    profiler_ns: float = 0.0
+    corrections_ns: float = 0.0
     reason: str | None = None
 
 
 def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: Side) -> dict[str, Obtained]:
     """Return for each code how much less per step its parts take in `after`. Not known where a layer that the
-    code claimed has no counterpart there."""
+    code claimed has no counterpart there; a remedy may have changed its size a little."""
     names = layer_names(before.run, after.run)
+    counterparts = names.counterparts | names.resized
     total: dict[_Key, float] = defaultdict(float)
     for parts in claimed.values():
         for part in parts:
@@ -53,7 +57,7 @@ def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: 
     plain = _times(before, corrected=False), _times(after, corrected=False)
     found: dict[str, Obtained] = {}
     for code, parts in claimed.items():
-        missing = [part.layer for part in parts if part.layer in names.only_from]
+        missing = [part.layer for part in parts if part.layer in names.only_from.keys() - names.resized]
         if missing:
             why = f"{missing[0]} has no counterpart: {names.only_from[missing[0]]}"
             found[code] = Obtained(None, reason=why)
@@ -61,12 +65,35 @@ def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: 
         shares: dict[_Key, float] = defaultdict(float)
         for part in parts:
             shares[_key(part)] += part.excess_ns / total[_key(part)]
-        ns, uncorrected = (
-            sum(share * (was[key] - now[_renamed(key, names.counterparts)]) for key, share in shares.items())
+        less_ns, uncorrected_ns = (
+            sum(share * (was[key] - now[_renamed(key, counterparts)]) for key, share in shares.items())
             for was, now in (corrected, plain)
         )
-        found[code] = Obtained(ns, abs(uncorrected - ns))
+        lost_ns = _without_layer(shares, *corrected, counterparts)
+        found[code] = Obtained(less_ns - lost_ns, abs(uncorrected_ns - less_ns) + abs(lost_ns))
     return found
+
+
+def _without_layer(
+    shares: Mapping[_Key, float],
+    was: Mapping[_Key, float],
+    now: Mapping[_Key, float],
+    names: Mapping[str, str],
+) -> float:
+    """Return the growth of the work of no known layer in the classes of parts of a layer that the later run
+    has no work of: at most what these parts took."""
+    gone: dict[Class, float] = defaultdict(float)
+    for key, share in shares.items():
+        if key[2] is not None and not now.get(_renamed(key, names)):
+            gone[key[0]] += share * was[key]
+    return sum(
+        min(max(0.0, _of_no_layer(now, category) - _of_no_layer(was, category)), part_ns)
+        for category, part_ns in gone.items()
+    )
+
+
+def _of_no_layer(times: Mapping[_Key, float], category: Class) -> float:
+    return sum(ns for (kind, _, layer, _), ns in times.items() if kind == category and layer is None)
 
 
 def scatter_ns(before: Side, after: Side) -> float | None:

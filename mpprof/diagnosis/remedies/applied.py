@@ -95,12 +95,13 @@ def _layers(finding: Finding, earlier: Run, later: Run) -> list[str]:
     """Return how the layers that the finding names differ: in the type that they compute in, and in their
     configuration."""
     was, now = ({layer.name: layer for layer in _of(run)} for run in (earlier, later))
-    names = layer_names(earlier, later).counterparts
+    names = layer_names(earlier, later)
+    counterparts = names.counterparts | names.resized
     said = [
         text
         for name in finding.layers
-        if name in was and names.get(name) in now
-        for text in _layer(name, was[name], now[names[name]])
+        if name in was and counterparts.get(name) in now
+        for text in _layer(name, was[name], now[counterparts[name]])
     ]
     return said[:MOST_LAYERS]
 

@@ -82,7 +82,7 @@ def _outcome(
     reason = got.reason
     interval: Range | None = None
     if got.ns is not None and half_ns is not None:
-        half_ns = math.hypot(half_ns, got.profiler_ns)
+        half_ns = math.hypot(half_ns, got.corrections_ns)
         interval = got.ns - half_ns, got.ns + half_ns
     predicted = _predicted(found, account)
     if reason is None and half_ns is None:

@@ -105,6 +105,43 @@ def test_layers_that_changed_places_are_not_paired_across() -> None:
     assert "its place among the other layers differs" in found.only_from["dense"]
 
 
+def test_a_layer_that_was_padded_is_told_apart_from_the_pairs() -> None:
+    before = [dense("dense", 100), dense("dense_1", 337), layer("softmax", "Softmax")]
+    after = [dense("dense_2", 100), dense("dense_3", 344), layer("softmax_1", "Softmax")]
+    found = pair_layers(before, after)
+    assert found.counterparts == {"dense": "dense_2", "softmax": "softmax_1"}
+    assert found.resized == {"dense_1": "dense_3"}
+    assert found.only_from == {"dense_1": "the other run has no Dense with 337 parameters there"}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [dense("dense_2", 100), dense("dense_3", 500)],  # much larger
+        [dense("dense_2", 100), layer("conv2d", "Conv2D", parameters=340)],
+        [dense("dense_2", 340), dense("dense_3", 105)],  # two layers that changed places
+        [dense("dense_2", 100), dense("dense_3", 340), dense("dense_4", 341)],
+        [dense("dense_2", 100), dense("dense_3", None)],
+    ],
+)
+def test_what_may_be_another_layer_is_not_taken_for_one_that_was_resized(after: list[LayerFacts]) -> None:
+    assert pair_layers([dense("dense", 100), dense("dense_1", 337)], after).resized == {}
+
+
+def test_what_lies_in_a_resized_layer_is_resized_with_it() -> None:
+    before = [layer("sequential", "Sequential", parameters=437), dense("sequential/dense", 100),
+              dense("sequential/dense_1", 337)]  # fmt: skip
+    after = [layer("sequential_1", "Sequential", parameters=444), dense("sequential_1/dense_2", 100),
+             dense("sequential_1/dense_3", 344)]  # fmt: skip
+    found = pair_layers(before, after)
+    assert found.counterparts == {}
+    assert found.resized == dict(
+        zip([one.name for one in before], [other.name for other in after], strict=True)
+    )
+    assert found.only_from["sequential/dense"] == "inside sequential, which has no counterpart"
+    assert found.only_to["sequential_1/dense_2"] == "inside sequential_1, which has no counterpart"
+
+
 def test_names_of_the_users_pair_by_name_alone_wherever_they_stand() -> None:
     found = pair_layers([dense("a"), dense("b")], [dense("b"), dense("c")])
     assert found.counterparts == {"b": "b"}

@@ -52,12 +52,35 @@ def test_a_layer_that_the_later_run_has_not_is_not_judged() -> None:
     assert "head has no counterpart" in (found["MP104"].reason or "")
 
 
+def test_a_layer_that_the_remedy_padded_is_judged() -> None:
+    runs = [
+        run_of("run", "float16", model(layer(f"dense_{size}", "Dense", parameters=size)))
+        for size in (337, 344)
+    ]
+    before, after = side(matmul("dense_337", 5e6), run=runs[0]), side(matmul("dense_344", 2e6), run=runs[1])
+    found = obtained({"MP402": [claim("matmul", 2e6, "dense_337", "forward")]}, before, after)
+    assert found["MP402"].ns == pytest.approx(3e6)
+
+
+def test_what_a_layer_took_is_sought_among_the_work_of_no_known_layer() -> None:
+    unknown = Cell("matmul", 1e6, 1e6, 1.0, kernel="gemm")
+    claimed = {"MP402": [claim("matmul", 2e6, "head", "forward")]}
+    before, after = side(matmul("head", 5e6), unknown), side(replace(unknown, ns_per_step=4e6))
+    found = obtained(claimed, before, after)["MP402"]
+    assert found.ns == pytest.approx(2e6)  # 5 less the 3 that others grew by
+    assert found.corrections_ns == pytest.approx(3e6)
+    seen = side(matmul("head", 1e6), replace(unknown, ns_per_step=4e6))
+    assert obtained(claimed, before, seen)["MP402"].ns == pytest.approx(4e6)
+    more = side(replace(unknown, ns_per_step=9e6))
+    assert obtained(claimed, before, more)["MP402"].ns == pytest.approx(0.0)
+
+
 def test_what_the_profiler_adds_is_taken_off_the_wait_and_widens_the_interval() -> None:
     before = side(Cell("idle_launch", 8e6), Cell("profiling", -2e6), matmul("head", 4e6))
     after = side(Cell("idle_launch", 1e6), matmul("head", 4e6))
     found = obtained({"MP302": [claim("idle_launch", 7e6)]}, before, after)["MP302"]
     assert found.ns == pytest.approx(5e6)
-    assert found.profiler_ns == pytest.approx(2e6)
+    assert found.corrections_ns == pytest.approx(2e6)
 
 
 def test_the_parts_of_a_distorted_window_are_taken_as_shares() -> None:
