@@ -71,6 +71,37 @@ def halved(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
     return scaled(signals, rows, 2.0)
 
 
+def at_best_rates(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
+    """Return the claims that memory-bound cells could move their bytes as fast as the fastest cell of their
+    class in this trace whose calls move half as much or more, within the memory's peak rate. None of a cell
+    whose bytes are not known, or that is launch-limited."""
+    sized = {row: size for row, cell in enumerate(signals.cells) if (size := _bytes_per_call(cell))}
+    peaks = known(signals.peaks)
+    peak = (peaks.bandwidth_bytes_per_s if peaks else None) or float("inf")
+    claims = []
+    for row in rows:
+        cell = signals.cells[row]
+        if row not in sized or not cell.bytes_per_step or _launch_limited(cell):
+            continue
+        rates = [
+            (other.bytes_per_step or 0.0) / other.ns_per_step
+            for at, other in ((at, signals.cells[at]) for at in sized)
+            if other.category == cell.category and sized[at] >= sized[row] / 2
+        ]
+        needed_ns = cell.bytes_per_step / min(max(rates), peak / 1e9)
+        if needed_ns < cell.ns_per_step:
+            claims.append(Claim(row, needed_ns))
+    return tuple(claims)
+
+
+def _bytes_per_call(cell: Cell) -> float:
+    return (
+        (cell.bytes_per_step or 0.0) / cell.calls_per_step
+        if cell.calls_per_step and cell.ns_per_step
+        else 0.0
+    )
+
+
 def lessened(signals: Signals, claims: tuple[Claim, ...], ns: float) -> tuple[Claim, ...]:
     """Return the same claims with `ns` less to gain in all, because the remedy itself takes as long."""
     gain = sum(signals.cells[claim.cell].ns_per_step - claim.attainable_ns for claim in claims)

@@ -7,8 +7,10 @@ from functools import lru_cache
 from math import prod
 
 from mpprof.analysis.layers import einsum
+from mpprof.model.account import Cell
 from mpprof.model.kernels import Family
 from mpprof.model.run import LayerFacts
+from mpprof.tensors import HALF
 
 ALIGNMENT = 8
 """16-bit matrix instructions want M, N, K or channels in multiples of 8 values, which is 16 bytes: NVIDIA's
@@ -19,6 +21,8 @@ VOCABULARY = 8192
 
 _TENSOR = r"([A-Za-z][A-Za-z0-9_]*)\[([0-9,\s]*)\]"
 _ALIGN = re.compile(r"align(?:ment)?_?([1-9][0-9]?)(?![0-9])")
+
+_HALF = HALF | {"f16", "bf16"}  # as HLO has them
 
 Tensor = tuple[str, tuple[int, ...]]
 
@@ -34,6 +38,15 @@ def tensors(text: str) -> tuple[Tensor, ...]:
         (dtype, tuple(int(d) for d in dims.split(",") if d.strip()))
         for dtype, dims in re.findall(_TENSOR, text)
     )
+
+
+def half_rows(cell: Cell) -> frozenset[int]:
+    """Return the lengths of the rows of all 16-bit tensors of two and more axes that a cell reads or writes,
+    by its HLO, else by the shapes that the trace states; empty where neither tells."""
+    named = tensors(cell.shapes or "")
+    if (hlo := cell.hlo) is not None:
+        named = ((hlo.dtype, hlo.shape), *zip(hlo.operand_dtypes, hlo.operand_shapes, strict=False))
+    return frozenset(shape[-1] for dtype, shape in named if dtype in _HALF and len(shape) > 1)
 
 
 def largest(text: str | None) -> int:

@@ -11,8 +11,9 @@ How we know
     matters as soon as it computes in 16 bits.
 
 What it costs
-    The layer's matrix time against that of aligned 16-bit kernels. Padding can gain more: sums and casts over
-    odd rows are slow, too.
+    The layer's matrix time against that of aligned 16-bit kernels; and the time of sums, casts and
+    elementwise work over 16-bit rows of that length, against the rate at which the fastest such kernel of
+    this trace moves as many bytes. Padding can gain more: the compiler fuses aligned work otherwise.
 
 What to do
     Pad the vocabulary; the tokens added are never predicted:
@@ -30,7 +31,7 @@ Sources
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from mpprof.diagnosis import attainable, evidence, shapes
@@ -49,7 +50,9 @@ from mpprof.diagnosis.outcomes import (
 from mpprof.diagnosis.remedies.layer_code import in_place, up, widened
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.account import Class
 from mpprof.model.audit import AuditNote
+from mpprof.model.finding import Evidence
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is not a multiple of 8"
@@ -60,6 +63,7 @@ ON_RECORDS = True
 
 MULTIPLE = 64
 """What a vocabulary is padded to."""
+MOVING: tuple[Class, ...] = ("reduce", "elementwise", "cast", "norm")
 SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
 
 
@@ -77,7 +81,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     words = evidence.listed([f"{name} ({size})" for name, size in odd.items()])
-    shown = (evidence.text("layers", words, "multiples of 8"),)
+    shown: tuple[Evidence, ...] = (evidence.text("layers", words, "multiples of 8"),)
     if not signals.cells:
         return Found(
             summary=(
@@ -100,15 +104,27 @@ def judge(signals: Signals) -> Outcome:
             )
         return Clear("its kernels ran on Tensor Cores with full alignment anyway")
     best = attainable.needed(signals, rows, f"{words} ran off the Tensor Cores or with narrow loads")
-    if signals.cost_ratio(best.claims) < SCALE.info_ratio:
+    moved = attainable.at_best_rates(signals, _moving(signals, odd.values()))
+    if signals.cost_ratio((*best.claims, *moved)) < SCALE.info_ratio:
         return Clear("it costs next to nothing")
+    if moved:
+        slow = tuple(claim.cell for claim in moved)
+        shown = (*shown, evidence.ns("sums, casts and elementwise work over its rows", signals.time(slow)))
     return Found(
         summary=f"{words} is not a multiple of 8: " + "{cost} {each} ({share})",
         evidence=(*shown, evidence.text("attainable value from", best.source)),
-        confidence=best.confidence,
+        confidence="medium" if moved and best.confidence == "high" else best.confidence,
         scale=SCALE,
-        claims=best.claims,
+        claims=(*best.claims, *moved),
         layers=tuple(odd),
+    )
+
+
+def _moving(signals: Signals, sizes: Collection[int]) -> tuple[int, ...]:
+    """Return the memory-bound cells that read or write 16-bit rows of one of these lengths. A row of an odd
+    number of 16-bit values begins at an odd place: the kernel loads single values instead of 16 bytes."""
+    return signals.select(
+        lambda cell: cell.category in MOVING and not shapes.half_rows(cell).isdisjoint(sizes)
     )
 
 
