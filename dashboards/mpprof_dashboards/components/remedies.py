@@ -51,7 +51,6 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     combos = combinations(document) if paying else []
     data = {"data-combinations": json.dumps(combos), "data-bits": str(min(len(paying), _bits(combos)))}
     head = [
-        html.H2("What to change", className="mp-section-title"),
         html.P(note, className="mp-note"),
         html.Div(combos[-1]["total"] if combos else "", className="mp-total", id="whatif-total"),
     ]
@@ -59,11 +58,8 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
         html.Div(_table(rows), className="mp-scroll"),
         html.P(_others(document, told), className="mp-note", id="notes"),
     ]
-    return html.Section(
-        [html.Div(head, className="mp-section-head"), html.Div(body, className="mp-card")],
-        className="mp-section",
-        id="whatif",
-        **data,
+    return cards.section(
+        "What to change", html.Div(body, className="mp-card"), head=head, id="whatif", **data
     )
 
 
