@@ -12,6 +12,7 @@ from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
+    NO_GPU,
     ONLY_INFERS,
     REMAINDER,
     Claim,
@@ -390,6 +391,8 @@ def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> 
     try:
         if getattr(rule, "OF_TRAINING", False) and signals.only_infers:
             return ONLY_INFERS
+        if getattr(rule, "OF_ACCELERATOR", False) and signals.on_cpu:
+            return NO_GPU
         answer = rule.judge(signals)
         if signals.in_window and isinstance(answer, Clear) and signals.busy_ratio < MOSTLY_IDLE_RATIO:
             return _clear_of_steps(rule, signals, answer)
