@@ -96,8 +96,7 @@ def speedup(document: doc.Report) -> list[str]:
         return [*measured(gain, document["absent"]), *_launches(gain), *_baseline(gain), *_switch(gain)]
     lines = []
     if gain["estimated"]:
-        low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
-        span = low if low == high else f"{low} to {high}"
+        span = words.speedups(gain["estimated"]["low"], gain["estimated"]["high"])
         lines.append(f"estimated, not measured: {span} over what float32 would have taken")
         lines.append(f"assumed: {'; '.join(gain['estimated']['assumptions'])}")
     elif could := gain.get("attainable"):
@@ -112,8 +111,7 @@ def speedup(document: doc.Report) -> list[str]:
 
 def _range(could: doc.AttainableRange, document: doc.Report) -> str:
     """Return what 16 bits could make of a float32 run."""
-    low, high = words.speedup(could["low"]), words.speedup(could["high"])
-    said = f"{low if low == high else f'{low} to {high}'} attainable in 16 bits"
+    said = f"{words.speedups(could['low'], could['high'])} attainable in 16 bits"
     if could["eligible_ratio"] is None:
         return said
     units = matrix_units(document)
