@@ -176,14 +176,13 @@ def _switch(gain: doc.Speedup) -> Iterable[str]:
         yield f"mixed precision is off in this run; to switch it on: {how[0]['text']}"
 
 
-def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
-    """Return whether the attainable speedup is lower with the host as it is; `gain` is a report's
-    `speedup`."""
+def lowered_by_host(gain: doc.Compared) -> bool:
+    """Return whether the attainable speedup is lower with the host as it is."""
     with_host, expected = gain["expected_with_host"], gain["expected"]
     return with_host is not None and (expected is None or with_host < 0.99 * expected)
 
 
-def gap(gain: doc.Speedup | doc.Rung) -> str:
+def gap(gain: doc.Compared) -> str:
     """Return how far this run's step is from the attainable one, and how much of that no finding explains.
     Without an expectation, return the plain difference from the baseline; return an empty text where there is
     nothing to report."""
@@ -205,11 +204,11 @@ def gap(gain: doc.Speedup | doc.Rung) -> str:
     return f"{said}; no finding explains {words.duration(unexplained)} of that{of}"
 
 
-def _scaled(gain: doc.Speedup | doc.Rung) -> str:
+def _scaled(gain: doc.Compared) -> str:
     return " for as many examples" if gain.get("per_example") else ""
 
 
-def _interval(gain: doc.Speedup | doc.Rung) -> str:
+def _interval(gain: doc.Compared) -> str:
     interval = gain["interval"]
     if interval is None:  # of an earlier version's report
         return ""
