@@ -11,7 +11,7 @@ from mpprof.report import headline, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
-from mpprof_dashboards.components.text import sentence
+from mpprof_dashboards.components.text import or_dash, sentence
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -183,7 +183,7 @@ def _row(
     gains, after = _measured(document, code) or _of_updates(document, code)
     if headline.of_memory(code):
         switch = html.Span("memory", className="mp-chip", title="It costs memory, and no time.")
-        gains = "—" if found["cost_bytes"] is None else words.size(found["cost_bytes"])
+        gains = or_dash(found["cost_bytes"], words.size)
     if planned is not None:
         bit, step = planned
         gains, after = words.duration(step["gain_ns"]), words.duration(step["step_ns"])

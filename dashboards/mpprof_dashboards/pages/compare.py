@@ -5,7 +5,6 @@ against the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import bars, cards, segments
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
-from mpprof_dashboards.components.text import sentence
+from mpprof_dashboards.components.text import or_dash, sentence
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
 
@@ -260,11 +259,11 @@ def _run_row(
             base = words.plain(reports[rung["from"]]["run"]["name"])
             against = [against, html.Div(f"against {base}", className="mp-note")]
     numbers = (
-        _known(step, words.duration),
-        _known(comparing.examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
+        or_dash(step, words.duration),
+        or_dash(comparing.examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
         against,
-        _known(share, words.percent),
-        _known(recorded_peak(report), words.size),
+        or_dash(share, words.percent),
+        or_dash(recorded_peak(report), words.size),
     )
     title = name if struck is None else html.Del(name, title=struck)
     return html.Tr(
@@ -280,7 +279,7 @@ def _run_row(
 def _times(rung: doc.Rung, *, struck: bool) -> Any:
     """Return the speedup, struck through where the two runs are unlike: it is then not an effect of
     precision."""
-    times = _known(rung["observed"], words.speedup)
+    times = or_dash(rung["observed"], words.speedup)
     return html.Del(times) if struck and rung["observed"] is not None else times
 
 
@@ -388,10 +387,6 @@ def _devices(report: doc.Report) -> html.Section | None:
         f"Devices of {name}", html.Ul(items, className="mp-card mp-multiples", id=f"devices-{name}"),
         note="a step of each on one scale: Tensor Cores, matrix work off them, other work, waiting",
     )  # fmt: skip
-
-
-def _known(value: Any, form: Callable[[Any], str]) -> str:
-    return "—" if value is None else form(value)
 
 
 def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
@@ -557,7 +552,7 @@ def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
 
 def _flat(item: doc.KernelChange) -> dict[str, Any]:
     change = figures.change_ns(item)
-    texts = {f"{side}_text": "—" if ns is None else words.duration(ns)
+    texts = {f"{side}_text": or_dash(ns, words.duration)
              for side, ns in (("from_ns", item["from_ns"]), ("to_ns", item["to_ns"]))}  # fmt: skip
     sign = "+" if change > 0 else "−" if change < 0 else ""
     return item | texts | {"change_ns": change, "change_ns_text": f"{sign}{words.duration(abs(change))}"}
