@@ -117,24 +117,10 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
 
 
 def _choosers() -> html.Div:
-    run = dmc.Select(
-        id="run",
-        data=[],
-        allowDeselect=False,
-        searchable=True,
-        size="xs",
-        className="mp-select",
-        **{"aria-label": "Run"},
-    )
+    look = {"data": [], "searchable": True, "size": "xs", "className": "mp-select"}
+    run = dmc.Select(id="run", allowDeselect=False, **look, **{"aria-label": "Run"})
     baseline = dmc.Select(
-        id="baseline",
-        data=[],
-        clearable=True,
-        searchable=True,
-        placeholder="no baseline",
-        size="xs",
-        className="mp-select",
-        **{"aria-label": "Baseline"},
+        id="baseline", clearable=True, placeholder="no baseline", **look, **{"aria-label": "Baseline"}
     )
     return html.Div([run, html.Span("vs", className="mp-versus"), baseline], className="mp-choosers")
 

@@ -18,6 +18,7 @@ from mpprof.report.runs.baselines import experiment
 from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
+from mpprof_dashboards.components.text import or_dash
 from mpprof_dashboards.figures.steps import step_ns, thin
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _entry(
         "baseline": baseline,
         "policy": words.plain(entry.policy or "—"),
         "card": card(entry.device),
-        "batch": "—" if entry.batch_size is None else words.count(entry.batch_size),
+        "batch": or_dash(entry.batch_size, words.count),
         "batch_size": entry.batch_size,
         "state": entry.state or ("running" if entry.live else "—"),
         "written": "—" if written is None else age(now_unix_ns - written),
@@ -184,23 +185,23 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
     answer, alike = hero(document), not document["facts"].get("unlike")
     observed = facts["observed"] if alike else None
     attainable = facts["attainable"] if alike else None
-    skipped = steps["skipped"] if steps else None
+    ratio, skipped = share["ratio"] if share else None, steps["skipped"] if steps else None
     could = _could(document) if observed is None else None
     peak = recorded_peak(document)
     return {
         "step_ns": facts["step_ns"],
-        "step": "—" if facts["step_ns"] is None else words.duration(facts["step_ns"]),
+        "step": or_dash(facts["step_ns"], words.duration),
         "observed": observed,
         "attainable": attainable,
         "speedup": answer.figure if answer.kind in ("measured", "unlike") else "—",
         "of": _WITHOUT.get(answer.kind, "") if attainable is None else _of(observed, attainable),
         "lost_text": _lost(document),
         **_estimated(could, facts["step_ns"]),
-        "share_ratio": share["ratio"] if share else None,
-        "share": "—" if not share or share["ratio"] is None else words.percent(share["ratio"]),
-        "skipped": "—" if skipped is None else words.count(skipped),
+        "share_ratio": ratio,
+        "share": or_dash(ratio, words.percent),
+        "skipped": or_dash(skipped, words.count),
         "skipped_count": skipped,
-        "peak": "—" if peak is None else words.size(peak),
+        "peak": or_dash(peak, words.size),
         "peak_bytes": peak,
         "cause": _cause(document),
         "spark": spark(source, run),
@@ -257,18 +258,18 @@ def _of_survey(row: doc.SurveyRow, points: list[list[float]]) -> Summary:
         could = step / (step - gain), "after its first remedy"
     return {
         "step_ns": row["step_ns"],
-        "step": "—" if row["step_ns"] is None else words.duration(row["step_ns"]),
+        "step": or_dash(row["step_ns"], words.duration),
         "observed": observed,
         "attainable": attainable,
-        "speedup": "—" if observed is None else words.speedup(observed),
+        "speedup": or_dash(observed, words.speedup),
         "of": _without(row) if attainable is None else _of(observed, attainable),
         "lost_text": "",  # a survey's row does not hold it
         **_estimated(could, step),
         "share_ratio": share,
-        "share": "—" if share is None else words.percent(share),
-        "skipped": "—" if skipped is None else words.percent(skipped),
+        "share": or_dash(share, words.percent),
+        "skipped": or_dash(skipped, words.percent),
         "skipped_count": skipped,
-        "peak": "—" if peak is None else words.size(peak),
+        "peak": or_dash(peak, words.size),
         "peak_bytes": peak,
         "cause": words.plain((row["cause_slug"] or "—").replace("-", " ")),
         "spark": points,

@@ -9,6 +9,7 @@ from functools import partial
 from threading import Thread
 from typing import Any
 
+import flask
 import waitress
 
 from mpprof.errors import UsageError
@@ -47,13 +48,32 @@ def serve(
 
     Raises UsageError where the address cannot be bound. Nothing is loaded from or sent to another host.
     """
-    app = create_app(source, host=host)
     # A page's requests wait their turn for some ms, which is nothing to be warned of.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    server = _listening(create_app(source, host=host).server, host, port)
+    bound = getattr(server, "effective_port", None) or port
+    url = f"http://{_shown(host)}:{bound}/"
+    say = announce or partial(print, flush=True)
+    say(f"mpprof serves {source.title} at {url} (Ctrl+C stops it)")
+    if open_browser:  # a browser in the terminal returns when it is left, and asks for the page before
+        Thread(target=webbrowser.open, args=(url,), name="mpprof browser", daemon=True).start()
+    if listed(source) == ((), None):
+        say(
+            f"No runs yet: {source.title} holds neither records by mpprof nor traces. "
+            "Train with MPProfilerCallback(LOGDIR): the page shows runs as they appear."
+        )
+    try:
+        server.run()
+    finally:
+        server.close()
+
+
+def _listening(app: flask.Flask, host: str, port: int) -> Any:
+    """Return a server of `app` that is bound to the address. Raises UsageError where it cannot be."""
     channels: dict[int, Any] = {}
     try:
-        server = waitress.create_server(
-            app.server,
+        return waitress.create_server(
+            app,
             map=channels,
             host=host,
             port=port,
@@ -71,21 +91,6 @@ def serve(
             where=f"{host}:{port}",
             next="Choose another port with --port, or --port 0 for any free one.",
         ) from error
-    bound = getattr(server, "effective_port", None) or port
-    url = f"http://{_shown(host)}:{bound}/"
-    say = announce or partial(print, flush=True)
-    say(f"mpprof serves {source.title} at {url} (Ctrl+C stops it)")
-    if open_browser:  # a browser in the terminal returns when it is left, and asks for the page before
-        Thread(target=webbrowser.open, args=(url,), name="mpprof browser", daemon=True).start()
-    if listed(source) == ((), None):
-        say(
-            f"No runs yet: {source.title} holds neither records by mpprof nor traces. "
-            "Train with MPProfilerCallback(LOGDIR): the page shows runs as they appear."
-        )
-    try:
-        server.run()
-    finally:
-        server.close()
 
 
 def _shown(host: str) -> str:

@@ -102,10 +102,6 @@ def text_on(colour: str) -> str:
     return _DARK_TEXT if luminance(colour) > _EQUAL_LUMINANCE else _LIGHT_TEXT
 
 
-def class_colour(role: str) -> str:
-    return CLASS_COLOURS.get(role, CLASS_COLOURS["unknown"])
-
-
 def class_label(role: str) -> str:
     return CLASS_LABELS.get(role, role)
 

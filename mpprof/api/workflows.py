@@ -289,11 +289,24 @@ def judge(
     case = replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, dismissed=frozenset(dismissed))
     held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
     judgement = engine.judge(replace(case, memory=held))
-    proof = _proof(mine, baseline)
+    diagnosis = _diagnosis(case, judgement, held, _proof(mine, baseline))
+    named = engine.cause(diagnosis)
+    return replace(
+        diagnosis,
+        verdict=engine.verdict(diagnosis),
+        cause=named.code if named else None,
+        explanation=engine.explanation(diagnosis),
+    )
+
+
+def _diagnosis(
+    mine: Analysis, judgement: engine.Judgement, held: MemoryAccount | None, proof: Proof | None
+) -> Diagnosis:
+    """Return what was computed of a run with what the rules say of it, before it is put into sentences."""
     absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
     if held is not None and (why := absent.pop("memory", None)) is not None:
         absent["memory.allocator"] = why  # the peak is that of the records
-    diagnosis = Diagnosis(
+    return Diagnosis(
         run=mine.run,
         steps=mine.steps,
         account=mine.account,
@@ -318,14 +331,7 @@ def judge(
         hosts=mine.hosts,
         devices=communication.loads(mine.account, mine.hosts) if mine.account else (),
         collectives=_collectives(mine),
-        dismissed=case.dismissed,
-    )
-    named = engine.cause(diagnosis)
-    return replace(
-        diagnosis,
-        verdict=engine.verdict(diagnosis),
-        cause=named.code if named else None,
-        explanation=engine.explanation(diagnosis),
+        dismissed=mine.dismissed,
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.comparison import calibration
-from mpprof.analysis.comparison.attainable import FLOOR_NS, REACHABLE_BANDWIDTH, least_ns
+from mpprof.analysis.comparison.attainable import FLOOR_NS, REACHABLE_BANDWIDTH, least_ns, streaming_ns
 from mpprof.diagnosis.cells import badly_fed
 from mpprof.diagnosis.outcomes import Absent, Claim, Missing, known
 from mpprof.diagnosis.shapes import ALIGNMENT, kernel_alignment
@@ -246,7 +246,7 @@ class _Known:
         if not cell.bytes_per_step or peaks is None or not peaks.bandwidth_bytes_per_s:
             return 0.0
         moved = cell.bytes_per_step / (2 if cell.precision in ("fp32", "tf32") else 1)
-        return moved / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
+        return streaming_ns(moved, peaks.bandwidth_bytes_per_s)
 
     def slice_of(self, cell: Cell) -> GapSlice | None:
         return self.slices.get((cell.category, cell.layer)) or self.slices.get((cell.category, None))

@@ -18,7 +18,7 @@ from mpprof.diagnosis.signals import Case, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote, AuditReport
 from mpprof.model.device import DeviceFacts
-from mpprof.model.finding import Unable
+from mpprof.model.finding import SEVERITY_RANK, Unable
 from mpprof.model.run import ModelFacts, Run, RunFacts
 
 
@@ -34,7 +34,6 @@ NO_WORKERS = (
     "(keras.distribution)"
 )
 
-_RANK = {"error": 0, "warning": 1, "info": 2}
 _FIRST = ("MP101", "MP102", "MP104", "MP106", "MP402", "MP410", "MP309")
 """Of notes that are equally bad these come first: they decide about the whole model, or most of it. The
 others follow in the catalogue's order."""
@@ -72,7 +71,8 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
                 clear.append(rule.CODE)
     order = {rule.CODE: place for place, rule in enumerate(rules)}
     worst = {
-        code: min(_RANK[n.severity] for n in notes if n.code == code) for code in {n.code for n in notes}
+        code: min(SEVERITY_RANK[n.severity] for n in notes if n.code == code)
+        for code in {n.code for n in notes}
     }
     return AuditReport(
         model=model.name if model else None,
@@ -80,7 +80,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         gpu=gpu.name or None if gpu else None,
         batch_size=fit.batch_size if fit else None,
         layers=len(model.layers) if model else 0,
-        notes=tuple(sorted(notes, key=lambda n: (worst[n.code], order[n.code], _RANK[n.severity]))),
+        notes=tuple(sorted(notes, key=lambda n: (worst[n.code], order[n.code], SEVERITY_RANK[n.severity]))),
         unable=tuple(Unable(unable.code, unable.reason) for unable in judged.unable),
         clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
         warnings=_warnings(facts) if facts is not None else (),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from mpprof.analysis.layers import kinds as layers
 from mpprof.analysis.layers.scopes import LOSS_SCOPES
-from mpprof.diagnosis import shapes
-from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis import evidence, shapes
+from mpprof.diagnosis.outcomes import Unable, known
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.kernels import ACCELERATED
@@ -73,6 +74,11 @@ def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
     own = (shapes.width(layer), shapes.last_axis(layer.input_shape)) if layer else (None,)
     odd = shapes.unaligned(tuple(size for size in own if size is not None))
     return odd if odd or None not in own else None
+
+
+def unattributed(layers: Iterable[str]) -> Unable:
+    """Return the answer of a rule about layers of which the trace shows no kernel."""
+    return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(layers))}")
 
 
 def is_loss(cell: Cell) -> bool:

@@ -12,6 +12,7 @@ from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
+    NO_GPU,
     ONLY_INFERS,
     REMAINDER,
     Claim,
@@ -37,7 +38,6 @@ from mpprof.model.quantities import format_ns, format_ratio
 
 __all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "unlike", "verdict"]
 
-_SEVERITY_RANK = {"error": 0, "warning": 1, "info": 2}
 _LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
 """Validity, ceiling, in effect and skips come before all costs of the same severity: until they are
@@ -370,13 +370,13 @@ def _ranked(
 
     def rank(found: noun.Finding) -> tuple[int, float, int, tuple[int, str]]:
         order = ledger.order(found.code)
-        tie = (_SEVERITY_RANK[found.severity], order)
+        tie = (noun.SEVERITY_RANK[found.severity], order)
         if found.code in dismissed:
             return (_LAST, place.get(found.code, len(place)), *tie)
         if found.code in place:
             return (1 if place[found.code] <= last else 3, place[found.code], *tie)
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost
-            return (2 * _SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
+            return (2 * noun.SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
             return (0, 0, *tie)
         if found.severity == "warning" and order[0] != _MEMORY:
@@ -390,6 +390,8 @@ def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> 
     try:
         if getattr(rule, "OF_TRAINING", False) and signals.only_infers:
             return ONLY_INFERS
+        if getattr(rule, "OF_ACCELERATOR", False) and signals.on_cpu:
+            return NO_GPU
         answer = rule.judge(signals)
         if signals.in_window and isinstance(answer, Clear) and signals.busy_ratio < MOSTLY_IDLE_RATIO:
             return _clear_of_steps(rule, signals, answer)

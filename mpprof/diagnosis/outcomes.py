@@ -102,6 +102,11 @@ class Scale:
         return max((r for r in (self.warning_ratio, self.error_ratio) if ratio >= r), default=self.info_ratio)
 
 
+OF_A_LAYER = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+"""Of what is remedied in single layers. Three percent is the least that an engineer would edit a layer for;
+20 % is XProf's "high" for input."""
+
+
 @frozen
 class Found:
     """The cause is there.
@@ -166,7 +171,8 @@ Outcome = Found | Clear | NotApplicable | Unable
 class Rule(Protocol):
     """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
     looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`). One
-    with `OF_TRAINING = True` asks of gradients, updates or the loss: it does not apply to an inference."""
+    with `OF_TRAINING = True` asks of gradients, updates or the loss: it does not apply to an inference. One
+    with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's work: it does not apply to a run on a CPU."""
 
     __name__: str
     __doc__: str | None

@@ -5,7 +5,7 @@ Rules ask these and nothing else, so that no rule mistakes "not recorded" for "n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -311,7 +311,7 @@ class Signals:
         peak = self.case.steps.peak_memory_bytes if self.case.steps else None
         total = self._device.memory_bytes if self._device else None
         memory = self.case.memory
-        mine = next((a for a in memory.allocators if a.name == memory.allocator), None) if memory else None
+        mine = memory.main_allocator if memory else None
         if mine is not None and mine.where == "device":
             peak = max(mine.peak_bytes, mine.lifetime_peak_bytes or 0) if peak is None else peak
             total = mine.capacity_bytes or total
@@ -323,14 +323,16 @@ class Signals:
     def before_the_model_ran(self) -> bool:
         """The only peak is that of a window without a whole step, and nothing tells of an earlier one."""
         memory, steps = self.case.memory, self.case.steps
-        mine = next((a for a in memory.allocators if a.name == memory.allocator), None) if memory else None
+        mine = memory.main_allocator if memory else None
         if not self.in_window or mine is None or (steps is not None and steps.peak_memory_bytes is not None):
             return False
         return (mine.lifetime_peak_bytes or 0) <= mine.peak_bytes
 
     @property
     def at_peak(self) -> tuple[MemoryAccount, PeakParts] | Absent:
-        """What was live at the peak of a GPU's memory, of a run known to compute in 16 bits or not."""
+        """What was live at the peak of a GPU's memory, for what is asked of runs that compute in 16 bits."""
+        if self.wide:
+            return Absent(NOT_IN_16_BITS.reason, moot=True)
         if self.on_cpu:
             return Absent(NO_GPU.reason, moot=True)
         if self.computes.kind == "unknown":
@@ -433,9 +435,9 @@ class Signals:
 
     @cached_property
     def skips(self) -> SkipHistory | Absent:
-        table = known(self.table)
-        if table is None:
-            return Absent("no step log was recorded", self.advice("record run"))
+        table = self.table
+        if isinstance(table, Absent):
+            return table
         rows = np.flatnonzero(table.skipped >= 0)
         if not len(rows):
             facts = self.case.run.facts
@@ -450,13 +452,20 @@ class Signals:
     @cached_property
     def scales(self) -> NDArray[np.float64] | Absent:
         """The loss scale at each reading, oldest first; never empty."""
-        table = known(self.table)
-        if table is None:
-            return Absent("no step log was recorded", self.advice("record run"))
+        table = self.table
+        if isinstance(table, Absent):
+            return table
         scales = table.loss_scale[table.loss_scale_known]
         return scales if len(scales) else Absent("the loss scale was not recorded", self.advice("record run"))
 
     # ---- the account
+
+    @property
+    def trace(self) -> Trace | Absent:
+        if self.case.trace is not None:
+            return self.case.trace
+        why = self.case.trace_problem or "there is no trace of this run"
+        return Absent(why, self.advice("record window"))
 
     @property
     def account(self) -> Account | Absent:
@@ -526,9 +535,22 @@ class Signals:
     def _with_time(self) -> tuple[tuple[int, Cell], ...]:
         return tuple((row, cell) for row, cell in enumerate(self.cells) if cell.ns_per_step > 0)
 
-    def time(self, rows: tuple[int, ...]) -> float:
+    def time(self, rows: Iterable[int]) -> float:
         """Return the ns per step of these cells together."""
         return float(sum(self.cells[row].ns_per_step for row in rows))
+
+    def calls(self, rows: Iterable[int]) -> float:
+        """Return the calls per step of these cells together."""
+        return sum(self.cells[row].calls_per_step for row in rows)
+
+    def layers_of(self, rows: Iterable[int]) -> tuple[str, ...]:
+        """Return the layers of these cells, each once; those of no known layer are left out."""
+        return tuple(dict.fromkeys(layer for row in rows if (layer := self.cells[row].layer)))
+
+    def names_of(self, rows: Iterable[int]) -> list[str]:
+        """Return what each of these cells is called: its layer, else its op, else its kernel."""
+        cells = [self.cells[row] for row in rows]
+        return [cell.layer or cell.op or cell.kernel or "an op without a name" for cell in cells]
 
     def cost_ratio(self, claims: Sequence[Claim]) -> float:
         """Return the cost of these claims as a share of the step; 0 without an account."""

@@ -308,15 +308,8 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[list[str], Finding | N
         return ["training ran out of memory: mpprof memory says what to try"], None
     if of_a_cpu and (top is None or top.severity == "info"):
         return [], None  # what costs time on a CPU says nothing about a GPU
-    hidden = known(signals.unattributed_idle_ratio) or 0.0
-    if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
-        of = "the window" if signals.in_window else "the step"
-        said = f"the device idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
-        return [said], None
-    busy, runs = signals.code_on_host
-    if busy >= HIDDEN_IDLE_RATIO and _is_less(top, busy, signals):
-        of = "the window" if signals.in_window else "the step"
-        return [f"the device idles {format_ratio(busy)} of {of} while {runs}"], None
+    if idle := _idle(top, signals):
+        return [idle], None
     if top is not None:
         return _cause(top, signals), top
     if case.measured is not None and case.measured.too_little:
@@ -374,6 +367,19 @@ def _unexplained(diagnosis: Diagnosis) -> bool:
     if speedup is None or account is None or speedup.expected is None or not speedup.unexplained_ns:
         return False
     return speedup.unexplained_ns >= NOTABLE_STEP_RATIO * account.step_ns
+
+
+def _idle(top: Finding | None, signals: Signals) -> str:
+    """Return a clause on idle time that no finding is about, where it is much and costs more than the first
+    finding; "" elsewhere."""
+    of = "the window" if signals.in_window else "the step"
+    hidden = known(signals.unattributed_idle_ratio) or 0.0
+    if hidden >= HIDDEN_IDLE_RATIO and _is_less(top, hidden, signals):
+        return f"the device idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
+    busy, runs = signals.code_on_host
+    if busy >= HIDDEN_IDLE_RATIO and _is_less(top, busy, signals):
+        return f"the device idles {format_ratio(busy)} of {of} while {runs}"
+    return ""
 
 
 def _is_less(top: Finding | None, hidden: float, signals: Signals) -> bool:

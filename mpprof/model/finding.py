@@ -25,6 +25,7 @@ from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges
 
 Severity = Literal["info", "warning", "error"]
+SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 Confidence = Literal["low", "medium", "high"]
 
 

@@ -272,6 +272,11 @@ class MemoryAccount:
         """The peak that a cause's bytes are held against: the baseline's, where there is one."""
         return max(1, self.peak_bytes + max(0, self.saved_bytes or 0))
 
+    @property
+    def main_allocator(self) -> Allocator | None:
+        """The allocator whose memory this is; None where the records alone tell of a peak."""
+        return next((each for each in self.allocators if each.name == self.allocator), None)
+
     def of_gap(self, code: str) -> int | None:
         """Return the bytes of the gap that belong to this cause; None where nothing could be expected."""
         if self.expected_saving_bytes is None:

@@ -148,8 +148,7 @@ def _still(document: doc.Report, short: str, step: float) -> list[str]:
 
 def _cause(document: doc.Report, *, sized: bool) -> str:
     """Return the headline; a first cause that is not certain is named as a possible one."""
-    said, cause = headline.headline(document, sized=sized), headline.first_cause(document)
-    first = next((found for found in document["findings"] if cause and found["code"] == cause["code"]), None)
+    said, first = headline.headline(document, sized=sized), headline.first_finding(document)
     if first is None or first["confidence"] != "low" or not said.startswith(first["title"]):
         return said
     name = said.partition(" ")[0]
@@ -177,8 +176,7 @@ def _results(document: doc.Report) -> list[str]:
 def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
     """Return what mixed precision could bring."""
     span = words.speedups(could["low"], could["high"])
-    of_host = [limit["kind"] for limit in gain.get("limits", [])[:1]] == ["host"]
-    off, tf32 = f"{_OFF};", "" if of_host else _already_in_tf32(could)
+    off, tf32 = f"{_OFF};", "" if headline.limited_by_host(document) else _already_in_tf32(could)
     if tf32:
         off += f" {tf32}:"
     elif not document["facts"]["causes"] and could["eligible_ratio"] is not None:
@@ -206,7 +204,7 @@ def _in_tf32(document: doc.Report) -> bool:
     """Return whether the float32 that a 16-bit run is compared with ran, or would have run, in TF32."""
     own = document["run"].get("computes_in")
     wide = own is not None and own["kind"] == "float32"
-    return not wide and any(found["code"] == _TF32 for found in document["findings"])
+    return not wide and content.finding(document, _TF32) is not None
 
 
 def _measured(document: doc.Report) -> list[str]:
@@ -476,10 +474,6 @@ def _what_to_change(page: Page, document: doc.Report) -> None:
     _numbered(page, entries, document["findings"])
 
 
-def _remedies(page: Page, codes: Iterable[str], findings: Iterable[doc.Finding]) -> None:
-    _numbered(page, [(f"{code}: ", code) for code in codes], findings)
-
-
 def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[doc.Finding]) -> None:
     """Write the first lines of what to do, each with its head and the code of its finding; without a code the
     head is all of it."""
@@ -640,8 +634,8 @@ def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
         page.row("")
         page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
     told = {found["code"] for found in comparing.serious(rung)}
-    causes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told]
-    _remedies(page, causes, rung["findings"])
+    codes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told]
+    _numbered(page, [(f"{code}: ", code) for code in codes], rung["findings"])
 
 
 def _result(document: doc.Comparison, rung: doc.Rung, width: int) -> str:

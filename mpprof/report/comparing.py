@@ -335,8 +335,7 @@ def ladder(document: doc.Comparison) -> list[LadderRow]:
         rung = rungs[at - 1] if at else None
         step = rung["observed"] if rung else 1.0
         whole = whole * step if whole is not None and step is not None else None
-        rates = rungs[max(at - 1, 0)].get("examples_per_s")
-        rate = rates["to" if at else "from"] if rates else None
+        rate = examples_per_s(rungs, at)
         share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
         peak = content.recorded_peak(report)
         rows.append(
@@ -352,6 +351,13 @@ def ladder(document: doc.Comparison) -> list[LadderRow]:
             )
         )
     return rows
+
+
+def examples_per_s(rungs: list[doc.Rung], row: int) -> float | None:
+    """Return the throughput of the run in this row, from the rung that ends there (for the first run, the
+    rung that starts there)."""
+    rates = rungs[max(row - 1, 0)].get("examples_per_s")
+    return rates["to" if row else "from"] if rates else None
 
 
 def _what(report: doc.Report) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mpprof.diagnosis import wording
 from mpprof.diagnosis.verdict import CLEAR_GAIN, MEETS_RATIO, NOTABLE_STEP_RATIO
-from mpprof.model.account import FEW_WORKS, ClassLaunches, Launches, Limit
+from mpprof.model.account import FEW_WORKS, ClassLaunches, Launches, Limit, LimitKind
 from mpprof.model.frozen import frozen
 from mpprof.report import content, words
 
@@ -117,8 +117,13 @@ def no_more_than(observed: float | None, attainable: float | None) -> bool:
 
 def limited_by_host(document: doc.Report) -> bool:
     """Return whether the host is what keeps the attainable speedup low."""
+    return _main_limit(document) == "host"
+
+
+def _main_limit(document: doc.Report) -> LimitKind | None:
+    """Return the main reason that the attainable speedup is low; None where none is known."""
     limits = document["speedup"].get("limits", []) if document["speedup"] else []
-    return bool(limits) and limits[0]["kind"] == "host"
+    return limits[0]["kind"] if limits else None
 
 
 def _of_cause(document: doc.Report) -> Hero | None:
@@ -180,9 +185,8 @@ def headline(document: doc.Report, *, sized: bool = True) -> str:
         return "Training ran out of memory."
     if (good := holds(document)) is not None:
         return good if sized else f"{good.partition(':')[0].removesuffix('.')}."
-    findings = {found["code"]: found for found in document["findings"]}
-    if first is not None:
-        found = findings[first["code"]]
+    found = first_finding(document)
+    if first is not None and found is not None:
         title, gain = found["title"], first["gain_ns_per_step"]
         if not sized and (gain is not None or not on_cpu(document)):
             return _first_that_fits(f"{title}.", title)
@@ -244,15 +248,15 @@ def _works(document: doc.Report) -> str | None:
             f"Mixed precision works: {got} of {most} attainable{also}.",
             f"Mixed precision works: {got} of {most} attainable.",
         )
-    if any(found["code"] == _TF32 for found in document["findings"]) and not _waits(document):
+    tf32 = content.finding(document, _TF32) is not None
+    if tf32 and _main_limit(document) not in ("host", "wait"):
         return "Mixed precision works: little to gain, since float32 used Tensor Cores, too (TF32)."
     return None if serious else f"Mixed precision works: {got}, and no more than {most} is attainable."
 
 
 def _serious(document: doc.Report) -> doc.Finding | None:
     """Return the finding of the first cause, unless every healthy run of this kind has that cause."""
-    first = first_cause(document)
-    found = next((found for found in _named(document) if first and found["code"] == first["code"]), None)
+    found = first_finding(document)
     return found if found and _is_serious(found) else None
 
 
@@ -274,15 +278,8 @@ def still(document: doc.Report) -> tuple[doc.Finding, float] | None:
         return None
     if holds(document) is None or kind_of(document) != "alone":  # a measured one: of the attainable speedup
         return None
-    gain = first["gain_ns_per_step"] or 0.0
-    found = next(found for found in _named(document) if found["code"] == first["code"])
-    return (found, gain) if gain >= NOTABLE_STEP_RATIO * step else None
-
-
-def _waits(document: doc.Report) -> bool:
-    """Return whether waiting is the main reason that the attainable speedup is low."""
-    limits = document["speedup"].get("limits", []) if document["speedup"] else []
-    return bool(limits) and limits[0]["kind"] in ("host", "wait")
+    gain, found = first["gain_ns_per_step"] or 0.0, first_finding(document)
+    return (found, gain) if found and gain >= NOTABLE_STEP_RATIO * step else None
 
 
 def of_memory(code: str) -> bool:
@@ -301,7 +298,7 @@ def lost_per_update(document: doc.Report, code: str) -> float | None:
     other cause."""
     facts = document["facts"]
     step, each = facts["step_ns"], facts.get("step_ns_per_update")
-    found = next((found for found in document["findings"] if found["code"] == code), None)
+    found = content.finding(document, code)
     wasted = found is not None and code.startswith(_OF_SKIPS) and found["cost_ns_per_step"]
     return each - step if wasted and step is not None and each is not None and each > step else None
 
@@ -336,20 +333,18 @@ def _share(document: doc.Report, found: doc.Finding) -> list[str]:
 def changes_type(document: doc.Report) -> bool:
     """Return whether the first remedy changes the type to compute in, so that the gains of the others, which
     are those in this run's type, do not follow from it."""
-    first = first_cause(document)
-    named = [found for found in document["findings"] if first and found["code"] == first["code"]]
-    return any(remedy.get("other_type") for found in named for remedy in found.get("remedies", []))
+    found = first_finding(document)
+    return found is not None and any(remedy.get("other_type") for remedy in found.get("remedies", []))
 
 
 def back_to_baseline(document: doc.Report) -> float | None:
     """Return the baseline's step, as measured, where the first remedy changes to the type that the baseline
     computes in and that step is shorter; None elsewhere."""
-    facts, speedup, first = document["facts"], document["speedup"], first_cause(document)
+    facts, speedup, found = document["facts"], document["speedup"], first_finding(document)
     step, base = facts["step_ns"], facts["baseline_step_ns"]
     computes = speedup.get("baseline_dtype") if speedup else None
-    if first is None or not computes or facts.get("unlike") or step is None or base is None:
+    if found is None or not computes or facts.get("unlike") or step is None or base is None:
         return None
-    found = next(found for found in document["findings"] if found["code"] == first["code"])
     other = [remedy for remedy in found.get("remedies", []) if remedy.get("other_type")]
     changes = any(f'"{computes}"' in (remedy["snippet"] or remedy["text"]) for remedy in other[:1])
     return base if changes and step >= (1 + PAYING_RATIO) * base else None
@@ -362,6 +357,12 @@ def first_cause(document: doc.Report) -> doc.Cause | None:
     causes = [cause for cause in document["facts"]["causes"] if cause["code"] not in dismissed]
     named = (cause for cause in causes if cause["code"] == document.get("cause"))
     return next(named, next(iter(causes), None))
+
+
+def first_finding(document: doc.Report) -> doc.Finding | None:
+    """Return the finding of the first cause."""
+    first = first_cause(document)
+    return content.finding(document, first["code"]) if first else None
 
 
 def _unlike(document: doc.Report) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from mpprof.report import (
     comparing,
     content,
-    several_devices,
     two_windows,
     whole_window,
     without_finding,
@@ -47,17 +46,8 @@ def render(document: doc.Report) -> str:
     if document.get("explanation"):
         lines += [escape(" ".join(document["explanation"])), ""]
     lines += _time(document)
-    units = content.matrix_units(document)
-    lines += _facts("Window", whole_window.lines(document["window"]) if "window" in document else [])
-    lines += _facts(content.outside_the_step(document["time"]), content.between(document["time"]))
-    lines += _facts(units, [content.tensor_core(document)])
-    lines += _facts("Speedup", content.speedup(document))
-    lines += _facts("What if", content.plan(document))
-    lines += _facts("Steps", [content.steps(document)])
-    lines += _facts("Devices", several_devices.lines(document))
-    lines += _facts("Out of memory", content.out_of_memory(document))
-    lines += _facts("Memory", content.memory(document))
-    lines += _facts("Proved", content.bounds(document))
+    for label, said in content.facts(document):
+        lines += [f"- **{label}**: {escape(said[0])}", *(f"  - {escape(line)}" for line in said[1:])]
     lines += ["", *_findings(document["findings"], document)]
     lines += _limits(document)
     return _joined(lines)
@@ -124,12 +114,6 @@ def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: fl
     whole = [row for row in rows if not row.part]
     total, share = sum(row.ns for row in whole), round(sum(row.ratio for row in whole), 6)
     return [*lines, f"| **sum** | {column(total)} | {words.percent(share)} | |", ""]
-
-
-def _facts(label: str, lines: list[str]) -> list[str]:
-    if not lines:
-        return []
-    return [f"- **{label}**: {escape(lines[0])}", *(f"  - {escape(line)}" for line in lines[1:])]
 
 
 def _findings(findings: list[doc.Finding], report: doc.Report) -> list[str]:

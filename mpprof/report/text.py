@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from mpprof.report import (
     comparing,
     content,
-    several_devices,
     two_windows,
     whole_window,
     without_finding,
@@ -235,22 +234,9 @@ def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: in
 
 def _facts(page: Page, document: doc.Report) -> None:
     page.lines.append("")
-    facts = [(content.matrix_units(document), [content.tensor_core(document)])]
-    if "window" in document:
-        facts.insert(0, ("Window", whole_window.lines(document["window"])))
-    if between := content.between(document["time"]):
-        facts.insert(0, (content.outside_the_step(document["time"]), between))
-    facts.append(("Speedup", content.speedup(document)))
-    if plan := content.plan(document):
-        facts.append(("What if", plan))
-    facts.append(("Steps", [content.steps(document)]))
-    if devices := several_devices.lines(document):
-        facts.append(("Devices", devices))
-    if memory := content.memory(document):
-        facts.append(("Memory", memory))
-    if document["bounds"]:
-        facts.append(("Proved", content.bounds(document)))
-    for label, lines in facts:
+    for label, lines in content.facts(document):
+        if label == content.OUT_OF_MEMORY:
+            continue  # it has a heading of its own, above all else
         for row, line in enumerate(lines):
             page.paragraph(line, label=f"{label if row == 0 else '':<14}", hang=14)
 

@@ -33,8 +33,7 @@ def rows(found: doc.WindowsOfTwo) -> list[Row]:
     column = words.column(max(ends(found["span_ns"])))
 
     def row(label: str, ns: tuple[float, float], *, part: bool = False) -> Row:
-        times = words.speedup(ns[1] / ns[0]) if ns[0] > 0 else "-"
-        return Row(label, column(ns[0]), column(ns[1]), times, part)
+        return Row(label, column(ns[0]), column(ns[1]), _times(*ns), part)
 
     def parts(by: str, least_ns: float) -> list[Row]:
         chosen = [p for p in found["parts"] if p["by"] == by and max(p["from_ns"], p["to_ns"]) >= least_ns]

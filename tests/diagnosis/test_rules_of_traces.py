@@ -9,7 +9,7 @@ import pytest
 
 from mpprof.model.account import HostPath
 from tests.builders import cases as c
-from tests.diagnosis.saying import finding, says
+from tests.diagnosis.saying import BY_CODE, finding, says
 
 
 def with_cells(*cells, **facts):
@@ -33,6 +33,14 @@ def test_without_a_trace_they_say_what_to_record(code) -> None:
 @pytest.mark.parametrize("code", ["MP302", "MP401", "MP907", "MP908", "MP912", "MP801", "MP802"])
 def test_rules_of_gpus_do_not_apply_to_a_cpu(code) -> None:
     assert says(code, ON_CPU) == "not applicable: the run used no GPU"
+
+
+OF_ACCELERATOR = [code for code, rule in BY_CODE.items() if getattr(rule, "OF_ACCELERATOR", False)]
+
+
+@pytest.mark.parametrize("code", OF_ACCELERATOR)
+def test_rules_of_an_accelerators_work_do_not_apply_to_a_cpu_without_a_trace(code) -> None:
+    assert says(code, c.case(records=c.facts(device=c.CPU))) == "not applicable: the run used no GPU"
 
 
 def test_the_trace_problem_is_the_reason() -> None:

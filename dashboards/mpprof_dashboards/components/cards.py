@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 SEVERITY = {"error": "Problem", "warning": "Warning", "info": "Note"}
 
 
-def section(title: str, *children: Any, note: str = "", id: str = "") -> html.Section:
-    heading = [html.H2(title, className="mp-section-title")]
+def section(
+    title: str, *children: Any, note: str = "", head: Sequence[Any] = (), **attributes: str
+) -> html.Section:
+    """Return a part of a page under its title, with what stands beside that: the `note`, then `head`."""
+    heading = [html.H2(title, className="mp-section-title"), *head]
     if note:
-        heading.append(html.P(note, className="mp-note"))
-    more = {"id": id} if id else {}
+        heading.insert(1, html.P(note, className="mp-note"))
     return html.Section(
-        [html.Div(heading, className="mp-section-head"), *children], className="mp-section", **more
+        [html.Div(heading, className="mp-section-head"), *children], className="mp-section", **attributes
     )
 
 

@@ -69,6 +69,9 @@ class Page:
     by_host: bool = False  # of a run on several hosts it shows one of them
 
 
+HOW_TO_PROFILE = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
+
+
 def why_absent(document: doc.Report, *fields: str) -> str:
     """Return the report's reason, as a sentence, for the first of `fields` ("memory", "steps.skipped") that
     has one. A reason for the bare name ("skipped"), which comes from run.json, counts too."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dash import dcc, html
+from dash import html
 
 from mpprof.model.run import HostTrace
 from mpprof.report import words
+from mpprof_dashboards.components import segments
 from mpprof_dashboards.components.context import Context, Page
 from mpprof_dashboards.components.text import sentence
 
@@ -21,14 +22,8 @@ def switch(page: Page, context: Context) -> html.Div | None:
         return None
     shown = context.choice.host or entry.hosts[0].host
     links = [_host(page, context, each, on=each.host == shown) for each in entry.hosts]
-    return html.Div(
-        [
-            html.Span("Host", className="mp-tool"),
-            html.Div(links, className="mp-segments", role="group", **{"aria-label": "Host"}),
-        ],
-        id="hosts",
-        className="mp-section-head",
-    )
+    head = [html.Span("Host", className="mp-tool"), segments.group(links, "Host")]
+    return html.Div(head, id="hosts", className="mp-section-head")
 
 
 def _host(page: Page, context: Context, host: HostTrace, *, on: bool) -> Any:
@@ -37,9 +32,4 @@ def _host(page: Page, context: Context, host: HostTrace, *, on: bool) -> Any:
         why = sentence(f"no trace: {host.reason}")
         return html.Span(name, className="mp-segment mp-segment-missing", title=words.plain(why))
     chosen = replace(context.choice, host=host.host)
-    return dcc.Link(
-        name,
-        href=f"{page.path}{chosen.query()}",
-        className="mp-segment" + (" mp-segment-on" if on else ""),
-        **({"target": "_self"} if on else {}),
-    )
+    return segments.link(name, f"{page.path}{chosen.query()}", on=on)

@@ -11,7 +11,7 @@ from mpprof.report import headline, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
-from mpprof_dashboards.components.text import sentence
+from mpprof_dashboards.components.text import or_dash, sentence
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -51,7 +51,6 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     combos = combinations(document) if paying else []
     data = {"data-combinations": json.dumps(combos), "data-bits": str(min(len(paying), _bits(combos)))}
     head = [
-        html.H2("What to change", className="mp-section-title"),
         html.P(note, className="mp-note"),
         html.Div(combos[-1]["total"] if combos else "", className="mp-total", id="whatif-total"),
     ]
@@ -59,11 +58,8 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
         html.Div(_table(rows), className="mp-scroll"),
         html.P(_others(document, told), className="mp-note", id="notes"),
     ]
-    return html.Section(
-        [html.Div(head, className="mp-section-head"), html.Div(body, className="mp-card")],
-        className="mp-section",
-        id="whatif",
-        **data,
+    return cards.section(
+        "What to change", html.Div(body, className="mp-card"), head=head, id="whatif", **data
     )
 
 
@@ -187,7 +183,7 @@ def _row(
     gains, after = _measured(document, code) or _of_updates(document, code)
     if headline.of_memory(code):
         switch = html.Span("memory", className="mp-chip", title="It costs memory, and no time.")
-        gains = "—" if found["cost_bytes"] is None else words.size(found["cost_bytes"])
+        gains = or_dash(found["cost_bytes"], words.size)
     if planned is not None:
         bit, step = planned
         gains, after = words.duration(step["gain_ns"]), words.duration(step["step_ns"])

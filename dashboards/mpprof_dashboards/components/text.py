@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from mpprof.report import words
 
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -27,6 +30,11 @@ def shorten(name: str, width: int) -> str:
     if len(name) > width and "/" in name and not set(name) & set("<(:"):
         return f"…{name[len(name) - width + 1 :]}"
     return words.shorten(name, width)
+
+
+def or_dash(value: Any, form: Callable[[Any], str]) -> str:
+    """Return the value in words; "—" where it is not known."""
+    return "—" if value is None else form(value)
 
 
 def sentence(text: str) -> str:

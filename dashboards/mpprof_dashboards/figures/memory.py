@@ -29,7 +29,7 @@ def at_peak(memory: doc.Memory, by: str) -> Figure | None:
     peak = memory["peak_bytes"]
     shown = [
         Bar(held(item), item["bytes"], _words(item["bytes"], peak),
-            theme.class_colour("unknown") if item["name"] in _UNKNOWN else theme.MEASURED,
+            theme.CLASS_COLOURS["unknown"] if item["name"] in _UNKNOWN else theme.MEASURED,
             pattern=_pattern(held(item)), key=held(item))
         for item in items[:_LIMIT]
     ]  # fmt: skip
@@ -100,7 +100,7 @@ def _pattern(name: str) -> str:
 def _colour(name: str) -> str | None:
     """Return the colour that a kind or type always has; None where it has none of its own."""
     own = _COLOURS.get(name.removesuffix(_ESTIMATED).removesuffix(_ASSIGNED))
-    return theme.class_colour("unknown") if own is None and name in _UNKNOWN else own
+    return theme.CLASS_COLOURS["unknown"] if own is None and name in _UNKNOWN else own
 
 
 def treemap(memory: doc.Memory) -> Figure | None:
@@ -180,35 +180,44 @@ def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> F
         )  # fmt: skip
     other = baseline.get("course") if baseline else None
     if other:
-        begin = other["time_ns"][0]
-        figure.add(
-            "scatter",
-            x=[(at - begin) / per_ns for at in other["time_ns"]],
-            y=[value / per for value in other["total_bytes"]],
-            name="baseline",
-            mode="lines",
-            line={"shape": "hv", "width": 1.6, "color": theme.ACCENT},
-            customdata=[words.size(value) for value in other["total_bytes"]],
-            hovertemplate="%{customdata}",
-        )
-    top = found["total_bytes"].index(max(found["total_bytes"]))
-    figure.add(
-        "scatter",
-        x=[times[top]],
-        y=[found["total_bytes"][top] / per],
-        name="peak",
-        mode="markers+text",
-        text=[words.size(found["total_bytes"][top])],
-        textposition="top center",
-        marker={"color": theme.TOTAL, "size": 8, "symbol": "triangle-down"},
-        hoverinfo="skip",
-    )
+        _outline(figure, other, per_ns, per)
+    highest = max(found["total_bytes"])
+    _mark_peak(figure, times[found["total_bytes"].index(highest)], highest, per)
     figure.update_xaxes(title={"text": f"Time in the trace ({unit})"})
-    highest = max([*found["total_bytes"], *(other["total_bytes"] if other else ())])
+    highest = max([highest, *(other["total_bytes"] if other else ())])
     figure.update_yaxes(
         title={"text": f"Live memory ({size})"}, range=[0, 1.15 * highest / per]
     )  # room for its size
     return figure
+
+
+def _outline(figure: Figure, baseline: doc.Course, per_ns: float, per: float) -> None:
+    """Draw the baseline's live bytes as one line."""
+    start = baseline["time_ns"][0]
+    figure.add(
+        "scatter",
+        x=[(at - start) / per_ns for at in baseline["time_ns"]],
+        y=[value / per for value in baseline["total_bytes"]],
+        name="baseline",
+        mode="lines",
+        line={"shape": "hv", "width": 1.6, "color": theme.ACCENT},
+        customdata=[words.size(value) for value in baseline["total_bytes"]],
+        hovertemplate="%{customdata}",
+    )
+
+
+def _mark_peak(figure: Figure, time: float, peak_bytes: int, per: float) -> None:
+    figure.add(
+        "scatter",
+        x=[time],
+        y=[peak_bytes / per],
+        name="peak",
+        mode="markers+text",
+        text=[words.size(peak_bytes)],
+        textposition="top center",
+        marker={"color": theme.TOTAL, "size": 8, "symbol": "triangle-down"},
+        hoverinfo="skip",
+    )
 
 
 def _words(count: float, peak: float) -> str:

@@ -107,6 +107,26 @@ def account_order(part: doc.Slice) -> tuple[int, float]:
     return group, -part["ns_per_step"]
 
 
+def pieces(part: doc.Slice) -> list[tuple[str, str, str, float]]:
+    """Return (name, colour, key, ns) of a slice: matrix work by where it ran, any other class as one."""
+    role, by = part["class"], part["by"]
+    if not by:
+        kind = "unknown" if role == "matmul" else theme.CLASS_KINDS.get(role, "other")
+        return [(theme.class_label(role), kind, role, part["ns_per_step"])]
+    sums: dict[str, float] = {}
+    for piece in by:
+        sums[piece["placement"]] = sums.get(piece["placement"], 0.0) + piece["ns_per_step"]
+    return [
+        (
+            f"Matrix work: {theme.PLACEMENT_LABELS.get(place, place)}",
+            theme.PLACEMENT_KINDS.get(place, "unknown"),
+            f"{role}/{place}",
+            ns,
+        )
+        for place, ns in sorted(sums.items(), key=lambda item: -item[1])
+    ]
+
+
 def account_hover(part: doc.Slice, per_whole: str = "per step") -> str:
     role, hidden = part["class"], part["hidden_ns_per_step"]
     parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} {per_whole}"]

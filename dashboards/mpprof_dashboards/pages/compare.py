@@ -5,31 +5,28 @@ against the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import Input, Output, State, dcc, html
+from dash import Input, Output, State, html
 
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import comparing, several_devices, two_windows, words
 from mpprof.report.content import lowered_by_host, recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
-from mpprof_dashboards import theme
 from mpprof_dashboards.choice import Choice
-from mpprof_dashboards.components import bars, cards
+from mpprof_dashboards.components import bars, cards, segments
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.graph import graph
-from mpprof_dashboards.components.text import sentence
+from mpprof_dashboards.components.text import or_dash, sentence
 from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
-    from mpprof.model.source import RunSource
 
 _MOST_ROWS = 40
 """Of kernels and of ops each, in a file."""
@@ -141,16 +138,15 @@ def against_first(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
 
 def _switch(choice: Choice) -> html.Div:
     links = [
-        dcc.Link(
+        segments.link(
             title,
-            href=f"/compare{replace(choice, against_first=first).query()}",
-            className="mp-segment" + (" mp-segment-on" if first == choice.against_first else ""),
-            **({"target": "_self"} if first == choice.against_first else {}),
+            f"/compare{replace(choice, against_first=first).query()}",
+            on=first == choice.against_first,
         )
         for title, first in (("against the one before", False), ("against the first", True))
     ]
-    return html.Div(links, className="mp-segments mp-right", role="group", id="against",
-                    **{"aria-label": "What each run is compared with"})  # fmt: skip
+    label = "What each run is compared with"
+    return segments.group(links, label, id="against", className="mp-segments mp-right")
 
 
 def chosen(context: Context) -> tuple[str, ...]:
@@ -234,18 +230,12 @@ def _ladder(
     body = [_run_row(row, rungs, reports, struck.get(row), most, first=first) for row in range(len(reports))]
     table = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="mp-table", id="ladder")
     said = [f"{reports[row]['run']['name']}: {reason}" for row, reason in struck.items()]
-    titles = [
-        html.H2("All runs", className="mp-section-title"),
-        html.P("dot: one step; tick: the step attainable on its card", className="mp-note"),
-        switch,
-    ]
-    return html.Section(
-        [
-            html.Div(titles, className="mp-section-head"),
-            html.Div(table, className="mp-card mp-scroll"),
-            cards.remarks(said),
-        ],
-        className="mp-section",
+    return cards.section(
+        "All runs",
+        html.Div(table, className="mp-card mp-scroll"),
+        cards.remarks(said),
+        note="dot: one step; tick: the step attainable on its card",
+        head=[switch],
     )
 
 
@@ -269,11 +259,11 @@ def _run_row(
             base = words.plain(reports[rung["from"]]["run"]["name"])
             against = [against, html.Div(f"against {base}", className="mp-note")]
     numbers = (
-        _known(step, words.duration),
-        _known(_examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
+        or_dash(step, words.duration),
+        or_dash(comparing.examples_per_s(rungs, row), lambda rate: words.count(round(rate))),
         against,
-        _known(share, words.percent),
-        _known(recorded_peak(report), words.size),
+        or_dash(share, words.percent),
+        or_dash(recorded_peak(report), words.size),
     )
     title = name if struck is None else html.Del(name, title=struck)
     return html.Tr(
@@ -289,7 +279,7 @@ def _run_row(
 def _times(rung: doc.Rung, *, struck: bool) -> Any:
     """Return the speedup, struck through where the two runs are unlike: it is then not an effect of
     precision."""
-    times = _known(rung["observed"], words.speedup)
+    times = or_dash(rung["observed"], words.speedup)
     return html.Del(times) if struck and rung["observed"] is not None else times
 
 
@@ -371,7 +361,7 @@ def _devices(report: doc.Report) -> html.Section | None:
     for device in time["devices"]:
         sums: dict[str, float] = {}
         for part in device["slices"]:
-            for kind, ns in _kinds(part):
+            for _, kind, _, ns in waterfall.pieces(part):
                 sums[kind] = sums.get(kind, 0.0) + max(ns, 0.0)
         at, fills = 0.0, []
         for kind in _ORDER:
@@ -397,29 +387,6 @@ def _devices(report: doc.Report) -> html.Section | None:
         f"Devices of {name}", html.Ul(items, className="mp-card mp-multiples", id=f"devices-{name}"),
         note="a step of each on one scale: Tensor Cores, matrix work off them, other work, waiting",
     )  # fmt: skip
-
-
-def _kinds(part: doc.Slice) -> list[tuple[str, float]]:
-    """Return (colour, ns) of a slice: matrix work by where it ran."""
-    if part["by"]:
-        return [
-            (theme.PLACEMENT_KINDS.get(piece["placement"], "unknown"), piece["ns_per_step"])
-            for piece in part["by"]
-        ]
-    if part["class"] == "matmul":
-        return [("unknown", part["ns_per_step"])]
-    return [(theme.CLASS_KINDS.get(part["class"], "other"), part["ns_per_step"])]
-
-
-def _known(value: Any, form: Callable[[Any], str]) -> str:
-    return "—" if value is None else form(value)
-
-
-def _examples_per_s(rungs: list[doc.Rung], row: int) -> float | None:
-    """Return the throughput of the run in this row, from the rung that ends there (for the first run, the
-    rung that starts there)."""
-    rates = rungs[max(row - 1, 0)].get("examples_per_s")
-    return rates["to" if row else "from"] if rates else None
 
 
 def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
@@ -585,7 +552,7 @@ def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
 
 def _flat(item: doc.KernelChange) -> dict[str, Any]:
     change = figures.change_ns(item)
-    texts = {f"{side}_text": "—" if ns is None else words.duration(ns)
+    texts = {f"{side}_text": or_dash(ns, words.duration)
              for side, ns in (("from_ns", item["from_ns"]), ("to_ns", item["to_ns"]))}  # fmt: skip
     sign = "+" if change > 0 else "−" if change < 0 else ""
     return item | texts | {"change_ns": change, "change_ns_text": f"{sign}{words.duration(abs(change))}"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from dash import dcc, html
+from dash import html
 
 from mpprof.errors import MpprofError
 from mpprof.report import words
 from mpprof_dashboards import theme, work
-from mpprof_dashboards.components import bars, cards
-from mpprof_dashboards.components.context import Context, Page, why_absent
+from mpprof_dashboards.components import bars, cards, segments
+from mpprof_dashboards.components.context import HOW_TO_PROFILE, Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.table import plain, table
 from mpprof_dashboards.figures import roofline
@@ -19,8 +19,6 @@ from mpprof_dashboards.figures import roofline
 if TYPE_CHECKING:
     from mpprof.model import document as doc
     from mpprof.model.source import RunTables
-
-_HOW = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
 
 def layout(context: Context) -> list[Any]:
@@ -31,7 +29,9 @@ def layout(context: Context) -> list[Any]:
         kernels = []
     if not kernels:
         reason = why_absent(document, "kernels", "time", "trace")
-        return [cards.section("Kernels", cards.empty("No trace to read kernels from", reason, _HOW))]
+        return [
+            cards.section("Kernels", cards.empty("No trace to read kernels from", reason, HOW_TO_PROFILE))
+        ]
     kind = kind_of(context.search)
     ops = context.source.ops(context.run, in_steps=True)
     return [
@@ -85,31 +85,15 @@ def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> 
     each = work.per(document)
     columns = work.columns_of(kind, each, devices=devices)
     asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": kind}
-    switch = html.Div(
+    query = context.choice.query()
+    switch = segments.group(
         [
-            dcc.Link(
-                _TITLES[other],
-                href=f"/kernels{context.choice.query()}&by={other}",
-                className="mp-segment" + (" mp-segment-on" if other == kind else ""),
-                **({"target": "_self"} if other == kind else {}),
-            )
+            segments.link(_TITLES[other], f"/kernels{query}&by={other}", on=other == kind)
             for other in work.KINDS
         ],
-        className="mp-segments",
-        role="group",
-        **{"aria-label": "One row for each"},
+        "One row for each",
     )
-    head = html.Div(
-        [
-            html.H2(_TITLES[kind], className="mp-section-title"),
-            switch,
-            html.P(
-                f"times {each.text}{work.over(document)}; a click opens a row; filters: words, or >= 1 ms",
-                className="mp-note",
-            ),
-        ],
-        className="mp-section-head",
-    )
+    note = f"times {each.text}{work.over(document)}; a click opens a row; filters: words, or >= 1 ms"
     rows = table(
         f"{kind}s",
         columns,
@@ -118,7 +102,11 @@ def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> 
         sort=work.SORT,
         version=context.source.version(context.run),
     )
-    return html.Section([head, html.Div(rows, className="mp-card mp-flush")], className="mp-section")
+    return cards.section(
+        _TITLES[kind],
+        html.Div(rows, className="mp-card mp-flush"),
+        head=[switch, html.P(note, className="mp-note")],
+    )
 
 
 def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> html.Section | None:

@@ -10,7 +10,7 @@ from mpprof.errors import MpprofError
 from mpprof.report import words
 from mpprof_dashboards import work
 from mpprof_dashboards.components import cards
-from mpprof_dashboards.components.context import Context, Page, why_absent
+from mpprof_dashboards.components.context import HOW_TO_PROFILE, Context, Page, why_absent
 from mpprof_dashboards.components.icicles import icicle, legend
 from mpprof_dashboards.components.table import plain, table
 from mpprof_dashboards.icicle import Node, tree
@@ -27,8 +27,7 @@ def layout(context: Context) -> list[Any]:
     drawn = icicles(context.source, context.run, document, context.choice.baseline)
     if drawn is None:
         reason = why_absent(document, "layers", "time", "trace")
-        how = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
-        return [cards.section("Layers", cards.empty("No kernel time by layer", reason, how))]
+        return [cards.section("Layers", cards.empty("No kernel time by layer", reason, HOW_TO_PROFILE))]
     each = work.per(document)
     asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": "layer"}
     rows = table(
@@ -68,15 +67,11 @@ def icicles(source: RunTables, run: str, document: doc.Report, baseline: str | N
     note = (
         f"width is time {each.text}, on one scale; identical neighbours are drawn once{work.over(document)}"
     )
-    head = html.Div(
-        [
-            html.H2("Layers", className="mp-section-title"),
-            legend(),
-            html.P(note, className="mp-note mp-right"),
-        ],
-        className="mp-section-head",
+    return cards.section(
+        "Layers",
+        html.Div(parts, className="mp-card mp-scroll"),
+        head=[legend(), html.P(note, className="mp-note mp-right")],
     )
-    return html.Section([head, html.Div(parts, className="mp-card mp-scroll")], className="mp-section")
 
 
 def _trees(source: RunTables, run: str, document: doc.Report) -> list[Node] | None:

@@ -25,22 +25,9 @@ def layout(context: Context) -> list[Any]:
     waits = html.Div(id="tl-waits", className="mp-waits")
     legend = html.Ul(id="tl-legend", className="mp-legend")
     panel = html.Aside(id="tl-panel", className="mp-card mp-panel", **{"aria-live": "polite"})
-    head = [html.H2("Timeline", className="mp-section-title"), *_tools(context, timeline)]
-    return [
-        html.Section(
-            [
-                html.Div(head, className="mp-section-head"),
-                html.Div(
-                    [
-                        html.Div([waits, legend, _drawing(context)], className="mp-card mp-timeline-card"),
-                        panel,
-                    ],
-                    className="mp-timeline-area",
-                ),
-            ],
-            className="mp-section",
-        )
-    ]
+    drawing = html.Div([waits, legend, _drawing(context)], className="mp-card mp-timeline-card")
+    area = html.Div([drawing, panel], className="mp-timeline-area")
+    return [cards.section("Timeline", area, head=_tools(context, timeline))]
 
 
 def _tools(context: Context, timeline: doc.Timeline) -> list[Any]:

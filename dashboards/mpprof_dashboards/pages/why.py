@@ -436,20 +436,11 @@ def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
     which = f"step {number}, " if number is not None else ""
     more = dcc.Link("open the timeline", href=f"/timeline{query}", className="mp-more") if query else None
     place = "the median" if timeline["step"] == timeline["median"] else "one"
-    head = [html.Span(f"{which}{place} of {len(timeline['steps'])} profiled, {length}"), " ", more]
-    return html.Section(
-        [
-            html.Div(
-                [
-                    html.H2("One step", className="mp-section-title"),
-                    legend(timeline),
-                    html.P(head, className="mp-note mp-right"),
-                ],
-                className="mp-section-head",
-            ),
-            html.Div(strip(timeline), className="mp-card"),
-        ],
-        className="mp-section",
+    said = [html.Span(f"{which}{place} of {len(timeline['steps'])} profiled, {length}"), " ", more]
+    return cards.section(
+        "One step",
+        html.Div(strip(timeline), className="mp-card"),
+        head=[legend(timeline), html.P(said, className="mp-note mp-right")],
     )
 
 
@@ -510,7 +501,7 @@ def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.
     """Return the slices as bars placed end to end."""
     rows, position = list[bars.Row](), 0.0
     for part in sorted(parts, key=waterfall.account_order):
-        for name, kind, key, ns in (piece for piece in _pieces(part) if piece[3]):
+        for name, kind, key, ns in (piece for piece in waterfall.pieces(part) if piece[3]):
             share = "" if ns < 0 or not whole else words.percent(ns / whole)
             hint = waterfall.account_hover(part, per_whole)
             rows.append(
@@ -518,26 +509,6 @@ def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.
             )
             position += ns
     return rows
-
-
-def _pieces(part: doc.Slice) -> list[tuple[str, str, str, float]]:
-    """Return (name, colour, key, ns) of a slice: matrix work by where it ran, any other class as one."""
-    role, by = part["class"], part["by"]
-    if not by:
-        kind = "unknown" if role == "matmul" else theme.CLASS_KINDS.get(role, "other")
-        return [(theme.class_label(role), kind, role, part["ns_per_step"])]
-    sums: dict[str, float] = {}
-    for piece in by:
-        sums[piece["placement"]] = sums.get(piece["placement"], 0.0) + piece["ns_per_step"]
-    return [
-        (
-            f"Matrix work: {theme.PLACEMENT_LABELS.get(place, place)}",
-            theme.PLACEMENT_KINDS.get(place, "unknown"),
-            f"{role}/{place}",
-            ns,
-        )
-        for place, ns in sorted(sums.items(), key=lambda item: -item[1])
-    ]
 
 
 def _matrix(document: doc.Report) -> html.Section | None:

@@ -94,6 +94,11 @@ class Target:
         return self.by_layer.get(layer, self.becomes) if layer else self.becomes
 
 
+def streaming_ns(moved_bytes: float, bandwidth_bytes_per_s: float) -> float:
+    """Return the time in which a streaming kernel moves so many bytes."""
+    return moved_bytes / (bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
+
+
 def precision_of(dtype: str | None) -> Precision | None:
     """Return the precision that a Keras dtype or policy name computes in; None for what is not known."""
     return COMPUTE_DTYPES.get(dtype.removeprefix("mixed_")) if dtype else None

@@ -18,6 +18,7 @@ from mpprof.analysis.comparison.attainable import (
     compiled,
     parts,
     precision_of,
+    streaming_ns,
 )
 from mpprof.analysis.layers import kinds
 from mpprof.model.account import Cell
@@ -91,7 +92,7 @@ def of_layer(layer: LayerFacts, bandwidth_bytes_per_s: float | None, *, passes: 
     (2 passes) the gradients back."""
     if not bandwidth_bytes_per_s or not layer.parameters:
         return 0.0
-    each = CAST_BYTES * layer.parameters / (bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
+    each = streaming_ns(CAST_BYTES * layer.parameters, bandwidth_bytes_per_s)
     return passes * (LAUNCH_NS + each)
 
 

@@ -99,11 +99,8 @@ def _by_the_driver(mine: StepSummary | None, baseline: StepSummary | None) -> Dr
 
 def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_run: Run | None) -> str | None:
     """Return why nothing can be expected of the pair; None where it can."""
-    where = [
-        next((each.where for each in account.allocators if each.name == account.allocator), None)
-        for account in (memory, base)
-    ]
-    if where[0] != where[1]:
+    mine, theirs = (account.main_allocator for account in (memory, base))
+    if (mine and mine.where) != (theirs and theirs.where):
         return "one run has allocator events of a device, the other of the host"
     batch = [one.last_fit.batch_size if one and one.last_fit else None for one in (run, base_run)]
     if None not in batch and batch[0] != batch[1]:

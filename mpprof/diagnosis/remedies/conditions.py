@@ -298,7 +298,7 @@ def layout_optimizer(signals: Signals) -> bool:
     if not rows:
         return signals.named("-LayoutOptimizer")
     put_in = [row for row in rows if "-LayoutOptimizer" in (signals.cells[row].op or "")]
-    return signals.time(tuple(put_in)) >= 0.5 * signals.time(rows)
+    return signals.time(put_in) >= 0.5 * signals.time(rows)
 
 
 # ---- how it was recorded

@@ -34,7 +34,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from mpprof.analysis.comparison import precision_overhead
-from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH, compiled
+from mpprof.analysis.comparison.attainable import compiled, streaming_ns
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
@@ -126,7 +126,7 @@ def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
         return weights
     values = sum(_values(layer) for layer in facts if layers.is_norm(layer)) * fit.batch_size
     moved = _CASTS_OF_A_NORM * precision_overhead.CAST_BYTES * values
-    return weights + moved / (bandwidth * REACHABLE_BANDWIDTH) * 1e9
+    return weights + streaming_ns(moved, bandwidth)
 
 
 def _values(layer: LayerFacts) -> int:

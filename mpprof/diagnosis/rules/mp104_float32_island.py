@@ -45,12 +45,12 @@ from mpprof.diagnosis.cells import activation_casts
 from mpprof.diagnosis.outcomes import (
     NAMED,
     NO_MATRIX_UNITS,
+    OF_A_LAYER,
     Claim,
     Clear,
     Found,
     NotApplicable,
     Outcome,
-    Scale,
     known,
     need,
 )
@@ -70,8 +70,7 @@ ON_RECORDS = True
 
 LARGE_HEAD = 2048
 """Fewer outputs are classes, whose product costs next to nothing (our judgement)."""
-SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
-"""Three percent is the least that an engineer would edit a layer for; 20 % is XProf's "high" for input."""
+SCALE = OF_A_LAYER
 
 
 def _is_island(layer: LayerFacts) -> bool:
@@ -194,7 +193,7 @@ def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tu
     beyond = 0.0
     for name in sorted(names & {signals.cells[row].layer or "" for row in mine}):
         own = [row for row in rows if signals.cells[row].layer == name]
-        layer, time = signals.layer(name), signals.time(tuple(own))
+        layer, time = signals.layer(name), signals.time(own)
         bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
         later = precision_overhead.of_layer(layer, bandwidth, passes=passes) if layer else 0.0
         keep = min(1.0, later / time) if time > 0 else 0.0

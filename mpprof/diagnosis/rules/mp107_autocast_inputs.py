@@ -30,21 +30,20 @@ from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import activation_casts, gives_float32
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP107", "autocast-inputs", "Layers are fed tensors of another type"
 ABOUT = "casts of layers' inputs"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.25)
 """As for input: a twentieth of the step is worth a line of code."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     facts = need(signals.layers_in_16_bits)
     need(signals.gpu_activity)
     behind = {layer.name for layer, before in zip(facts[1:], facts, strict=False) if gives_float32(before)}
@@ -57,7 +56,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"{evidence.listed(names)}: their inputs are cast in each step, " + "{cost} ({share})",
         evidence=(
             evidence.text("layers", evidence.listed(names)),
-            evidence.count("casts {per}", sum(signals.cells[row].calls_per_step for row in rows)),
+            evidence.count("casts {per}", signals.calls(rows)),
         ),
         confidence="medium",
         scale=SCALE,

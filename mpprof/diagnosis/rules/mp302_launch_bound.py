@@ -42,7 +42,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launch_waits
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.remedies.conditions import launches_one_by_one
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import KernelCalls
@@ -53,6 +53,7 @@ CODE, SLUG, TITLE = "MP302", "launch-bound", "The device waits for launches"
 ABOUT = "launches too slow for the device"
 SPECIFICITY = GENERAL
 BOUND = "host"
+OF_ACCELERATOR = True
 
 _HIDES = " (graphs of launches, command buffers, or no host events)"
 SHORT_KERNEL_NS = 20_000.0
@@ -60,8 +61,6 @@ SHORT_KERNEL_NS = 20_000.0
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     account = need(signals.gpu_activity)
     claims = launch_waits.claims(signals)
     share = signals.cost_ratio(claims)

@@ -27,7 +27,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, OUT_OF_MEMORY, Absent, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.outcomes import GENERAL, OUT_OF_MEMORY, Absent, Clear, Found, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
@@ -35,14 +35,13 @@ CODE, SLUG, TITLE = "MP303", "batch-not-raised", "The batch could be larger"
 ABOUT = "room for a larger batch"
 SPECIFICITY = GENERAL
 BOUND = "host"
+OF_ACCELERATOR = True
 
 FREE_RATIO = 0.5
 """With half of it free twice the batch fits for certain: weights and slots do not grow with it."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     if signals.ran_out_of_memory:
         return OUT_OF_MEMORY  # whatever was free at the recorded peak
     if signals.before_the_model_ran:

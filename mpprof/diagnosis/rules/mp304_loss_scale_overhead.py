@@ -33,7 +33,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence, launch_waits
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.shared.skips import without_loss_scale
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -47,6 +47,7 @@ ABOUT = "the cost of loss scaling"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25, normal=True)
 """A healthy small model without XLA spends a few percent so; a tenth is worth a change of the script."""
@@ -55,8 +56,6 @@ MOST = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     without = without_loss_scale(signals)
     if without is not None and signals.in_window:
         return without
@@ -72,7 +71,7 @@ def judge(signals: Signals) -> Outcome:
         summary="checking and un-scaling gradients takes {cost} a step ({share})",
         evidence=(
             evidence.ratio("loss-scale work and its waits in the step", ratio, SCALE.info_ratio),
-            evidence.count("loss-scale kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.count("loss-scale kernels per step", signals.calls(rows)),
         ),
         scale=SCALE,
         claims=claims,
@@ -84,7 +83,7 @@ def _waits_for_launches(signals: Signals) -> tuple[Claim, ...]:
     yet; nothing where kernels of other work are waited for more than those."""
     waits = launch_waits.between(signals)
     own = {row for row in waits if signals.cells[row].cause == launch_waits.OF_THE_LOSS_SCALE}
-    if signals.time(tuple(own)) < MOST * signals.time(waits):
+    if signals.time(own) < MOST * signals.time(waits):
         return ()
     return tuple(claim for claim in launch_waits.claims(signals) if claim.cell in own)
 

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.steps import boundaries
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_GPU, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
@@ -46,6 +46,7 @@ CODE, SLUG, TITLE = "MP306", "cpu-fallback", "An op runs on the CPU"
 ABOUT = "ops on the CPU"
 SPECIFICITY = CONFIGURED
 BOUND = "host"
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 """XProf's limits for input, which also waits on the host."""
@@ -60,11 +61,7 @@ _PLUMBING = (
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
-    account, trace = need(signals.gpu_account), signals.case.trace
-    if trace is None:
-        return Unable("there is no trace of this run")
+    account, trace = need(signals.gpu_account), need(signals.trace)
     if not (trace.host.kind == HostKind.OP).any():
         return Unable(f"the trace holds no ops of the host{signals.hint('record host events')}")
     slow, around = _ops_on_host(trace, account)
@@ -87,7 +84,7 @@ def judge(signals: Signals) -> Outcome:
         ),
         scale=SCALE,
         claims=claims,
-        layers=tuple(dict.fromkeys(n for row in copies if (n := signals.cells[row].layer))),
+        layers=signals.layers_of(copies),
     )
 
 

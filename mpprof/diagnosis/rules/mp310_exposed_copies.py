@@ -41,7 +41,7 @@ from collections.abc import Sequence
 
 from mpprof.analysis.breakdown import copies
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.frozen import frozen
@@ -51,6 +51,7 @@ CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind wor
 ABOUT = "exposed copies"
 SPECIFICITY = GENERAL
 BOUND = "host"
+OF_ACCELERATOR = True
 
 _DOWN = r"(?i)D2H|DtoH|Device\s*-?(to|>)-?\s*(Host|Pageable|Pinned)"
 _UP = r"(?i)H2D|HtoD|(Host|Pageable|Pinned)\s*-?(to|>)-?\s*Device"
@@ -67,8 +68,6 @@ PAGEABLE_BYTES_PER_S = 4e9
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     rows = signals.of("copy")
     claims = attainable.whole(rows)

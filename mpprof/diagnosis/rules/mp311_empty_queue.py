@@ -32,7 +32,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launch_waits
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
@@ -40,11 +40,10 @@ CODE, SLUG, TITLE = "MP311", "empty-queue", "The device idles until its queue fi
 ABOUT = "idling until the queue fills"
 SPECIFICITY = GENERAL
 BOUND = "host"
+OF_ACCELERATOR = True
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     account = need(signals.gpu_activity)
     claims = launch_waits.claims(signals)
     share = signals.cost_ratio(claims)

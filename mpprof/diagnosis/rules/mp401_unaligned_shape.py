@@ -40,14 +40,13 @@ from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import bad_sizes, missed
 from mpprof.diagnosis.outcomes import (
     NAMED,
-    NO_GPU,
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
+    OF_A_LAYER,
     Clear,
     Found,
     NotApplicable,
     Outcome,
-    Scale,
     Unable,
     known,
     need,
@@ -63,11 +62,11 @@ CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are not multiples of
 ABOUT = "sizes that are not multiples of 8"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 TPU_WIDTH = 128
 """TensorFlow's mixed precision guide: multiples of 128 on TPUs."""
-SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
-"""As for every named layer: 3 % is the least worth editing a model for."""
+SCALE = OF_A_LAYER
 WIDE_SINCE = (8, 0)
 WIDE = 64
 """From compute capability 8.0 on, cuBLAS is most efficient with sizes that are multiples of 128 bytes, 64
@@ -83,8 +82,6 @@ FEWEST_CLASSES = 8
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     if known(signals.accelerator) == "tpu":
         return _on_a_tpu(signals)
     need(signals.gpu_activity)
@@ -110,9 +107,7 @@ def judge(signals: Signals) -> Outcome:
     best = attainable.needed(signals, rows, "sizes that are not multiples of 8 were seen")
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("the unaligned matrix kernels cost next to nothing")
-    names = [
-        signals.cells[row].layer or signals.cells[row].op or signals.cells[row].kernel or "" for row in rows
-    ]
+    names = signals.names_of(rows)
     odd = sorted({size for row in rows for size in sizes[row] or ()})
     return Found(
         summary=(
@@ -122,13 +117,13 @@ def judge(signals: Signals) -> Outcome:
         ),
         evidence=(
             evidence.text("sizes", evidence.listed([str(s) for s in odd], 8), "multiples of 8"),
-            evidence.ns("matrix time with such sizes", signals.time(tuple(rows))),
+            evidence.ns("matrix time with such sizes", signals.time(rows)),
             evidence.text("attainable value from", best.source),
         ),
         confidence=best.confidence,
         scale=SCALE,
         claims=best.claims,
-        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+        layers=signals.layers_of(rows),
     )
 
 

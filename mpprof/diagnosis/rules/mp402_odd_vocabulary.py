@@ -38,12 +38,11 @@ from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import missed
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
-    NO_GPU,
     NO_MATRIX_UNITS,
+    OF_A_LAYER,
     Clear,
     Found,
     Outcome,
-    Scale,
     Unable,
     need,
 )
@@ -60,16 +59,15 @@ ABOUT = "an odd vocabulary size"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 ON_RECORDS = True
+OF_ACCELERATOR = True
 
 MULTIPLE = 64
 """What a vocabulary is padded to."""
 MOVING: tuple[Class, ...] = ("reduce", "elementwise", "cast", "norm")
-SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+SCALE = OF_A_LAYER
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     facts = need(signals.layers_in_16_bits)
     mixed = any(f.compute_dtype in HALF_DTYPES and f.parameters != 0 for f in facts)
     judged = [f for f in facts if f.compute_dtype in HALF_DTYPES or (mixed and not signals.cells)]

@@ -34,7 +34,6 @@ from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import off_or_narrow
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
-    NO_GPU,
     NO_MATRIX_UNITS,
     Clear,
     Found,
@@ -53,14 +52,13 @@ CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs of
 ABOUT = "the first convolution"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
 """Above what other layers need: the remedy changes the data, and the claim is an upper bound."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     first = next((f for f in need(signals.layers_in_16_bits) if layers.is_convolution(f)), None)
     if first is None or first.compute_dtype not in HALF_DTYPES:
         return NotApplicable("the model has no 16-bit convolution")

@@ -28,7 +28,6 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
-    NO_GPU,
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
     Clear,
@@ -45,14 +44,13 @@ CODE, SLUG, TITLE = "MP404", "low-intensity", "Matrix kernels on Tensor Cores wa
 ABOUT = "matrix work that waits for memory"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_ACCELERATOR = True
 
 NOTABLE_RATIO = 0.20
 """A fifth of the step in such kernels bounds what Tensor Cores can do for the whole."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     account, peaks = need(signals.gpu_activity), need(signals.peaks)
     rate, bandwidth = peaks.flops_per_s.get(signals.half or "fp16"), peaks.bandwidth_bytes_per_s
     if not peaks.has_matrix_units:
@@ -80,7 +78,7 @@ def judge(signals: Signals) -> Outcome:
         for row in stated
         if (signals.cells[row].flops_per_step or 0.0) / (signals.cells[row].bytes_per_step or 1.0) < ridge
     ]
-    ratio = signals.time(tuple(below)) / account.step_ns
+    ratio = signals.time(below) / account.step_ns
     if ratio < NOTABLE_RATIO:
         return Clear(f"matrix kernels bound by memory take {format_ratio(ratio)} of the step")
     names = [signals.cells[row].layer or signals.cells[row].op or "" for row in below]
@@ -95,5 +93,5 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="medium",
         severity="info",
-        layers=tuple(dict.fromkeys(n for row in below if (n := signals.cells[row].layer))),
+        layers=signals.layers_of(below),
     )

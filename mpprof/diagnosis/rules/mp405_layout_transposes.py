@@ -36,7 +36,7 @@ import re
 from collections.abc import Sequence
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ns, format_ratio
@@ -45,6 +45,7 @@ CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticea
 ABOUT = "layout changes"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_ACCELERATOR = True
 
 _CONCATENATES = r"^aten::(cat|concat|stack)$|^Concat(V2)?$|^Pack$|CatArray|concat_(fixed|variable)"
 _PADS = r"AddPadding|^(loop_|wrapped_)pad(_fusion|$|_\d)|^Pad(V2)?$|^MirrorPad|constant_pad_nd"
@@ -59,8 +60,6 @@ them, as it has its norms. Those reports are of convolutions."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "layout" and not _keeps_order(cell))
     ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
@@ -81,7 +80,7 @@ def judge(signals: Signals) -> Outcome:
         summary=summary,
         evidence=(
             evidence.ratio("layout changes in {whole}", ratio, SCALE.info_ratio),
-            evidence.count("layout kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.count("layout kernels {per}", signals.calls(rows)),
         ),
         cases=(kind,),
         scale=OF_THE_MODEL if kind == "products" else SCALE,
@@ -101,7 +100,7 @@ def _kind(signals: Signals, rows: Sequence[int]) -> str:
     """Return the kind of transposes that take most of the time: of the filters that convolutions turn round
     for themselves; else, where convolutions ran, of the layout of images; else the model's own transposes."""
     filters = [row for row in rows if re.search(_FILTERS, signals.cells[row].kernel or "")]
-    if signals.time(tuple(filters)) >= 0.5 * signals.time(tuple(rows)):
+    if signals.time(filters) >= 0.5 * signals.time(rows):
         return "filters"
     convolves = signals.select(lambda cell: (cell.family or "").startswith("conv_"))
     return "convolutions" if convolves else "products"

@@ -30,19 +30,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
+from mpprof.analysis.comparison.attainable import streaming_ns
 from mpprof.analysis.layers import kinds
 from mpprof.diagnosis import evidence, shapes
 from mpprof.diagnosis.outcomes import (
     NAMED,
-    NO_GPU,
     NOT_IN_16_BITS,
+    OF_A_LAYER,
     Claim,
     Clear,
     Found,
     NotApplicable,
     Outcome,
-    Scale,
     Unable,
     known,
     need,
@@ -58,6 +57,7 @@ CODE, SLUG, TITLE = "MP406", "depthwise-convolution", "Depthwise convolution is 
 ABOUT = "depthwise convolutions"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 SLOWER_RATIO = 1.10
 """A tenth is outside the noise between two runs."""
@@ -68,12 +68,10 @@ PASSES = 2.0
 reuses little of what it reads (our judgement)."""
 FAR_RATIO = 3.0
 """Three times that estimate is beyond what a fair kernel of any stack takes (our judgement)."""
-SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+SCALE = OF_A_LAYER
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     account = need(signals.gpu_account)
     rows = signals.select(lambda cell: cell.family == "depthwise")
     mine = signals.time(rows)
@@ -106,7 +104,7 @@ def judge(signals: Signals) -> Outcome:
         confidence="high" if measured else "medium",
         scale=SCALE,
         claims=claims,
-        layers=tuple(dict.fromkeys(n for r in rows if (n := signals.cells[r].layer))),
+        layers=signals.layers_of(rows),
     )
 
 
@@ -123,7 +121,7 @@ def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
         if not values:
             return 0.0
         moved = 2 * 4 * values * PASSES * cell.calls_per_step  # in and out, four bytes each
-        total += moved / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
+        total += streaming_ns(moved, peaks.bandwidth_bytes_per_s)
     return total
 
 

@@ -29,16 +29,15 @@ from collections.abc import Iterator
 
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.cells import unattributed
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
-    NO_GPU,
     NO_MATRIX_UNITS,
     Clear,
     Found,
     NotApplicable,
     Outcome,
     Scale,
-    Unable,
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
@@ -49,14 +48,13 @@ CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs 
 ABOUT = "grouped convolutions"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 """Above what other layers need, because the claim on its matrix kernels is an upper bound."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     names = frozenset(
         f.name
         for f in need(signals.layers_in_16_bits)
@@ -72,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
     )
     if not fallbacks:
         if not signals.select(lambda cell: cell.layer in names):
-            return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(names))}")
+            return unattributed(names)
         return Clear("the grouped convolutions ran on Tensor Cores")
     around = signals.select(lambda cell: cell.layer in names and cell.category in ("layout", "cast"))
     best = attainable.needed(signals, fallbacks, "grouped convolutions ran off the Tensor Cores")

@@ -25,17 +25,15 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.cells import off_or_narrow
+from mpprof.diagnosis.cells import off_or_narrow, unattributed
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
-    NO_GPU,
     NO_MATRIX_UNITS,
+    OF_A_LAYER,
     Clear,
     Found,
     NotApplicable,
     Outcome,
-    Scale,
-    Unable,
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
@@ -44,13 +42,12 @@ CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the T
 ABOUT = "3-D convolutions"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
+OF_ACCELERATOR = True
 
-SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+SCALE = OF_A_LAYER
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     names = {
         f.name
         for f in need(signals.layers_in_16_bits)
@@ -63,7 +60,7 @@ def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     mine = signals.select(lambda cell: cell.layer in names and cell.category == "matmul")
     if not mine:
-        return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(names))}")
+        return unattributed(names)
     rows = [row for row in mine if off_or_narrow(signals.cells[row])]
     if not rows:
         return Clear("the 3-D convolutions ran on Tensor Cores")
@@ -74,7 +71,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"{evidence.listed(sorted(names))}: 3-D, and off the Tensor Cores: "
         + "{cost} {each} ({share})",
         evidence=(
-            evidence.ns("their kernels off the Tensor Cores", signals.time(tuple(rows))),
+            evidence.ns("their kernels off the Tensor Cores", signals.time(rows)),
             evidence.text("attainable value from", best.source),
         ),
         confidence=best.confidence,

@@ -30,13 +30,12 @@ from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
 from mpprof.diagnosis.outcomes import (
     GENERAL,
-    NO_GPU,
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
+    OF_A_LAYER,
     Clear,
     Found,
     Outcome,
-    Scale,
     Unable,
     need,
 )
@@ -50,13 +49,12 @@ CODE, SLUG, TITLE = (
 ABOUT = "badly chosen algorithms"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_ACCELERATOR = True
 
-SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+SCALE = OF_A_LAYER
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
@@ -74,19 +72,17 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(best.claims) < SCALE.info_ratio:
         return Clear("they cost next to nothing")
     heaviest = max(rows, key=lambda row: signals.cells[row].ns_per_step)
-    where = [
-        signals.cells[row].layer or signals.cells[row].op or signals.cells[row].kernel or "" for row in rows
-    ]
+    where = signals.names_of(rows)
     return Found(
         summary=f"{evidence.listed(where)}: 16-bit, aligned, and still off the Tensor Cores: "
         + "{cost} {each} ({share})",
         evidence=(
             evidence.text("heaviest kernel", signals.cells[heaviest].kernel),
-            evidence.ns("such kernels", signals.time(tuple(rows))),
+            evidence.ns("such kernels", signals.time(rows)),
             evidence.text("attainable value from", best.source),
         ),
         confidence=best.confidence,
         scale=SCALE,
         claims=best.claims,
-        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+        layers=signals.layers_of(rows),
     )

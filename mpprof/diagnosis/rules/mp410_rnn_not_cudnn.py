@@ -35,7 +35,7 @@ from dataclasses import replace
 
 from mpprof.analysis.layers.cudnn import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, NO_GPU, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
@@ -46,11 +46,10 @@ CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
 ABOUT = "recurrent layers without cuDNN"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     recurrent = [f for f in need(signals.layers) if f.kind in RECURRENT]
     if not recurrent:
         return NotApplicable("the model has no LSTM or GRU")

@@ -39,9 +39,9 @@ from math import prod
 
 from mpprof.analysis.kernels import eligibility
 from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis.cells import unattributed
 from mpprof.diagnosis.outcomes import (
     NAMED,
-    NO_GPU,
     Clear,
     Found,
     NotApplicable,
@@ -60,6 +60,7 @@ CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores t
 ABOUT = "unfused attention"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 INFO_RATIO = 0.10
 """A tenth of the step around the products of attention: worth knowing, and a ceiling rather than a fault."""
@@ -69,8 +70,6 @@ _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "Addit
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     if signals.framework in ON_TORCH:
         return _by_shapes(signals)
     names = {f.name for f in need(signals.layers) if f.class_name in _ATTENTION or f.kind in _ATTENTION}
@@ -81,7 +80,7 @@ def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     mine = signals.select(lambda cell: _within(cell.layer, names))
     if not mine:
-        return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(names))}")
+        return unattributed(names)
     rows = tuple(r for r in mine if signals.cells[r].category in ("elementwise", "reduce", "layout"))
     ratio = signals.time(rows) / signals.whole_ns
     if ratio < INFO_RATIO:
@@ -127,7 +126,7 @@ def _by_shapes(signals: Signals) -> Outcome:
         confidence="medium",
         scale=SCALE,
         claims=claims,
-        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+        layers=signals.layers_of(rows),
     )
 
 

@@ -34,17 +34,7 @@ from dataclasses import replace
 
 from mpprof.analysis.kernels import eligibility
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import (
-    NO_GPU,
-    REMAINDER,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Scale,
-    known,
-    need,
-)
+from mpprof.diagnosis.outcomes import OF_A_LAYER, REMAINDER, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.finding import Severity
@@ -59,8 +49,9 @@ CODE, SLUG, TITLE = (
 ABOUT = "unexplained fallbacks"
 SPECIFICITY = REMAINDER
 BOUND = "device"
+OF_ACCELERATOR = True
 
-SCALE = Scale(info_ratio=0.01, warning_ratio=0.03, error_ratio=0.20)
+SCALE = OF_A_LAYER
 NOTABLE_RATIO = 0.03
 """From three percent of the step on no such time is passed over, whatever it could be."""
 _MOST_REASONS = 2
@@ -75,8 +66,6 @@ class _Reason:
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     if not signals.computes.narrow:
         return signals.not_narrow
@@ -113,7 +102,7 @@ def judge(signals: Signals) -> Outcome:
         scale=SCALE if best else None,
         severity=None if best else _by_share(signals, tuple(possible)),
         claims=best.claims if best else (),
-        layers=tuple(dict.fromkeys(n for row in rows if (n := signals.cells[row].layer))),
+        layers=signals.layers_of(rows),
     )
 
 
@@ -141,8 +130,7 @@ def _by_share(signals: Signals, rows: tuple[int, ...]) -> Severity:
 
 
 def _names(signals: Signals, rows: list[int]) -> str:
-    cells = [signals.cells[row] for row in rows]
-    return evidence.listed([cell.layer or cell.op or cell.kernel or "an op without a name" for cell in cells])
+    return evidence.listed(signals.names_of(rows))
 
 
 def _reason(signals: Signals, cell: Cell) -> _Reason:

@@ -31,15 +31,14 @@ from __future__ import annotations
 
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis.cells import unattributed
 from mpprof.diagnosis.outcomes import (
     NAMED,
-    NO_GPU,
     Clear,
     Found,
     NotApplicable,
     Outcome,
     Scale,
-    Unable,
     known,
     need,
 )
@@ -51,6 +50,7 @@ CODE, SLUG, TITLE = "MP501", "norm-float32", "Norm layers compute in float32"
 ABOUT = "norms in float32"
 SPECIFICITY = NAMED
 BOUND = "device"
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.60, error_ratio=0.80, normal=True)
 """It is how Keras 3 works: a healthy convnet without XLA shows 10 to 50 %, the more the faster the card. A
@@ -60,8 +60,6 @@ UNDER_XLA = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     if signals.half is None:
         return signals.not_narrow
@@ -73,9 +71,7 @@ def judge(signals: Signals) -> Outcome:
     )
     if not rows:
         if recorded:
-            return Unable(
-                f"no kernel in the trace could be attributed to {evidence.listed(sorted(recorded))}"
-            )
+            return unattributed(recorded)
         if facts is None:
             need(signals.layers)  # XLA may have fused a norm into what surrounds it
         return NotApplicable("the model has no norm layer")

@@ -25,7 +25,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -33,14 +33,13 @@ CODE, SLUG, TITLE = "MP502", "memory-bound", "Elementwise work is a large part o
 ABOUT = "elementwise work of 30 % or more"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_ACCELERATOR = True
 
 INFO_RATIO = 0.30
 """With a third of the step at most twice as fast, the whole stays below 6 times at best."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     ratio = need(signals.share("elementwise"))
     if ratio < INFO_RATIO:

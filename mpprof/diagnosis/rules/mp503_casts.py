@@ -60,7 +60,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"casts take {format_ratio(total / account.step_ns)} of the step")
     if known(signals.layers) is None and not signals.on_cpu:
         return _without_the_layers(signals, total / account.step_ns)
-    calls = sum(signals.cells[row].calls_per_step for row in rows)
+    calls = signals.calls(rows)
     return Found(
         summary="casts that could be fused away take {cost} {each} ({share})",
         evidence=(

@@ -27,9 +27,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
+from mpprof.analysis.comparison.attainable import streaming_ns
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -38,6 +38,7 @@ ABOUT = "the optimizer's update"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True
+OF_ACCELERATOR = True
 
 BYTES_PER_PARAMETER = 28
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True)
@@ -45,8 +46,6 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     account = need(signals.gpu_account)
     rows = signals.of("optimizer")
     total = signals.time(rows)
@@ -57,7 +56,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(
             "the device's memory bandwidth is not known, so the least time of the update is not known"
         )
-    least = min(total, parameters * BYTES_PER_PARAMETER / (bandwidth * REACHABLE_BANDWIDTH) * 1e9)
+    least = min(total, streaming_ns(parameters * BYTES_PER_PARAMETER, bandwidth))
     claims = tuple(Claim(row, signals.cells[row].ns_per_step * least / total) for row in rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the update runs near the memory's bandwidth")
@@ -68,7 +67,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ns("optimizer kernels", total),
             evidence.ns("one pass over memory", least),
-            evidence.count("kernels per step", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.count("kernels per step", signals.calls(rows)),
         ),
         confidence="medium",
         scale=SCALE,

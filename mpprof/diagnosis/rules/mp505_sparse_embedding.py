@@ -28,7 +28,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import attainable, evidence, shapes
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import LayerFacts
 
@@ -37,6 +37,7 @@ ABOUT = "embedding updates"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.40)
 """A change of the table or the optimizer changes the training: a tenth of the step is worth that thought."""
@@ -45,8 +46,6 @@ LARGE = 1_000_000
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     tables = {f.name: size for f in need(signals.layers) if (size := _values(f)) >= LARGE}
     if not tables:
         return NotApplicable("the model has no large embedding table")

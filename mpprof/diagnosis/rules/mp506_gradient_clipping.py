@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Cell
@@ -40,6 +40,7 @@ ABOUT = "gradient clipping"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True
+OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.10, error_ratio=0.25)
 """Clipping is chosen for the training's sake: only a tenth of the step is worth a second thought."""
@@ -47,8 +48,6 @@ _SCOPES = ("global_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value"
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     optimizer = known(signals.optimizer)
     if optimizer is not None and optimizer.clipping == {}:
         return NotApplicable("the optimizer clips nothing")
@@ -59,9 +58,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"clipping takes {format_ratio(signals.cost_ratio(claims))} of the step")
     return Found(
         summary="clipping gradients takes {cost} {each} ({share})",
-        evidence=(
-            evidence.count("clipping kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
-        ),
+        evidence=(evidence.count("clipping kernels {per}", signals.calls(rows)),),
         scale=SCALE,
         claims=claims,
     )

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.analysis.comparison.attainable import REACHABLE_BANDWIDTH
+from mpprof.analysis.comparison.attainable import streaming_ns
 from mpprof.diagnosis import attainable, evidence, shapes
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -39,6 +39,7 @@ ABOUT = "the loss in float32"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True
+OF_ACCELERATOR = True
 
 BYTES_PER_LOGIT = 4
 """A fused loss reads each logit once and writes its gradient once, both in 16 bits."""
@@ -47,8 +48,6 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     if signals.half is None:
         return signals.not_narrow
@@ -67,7 +66,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ns("kernels of the loss", total),
             *((evidence.ns("one pass over the logits in 16 bits", least),) if least is not None else ()),
-            evidence.count("kernels {per}", sum(signals.cells[r].calls_per_step for r in rows)),
+            evidence.count("kernels {per}", signals.calls(rows)),
         ),
         confidence="medium",
         scale=SCALE,
@@ -82,4 +81,4 @@ def _one_pass_ns(signals: Signals, rows: Sequence[int]) -> float | None:
     logits = max((shapes.largest(cell.shapes) * cell.calls_per_step for cell in cells), default=0.0)
     if not logits or peaks is None or not peaks.bandwidth_bytes_per_s:
         return None
-    return logits * BYTES_PER_LOGIT / (peaks.bandwidth_bytes_per_s * REACHABLE_BANDWIDTH) * 1e9
+    return streaming_ns(logits * BYTES_PER_LOGIT, peaks.bandwidth_bytes_per_s)

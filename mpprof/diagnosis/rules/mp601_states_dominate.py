@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.memory import Kind
 from mpprof.model.quantities import format_bytes, format_ratio
@@ -42,8 +42,6 @@ DOMINANT_RATIO = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.wide:
-        return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
     states = sum(parts.asked.get(kind, 0) for kind in STATES)
     share = states / max(1, account.peak_bytes)

@@ -29,7 +29,7 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes
 
@@ -37,6 +37,7 @@ CODE, SLUG, TITLE = "MP602", "preallocation", "The driver's memory figure says n
 ABOUT = "preallocated memory"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_ACCELERATOR = True
 
 TAKEN_RATIO = 0.85
 """TensorFlow leaves a few percent to the driver and the libraries."""
@@ -45,8 +46,6 @@ NEEDED_RATIO = 0.60
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     samples, peak = signals.case.run.hardware, need(signals.summary).peak_memory_bytes
     used = samples.memory_used_bytes[np.isfinite(samples.memory_used_bytes)] if samples is not None else None
     total = need(signals.device).memory_bytes

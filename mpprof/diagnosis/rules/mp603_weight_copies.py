@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
 
@@ -37,8 +37,6 @@ BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.wide:
-        return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
     extra = lowered(parts, CODE, lambda held: held - parts.copies_once_bytes)
     share = extra / account.whole_bytes

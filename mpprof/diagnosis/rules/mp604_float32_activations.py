@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
 
@@ -49,8 +49,6 @@ OF_TRAINING = True
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.wide:
-        return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
     kept = parts.wide(parts.kept)
     wide = kept + parts.wide(parts.flowing)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
@@ -41,8 +41,6 @@ LARGE_RATIO = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.wide:
-        return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
     scratch = parts.asked.get("workspaces", 0)
     of_gap = account.of_gap(CODE)

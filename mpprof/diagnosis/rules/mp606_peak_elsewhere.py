@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.memory import UPDATE
 from mpprof.model.quantities import format_bytes, format_ratio
@@ -45,8 +45,6 @@ def judge(signals: Signals) -> Outcome:
     early = _early(signals)
     if isinstance(early, Found):
         return early
-    if signals.wide:
-        return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
     if parts.phase not in UPDATE or account.course is None:
         return Clear(f"the peak is in the {parts.phase} phase")

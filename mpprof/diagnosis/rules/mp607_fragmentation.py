@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_bytes, format_ratio
@@ -44,8 +44,6 @@ beyond what was asked for is worth a note, no warning, where more than half of a
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.wide:
-        return NOT_IN_16_BITS
     account, parts = need(signals.at_peak)
     of_gap = account.of_gap(CODE)
     lost = lowered(parts, CODE, lambda held: held) if of_gap is None else of_gap
@@ -74,7 +72,7 @@ def judge(signals: Signals) -> Outcome:
 
 def _free_ratio(account: MemoryAccount) -> float | None:
     """Return the share of the allocator's memory that is free at the peak; None: its size is not stated."""
-    mine = next((each for each in account.allocators if each.name == account.allocator), None)
+    mine = account.main_allocator
     if mine is None or not mine.capacity_bytes:
         return None
     return 1.0 - account.peak_bytes / mine.capacity_bytes

@@ -54,7 +54,7 @@ def judge(signals: Signals) -> Outcome:
         summary="collecting sparse gradients from all devices takes {cost} {each} ({share})",
         evidence=(
             evidence.ratio("exposed gathers in {whole}", share, SCALE.crossed(share)),
-            evidence.count("gathers {per}", sum(signals.cells[row].calls_per_step for row in rows)),
+            evidence.count("gathers {per}", signals.calls(rows)),
             evidence.count("devices", signals.replicas),
         ),
         confidence="medium",

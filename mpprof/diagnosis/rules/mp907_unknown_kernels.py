@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -34,14 +34,13 @@ CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised
 ABOUT = "unknown kernels"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_ACCELERATOR = True
 
 INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
 """Two percent cannot change a verdict; a tenth is as much as a typical cause; at one half there is none."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
     need(signals.gpu_activity)
     ratio = need(signals.tensor_core).unknown_ratio
     if ratio < INFO_RATIO:

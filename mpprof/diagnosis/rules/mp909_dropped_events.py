@@ -27,7 +27,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is incomplete"
@@ -39,11 +39,7 @@ SHOWN = 5
 
 
 def judge(signals: Signals) -> Outcome:
-    trace = signals.case.trace
-    if trace is None:
-        return Unable(
-            f"{signals.case.trace_problem or 'there is no trace of this run'}{signals.hint('record window')}"
-        )
+    trace = need(signals.trace)
     if not trace.warnings:
         return Clear("the trace reports no loss")
     more = len(trace.warnings) - 1

@@ -29,7 +29,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -37,19 +37,14 @@ CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel 
 ABOUT = "ops hidden by graphs"
 SPECIFICITY = GENERAL
 BOUND = "device"
+OF_ACCELERATOR = True
 
 INFO_RATIO, WARNING_RATIO = 0.02, 0.20
 """A fifth of the time without an owner can hide any layer's cause."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if signals.on_cpu:
-        return NO_GPU
-    trace = signals.case.trace
-    if trace is None:
-        return Unable(
-            f"{signals.case.trace_problem or 'there is no trace of this run'}{signals.hint('record window')}"
-        )
+    trace = need(signals.trace)
     need(signals.gpu_activity)
     kernels = trace.kernels
     total = int(kernels.duration_ns.sum())

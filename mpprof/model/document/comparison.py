@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from mpprof.model.account import Class
-from mpprof.model.document.findings import Finding, Remedy
+from mpprof.model.document.findings import Finding
 from mpprof.model.document.report import Report
-from mpprof.model.document.speedup import GapSlice
+from mpprof.model.document.speedup import Compared
 from mpprof.model.document.values import Code, Count, FromTo, Interval, Number, Sentences
 from mpprof.model.finding import Severity
 from mpprof.model.kernels import Family
@@ -35,34 +35,12 @@ _RungEnds = TypedDict(  # `from` cannot be an attribute's name
 )
 
 
-class Rung(_RungEnds):
-    observed: Number | None
-    expected: Number | None
-    interval: Interval | None
-    slices: list[GapSlice]
+class Rung(_RungEnds, Compared):
     findings: list[Finding]
-    expected_with_host: Number | None
-    ceiling: Number | None
-    gap_ns: Number | None
-    unexplained_ns: Number | None
     labels: Annotated[list[str], "In which respects the two are unlike; empty: comparable."]
     refused: Annotated[str | None, "Why they cannot be compared."]
     absent: dict[str, str]
-    per_example: NotRequired[Annotated[bool, "The batches differ: times are compared per example."]]
     examples_per_s: NotRequired[FromTo]
-    lost_ns: NotRequired[
-        Annotated[
-            Number | None,
-            "What parts of the step take above their attainable time: gap_ns = lost_ns - gained_ns.",
-        ]
-    ]
-    gained_ns: NotRequired[Annotated[Number | None, "What other parts take below their attainable time."]]
-    above_attainable_ns: NotRequired[
-        Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
-    ]
-    how_to_switch: NotRequired[
-        Annotated[list[Remedy], "Mixed precision on: of a float32 run that 16 bits may make faster."]
-    ]
     cards: NotRequired[Annotated[str | None, "What two different cards can do at their peaks."]]
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences on the later run against the earlier."]

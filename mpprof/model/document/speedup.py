@@ -9,25 +9,20 @@ from mpprof.model.document.findings import Remedy
 from mpprof.model.document.values import Classed, Code, Interval, Number
 
 
-class Speedup(TypedDict):
-    baseline: Literal["measured", "estimated"]
-    baseline_id: str | None
+class Compared(TypedDict):
+    """What a run reached against another: in a report's `speedup`, and in each step of a comparison."""
+
     observed: Number | None
     interval: Annotated[Interval | None, "95 % confidence."]
     expected: Annotated[Number | None, "The attainable speedup on this device."]
     expected_with_host: Annotated[Number | None, "The same, with the host's need per step as the floor."]
     ceiling: Annotated[Number | None, "By peak rates."]
-    estimated: Annotated[
-        EstimatedSpeedup | None, "Estimated, not measured: a range of the speedup over float32."
-    ]
     slices: list[GapSlice]
     unexplained_ns: Annotated[
         Number | None,
         "What no remedy recovers of above_attainable_ns; without an expectation, of gap_ns.",
     ]
-    baseline_step_ns: Number | None
-    reach_ns: Annotated[Number | None, "The attainable step by the device alone."]
-    gap_ns: Annotated[Number | None, "step_ns - reach_ns."]
+    gap_ns: Annotated[Number | None, "This run's step less the attainable one by the device alone."]
     per_example: NotRequired[
         Annotated[bool, "The batches differ: the baseline's times are scaled to this run's batch."]
     ]
@@ -38,6 +33,19 @@ class Speedup(TypedDict):
         ]
     ]
     gained_ns: NotRequired[Annotated[Number | None, "What other parts take below their attainable time."]]
+    above_attainable_ns: NotRequired[
+        Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
+    ]
+
+
+class Speedup(Compared):
+    baseline: Literal["measured", "estimated"]
+    baseline_id: str | None
+    estimated: Annotated[
+        EstimatedSpeedup | None, "Estimated, not measured: a range of the speedup over float32."
+    ]
+    baseline_step_ns: Number | None
+    reach_ns: Annotated[Number | None, "The attainable step by the device alone."]
     baseline_dtype: NotRequired[Annotated[str | None, "What the baseline's records say it computes in."]]
     attainable: NotRequired[
         Annotated[
@@ -48,9 +56,6 @@ class Speedup(TypedDict):
     ]
     limits: NotRequired[
         Annotated[list[Limit], "What the attainable step consists of, and why it becomes no shorter."]
-    ]
-    above_attainable_ns: NotRequired[
-        Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
     ]
     launches: NotRequired[
         Annotated[

@@ -157,7 +157,7 @@ def _divided(items: list[doc.MemoryItem], by: str) -> str:
     return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 
-def _allocator(account: doc.Memory) -> doc.Allocator | None:
+def main_allocator(account: doc.Memory) -> doc.Allocator | None:
     """Return the allocator whose memory is accounted for."""
     return next((a for a in account.get("allocators", []) if a["name"] == account.get("allocator")), None)
 
@@ -170,7 +170,7 @@ def peak(document: doc.Report) -> tuple[int, str] | None:
         return recorded, ""
     if (account := document["memory"]) is None:
         return None
-    mine = _allocator(account)
+    mine = main_allocator(account)
     on_host = " on the host" if mine is not None and mine["where"] == "host" else ""
     window, life = account["peak_bytes"], (mine["lifetime_peak_bytes"] or 0) if mine else 0
     if life <= window:
@@ -180,7 +180,7 @@ def peak(document: doc.Report) -> tuple[int, str] | None:
 
 def _beside_the_peak(account: doc.Memory) -> str:
     """Return what the allocator held before the window, where that was more, and what it could hold."""
-    mine = _allocator(account)
+    mine = main_allocator(account)
     if mine is None:
         return ""
     most, said = mine["peak_bytes"], " in the window"

@@ -22,6 +22,11 @@ HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
 
 
+def finding(document: doc.Report, code: str) -> doc.Finding | None:
+    """Return the finding of this code; None where the report has none."""
+    return next((found for found in document["findings"] if found["code"] == code), None)
+
+
 def gain(finding: doc.Finding, step_ns: float | None) -> float | None:
     """Return the gain of the finding's remedy in a step, after those before it in the plan; None: it is no
     part of the plan."""

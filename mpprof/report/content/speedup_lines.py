@@ -96,8 +96,7 @@ def speedup(document: doc.Report) -> list[str]:
         return [*measured(gain, document["absent"]), *_launches(gain), *_baseline(gain), *_switch(gain)]
     lines = []
     if gain["estimated"]:
-        low, high = (words.speedup(gain["estimated"][edge]) for edge in ("low", "high"))
-        span = low if low == high else f"{low} to {high}"
+        span = words.speedups(gain["estimated"]["low"], gain["estimated"]["high"])
         lines.append(f"estimated, not measured: {span} over what float32 would have taken")
         lines.append(f"assumed: {'; '.join(gain['estimated']['assumptions'])}")
     elif could := gain.get("attainable"):
@@ -112,8 +111,7 @@ def speedup(document: doc.Report) -> list[str]:
 
 def _range(could: doc.AttainableRange, document: doc.Report) -> str:
     """Return what 16 bits could make of a float32 run."""
-    low, high = words.speedup(could["low"]), words.speedup(could["high"])
-    said = f"{low if low == high else f'{low} to {high}'} attainable in 16 bits"
+    said = f"{words.speedups(could['low'], could['high'])} attainable in 16 bits"
     if could["eligible_ratio"] is None:
         return said
     units = matrix_units(document)
@@ -178,14 +176,13 @@ def _switch(gain: doc.Speedup) -> Iterable[str]:
         yield f"mixed precision is off in this run; to switch it on: {how[0]['text']}"
 
 
-def lowered_by_host(gain: doc.Speedup | doc.Rung) -> bool:
-    """Return whether the attainable speedup is lower with the host as it is; `gain` is a report's
-    `speedup`."""
+def lowered_by_host(gain: doc.Compared) -> bool:
+    """Return whether the attainable speedup is lower with the host as it is."""
     with_host, expected = gain["expected_with_host"], gain["expected"]
     return with_host is not None and (expected is None or with_host < 0.99 * expected)
 
 
-def gap(gain: doc.Speedup | doc.Rung) -> str:
+def gap(gain: doc.Compared) -> str:
     """Return how far this run's step is from the attainable one, and how much of that no finding explains.
     Without an expectation, return the plain difference from the baseline; return an empty text where there is
     nothing to report."""
@@ -207,11 +204,11 @@ def gap(gain: doc.Speedup | doc.Rung) -> str:
     return f"{said}; no finding explains {words.duration(unexplained)} of that{of}"
 
 
-def _scaled(gain: doc.Speedup | doc.Rung) -> str:
+def _scaled(gain: doc.Compared) -> str:
     return " for as many examples" if gain.get("per_example") else ""
 
 
-def _interval(gain: doc.Speedup | doc.Rung) -> str:
+def _interval(gain: doc.Compared) -> str:
     interval = gain["interval"]
     if interval is None:  # of an earlier version's report
         return ""

@@ -9,7 +9,7 @@ from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyO
 from mpprof.report.json import two_windows
 from mpprof.report.json.report import document
 from mpprof.report.json.speedup import finding_of, gap_slices_of
-from mpprof.report.json.values import rounded, strict
+from mpprof.report.json.values import from_to, interval, interval_ns, rounded, strict
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -60,7 +60,7 @@ def _rung(rung: Rung) -> doc.Rung:
         "to": rung.end,
         "observed": speedup.observed if speedup else None,
         "expected": speedup.expected if speedup else None,
-        "interval": list(speedup.interval) if speedup and speedup.interval else None,
+        "interval": interval(speedup.interval) if speedup else None,
         "slices": gap_slices_of(rung.slices),
         "findings": [finding_of(finding) for finding in rung.findings],
         "expected_with_host": speedup.expected_with_host if speedup else None,
@@ -71,7 +71,7 @@ def _rung(rung: Rung) -> doc.Rung:
         "refused": rung.refused,
         "absent": _absent_of_rung(rung),
         "per_example": speedup.per_example if speedup else False,
-        "examples_per_s": {"from": rung.examples_per_s[0], "to": rung.examples_per_s[1]},
+        "examples_per_s": from_to(rung.examples_per_s),
         "lost_ns": rounded(speedup.lost_ns) if speedup else None,
         "gained_ns": rounded(speedup.gained_ns) if speedup else None,
         "above_attainable_ns": rounded(speedup.above_attainable_ns) if speedup else None,
@@ -106,7 +106,7 @@ def _outcome(found: RemedyOutcome) -> doc.RemedyOutcome:
         "evidence": list(found.evidence),
         "predicted_ns": [rounded(edge) for edge in found.predicted_ns],
         "obtained_ns": rounded(found.obtained_ns),
-        "interval_ns": None if found.interval_ns is None else [rounded(edge) for edge in found.interval_ns],
+        "interval_ns": interval_ns(found.interval_ns),
         "reason": found.reason,
         "counted": found.counted,
     }
@@ -118,7 +118,7 @@ def _remedies_total(found: Promises | None) -> doc.RemediesTotal | None:
     return {
         "predicted_ns": [rounded(edge) for edge in found.predicted_ns],
         "obtained_ns": rounded(found.obtained_ns),
-        "interval_ns": None if found.interval_ns is None else [rounded(edge) for edge in found.interval_ns],
+        "interval_ns": interval_ns(found.interval_ns),
     }
 
 
@@ -153,16 +153,14 @@ def _learning(found: Learning) -> doc.Learning:
         "severity": found.severity,
         "text": found.text,
         "reason": found.reason,
-        "window": None if found.window is None else list(found.window),
+        "window": interval(found.window),
         "stretches": found.stretches,
-        "loss": {"from": found.loss[0], "to": found.loss[1]},
+        "loss": from_to(found.loss),
         "difference_ratio": found.difference_ratio,
-        "interval": None if found.interval is None else list(found.interval),
+        "interval": interval(found.interval),
         "updates": {"from": _updates(found.applied[0]), "to": _updates(found.applied[1])},
         "speedup_per_update": found.per_update,
-        "speedup_per_update_interval": None
-        if found.per_update_interval is None
-        else list(found.per_update_interval),
+        "speedup_per_update_interval": interval(found.per_update_interval),
         "speedup_per_update_text": found.per_update_text,
         "curves": {"from": _points(found.curves[0]), "to": _points(found.curves[1])},
         "absent": absent,
@@ -182,8 +180,8 @@ def _points(curve: tuple[LossPoint, ...]) -> list[doc.LossPoint]:
 def _matching(matching: Matching) -> doc.Matching:
     """Return what parts of both runs were matched with each other; times are per step."""
     return {
-        "by_op_ratio": {"from": matching.by_op_ratio[0], "to": matching.by_op_ratio[1]},
-        "by_layer_ratio": {"from": matching.by_layer_ratio[0], "to": matching.by_layer_ratio[1]},
+        "by_op_ratio": from_to(matching.by_op_ratio),
+        "by_layer_ratio": from_to(matching.by_layer_ratio),
         "only_from": [{"op": op, "ns_per_step": rounded(ns)} for op, ns in matching.only_from],
         "only_to": [{"op": op, "ns_per_step": rounded(ns)} for op, ns in matching.only_to],
         "unmatched_from": [{"layer": layer, "reason": why} for layer, why in matching.unmatched_from],

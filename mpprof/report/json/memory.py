@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.model.finding import Finding
-from mpprof.model.memory import Advice, DriverSaving, MemoryAccount, OutOfMemory, Tensor
+from mpprof.model.memory import (
+    Advice,
+    Allocator,
+    Course,
+    DriverSaving,
+    MemoryAccount,
+    OutOfMemory,
+    Tensor,
+)
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -21,17 +29,7 @@ def memory_of(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.
         "saved_bytes": memory.saved_bytes,
         "reachable_bytes": memory.reachable_bytes,
         "allocator": memory.allocator,
-        "allocators": [
-            {
-                "name": each.name,
-                "where": each.where,
-                "peak_bytes": each.peak_bytes,
-                "lifetime_peak_bytes": each.lifetime_peak_bytes,
-                "capacity_bytes": each.capacity_bytes,
-                "events": each.events,
-            }
-            for each in memory.allocators
-        ],
+        "allocators": [_allocator(each) for each in memory.allocators],
         "peak_ns": memory.peak_ns,
         "rounding_bytes": memory.rounding_bytes,
         "fragmentation_ratio": memory.fragmentation_ratio,
@@ -42,16 +40,7 @@ def memory_of(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.
             {"op": h.op, "layer": h.layer, "dtype": h.dtype, "count": h.count, "bytes": h.bytes}
             for h in memory.across_steps
         ],
-        "course": None
-        if memory.course is None
-        else {
-            "time_ns": list(memory.course.time_ns),
-            "total_bytes": list(memory.course.total_bytes),
-            "parts": {
-                by: {name: list(values) for name, values in parts.items()}
-                for by, parts in memory.course.parts.items()
-            },
-        },
+        "course": _course(memory.course),
         "expected_saving_bytes": memory.expected_saving_bytes,
         "gap": [{"code": part.code, "bytes": part.bytes} for part in memory.gap],
         "unexplained_bytes": memory.unexplained_bytes,
@@ -67,6 +56,29 @@ def memory_of(memory: MemoryAccount | None, findings: Sequence[Finding]) -> doc.
     if memory.why_unassigned:
         body["why_unassigned"] = memory.why_unassigned
     return body
+
+
+def _allocator(found: Allocator) -> doc.Allocator:
+    return {
+        "name": found.name,
+        "where": found.where,
+        "peak_bytes": found.peak_bytes,
+        "lifetime_peak_bytes": found.lifetime_peak_bytes,
+        "capacity_bytes": found.capacity_bytes,
+        "events": found.events,
+    }
+
+
+def _course(course: Course | None) -> doc.Course | None:
+    if course is None:
+        return None
+    return {
+        "time_ns": list(course.time_ns),
+        "total_bytes": list(course.total_bytes),
+        "parts": {
+            by: {name: list(values) for name, values in parts.items()} for by, parts in course.parts.items()
+        },
+    }
 
 
 def _tensor(tensor: Tensor) -> doc.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.analysis.kernels import device_peaks
@@ -46,7 +46,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "findings": [finding_of(finding) for finding in diagnosis.findings],
         "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
         "clear": list(diagnosis.clear),
-        "warnings": _unique((*diagnosis.run.warnings, *diagnosis.warnings)),
+        "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         "absent": {},
         "verdict": diagnosis.verdict,
         "cause": diagnosis.cause,
@@ -69,10 +69,6 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         body["communication"] = hosts.communication_of(diagnosis.devices, diagnosis.collectives)
     body["absent"] = absent_of(diagnosis, body)
     return cast("doc.Report", strict(body))
-
-
-def _unique(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))
 
 
 def _run(diagnosis: Diagnosis) -> doc.Run:

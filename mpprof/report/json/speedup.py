@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import IDLE_CLASSES, Class, GapSlice, Speedup
+from mpprof.model.account import (
+    IDLE_CLASSES,
+    Class,
+    EstimatedSpeedup,
+    GapSlice,
+    Launches,
+    Limit,
+    Speedup,
+)
 from mpprof.model.finding import Finding, Remedy, WhatIf
-from mpprof.report.json.values import rounded
+from mpprof.report.json.values import interval, rounded
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -16,18 +24,15 @@ if TYPE_CHECKING:
 def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.Speedup | None:
     if speedup is None:
         return None
-    estimated = speedup.estimated
     body: doc.Speedup = {
         "baseline": speedup.baseline,
         "baseline_id": speedup.baseline_id,
         "observed": speedup.observed,
-        "interval": None if speedup.interval is None else list(speedup.interval),
+        "interval": interval(speedup.interval),
         "expected": speedup.expected,
         "expected_with_host": speedup.expected_with_host,
         "ceiling": speedup.ceiling,
-        "estimated": None
-        if estimated is None
-        else {"low": estimated.low, "high": estimated.high, "assumptions": list(estimated.assumptions)},
+        "estimated": _estimated(speedup.estimated),
         "slices": gap_slices_of(speedup.slices),
         "unexplained_ns": rounded(speedup.unexplained_ns),
         "baseline_step_ns": rounded(speedup.baseline_step_ns),
@@ -39,35 +44,44 @@ def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.
         "baseline_dtype": speedup.baseline_dtype,
         "attainable": _attainable(speedup),
         "limits": [
-            {
-                "class": limit.category,
-                "kind": limit.kind,
-                "ns_per_step": rounded(limit.ns_per_step),
-                "best_ns": rounded(limit.best_ns),
-                "ratio": limit.ratio,
-            }
-            for limit in (speedup.potential.limits if speedup.potential else speedup.limits)
+            _limit(limit) for limit in (speedup.potential.limits if speedup.potential else speedup.limits)
         ],
         "above_attainable_ns": rounded(speedup.above_attainable_ns),
     }
-    if found := speedup.launches:
-        body["launches"] = {
-            "baseline": rounded(found.baseline),
-            "mixed": rounded(found.mixed),
-            "baseline_host_ns": rounded(found.baseline_host_ns),
-            "mixed_host_ns": rounded(found.mixed_host_ns),
-            "by_class": [
-                {
-                    "class": each.category,
-                    "baseline": rounded(each.baseline),
-                    "mixed": rounded(each.mixed),
-                }
-                for each in found.by_class
-            ],
-        }
+    if speedup.launches is not None:
+        body["launches"] = _launches(speedup.launches)
     if how_to_switch:
         body["how_to_switch"] = list(map(remedy_of, how_to_switch))
     return body
+
+
+def _estimated(found: EstimatedSpeedup | None) -> doc.EstimatedSpeedup | None:
+    if found is None:
+        return None
+    return {"low": found.low, "high": found.high, "assumptions": list(found.assumptions)}
+
+
+def _limit(limit: Limit) -> doc.Limit:
+    return {
+        "class": limit.category,
+        "kind": limit.kind,
+        "ns_per_step": rounded(limit.ns_per_step),
+        "best_ns": rounded(limit.best_ns),
+        "ratio": limit.ratio,
+    }
+
+
+def _launches(found: Launches) -> doc.Launches:
+    return {
+        "baseline": rounded(found.baseline),
+        "mixed": rounded(found.mixed),
+        "baseline_host_ns": rounded(found.baseline_host_ns),
+        "mixed_host_ns": rounded(found.mixed_host_ns),
+        "by_class": [
+            {"class": each.category, "baseline": rounded(each.baseline), "mixed": rounded(each.mixed)}
+            for each in found.by_class
+        ],
+    }
 
 
 def _attainable(speedup: Speedup) -> doc.AttainableRange | None:

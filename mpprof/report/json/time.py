@@ -8,7 +8,7 @@ from mpprof.model.account import Account, DeviceAccount, Slice
 from mpprof.model.finding import Diagnosis
 from mpprof.model.hosts import Hosts
 from mpprof.model.steps import StepSummary
-from mpprof.report.json.values import rounded
+from mpprof.report.json.values import interval_ns, rounded
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -29,7 +29,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
         if scale is None
         else {"first": scale.first, "last": scale.last, "min": scale.min, "max": scale.max},
         "peak_memory_bytes": steps.peak_memory_bytes,
-        "interval_ns": None if steps.interval_ns is None else [rounded(edge) for edge in steps.interval_ns],
+        "interval_ns": interval_ns(steps.interval_ns),
         "first_steady": steps.first_steady,
         "examples_per_s": steps.examples_per_s,
         "steps_per_epoch": steps.steps_per_epoch,

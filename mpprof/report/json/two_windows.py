@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.model.finding import Windows
 from mpprof.report import words
-from mpprof.report.json.values import rounded
+from mpprof.report.json.values import from_to, rounded
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -46,7 +46,7 @@ def windows_of(found: Windows) -> doc.WindowsOfTwo:
 
 
 def _pair(values: tuple[float, float]) -> doc.FromTo:
-    return {"from": rounded(values[0]), "to": rounded(values[1])}
+    return from_to((rounded(values[0]), rounded(values[1])))
 
 
 def _of(found: Windows, end: int, family: str) -> int:

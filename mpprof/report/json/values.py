@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
+
+if TYPE_CHECKING:
+    from mpprof.model.document import FromTo
 
 
 def dumps(value: Any, *, indent: int | None = 2) -> str:
@@ -40,6 +44,21 @@ def strict(value: Any) -> Any:
     if hasattr(value, "item"):  # numpy.bool_ is registered with none of the number classes
         return strict(value.item())
     return str(value)
+
+
+def interval(pair: Sequence[float] | None) -> list[float] | None:
+    """Return the ends of an interval as a document holds them; None stays None."""
+    return None if pair is None else list(pair)
+
+
+def interval_ns(pair: Sequence[float] | None) -> list[float] | None:
+    """Return the ends of an interval of times in ns, each to a thousandth; None stays None."""
+    return None if pair is None else [rounded(end) for end in pair]
+
+
+def from_to(pair: tuple[float | None, float | None]) -> FromTo:
+    """Return what two runs have of one value, the earlier first."""
+    return {"from": pair[0], "to": pair[1]}
 
 
 @overload

@@ -10,9 +10,11 @@ from mpprof.report.content import (
     BEYOND_THE_GAP,
     did_not_fit,
     drivers_figure,
+    finding,
     held,
     is_told,
     live_memory_unknown,
+    main_allocator,
 )  # fmt: skip
 from mpprof.report.text import wrapped
 
@@ -56,8 +58,7 @@ def _head(document: doc.Report, width: int) -> list[str]:
     memory, unknown = document["memory"], wrapped(live_memory_unknown(document), width)
     if memory is None:
         return unknown
-    allocators = memory.get("allocators", [])
-    mine = next((each for each in allocators if each["name"] == memory.get("allocator")), None)
+    mine = main_allocator(memory)
     if mine is None:
         return [f"Peak {words.size(memory['peak_bytes'])}, by the records", *unknown]
     where = words.plain(mine["name"]) + (" (host memory)" if mine["where"] == "host" else "")
@@ -74,7 +75,7 @@ def _head(document: doc.Report, width: int) -> list[str]:
     lines += [f"  {text}" for text in said]
     others = [
         f"{words.plain(each['name'])} {words.size(each['peak_bytes'])}"
-        for each in allocators
+        for each in memory.get("allocators", [])
         if each is not mine
     ]
     if others:
@@ -308,7 +309,7 @@ def _beyond(memory: doc.Memory) -> str:
 def _cause(part: doc.MemoryCause, document: doc.Report) -> str:
     """Return the bytes and the code, with the title of the finding of that code and its first remedy."""
     line = f"  {_signed(part['bytes']):>10}  {part['code']}"
-    found = next((each for each in document.get("findings", []) if each["code"] == part["code"]), None)
+    found = finding(document, part["code"])
     if found is None:
         return f"{line}  (mpprof explain {part['code']})"
     remedies = found.get("remedies", [])
