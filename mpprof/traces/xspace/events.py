@@ -142,15 +142,15 @@ def read_events(
     for at, (first, last) in enumerate(zip(raw.bounds[:-1].tolist(), raw.bounds[1:].tolist(), strict=True)):
         start[first:last] += max(-LONGEST_NS, min(lines[at].timestamp_ns - shift_ns, LONGEST_NS))
     names = [strings(name) for name in plane.metadata_names]
-    lost = strings("(name lost)") if (raw.metadata < 0).any() else -1
+    nameless = int(np.count_nonzero(raw.metadata < 0))
+    lost = strings("(name lost)") if nameless else -1
     table = np.array([*names, lost], np.int32)  # the last one is met by row -1
-    nameless = int((raw.metadata < 0).sum())
     return PlaneEvents(
         plane,
         raw,
         start,
         raw.duration_ns,
-        table[raw.metadata],
+        table.take(raw.metadata),
         strings,
         has_ints,
         has_texts,

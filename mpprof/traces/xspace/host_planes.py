@@ -182,7 +182,7 @@ def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops
     table.kind[(table.kind == HostKind.OTHER) & (table.op >= 0)] = HostKind.OP
     table.kind[steps >= 0] = HostKind.MARKER
     called = np.array([function_family(n) is not None for n in events.plane.metadata_names] + [False])
-    is_call = called[_take(rows, keep)] if called.any() else np.zeros(len(steps), np.bool_)
+    is_call = called.take(_take(rows, keep)) if called.any() else np.zeros(len(steps), np.bool_)
     marks = np.flatnonzero((steps >= 0) | is_call).astype(np.int32)
     ends = np.array([name.startswith("end: ") for name in events.plane.metadata_names] + [False])
     ended = np.flatnonzero(ends[rows]) if ends.any() else np.empty(0, np.int64)
@@ -217,7 +217,7 @@ def _kind(events: PlaneEvents, threads: Sequence[str], is_op: Sequence[bool]) ->
     bounds = events.raw.bounds.tolist()
     for thread, first, last in zip(threads, bounds[:-1], bounds[1:], strict=True):
         category = "" if not thread.startswith("tf_data_") else "next" if "get_next" in thread else "pipeline"
-        kind[first:last] = tables[category][events.raw.metadata[first:last]]
+        kind[first:last] = tables[category].take(events.raw.metadata[first:last])
     kind[_of_pipeline(events)] = HostKind.INPUT_PIPELINE
     traced = events.text("tf_function_call")
     if traced.strides != (0,):
@@ -232,9 +232,10 @@ def _of_pipeline(events: PlaneEvents) -> Int64:
     """Return the events that run on the step's own threads for the input pipeline: those in an executor of a
     function that the pipeline calls (a `map`), recognised by the executor's id."""
     names = events.plane.metadata_names
-    captured = np.array([name.startswith(_CAPTURED) for name in names] + [False])[events.raw.metadata]
-    if not captured.any():
+    capturing = np.array([name.startswith(_CAPTURED) for name in names] + [False])
+    if not capturing.any():
         return np.empty(0, np.int64)
+    captured = capturing[events.raw.metadata]
     ids = events.number("id")
     process = np.array([name == _PROCESS for name in names] + [False])[events.raw.metadata]
     process &= np.isin(ids, distinct(ids[captured & (ids != -1)]))
@@ -277,7 +278,7 @@ def _ops(events: PlaneEvents, ops: Ops, is_op: Sequence[bool]) -> Int32:
     """Return the op of each event: its HLO instruction, its `tf_op`, or its own name where it is an op."""
     plane = events.plane
     own = [ops.named(name) if op else -1 for name, op in zip(plane.metadata_names, is_op, strict=True)]
-    op: Int32 = np.array([*own, -1], np.int32)[events.raw.metadata]
+    op: Int32 = np.array([*own, -1], np.int32).take(events.raw.metadata)
     hlo_op, tf_op = events.text("hlo_op"), events.text("tf_op")
     if hlo_op.strides == (0,) and tf_op.strides == (0,):
         return op
