@@ -6,8 +6,8 @@ import mmap
 import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from io import BufferedReader
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mpprof.model import limits
 Bytes = NDArray[np.uint8]
 
 
-def of(file: BinaryIO, path: Path) -> tuple[Bytes, Callable[[], None]]:
+def of(file: BufferedReader, path: Path) -> tuple[Bytes, Callable[[], None]]:
     """Return a file's bytes, and what gives the memory of those that were read back to the system: they can
     be read again.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import pairwise
 from typing import TypeVar
@@ -30,7 +30,7 @@ from mpprof.traces.common.planes import RawPlane
 from mpprof.traces.xspace.allocations import NAMES as ALLOCATIONS
 from mpprof.traces.xspace.allocations import allocation_table
 from mpprof.traces.xspace.devices import StepsLine
-from mpprof.traces.xspace.events import PlaneEvents, read_events
+from mpprof.traces.xspace.events import PlaneEvents, Walked, events_of, walked
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -110,10 +110,32 @@ class _Part:
     ended_ns: Int64
 
 
+def walks(planes: Sequence[RawPlane]) -> Iterator[Walked]:
+    """Walk every host plane of a file that can be read, one after the other."""
+    accelerated = any(ACCELERATOR.match(plane.name) for plane in planes)
+    for plane in filter(_is_readable, planes):
+        ints = _INTS if accelerated else (*_INTS, *_TWINS)
+        if any(name.startswith(_CAPTURED) for name in plane.metadata_names):
+            ints = (*ints, "id")
+        yield walked(plane, plane.lines, ints, _TEXTS, ALLOCATIONS)
+
+
+def _is_readable(plane: RawPlane) -> bool:
+    """Return whether a plane is a host's, and its events have names."""
+    named = not plane.cut or bool(plane.metadata_names)
+    return bool(HOST.match(plane.name)) and bool(plane.lines) and named
+
+
 def read(
-    planes: Sequence[RawPlane], numbers: Sequence[int], strings: Interner, ops: Ops, shift_ns: int
+    planes: Sequence[RawPlane],
+    walks: Iterable[Walked],
+    numbers: Sequence[int],
+    strings: Interner,
+    ops: Ops,
+    shift_ns: int,
 ) -> Host:
-    """Read every host plane of a file; `numbers` says of each plane which of several hosts it is of."""
+    """Read every host plane of a file from its walk; `numbers` says of each plane which of several hosts it
+    is of."""
     threads: dict[tuple[int, int], int] = {}  # plane, line: two hosts may give their threads one id
     names: list[str] = []
     of: list[int] = []
@@ -123,20 +145,15 @@ def read(
     damages: list[str] = []
     notes: list[str] = []
     accelerated = any(ACCELERATOR.match(plane.name) for plane in planes)
-    for at, plane in enumerate(planes):
-        if not HOST.match(plane.name) or not plane.lines:
-            continue
-        if plane.cut and not plane.metadata_names:
-            continue
+    readable = [at for at, plane in enumerate(planes) if _is_readable(plane)]
+    for at, one in zip(readable, walks, strict=True):
+        plane = one.plane
         for line in plane.lines:
             if (at, line.id) not in threads:
                 threads[at, line.id] = len(names)
                 names.append(line.name or f"thread {line.id}")
                 of.append(numbers[at])
-        ints = _INTS if accelerated else (*_INTS, *_TWINS)
-        if any(name.startswith(_CAPTURED) for name in plane.metadata_names):
-            ints = (*ints, "id")
-        events = read_events(plane, plane.lines, ints, _TEXTS, strings, shift_ns, ALLOCATIONS)
+        events = events_of(one, strings, shift_ns)
         warnings += events.warnings
         damages += events.damages
         notes += events.notes
