@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
-from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps, sweep, union
+from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps_before, sweep, union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.kernels.placement_ops import inputs_precision
@@ -345,8 +345,10 @@ def _pauses(
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
     end = start + pick(table.duration_ns, rows)
-    pauses = gaps(union(start, end), instants)
-    following = np.searchsorted(start, pauses.end, side="left")
+    busy = union(start, end)
+    pauses, following = gaps_before(busy, instants)
+    if len(busy) < len(rows):  # some work overlaps other work, or takes no time
+        following = np.searchsorted(start, pauses.end, side="left")
     followed = following < len(rows)
     following[~followed] = 0
     last = np.zeros(len(pauses), np.bool_)

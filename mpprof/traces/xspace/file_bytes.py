@@ -29,7 +29,7 @@ def of(file: BufferedReader, path: Path) -> tuple[Bytes, Callable[[], None]]:
     if size <= limits.LARGEST_HELD_BYTES:
         file.seek(0)
         held = np.empty(size, np.uint8)  # NumPy asks for large pages, which `file.read` does not
-        return held[: file.readinto(held)], _nothing
+        return held[: file.readinto(held.data)], _nothing
     try:
         # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
         mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
