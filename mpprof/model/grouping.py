@@ -14,33 +14,49 @@ T = TypeVar("T", bound=np.integer)
 _TABLE = 1 << 20
 """Keys of a range up to it are renumbered through a table, ten times faster than by sorting them. The system
 would take longer to give the memory of a larger one than a few columns take to fill it."""
+_BLOCK = 1 << 16
 
 
 def groups(columns: Sequence[NDArray[Any]], n: int) -> tuple[Int64, Int64]:
     """Return those of `n` rows that agree in all columns of whole numbers: the group of each row, and the
     first row of each group. Groups are numbered in the order of their values, by the first column before the
     others. Both are empty where there is no row."""
-    key: Int64 = np.zeros(n, np.int64)
+    key: Int64 | None = None
     size, most = 1, max(_TABLE, 4 * n)  # keys lie below `size`
     for column in columns:
         if not n or column.strides == (0,):  # the same value in every row
             continue
         low = int(column.min())
         width = int(column.max()) - low + 1
-        if size * width > most:
+        if key is not None and size * width > most:
             key, size = _without_holes(key, 0, size, most)
         if size * width > most:
             column, width = _without_holes(column, low, width, most)
             low = 0
-        if width > 1:
+        if width == 1:
+            continue
+        if key is None:
+            key = np.subtract(column, low, dtype=np.int64)
+        else:
             key *= width
             key += column
             key -= low
-            size *= width
-    group, count = _without_holes(key, 0, size, most)
-    first = np.empty(count, np.int64)
-    first[group[::-1]] = np.arange(n - 1, -1, -1)  # written last to first, so that the first row stays
-    return group, first
+        size *= width
+    group, count = _without_holes(np.zeros(n, np.int64) if key is None else key, 0, size, most)
+    return group, _first_rows(group, count)
+
+
+def _first_rows(group: Int64, count: int) -> Int64:
+    """Return the first row of each group, by blocks: most often the first few hold every group."""
+    first = np.full(count, -1, np.int64)
+    at, left = 0, count
+    while left:
+        block = group[at : at + _BLOCK]
+        new = np.flatnonzero(first[block] < 0)[::-1]
+        first[block[new]] = at + new  # written last to first, so that the first row stays
+        left -= int(np.count_nonzero(first[block[new]] == at + new))
+        at += _BLOCK
+    return first
 
 
 def distinct(column: NDArray[T]) -> NDArray[T]:

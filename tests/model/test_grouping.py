@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mpprof.model import grouping
 from mpprof.model.grouping import distinct, groups
 
 I64 = np.iinfo(np.int64)
@@ -29,6 +30,12 @@ def test_rows_that_agree_in_all_columns_are_one_group_in_the_order_of_values(row
     _check(few)
     _check(few, some)
     _check(some, np.broadcast_to(np.int64(7), rows), few)
+
+
+def test_a_group_may_begin_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "_BLOCK", 7)
+    _check(np.arange(50) // 3)
+    _check(np.random.default_rng(0).integers(0, 20, 200))
 
 
 @pytest.mark.parametrize("width", [1 << 21, 1 << 23, 1 << 40])

@@ -105,7 +105,9 @@ class Intervals:
         return np.asarray(np.append(self.start, _NEVER)[following] < end)
 
     def contains(self, time: Int64) -> NDArray[np.bool_]:
-        if len(self.start) and self._unbroken:
+        if not len(self.start):
+            return np.zeros(len(time), np.bool_)
+        if self._unbroken:
             return np.asarray((time >= self.start[0]) & (time < self.end[-1]))
         return row_around(self.start, self.end, time) >= 0
 
@@ -122,6 +124,8 @@ def union(start: Int64, end: Int64) -> Intervals:
     if not len(start):
         return EMPTY
     start, end = _by_start(start, end)
+    if (start[1:] > end[:-1]).all():  # most often nothing meets
+        return Intervals(start, end)
     end = np.maximum.accumulate(end)
     first = np.concatenate([[True], start[1:] > end[:-1]])
     last = np.concatenate([first[1:], [True]])
@@ -139,31 +143,41 @@ def join(one: Intervals, other: Intervals) -> Intervals:
 
 def gaps(busy: Intervals, within: Intervals) -> Intervals:
     """Return the instants of `within` that are not in `busy`, cut where an interval of `within` ends."""
+    return gaps_before(busy, within)[0]
+
+
+def gaps_before(busy: Intervals, within: Intervals) -> tuple[Intervals, Int64]:
+    """Return the `gaps`, and for each the row of the first of `busy` after it; `len(busy)`: there is none."""
     if not len(within):
-        return EMPTY
+        return EMPTY, np.empty(0, np.int64)
     edges = np.concatenate([[within.start[0] - 1], busy.end]), np.concatenate([busy.start, [within.end[-1]]])
     start, end = np.maximum(edges[0], within.start[0]), np.minimum(edges[1], within.end[-1])
-    real = end > start
-    start, end = start[real], end[real]
+    following = np.flatnonzero(end > start)
+    start, end = start[following], end[following]
     # Most gaps lie within one interval of `within`; the others are cut.
     window = row_around(within.start, within.end, start)
     others = np.flatnonzero((window < 0) | (end > within.end[window]))
     if not len(others):
-        return Intervals(start, end)
-    pieces = _cut(start[others], end[others], within)
-    start, end = np.delete(start, others), np.delete(end, others)
-    at = np.searchsorted(start, pieces.start)
-    return Intervals(np.insert(start, at, pieces.start), np.insert(end, at, pieces.end))
+        return Intervals(start, end), following
+    pieces, of = _cut(start[others], end[others], within)
+    whole = np.ones(len(start), np.bool_)
+    whole[others] = False
+    start = np.concatenate([start[whole], pieces.start])
+    end = np.concatenate([end[whole], pieces.end])
+    following = np.concatenate([following[whole], following[others[of]]])
+    order = np.argsort(start, kind="stable")
+    return Intervals(start[order], end[order]), following[order]
 
 
-def _cut(start: Int64, end: Int64, within: Intervals) -> Intervals:
+def _cut(start: Int64, end: Int64, within: Intervals) -> tuple[Intervals, Int64]:
     """Return the parts of some sorted, disjoint intervals that lie in `within`: a piece for each interval of
-    `within`."""
+    `within`; and the row that each is a part of."""
     first = latest(within.end, start) + 1
     pieces = np.maximum(latest(within.start, end - 1) - first + 1, 0)
     row = np.repeat(np.arange(len(start)), pieces)
     window = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    return Intervals(np.maximum(start[row], within.start[window]), np.minimum(end[row], within.end[window]))
+    begin, finish = np.maximum(start[row], within.start[window]), np.minimum(end[row], within.end[window])
+    return Intervals(begin, finish), row
 
 
 def sweep(start: Int64, end: Int64, rank: NDArray[np.integer], among: Int64 | None = None) -> Float64:
@@ -190,10 +204,11 @@ def crowded(start: Int64, end: Int64) -> Int64:
 
 
 def _crowded(start: Int64, end: Int64) -> Int64:
+    if (start[1:] >= end[:-1]).all():
+        return np.empty(0, np.int64)
     meets = np.zeros(len(start), np.bool_)
-    if len(start) > 1:
-        meets[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
-        meets[:-1] |= start[1:] < end[:-1]
+    meets[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
+    meets[:-1] |= start[1:] < end[:-1]
     return np.flatnonzero(meets & (end > start))
 
 

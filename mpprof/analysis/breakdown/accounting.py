@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
-from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps, sweep, union
+from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps_before, sweep, union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.kernels.placement_ops import inputs_precision
@@ -232,7 +232,7 @@ class _Work:
     start_ns: Int64
     end_ns: Int64
     begins: Bool  # it started inside the window
-    verdict: Int64
+    verdict: NDArray[np.int32]  # row of the verdicts
     phase: NDArray[np.int8]
     category: NDArray[np.int8]  # row of CLASSES
 
@@ -299,7 +299,7 @@ def _work(
     if len(inside) < len(rows):
         rows, begin, finish, begins = rows[inside], begin[inside], finish[inside], begins[inside]
     phase, category = roles(trace, placements, ownership, rows)
-    return _Work(rows, begin, finish, begins, placements.index[rows].astype(np.int64), phase, category)
+    return _Work(rows, begin, finish, begins, pick(placements.index, rows), phase, category)
 
 
 def roles(
@@ -309,11 +309,11 @@ def roles(
     table = trace.kernels
     other = PHASES.index("other")
     phases = np.concatenate([ownership.phase, [other]]).astype(np.int8)  # op -1 finds the last
-    phase = phases[pick(table.op, rows)]
+    phase = phases.take(pick(table.op, rows))
     of_verdict = np.array(
         [CLASSES.index(category_of(v, p)) for v in placements.verdicts for p in PHASES], np.int8
     )
-    category = of_verdict[pick(placements.index, rows) * len(PHASES) + phase]
+    category = of_verdict.take(pick(placements.index, rows) * len(PHASES) + phase)
     moved = np.flatnonzero(pick(table.kind, rows) != WorkKind.KERNEL)
     moved = moved[category[moved] != CLASSES.index("profiling")]
     category[moved] = CLASSES.index("copy")
@@ -345,8 +345,10 @@ def _pauses(
     table, rows = trace.kernels, window.rows
     start = pick(table.start_ns, rows)
     end = start + pick(table.duration_ns, rows)
-    pauses = gaps(union(start, end), instants)
-    following = np.searchsorted(start, pauses.end, side="left")
+    busy = union(start, end)
+    pauses, following = gaps_before(busy, instants)
+    if len(busy) < len(rows):  # some work overlaps other work, or takes no time
+        following = np.searchsorted(start, pauses.end, side="left")
     followed = following < len(rows)
     following[~followed] = 0
     last = np.zeros(len(pauses), np.bool_)
@@ -413,15 +415,16 @@ def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterab
     """Return for each cell its own time, busy time, calls and bytes per step, and its rows: of CLASSES, the
     verdicts, PHASES, the strings (its name), the ops, and the strings (its shapes)."""
     ours = work.category == CLASSES.index("profiling")
-    op = np.where(ours, -1, table.op[work.rows])
-    name = np.where(ours, -1, table.name[work.rows])
-    shapes = np.where(ours, -1, table.shapes[work.rows])
-    group, first = groups([work.category, work.verdict, op, name, shapes], len(work.rows))
+    named = [pick(column, work.rows) for column in (table.op, table.name, table.shapes)]
+    if ours.any():
+        named = [np.where(ours, -1, column) for column in named]
+    group, first = groups([work.category, work.verdict, *named], len(work.rows))
     n = len(first)
     exclusive = np.bincount(group, own, n) / steps
     busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
     calls = np.bincount(group, work.begins, n) / steps
-    moved = np.bincount(group, np.where(work.begins, np.maximum(0, table.bytes[work.rows]), 0), n) / steps
+    bytes_of = np.where(work.begins, np.maximum(0, pick(table.bytes, work.rows)), 0)
+    moved = np.bincount(group, bytes_of, n) / steps
     rows = work.rows[first]
     of_work = (work.category[first], work.verdict[first], work.phase[first])
     of_table = (table.name[rows], table.op[rows], table.shapes[rows])

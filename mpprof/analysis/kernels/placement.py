@@ -32,7 +32,7 @@ from mpprof.analysis.kernels.placement_ops import (
     tensors_precision,
 )
 from mpprof.model.device import DeviceFacts
-from mpprof.model.frozen import frozen
+from mpprof.model.frozen import changed, frozen
 from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
     MATMUL_FAMILIES,
@@ -291,7 +291,7 @@ def _completed(name: str, verdict: Verdict, op: Op, shapes: str) -> Verdict:
         reason = Reason(reason.code, f"{reason.text}; {contradiction}")
     if (family, precision, reason) == (verdict.family, verdict.precision, verdict.reason):
         return verdict
-    return replace(verdict, family=family, precision=precision, reason=reason)
+    return changed(verdict, family=family, precision=precision, reason=reason)
 
 
 def _contradiction(verdict: Verdict, stated: Precision, shapes: str) -> str:

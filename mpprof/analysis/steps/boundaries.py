@@ -195,8 +195,10 @@ def _join(trace: Trace, found: Calls, rows: Int64) -> _Joined:
     if not linked.any():
         note = "no kernel names its launch: kernels were joined with the calls of the step by time"
         return _Joined(found.at(start), start, [note])
-    time = np.where(linked, host.start_ns[np.maximum(launch, 0)], start)
-    time[_launched_before(table.stream[rows], start, linked)] = -_NEVER
+    time = host.start_ns.take(launch)
+    if not linked.all():
+        time = np.where(linked, time, start)
+        time[_launched_before(table.stream[rows], start, linked)] = -_NEVER
     kernels = rows[linked & (table.kind[rows] == WorkKind.KERNEL)]
     if not _lagging(trace, found, kernels):
         return _Joined(found.at(time), time, [])
@@ -225,9 +227,10 @@ def _ran_before(found: Calls, time_ns: Int64, end: Int64) -> Int64:
 def _lagging(trace: Trace, found: Calls, rows: Int64) -> bool:
     """Return whether threads of their own launched these kernels, and not in the calls of their steps;
     kernels of a validation belong to no step."""
-    host, launch = trace.host, trace.kernels.launch[rows]
-    launch = launch[~found.validation.contains(host.start_ns[launch])]
-    other = host.thread[launch] != found.thread
+    host, launch = trace.host, pick(trace.kernels.launch, rows)
+    if len(found.validation):
+        launch = launch[~found.validation.contains(host.start_ns[launch])]
+    other = host.thread.take(launch) != found.thread
     if found.family == RANGE or 2 * np.count_nonzero(other) <= len(other):
         return False
     at = found.at(host.start_ns[launch])
@@ -280,7 +283,8 @@ def _launches(trace: Trace, device: int, found: Calls) -> tuple[Int64, Int64]:
     seen[kernels.launch] = True
     lost = ~seen[rows]
     # A driver call within a runtime call shares its correlation: one of the two holds the kernel.
-    lost[lost] = ~np.isin(host.correlation[rows[lost]], ids)
+    if lost.any():
+        lost[lost] = ~np.isin(host.correlation[rows[lost]], ids)
     count = np.bincount(call, minlength=len(found)).astype(np.int64)
     return count, np.bincount(call[lost], minlength=len(found)).astype(np.int64)
 

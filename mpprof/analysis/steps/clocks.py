@@ -32,8 +32,9 @@ def clock_shift(trace: Trace, rows: Int64) -> ClockShift:
     if trace.basis == "host":
         return ClockShift(0, rows[:0])
     launch = pick(trace.kernels.launch, rows)
-    linked = pick(rows, np.flatnonzero(launch >= 0))
-    early = trace.host.start_ns[pick(trace.kernels.launch, linked)] - pick(trace.kernels.start_ns, linked)
+    linked_rows = np.flatnonzero(launch >= 0)
+    linked = pick(rows, linked_rows)
+    early = trace.host.start_ns.take(pick(launch, linked_rows)) - pick(trace.kernels.start_ns, linked)
     far = early > MISJOINED_NS
     if 0 < np.count_nonzero(far) <= _MISJOINED_RATIO * len(early):
         return ClockShift(max(0, int(early[~far].max(initial=0))), linked[far])

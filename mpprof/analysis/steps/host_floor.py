@@ -44,13 +44,13 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     if not len(rows):
         return None
     launch = pick(kernels.launch, rows)
-    start = host.start_ns[launch]
+    start = host.start_ns.take(launch)
     ran_from = pick(kernels.start_ns, rows)
     ran_until = ran_from + pick(kernels.duration_ns, rows)
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         launch, start, ran_from, ran_until = launch[order], start[order], ran_from[order], ran_until[order]
-    returned = start + host.duration_ns[launch]
+    returned = start + host.duration_ns.take(launch)
     end = np.maximum(returned, ran_until)
     waits = np.flatnonzero(host.kind == HostKind.SYNC)
     own = threads_of(trace, row)
@@ -62,8 +62,8 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     until = np.concatenate([[_NEVER], waited])[np.searchsorted(waited, finish, side="right")]
     after = np.append(start[:1], start[:-1])  # what each launch follows: another one, or the call's beginning
     after[first[first < last]] = begin[first < last]
-    copies = (host.kind[launch] != HostKind.LAUNCH) & (ran_until <= returned)
-    held = _held_ns(host, waits, launch[copies], ran_from[copies], host.thread[launch], after, start)
+    copies = (host.kind.take(launch) != HostKind.LAUNCH) & (ran_until <= returned)
+    held = _held_ns(host, waits, launch[copies], ran_from[copies], host.thread.take(launch), after, start)
     way = start - after - held
     needed = [
         float(way[a])

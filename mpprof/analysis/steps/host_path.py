@@ -33,7 +33,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     kernels, host = trace.kernels, trace.host
     rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0))
     launch, start = pick(kernels.launch, rows), pick(kernels.start_ns, rows)
-    launched, ended = host.start_ns[launch], start + pick(kernels.duration_ns, rows)
+    launched, ended = host.start_ns.take(launch), start + pick(kernels.duration_ns, rows)
     call = found.at(launched)
     launching = np.flatnonzero(np.bincount(call + 1, minlength=len(found) + 1)[1:])
     if not len(launching):
@@ -42,7 +42,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     # A copy of the results comes after the wait for them.
     work = np.flatnonzero((call >= 0) & (pick(kernels.kind, rows) == WorkKind.KERNEL))
     call, start, ended = pick(call, work), pick(start, work), pick(ended, work)
-    returned = pick(launched, work) + host.duration_ns[pick(launch, work)]
+    returned = pick(launched, work) + host.duration_ns.take(pick(launch, work))
     until = found.start_ns.copy()  # the last launch returned
     np.maximum.at(until, call, returned)
     last = until.copy()  # the last kernel ended
@@ -76,11 +76,14 @@ def _waits(trace: Trace, launch: NDArray[np.signedinteger], caller: int) -> Inte
     """Return when the host's path waited for the device: the calling thread, or one that launches, from where
     no other thread launches any more. Other waits are beside the path."""
     host = trace.host
-    launching = host.thread[launch]
+    rows = np.flatnonzero(host.kind == HostKind.SYNC)
+    if not len(rows):
+        return EMPTY
+    launching = host.thread.take(launch)
     of_path = np.zeros(len(trace.threads), np.bool_)
     of_path[launching] = True
     of_path[caller] |= caller >= 0
-    rows = np.flatnonzero((host.kind == HostKind.SYNC) & of_path[host.thread])
+    rows = rows[of_path[host.thread[rows]]]
     start, end = host.start_ns[rows].copy(), host.start_ns[rows] + host.duration_ns[rows]
     for thread in set(host.thread[rows].tolist()):
         others, mine = launch[launching != thread], host.thread[rows] == thread

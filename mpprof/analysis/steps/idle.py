@@ -229,13 +229,13 @@ def _launched(trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift)
     if trace.basis == "host":
         return np.full(len(idle), -1), idle.end
     host = trace.host
-    launch = np.where(next_row >= 0, trace.kernels.launch[next_row], -1)
+    launch = np.where(next_row >= 0, trace.kernels.launch[next_row], np.int32(-1))
     if len(shift.misjoined):
         launch[np.isin(next_row, shift.misjoined)] = -1
     linked = launch >= 0
-    returned = host.start_ns[launch] + host.duration_ns[launch] - shift.ns
-    until = np.where(linked, np.clip(returned, idle.start, idle.end), idle.end)
-    return np.where(linked, host.thread[launch], -1).astype(np.int64), until
+    returned = host.start_ns.take(launch) + host.duration_ns.take(launch) - shift.ns
+    until = np.where(linked, np.minimum(np.maximum(returned, idle.start), idle.end), idle.end)
+    return np.where(linked, host.thread.take(launch), -1).astype(np.int64), until
 
 
 def blocked_ns(trace: Trace, within: Intervals) -> Int64:
@@ -358,9 +358,11 @@ class _Host:
         return self._anywhere[key]
 
     def _instants(self, rows: slice, chosen: Bool) -> Intervals:
-        table = self.trace.host
-        start = table.start_ns[rows][chosen] + self.shift_ns
-        end = start + table.duration_ns[rows][chosen]
+        table, at = self.trace.host, np.flatnonzero(chosen)
+        if not len(at):
+            return EMPTY
+        start = table.start_ns[rows][at] + self.shift_ns
+        end = start + table.duration_ns[rows][at]
         if MANY * len(self.asked) < len(start):
             near = self.asked.met_by(start, end)
             start, end = start[near], end[near]

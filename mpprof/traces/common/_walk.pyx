@@ -142,19 +142,27 @@ def _check_extents(int64_t size, const int64_t[::1] starts, const int64_t[::1] e
             raise ValueError(f"message {i} lies outside the buffer")
 
 
+cdef enum:
+    FIRST_ROOM = 1024  # rows: a plane has tens of lines, and a line a few fields beside its events
+
+
 def scan(const uint8_t[::1] buffer, const int64_t[::1] starts, const int64_t[::1] ends, uint64_t wanted):
-    cdef Py_ssize_t n = starts.shape[0], m, total = 0, row = 0
+    cdef Py_ssize_t n = starts.shape[0], m, room = FIRST_ROOM, row = 0
     cdef int64_t damage = -1
-    cdef int round_
     cdef Cursor c
     cdef Field f
     cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
-    cdef int32_t[::1] parent_v = np.empty(0, np.int32), number_v = np.empty(0, np.int32)
-    cdef int8_t[::1] wire_v = np.empty(0, np.int8)
-    cdef int64_t[::1] value_v = np.empty(0, np.int64), size_v = np.empty(0, np.int64)
+    cdef int32_t[::1] parent_v, number_v
+    cdef int8_t[::1] wire_v
+    cdef int64_t[::1] value_v, size_v
     cdef bint ok
     _check_extents(buffer.shape[0], starts, ends)
-    for round_ in range(2):  # first count, then fill: no growing
+    while True:  # rows beyond the room are only counted: once more, with room for them all
+        parent_v = np.empty(room, np.int32)
+        number_v = np.empty(room, np.int32)
+        wire_v = np.empty(room, np.int8)
+        value_v = np.empty(room, np.int64)
+        size_v = np.empty(room, np.int64)
         row = 0
         with nogil:
             for m in range(n):
@@ -165,7 +173,7 @@ def scan(const uint8_t[::1] buffer, const int64_t[::1] starts, const int64_t[::1
                     if not ok and damage < 0:
                         damage = c.at
                     if (ok or f.cut) and f.number < 64 and (wanted >> f.number) & 1:
-                        if round_ == 1:
+                        if row < room:
                             parent_v[row] = <int32_t> m
                             number_v[row] = <int32_t> f.number
                             wire_v[row] = <int8_t> f.wire
@@ -174,16 +182,12 @@ def scan(const uint8_t[::1] buffer, const int64_t[::1] starts, const int64_t[::1
                         row += 1
                     if not ok:
                         break
-        if round_ == 0:
-            total = row
-            parent_v = np.empty(total, np.int32)
-            number_v = np.empty(total, np.int32)
-            wire_v = np.empty(total, np.int8)
-            value_v = np.empty(total, np.int64)
-            size_v = np.empty(total, np.int64)
+        if row <= room:
+            break
+        room = row
     return Fields(
-        np.asarray(parent_v), np.asarray(number_v), np.asarray(wire_v), np.asarray(value_v),
-        np.asarray(size_v), damage,
+        np.asarray(parent_v[:row]), np.asarray(number_v[:row]), np.asarray(wire_v[:row]),
+        np.asarray(value_v[:row]), np.asarray(size_v[:row]), damage,
     )
 
 

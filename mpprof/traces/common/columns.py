@@ -85,7 +85,7 @@ def join(keys: Int64, to: Int64) -> Int32:
         known = np.flatnonzero(to >= 0)[::-1]
         table[to[known]] = known
         inside = (keys >= 0) & (keys <= high)
-        return np.asarray(table[np.where(inside, keys, high + 1)])
+        return np.asarray(table.take(keys if inside.all() else np.where(inside, keys, high + 1)))
     order = np.argsort(to, kind="stable")
     at = np.minimum(np.searchsorted(to[order], keys), len(to) - 1)
     found = order[at]

@@ -67,10 +67,9 @@ def join_launches(
         return kernels, kinds
     at = launch[rows]
     copies = kernels.kind[rows] != WorkKind.KERNEL
-    blocking = np.isin(kinds[at], (HostKind.SYNC, HostKind.COPY))
-    kinds[at] = np.where(
-        blocking, kinds[at], np.where(copies, np.int8(HostKind.COPY), np.int8(HostKind.LAUNCH))
-    )
+    was = kinds.take(at)
+    blocking = (was == HostKind.SYNC) | (was == HostKind.COPY)
+    kinds[at] = np.where(blocking, was, np.where(copies, np.int8(HostKind.COPY), np.int8(HostKind.LAUNCH)))
     texts = strings.texts()
     copy = kernels.copy
     unstated = rows[(copy[rows] == CopyKind.OTHER)]
@@ -93,9 +92,11 @@ def _first_by_time(keys: Int64, to: Int64, start_ns: Int64) -> Int32:
 
     Of several events with one key, the order of the file's lines must not choose."""
     rows = np.flatnonzero(to >= 0)
-    rows = rows[np.argsort(start_ns[rows], kind="stable")]
+    start = start_ns[rows]
+    if (start[1:] < start[:-1]).any():
+        rows = rows[np.argsort(start, kind="stable")]
     found = columns.join(keys, to[rows])
-    return np.where(found >= 0, rows[found], -1).astype(np.int32) if len(rows) else found
+    return np.where(found >= 0, rows.take(found), -1).astype(np.int32) if len(rows) else found
 
 
 _GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")

@@ -26,7 +26,7 @@ from mpprof.traces.common.names import (
 )
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawLine, RawPlane
-from mpprof.traces.xspace.events import PlaneEvents, read_events
+from mpprof.traces.xspace.events import PlaneEvents, events_of, walked
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -78,7 +78,7 @@ class DeviceReader:
             self.warnings.append(
                 f"plane {plane.name} holds no stream, only lines that a converter derived: no kernel read"
             )
-        events = read_events(plane, real, _INTS, _TEXTS, self.strings, self.shift_ns)
+        events = events_of(walked(plane, real, _INTS, _TEXTS), self.strings, self.shift_ns)
         self.warnings += events.warnings
         self.damages += events.damages
         self.notes += events.notes
@@ -158,9 +158,8 @@ class DeviceReader:
     def _steps(self, plane: RawPlane, lines: list[RawLine], device: int) -> None:
         if not lines:
             return
-        events = read_events(
-            plane, lines, ("group_id", "step_num"), ("step_name",), self.strings, self.shift_ns
-        )
+        found = walked(plane, lines, ("group_id", "step_num"), ("step_name",))
+        events = events_of(found, self.strings, self.shift_ns)
         names = events.text("step_name")
         names = np.where(names >= 0, names, events.name)
         texts = self.strings.texts()  # taken last: text() above interns the step names

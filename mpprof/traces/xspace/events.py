@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.limits import LONGEST_NS
 from mpprof.traces.common import columns, walk
@@ -111,16 +112,25 @@ class PlaneEvents:
         return self._own.get(stat, {})
 
 
-def read_events(
+@frozen
+class Walked:
+    """Lines of a plane as the walk gives them, and which of the wanted stats the plane has."""
+
+    plane: RawPlane
+    lines: Sequence[RawLine]
+    raw: walk.EventColumns
+    has_ints: list[str]
+    has_texts: list[str]
+
+
+def walked(
     plane: RawPlane,
     lines: Sequence[RawLine],
     ints: Iterable[str],
     texts: Iterable[str],
-    strings: Interner,
-    shift_ns: int,
     marked: Iterable[str] = (),
-) -> PlaneEvents:
-    """Walk these lines. Times become nanoseconds of the trace: the line's timestamp less `shift_ns`."""
+) -> Walked:
+    """Walk these lines: the part of reading them that may run beside other work."""
     keys, rows, columns_of, has_ints, has_texts = slots(plane, ints, texts)
     wanted = frozenset(marked)
     flags = np.fromiter(
@@ -138,22 +148,29 @@ def read_events(
         len(has_texts),
         flags,
     )
+    return Walked(plane, lines, raw, has_ints, has_texts)
+
+
+def events_of(walked: Walked, strings: Interner, shift_ns: int) -> PlaneEvents:
+    """Return the events with their names. Times become nanoseconds of the trace: the line's timestamp less
+    `shift_ns`."""
+    plane, lines, raw = walked.plane, walked.lines, walked.raw
     start = raw.start_ns
     for at, (first, last) in enumerate(zip(raw.bounds[:-1].tolist(), raw.bounds[1:].tolist(), strict=True)):
         start[first:last] += max(-LONGEST_NS, min(lines[at].timestamp_ns - shift_ns, LONGEST_NS))
     names = [strings(name) for name in plane.metadata_names]
-    lost = strings("(name lost)") if (raw.metadata < 0).any() else -1
+    nameless = int(np.count_nonzero(raw.metadata < 0))
+    lost = strings("(name lost)") if nameless else -1
     table = np.array([*names, lost], np.int32)  # the last one is met by row -1
-    nameless = int((raw.metadata < 0).sum())
     return PlaneEvents(
         plane,
         raw,
         start,
         raw.duration_ns,
-        table[raw.metadata],
+        table.take(raw.metadata),
         strings,
-        has_ints,
-        has_texts,
+        walked.has_ints,
+        walked.has_texts,
         _warnings(plane, raw, nameless),
         _damages(plane, raw),
         _notes(plane, raw),

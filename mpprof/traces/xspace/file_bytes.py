@@ -6,8 +6,8 @@ import mmap
 import os
 from collections.abc import Callable
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mpprof.model import limits
 Bytes = NDArray[np.uint8]
 
 
-def of(file: BinaryIO, path: Path) -> tuple[Bytes, Callable[[], None]]:
+def of(file: BufferedReader, path: Path) -> tuple[Bytes, Callable[[], None]]:
     """Return a file's bytes, and what gives the memory of those that were read back to the system: they can
     be read again.
 
@@ -28,7 +28,8 @@ def of(file: BinaryIO, path: Path) -> tuple[Bytes, Callable[[], None]]:
     size = os.fstat(file.fileno()).st_size
     if size <= limits.LARGEST_HELD_BYTES:
         file.seek(0)
-        return np.frombuffer(file.read(size), np.uint8), _nothing
+        held = np.empty(size, np.uint8)  # NumPy asks for large pages, which `file.read` does not
+        return held[: file.readinto(held.data)], _nothing
     try:
         # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
         mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)

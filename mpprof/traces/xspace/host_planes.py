@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import pairwise
 from typing import TypeVar
@@ -30,7 +30,7 @@ from mpprof.traces.common.planes import RawPlane
 from mpprof.traces.xspace.allocations import NAMES as ALLOCATIONS
 from mpprof.traces.xspace.allocations import allocation_table
 from mpprof.traces.xspace.devices import StepsLine
-from mpprof.traces.xspace.events import PlaneEvents, read_events
+from mpprof.traces.xspace.events import PlaneEvents, Walked, events_of, walked
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -110,10 +110,32 @@ class _Part:
     ended_ns: Int64
 
 
+def walks(planes: Sequence[RawPlane]) -> Iterator[Walked]:
+    """Walk every host plane of a file that can be read, one after the other."""
+    accelerated = any(ACCELERATOR.match(plane.name) for plane in planes)
+    for plane in filter(_is_readable, planes):
+        ints = _INTS if accelerated else (*_INTS, *_TWINS)
+        if any(name.startswith(_CAPTURED) for name in plane.metadata_names):
+            ints = (*ints, "id")
+        yield walked(plane, plane.lines, ints, _TEXTS, ALLOCATIONS)
+
+
+def _is_readable(plane: RawPlane) -> bool:
+    """Return whether a plane is a host's, and its events have names."""
+    named = not plane.cut or bool(plane.metadata_names)
+    return bool(HOST.match(plane.name)) and bool(plane.lines) and named
+
+
 def read(
-    planes: Sequence[RawPlane], numbers: Sequence[int], strings: Interner, ops: Ops, shift_ns: int
+    planes: Sequence[RawPlane],
+    walks: Iterable[Walked],
+    numbers: Sequence[int],
+    strings: Interner,
+    ops: Ops,
+    shift_ns: int,
 ) -> Host:
-    """Read every host plane of a file; `numbers` says of each plane which of several hosts it is of."""
+    """Read every host plane of a file from its walk; `numbers` says of each plane which of several hosts it
+    is of."""
     threads: dict[tuple[int, int], int] = {}  # plane, line: two hosts may give their threads one id
     names: list[str] = []
     of: list[int] = []
@@ -123,20 +145,15 @@ def read(
     damages: list[str] = []
     notes: list[str] = []
     accelerated = any(ACCELERATOR.match(plane.name) for plane in planes)
-    for at, plane in enumerate(planes):
-        if not HOST.match(plane.name) or not plane.lines:
-            continue
-        if plane.cut and not plane.metadata_names:
-            continue
+    readable = [at for at, plane in enumerate(planes) if _is_readable(plane)]
+    for at, one in zip(readable, walks, strict=True):
+        plane = one.plane
         for line in plane.lines:
             if (at, line.id) not in threads:
                 threads[at, line.id] = len(names)
                 names.append(line.name or f"thread {line.id}")
                 of.append(numbers[at])
-        ints = _INTS if accelerated else (*_INTS, *_TWINS)
-        if any(name.startswith(_CAPTURED) for name in plane.metadata_names):
-            ints = (*ints, "id")
-        events = read_events(plane, plane.lines, ints, _TEXTS, strings, shift_ns, ALLOCATIONS)
+        events = events_of(one, strings, shift_ns)
         warnings += events.warnings
         damages += events.damages
         notes += events.notes
@@ -182,7 +199,7 @@ def _part(events: PlaneEvents, threads: Sequence[int], names: Sequence[str], ops
     table.kind[(table.kind == HostKind.OTHER) & (table.op >= 0)] = HostKind.OP
     table.kind[steps >= 0] = HostKind.MARKER
     called = np.array([function_family(n) is not None for n in events.plane.metadata_names] + [False])
-    is_call = called[_take(rows, keep)] if called.any() else np.zeros(len(steps), np.bool_)
+    is_call = called.take(_take(rows, keep)) if called.any() else np.zeros(len(steps), np.bool_)
     marks = np.flatnonzero((steps >= 0) | is_call).astype(np.int32)
     ends = np.array([name.startswith("end: ") for name in events.plane.metadata_names] + [False])
     ended = np.flatnonzero(ends[rows]) if ends.any() else np.empty(0, np.int64)
@@ -217,7 +234,7 @@ def _kind(events: PlaneEvents, threads: Sequence[str], is_op: Sequence[bool]) ->
     bounds = events.raw.bounds.tolist()
     for thread, first, last in zip(threads, bounds[:-1], bounds[1:], strict=True):
         category = "" if not thread.startswith("tf_data_") else "next" if "get_next" in thread else "pipeline"
-        kind[first:last] = tables[category][events.raw.metadata[first:last]]
+        kind[first:last] = tables[category].take(events.raw.metadata[first:last])
     kind[_of_pipeline(events)] = HostKind.INPUT_PIPELINE
     traced = events.text("tf_function_call")
     if traced.strides != (0,):
@@ -232,9 +249,10 @@ def _of_pipeline(events: PlaneEvents) -> Int64:
     """Return the events that run on the step's own threads for the input pipeline: those in an executor of a
     function that the pipeline calls (a `map`), recognised by the executor's id."""
     names = events.plane.metadata_names
-    captured = np.array([name.startswith(_CAPTURED) for name in names] + [False])[events.raw.metadata]
-    if not captured.any():
+    capturing = np.array([name.startswith(_CAPTURED) for name in names] + [False])
+    if not capturing.any():
         return np.empty(0, np.int64)
+    captured = capturing[events.raw.metadata]
     ids = events.number("id")
     process = np.array([name == _PROCESS for name in names] + [False])[events.raw.metadata]
     process &= np.isin(ids, distinct(ids[captured & (ids != -1)]))
@@ -277,7 +295,7 @@ def _ops(events: PlaneEvents, ops: Ops, is_op: Sequence[bool]) -> Int32:
     """Return the op of each event: its HLO instruction, its `tf_op`, or its own name where it is an op."""
     plane = events.plane
     own = [ops.named(name) if op else -1 for name, op in zip(plane.metadata_names, is_op, strict=True)]
-    op: Int32 = np.array([*own, -1], np.int32)[events.raw.metadata]
+    op: Int32 = np.array([*own, -1], np.int32).take(events.raw.metadata)
     hlo_op, tf_op = events.text("hlo_op"), events.text("tf_op")
     if hlo_op.strides == (0,) and tf_op.strides == (0,):
         return op

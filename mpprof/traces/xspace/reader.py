@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
-from mpprof.traces.common import gzip_stream, walk
+from mpprof.traces.common import beside, gzip_stream, walk
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.file_kinds import Kind
 from mpprof.traces.common.hlo import Modules
@@ -29,12 +30,15 @@ from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
 from mpprof.traces.xspace import counting, cpu, file_bytes, host_planes, profiles
 from mpprof.traces.xspace.devices import DeviceReader, kernel_table
+from mpprof.traces.xspace.events import Walked
 from mpprof.traces.xspace.graphs import with_instructions
 
 Bytes = NDArray[np.uint8]
 
 SLOW_BYTES = 4 << 20
 """From here on it is said if the walk is not compiled."""
+BESIDE_BYTES = 8 << 20
+"""From here on the planes of hosts are walked in a thread of their own."""
 
 MAX_UNPACKED = 1 << 32
 MAX_RATIO = limits.XPLANE_UNPACKED_RATIO
@@ -142,26 +146,15 @@ def _assemble(
     """Return the trace in `buffer`. `release` gives the pages of the file that were read back to the system;
     they can be read again."""
     space = read_space(buffer)
-    parts = _Parts(damages=[*notes])
-    named = _named_planes(space, path)
+    named, parts = _named_planes(space, path), _Parts(damages=[*notes])
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
         walk.say_slow()
     _report_damage(space, len(buffer), parts)
     layout = _layout(space, named, parts)
-    usable = layout.planes
-    ops = Ops(Modules(usable), parts.strings)
-    origin, shift = _origin(usable)
-
-    reader = _read_devices(usable, ops, shift, parts)
-    release()
-    host = host_planes.read(usable, [place.first for place in layout.places], parts.strings, ops, shift)
-    release()
-    # Of each plane: sorted, as the order of planes in a file means nothing.
-    parts.warnings += sorted([*reader.warnings, *host.warnings])
-    parts.damages += sorted([*reader.damages, *host.damages])
-    parts.notes += sorted([*reader.notes, *host.notes])
-    on_device = bool(parts.devices)
-    if on_device:
+    ops = Ops(Modules(layout.planes), parts.strings)
+    origin, shift = _origin(layout.planes)
+    reader, host = _read_planes(layout, ops, shift, parts, release)
+    if on_device := bool(parts.devices):
         host, kernels = _with_devices(layout, host, reader, ops, parts)
     else:
         host, kernels = _without_device(layout, host, ops, parts)
@@ -170,7 +163,7 @@ def _assemble(
         parts.missing["allocations"] = "the trace holds no allocator events"
     events = len(kernels) + len(host.table) + len(host.allocations.time_ns)
     _refuse_damage(parts.damages, path, strict=strict, events=events)
-    for plane in usable:
+    for plane in layout.planes:
         _session_facts(plane, parts)
     return Trace(
         source=TraceSource(path, "xspace", size, _host_name(space, path)),
@@ -185,16 +178,32 @@ def _assemble(
         allocations=host.allocations,
         basis="device" if on_device else "host",
         strings=parts.strings.texts(),
-        warnings=(
-            *_texts_of("error", space.errors),
-            *_texts_of("warning", space.warnings),
-            *parts.damages,
-            *parts.warnings,
-        ),
+        warnings=(*_said_by_profiler(space), *parts.damages, *parts.warnings),
         missing=parts.missing,
         thread_hosts=host.numbers if any(host.numbers) else (),
         notes=tuple(parts.notes),
     )
+
+
+def _read_planes(
+    layout: profiles.Layout, ops: Ops, shift: int, parts: _Parts, release: Callable[[], None]
+) -> tuple[DeviceReader, host_planes.Host]:
+    """Read the devices' and the hosts' planes; those of the hosts are walked beside the devices', where that
+    is worth a thread."""
+    planes = layout.planes
+    walks: Callable[[], Iterable[Walked]] = partial(host_planes.walks, planes)
+    if walk.COMPILED and sum(plane.end - plane.start for plane in planes) > BESIDE_BYTES:
+        walks = beside.start(lambda: list(host_planes.walks(planes)))
+    reader = _read_devices(planes, ops, shift, parts)
+    release()
+    numbers = [place.first for place in layout.places]
+    host = host_planes.read(planes, walks(), numbers, parts.strings, ops, shift)
+    release()
+    # Of each plane: sorted, as the order of planes in a file means nothing.
+    parts.warnings += sorted([*reader.warnings, *host.warnings])
+    parts.damages += sorted([*reader.damages, *host.damages])
+    parts.notes += sorted([*reader.notes, *host.notes])
+    return reader, host
 
 
 def _read_devices(planes: Sequence[RawPlane], ops: Ops, shift: int, parts: _Parts) -> DeviceReader:
@@ -313,8 +322,9 @@ def _passed_over(planes: Iterable[str]) -> list[str]:
     return [f"planes of other kinds were not read: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
 
 
-def _texts_of(kind: str, texts: tuple[str, ...]) -> list[str]:
-    return [f"the profiler's own {kind}: {text}" for text in dict.fromkeys(texts) if text.strip()]
+def _said_by_profiler(space: RawSpace) -> list[str]:
+    said = [("error", text) for text in space.errors] + [("warning", text) for text in space.warnings]
+    return [f"the profiler's own {kind}: {text}" for kind, text in dict.fromkeys(said) if text.strip()]
 
 
 def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:

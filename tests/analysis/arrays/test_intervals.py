@@ -11,6 +11,7 @@ from mpprof.analysis.arrays.intervals import (
     are_among,
     crowded,
     gaps,
+    gaps_before,
     join,
     row_around,
     sweep,
@@ -84,6 +85,17 @@ def test_gaps_are_what_is_left_of_each_window(
     found = gaps(union(start, end), within)
     assert instants(found.start, found.end) == instants(begin, until) - instants(start, end)
     assert (found.end > found.start).all()
+
+
+@given(ROWS, ROWS)
+def test_each_gap_is_followed_by_the_first_interval_after_it(
+    rows: list[tuple[int, int, int]], windows: list[tuple[int, int, int]]
+) -> None:
+    start, end, _ = arrays(rows)
+    begin, until, _ = arrays(windows)
+    busy = union(start, end)
+    found, following = gaps_before(busy, union(begin, until))
+    assert following.tolist() == np.searchsorted(busy.start, found.end).tolist()
 
 
 @given(ROWS, st.lists(st.integers(-5, END + 30), max_size=10))

@@ -1,0 +1,45 @@
+"""Hosts' planes that are walked in a thread beside the devices': the same trace, and no error is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import active_count, get_ident
+
+import pytest
+
+from mpprof.traces.common import beside, walk
+from mpprof.traces.xspace import host_planes, reader
+from tests.column_digests import digest
+
+SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_traces").rglob("*.xplane.pb"))
+
+
+def test_a_call_runs_in_a_thread_that_ends() -> None:
+    before = active_count()
+    assert beside.start(get_ident)() != get_ident()
+    assert active_count() == before
+
+
+def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
+    result = beside.start(lambda: [][0])
+    with pytest.raises(IndexError):
+        result()
+
+
+@pytest.mark.skipif(not walk.COMPILED, reason="only the compiled walk lets other threads run")
+def test_a_large_trace_is_the_same_and_its_hosts_are_walked_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = [digest(path) for path in SAMPLES]
+    threads = set()
+
+    def walks(planes: object, of: object = host_planes.walks) -> Iterator[object]:
+        threads.add(get_ident())
+        yield from of(planes)  # type: ignore[operator]
+
+    monkeypatch.setattr(host_planes, "walks", walks)
+    monkeypatch.setattr(reader, "BESIDE_BYTES", 0)
+    assert [digest(path) for path in SAMPLES] == alone
+    assert threads
+    assert get_ident() not in threads
