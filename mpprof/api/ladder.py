@@ -39,7 +39,7 @@ def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str]
         raise UsageError(
             "a comparison needs two runs or more", next="Give the baseline first, then the others"
         )
-    ladder = len(analyses) > 2
+    ladder = len(analyses) > 2 or _of_one_policy(analyses)
     of = partial(judge, dismissed=dismissed)
     judged = [of(analyses[0]), *(of(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]
     rungs = []
@@ -77,6 +77,13 @@ def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str]
         )
     sizes = batch_scaling.of([mine.run for mine in analyses], [mine.steps for mine in analyses])
     return Comparison(runs=tuple(judged), rungs=tuple(rungs), batches=sizes)
+
+
+def _of_one_policy(analyses: Sequence[Analysis]) -> bool:
+    """Return whether all runs recorded the same policy: they are one training before and after a change, and
+    none was meant as a float32 baseline."""
+    policies = {mine.run.last_fit.policy.own if mine.run.last_fit else None for mine in analyses}
+    return len(policies) == 1 and None not in policies
 
 
 def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analysis) -> Promises:

@@ -283,8 +283,8 @@ def judge(
     ladder: bool = False,
     dismissed: Iterable[str] = (),
 ) -> Diagnosis:
-    """Return the judgement of what was already analysed. `ladder`: as a rung of several runs, unlike by
-    design. `dismissed`: codes of findings that come last, and are not called the cause."""
+    """Return the judgement of what was already analysed. `ladder`: as a rung of several runs, or after a
+    change, unlike by design. `dismissed`: codes of findings that come last, and are not called the cause."""
     speedup = _speedup(mine, baseline)
     case = replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, dismissed=frozenset(dismissed))
     held = _saved(mine, baseline, engine.unlike(case) if baseline else ())

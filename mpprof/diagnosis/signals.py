@@ -83,7 +83,7 @@ class Case:
     trace_problem: str | None = None
     baseline: Case | None = None
     computes: ComputePrecision | None = None  # None: by the run's records and the account's cells
-    ladder: bool = False  # compared as one rung of several: runs differ by design
+    ladder: bool = False  # a rung of several, or before and after a change: runs differ by design
     window: Account | None = None
     hosts: Hosts | None = None  # None: the run is on one host
     dismissed: frozenset[str] = frozenset()

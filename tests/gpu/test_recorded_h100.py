@@ -159,3 +159,13 @@ def test_kernels_of_the_window_are_those_of_the_protobuf() -> None:
     trace = traces.read(trace_of("transformer-mixed-float16"))
     assert len(trace.kernels) == len(events)
     assert trace.kernels.duration_ns.sum() == pytest.approx(sum(ns for _, ns in events), abs=len(events))
+
+
+def test_two_runs_of_one_policy_are_before_and_after_a_change_and_lack_no_baseline() -> None:
+    runs = ("transformer-mixed-float16", "transformer-padded-mixed-float16")
+    compared = ladder.compare(*(SAMPLES / f"recorded-h100-{run}" for run in runs))
+    (unlike,) = [found for found in compared.runs[1].findings if found.code == "MP906"]
+    assert unlike.severity == "info"
+    assert "baseline" not in unlike.remedy
+    report = diagnosed(*reversed(runs))  # one that is named as the float32 baseline is none
+    assert next(found for found in report.findings if found.code == "MP906").severity == "error"
