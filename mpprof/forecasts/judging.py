@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -381,9 +380,3 @@ def _unknown(
     if any(kernel.count is None for kernel in kernels):
         said.append("a loop whose number of iterations the program does not state: counted once")
     return tuple(said)
-
-
-def policies(text: str) -> tuple[str, ...]:
-    """Return the policies of a comma-separated list, float32 first: the others are compared with it."""
-    named = tuple(dict.fromkeys(part for part in re.split(r"[,\s]+", text) if part))
-    return ("float32", *(name for name in named if name != "float32"))
