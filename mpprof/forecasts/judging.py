@@ -132,7 +132,7 @@ def _kernel(judged: _Judged, at: int, card: Card) -> ForecastKernel:
     work, decision = judged.program.launches[at], judged.decisions[at]
     matrix = decision.family in MATMUL_FAMILIES
     wanted = judged.asked.get(at)
-    count = 1 if work.count is None else work.count
+    count = least_time.times(work)
     asked = wanted.flops if wanted else 0.0
     executed = (deciding.asked_flops(work) or 0.0) * count or asked
     return ForecastKernel(
@@ -227,8 +227,8 @@ def _speedup(
 def _too_short(judged: _Judged, card: Card) -> bool:
     """Return whether the kernels' ideal times are on average below the time that lies between one kernel and
     the next."""
-    times = sum(1 if work.count is None else work.count for work in judged.program.launches)
-    return _ideal(judged, card, slowest=True) < times * least_time.BETWEEN_KERNELS_NS
+    kernels = sum(map(least_time.times, judged.program.launches))
+    return _ideal(judged, card, slowest=True) < kernels * least_time.BETWEEN_KERNELS_NS
 
 
 def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
