@@ -8,15 +8,14 @@ from __future__ import annotations
 import gzip
 import json
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from mpprof import traces
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 RUNS = sorted(path.name for path in SAMPLES.glob("recorded-h100-*"))
 
 
