@@ -24,16 +24,9 @@ sys.path.insert(0, str(HERE.parent))
 from tests.builders import step_memory  # noqa: E402
 from tests.builders.compiled import step  # noqa: E402
 from tests.builders.gpus import A100, GTX1080TI, H100, V100  # noqa: E402
+from tests.builders.numerics import FLOAT32, MIXED_BFLOAT16, MIXED_FLOAT16, TF32, Numerics  # noqa: E402
 from tests.builders.simulate import Host, Training, write  # noqa: E402
-from tests.builders.workloads import (  # noqa: E402
-    FLOAT32,
-    MIXED_BFLOAT16,
-    MIXED_FLOAT16,
-    TF32,
-    Numerics,
-    convnet,
-    transformer,
-)
+from tests.builders.workloads import convnet, transformer  # noqa: E402
 from tests.forecast.make_programs import Case as program  # noqa: E402
 
 JAX = {

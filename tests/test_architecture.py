@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import mpprof
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 FRAMEWORKS = {"keras", "tf_keras", "tensorflow", "jax", "torch", "xprof"}
 PAGE = {"dash", "plotly", "flask"}
 HEAVY = {"polars", "rich", "pandas"}

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 READ_ALL_PARTS = (
     "tests/test_words.py",
     "tests/test_architecture.py::test_no_files_import_each_other_in_a_circle",

@@ -13,8 +13,8 @@ import pytest
 
 import mpprof
 from mpprof.diagnosis import manual
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
 

@@ -18,9 +18,8 @@ from mpprof.api import workflows
 from mpprof.api.ladder import compare
 from mpprof.errors import MpprofError
 from mpprof.report import json as documents
+from tests.paths import SAMPLES
 
-ROOT = Path(__file__).parents[1]
-SAMPLES = ROOT / "sample_traces"
 GOLDEN = Path(__file__).parent / "golden"
 FROZEN: dict[str, list[str]] = json.loads((GOLDEN / "keys.json").read_text())
 FREE = {"absent", "lacks", "missing", "placement_ns", "precision_ns"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
+from tests.paths import ROOT
+
+NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 
 
 def executed() -> Any:

@@ -19,10 +19,10 @@ import pytest
 from mpprof.traces.common import walk
 from mpprof.traces.xspace import reader as xspace
 from tests.column_digests import digest
+from tests.paths import ROOT
 from tests.traces.conftest import shared_xplanes
 from tests.traces.test_walk import small_space
 
-ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = sorted((ROOT / "sample_traces").rglob("*.xplane.pb"))
 SAMPLE = ROOT / "sample_traces" / "v100-convnet-mixed-float16"
 DAMAGED = 200

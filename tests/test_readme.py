@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from mpprof.cli import main
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MIXED, FLOAT = (f"sample_traces/v100-odd-vocabulary-{policy}" for policy in ("mixed-float16", "float32"))
 

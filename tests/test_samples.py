@@ -10,8 +10,8 @@ from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from tests.builders.simulate import write
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[1] / "sample_traces"
 CASES = sorted(path.parent.name for path in SAMPLES.glob("*/origin.json"))
 PAIRS = {
     "v100-convnet-mixed-float16": "v100-convnet-float32",

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpprof.record.tensorboard_sink import EventFile
+from tests.paths import SAMPLES
 
-RECORDED = Path(__file__).parents[1] / "sample_traces" / "recorded-cpu-mixed-float16"
+RECORDED = SAMPLES / "recorded-cpu-mixed-float16"
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from mpprof.cli import build_parser, main
+from tests.paths import ROOT
 from tests.test_readme import uncounted
 
-ROOT = Path(__file__).parents[1]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

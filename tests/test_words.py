@@ -16,8 +16,7 @@ import pytest
 import mpprof
 from mpprof.cli import COMMANDS
 from mpprof.diagnosis import rules
-
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
 
 BANNED = {
     # "is no trace": say "is not a trace". "There is no trace" and "is no faster" are plain.

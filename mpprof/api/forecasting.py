@@ -55,52 +55,71 @@ def forecast(
     crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,
     `NotFoundError` (an unknown card, with the nearest names), and `UnableError` where none was compiled.
     """
-    named_cards = cards.split(",") if isinstance(cards, str) else cards
-    wanted = [targets.card(name) for name in dict.fromkeys(named_cards)]
-    if not wanted:
-        raise UsageError("no card was named", next="Name one or more, such as h100 or a100")
+    wanted = _cards(cards)
     batch_size = checked_batch(batch_size)
     if not time_limit_s > 0:
         raise UsageError(
             f"the time limit cannot be {time_limit_s:g} s", next="Give --time-limit seconds above zero"
         )
-    named = tuple(dict.fromkeys(("float32", *([policies] if isinstance(policies, str) else policies))))
-    runs: list[CardForecast] = []
-    versions: dict[str, str] = {}
-    failed: list[NotCompiled] = []
-    first: UnableError | None = None
-    float32: Compiled | None = None
+    given = [policies] if isinstance(policies, str) else policies
+    named = tuple(dict.fromkeys(("float32", *given)))
     with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as folder:
-        path = _as_path(model, Path(folder))
-        for card, policy in product(wanted, named):
-            about = f"{card.name}, {policy}"
-            compile = partial(
-                compiling.compiled, path, card, policy,
-                input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
-            )  # fmt: skip
-            float32 = float32 if policy != "float32" else None
-            try:
-                done = compile(batch_size, progress=_about(about, progress))
-            except UnableError as error:
-                first = first or error
-                failed.append(NotCompiled(card.name, policy, error.what.removeprefix(f"{about}: ")))
-                continue
-            float32 = done if policy == "float32" else float32
-            made = judging.card_forecast(done, card, _model_facts(done), float32)
-            if largest_batch and not done.result["recurrent_layers"]:  # cuDNN's need differs from the loop's
-                made = replace(made, largest_batch=_largest(compile, done, card, about, progress))
-            runs.append(made)
-            versions = dict(done.result["versions"])
-    if first is not None and not runs:
-        raise first
-    return Forecast(_name(model), tuple(runs), versions, tuple(failed))
+        compile = partial(
+            compiling.compiled, _as_path(model, Path(folder)),
+            input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
+        )  # fmt: skip
+        return _forecast(_name(model), compile, wanted, named, batch_size, largest_batch, progress)
+
+
+def _cards(names: Sequence[str]) -> list[Card]:
+    """Return the cards of those names, each once; a text names them between its commas."""
+    given = names.split(",") if isinstance(names, str) else names
+    if not given:
+        raise UsageError("no card was named", next="Name one or more, such as h100 or a100")
+    return [targets.card(name) for name in dict.fromkeys(given)]
+
+
+def _forecast(
+    name: str,
+    compile: Callable[..., Compiled],
+    cards: Sequence[Card],
+    policies: Sequence[str],
+    batch_size: int,
+    largest_batch: bool,
+    progress: Progress,
+) -> Forecast:
+    """Compile the step for each card and policy. Raises the first `UnableError` where none was compiled."""
+    runs: list[CardForecast] = []
+    failed: list[NotCompiled] = []
+    errors: list[UnableError] = []
+    versions: dict[str, str] = {}
+    float32: Compiled | None = None
+    for card, policy in product(cards, policies):
+        about = f"{card.name}, {policy}"
+        step = partial(compile, card, policy)
+        float32 = float32 if policy != "float32" else None
+        try:
+            done = step(batch_size, progress=_about(about, progress))
+        except UnableError as error:
+            errors.append(error)
+            failed.append(NotCompiled(card.name, policy, error.what.removeprefix(f"{about}: ")))
+            continue
+        float32 = done if policy == "float32" else float32
+        made = judging.card_forecast(done, card, _model_facts(done), float32)
+        if largest_batch and not done.result["recurrent_layers"]:  # cuDNN's need differs from the loop's
+            made = replace(made, largest_batch=_largest(step, done, card, about, progress))
+        runs.append(made)
+        versions = dict(done.result["versions"])
+    if errors and not runs:
+        raise errors[0]
+    return Forecast(name, tuple(runs), versions, tuple(failed))
 
 
 def _largest(
-    compile: Callable[..., Compiled], done: Compiled, card: Card, about: str, progress: Progress
+    step: Callable[..., Compiled], done: Compiled, card: Card, about: str, progress: Progress
 ) -> LargestBatch:
     def needed(batch: int) -> BatchBytes:
-        return judging.batch_bytes(compile(batch, progress=_about(f"{about}, batch {batch}", progress)))
+        return judging.batch_bytes(step(batch, progress=_about(f"{about}, batch {batch}", progress)))
 
     return batches.largest_batch(needed, judging.batch_bytes(done), card.memory_bytes)
 

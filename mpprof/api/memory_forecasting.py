@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -49,34 +49,45 @@ def forecast_memory(
     """
     from mpprof.record.facts import slots
 
-    cards: list[DeviceFacts | None] = [card_facts(name) for name in _listed(card)]
+    names, given = _listed(card), _listed(policies)
+    devices: list[DeviceFacts | None] = [card_facts(name) for name in names]
     run, built = _run(model, imports)
-    fit = run.last_fit
-    batch = batch_size if batch_size is not None else (fit.batch_size if fit and fit.batch_size else 32)
     counted = cache(lambda: slots.counted_slots_bytes(built))
-    found = [
-        training.forecast(
-            run,
-            batch,
-            policies=_listed(policies),
-            card=device.name if device else None,
-            card_bytes=device.memory_bytes if device else None,
-            capability=device.compute_capability if device else None,
-            counted_slots=counted,
-        )
-        for device in cards or [None]
-    ]
-    if not compile:
-        return _together(found)
-    if card is None:
+    recorded = run.last_fit.batch_size if run.last_fit else None
+    batch = batch_size if batch_size is not None else recorded or 32
+    found = [_on_card(device, run, batch, given, counted) for device in devices or [None]]
+    if compile:
+        _check_compilable(model, names)
+        found = [_assigned(one, model, name, imports) for one, name in zip(found, names, strict=True)]
+    return _together(found)
+
+
+def _on_card(
+    device: DeviceFacts | None,
+    run: Run,
+    batch: int,
+    policies: Sequence[str],
+    counted_slots: Callable[[], int | None],
+) -> MemoryForecast:
+    return training.forecast(
+        run,
+        batch,
+        policies=policies,
+        card=device.name if device else None,
+        card_bytes=device.memory_bytes if device else None,
+        capability=device.compute_capability if device else None,
+        counted_slots=counted_slots,
+    )
+
+
+def _check_compilable(model: Any, cards: Sequence[str]) -> None:
+    """Raise `UsageError` where there is no card to compile for, or no program to compile."""
+    if not cards:
         raise UsageError("no card was named to compile for", next="Name one: --card a100")
     if isinstance(model, Run) or (isinstance(model, str | os.PathLike) and Path(model).is_dir()):
         raise UsageError(
             "a run's records hold no program", next="Give the model itself, a file or a function"
         )
-    return _together(
-        [_assigned(one, model, name, imports) for one, name in zip(found, _listed(card), strict=True)]
-    )
 
 
 def _listed(names: str | Sequence[str] | None) -> Sequence[str]:

@@ -56,10 +56,10 @@ def diagnose(run: Any, baseline: Any = None, *, strict: bool = False) -> Diagnos
 
     Raises what `load` raises for a path. A run without a trace, or without records, is judged by what it has.
     """
-    found = workflows.diagnose(run, baseline, strict=strict)
-    return (
-        tuple(as_(Diagnosis, each) for each in found) if isinstance(found, tuple) else as_(Diagnosis, found)
-    )
+    if isinstance(run, list | tuple):
+        found = workflows.diagnose_each(run, baseline, strict=strict)
+        return tuple(as_(Diagnosis, each) for each in found)
+    return as_(Diagnosis, workflows.diagnose(run, baseline, strict=strict))
 
 
 def compare(*runs: Given | Several, strict: bool = False) -> Comparison:

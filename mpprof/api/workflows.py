@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal
 
 from mpprof import traces
 from mpprof.analysis.breakdown import accounting, communication, tensor_cores
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from mpprof.model.document import MemoryItem, Roofs, Row
 
 __all__ = [
-    "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "judge", "load",
+    "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "diagnose_each", "judge", "load",
     "load_all", "load_at", "places", "roofs_of", "rows_of", "runs", "side", "signals_of",
     "table_rows",
 ]  # fmt: skip
@@ -259,21 +259,17 @@ def _peaks(run: Run, trace: Trace | None) -> DevicePeaks | None:
 # --- judging -----------------------------------------------------------------------------------------------
 
 
-@overload
-def diagnose(run: Given, baseline: Given | None = None, *, strict: bool = False) -> Diagnosis: ...
-@overload
-def diagnose(
-    run: Several, baseline: Given | None = None, *, strict: bool = False
-) -> tuple[Diagnosis, ...]: ...
-def diagnose(
-    run: Given | Several, baseline: Given | None = None, *, strict: bool = False
-) -> Diagnosis | tuple[Diagnosis, ...]:
-    """Return the whole judgement of a run or of the one at a path, against a baseline where one is given; of
-    a list one for each."""
+def diagnose(run: Given, baseline: Given | None = None, *, strict: bool = False) -> Diagnosis:
+    """Return the whole judgement of a run or of the one at a path, against a baseline where one is given."""
+    return diagnose_each([run], baseline, strict=strict)[0]
+
+
+def diagnose_each(
+    runs: Several, baseline: Given | None = None, *, strict: bool = False
+) -> tuple[Diagnosis, ...]:
+    """Return the judgement of each run against the same baseline, which is analysed once."""
     base = None if baseline is None else analyse(load(baseline), strict=strict)
-    if isinstance(run, list | tuple):
-        return tuple(judge(analyse(load(each), strict=strict), base) for each in run)
-    return judge(analyse(load(run), strict=strict), base)
+    return tuple(judge(analyse(load(run), strict=strict), base) for run in runs)
 
 
 def judge(
@@ -303,9 +299,6 @@ def _diagnosis(
     mine: Analysis, judgement: engine.Judgement, held: MemoryAccount | None, proof: Proof | None
 ) -> Diagnosis:
     """Return what was computed of a run with what the rules say of it, before it is put into sentences."""
-    absent = _absent(mine) | ({"bounds": proof.unable} if proof and proof.unable else {})
-    if held is not None and (why := absent.pop("memory", None)) is not None:
-        absent["memory.allocator"] = why  # the peak is that of the records
     return Diagnosis(
         run=mine.run,
         steps=mine.steps,
@@ -319,7 +312,7 @@ def _diagnosis(
         clear=judgement.clear,
         not_applicable=judgement.not_applicable,
         warnings=(*_warnings(mine), *judgement.warnings),
-        absent=absent,
+        absent=_absent(mine, held, proof),
         device=_main_device(mine),
         computes=mine.computes,
         whatif=judgement.whatif,
@@ -448,7 +441,8 @@ _SAID_ELSEWHERE = ("allocations", "device", "kernels")
 """What a trace lacks that `memory`, `tensor_core` and `time` give as their reason."""
 
 
-def _absent(mine: Analysis) -> dict[str, str]:
+def _absent(mine: Analysis, memory: MemoryAccount | None, proof: Proof | None) -> dict[str, str]:
+    """Return the reason for each part that a diagnosis lacks. `memory`, `proof`: what it says of either."""
     absent = (
         mine.run.facts.reasons if mine.run.facts else {"run": "no records of mpprof lie beside the trace"}
     )
@@ -461,10 +455,11 @@ def _absent(mine: Analysis) -> dict[str, str]:
             f"{len(mine.run.hosts)} hosts trained this run, and the trace of {mine.run.hosts[0].host} shows "
             "no step"
         )
-    if mine.memory is None:
-        absent["memory"] = _why_no_memory(mine)
+    if mine.memory is None:  # where the diagnosis has one all the same, its peak is that of the records
+        absent["memory" if memory is None else "memory.allocator"] = _why_no_memory(mine)
     missing = mine.trace.missing if mine.trace else {}
-    return absent | {f"trace.{what}": why for what, why in missing.items() if what not in _SAID_ELSEWHERE}
+    absent |= {f"trace.{what}": why for what, why in missing.items() if what not in _SAID_ELSEWHERE}
+    return absent | ({"bounds": proof.unable} if proof and proof.unable else {})
 
 
 def _why_no_memory(mine: Analysis) -> str:

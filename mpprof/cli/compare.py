@@ -77,8 +77,7 @@ def _written(document: Comparison, args: argparse.Namespace) -> str:
 
         page: str = export.comparison_html(document)
         return page
-    to_file = args.output is not None
-    color, ascii_only = not to_file and output.color(args), not to_file and output.ascii_only()
+    color, ascii_only = output.color(args), output.ascii_only(args)
     if args.verbose:
         from mpprof.report import text
 

@@ -43,8 +43,8 @@ class Ls:
         elif args.format == "csv":
             text = tables.to_csv(rows, list(listing.RunRow.__annotations__))
         else:
-            ascii_only = args.output is None and output.ascii_only()
-            width = output.width_of_names() if args.output is None else output.UNCUT
+            ascii_only = output.ascii_only(args)
+            width = output.width_of_names(args)
             text = table.to_text(rows, now_unix_ns=now, width=width, ascii_only=ascii_only)
         output.write(text, args.output, force=args.force)
         return 0

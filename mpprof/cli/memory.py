@@ -102,14 +102,13 @@ class Memory(Table):
         recorded = mine.steps is not None and mine.steps.memory is not None
         if mine.memory is None and not recorded and failed is None:
             return super()._text(mine, args)  # raises, with the reason
-        ascii_only = args.output is None and output.ascii_only()
+        ascii_only = output.ascii_only(args)
         said = []
         if failed is not None:
             said.append(account.render_error(*failed, width=output.width(), ascii_only=ascii_only))
         if mine.memory is not None or recorded:
             document = documents.document(workflows.judge(mine, base))
-            most = account.MOST if args.limit is None else args.limit or 10_000
-            said.append(account.render(document, width=output.width(), most=most, ascii_only=ascii_only))
+            said.append(account.render(document, **_most(args), width=output.width(), ascii_only=ascii_only))
         return "\n".join(said)
 
     def _by(self, rows: Sequence[Row], by: str) -> Sequence[Row]:
@@ -154,6 +153,11 @@ def _model(args: argparse.Namespace) -> Iterator[str | Run]:
     yield str(path)
 
 
+def _most(args: argparse.Namespace) -> dict[str, int]:
+    """Return --limit as the argument `most` of a text, which has a default of its own; 0: all."""
+    return {} if args.limit is None else {"most": args.limit or 10_000}
+
+
 def _refuse(args: argparse.Namespace, what: str, *options: str, csv: bool = False) -> None:
     """Raise UsageError for the first of the options that was given: it says nothing of `what`."""
     flags = {"run_id": "run", "imports": "import"}
@@ -187,9 +191,8 @@ def _before_training(args: argparse.Namespace) -> str:
         )
     if args.format == "json":
         return documents.dumps(before_training.document(found))
-    ascii_only = args.output is None and output.ascii_only()
-    most = {} if args.limit is None else {"most": args.limit or 10_000}
-    return before_training.text(found, **most, width=output.width(), ascii_only=ascii_only)
+    ascii_only = output.ascii_only(args)
+    return before_training.text(found, **_most(args), width=output.width(), ascii_only=ascii_only)
 
 
 def _programs(mine: Analysis, args: argparse.Namespace) -> str:
@@ -210,9 +213,8 @@ def _programs(mine: Analysis, args: argparse.Namespace) -> str:
     owned = [(program, alive(program, model)) for program in found]
     if args.format == "json":
         return documents.dumps(rendering.document(owned))
-    ascii_only = args.output is None and output.ascii_only()
-    most = {} if args.limit is None else {"most": args.limit or 10_000}
-    return rendering.text(owned, **most, ascii_only=ascii_only)
+    ascii_only = output.ascii_only(args)
+    return rendering.text(owned, **_most(args), ascii_only=ascii_only)
 
 
 def _of_error(args: argparse.Namespace) -> str:
@@ -242,7 +244,7 @@ def _of_error(args: argparse.Namespace) -> str:
     advice = advise(found, args.batch, memory_bytes=card.memory_bytes if card else None)
     if args.format == "json":
         return documents.dumps(documents.out_of_memory(found, advice))
-    ascii_only = args.output is None and output.ascii_only()
+    ascii_only = output.ascii_only(args)
     shown = account.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
     if found.asked_bytes is None or found.refused_bytes is not None:
         return f"{shown}\n{_NO_TENSOR}\n"

@@ -106,17 +106,23 @@ def width(without_terminal: int = WIDTH_WITHOUT_TERMINAL) -> int:
     return max(68, min(120, shutil.get_terminal_size((without_terminal, 24)).columns))
 
 
-def width_of_names() -> int:
+def width_of_names(args: argparse.Namespace) -> int:
     """Return the columns for a table whose names may be cut: those of the terminal; in a pipe or a file,
     where nothing is cut, as many as there are."""
-    there = sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
-    return width() if there else UNCUT
+    return width() if has_width(args) else UNCUT
+
+
+def has_width(args: argparse.Namespace) -> bool:
+    """Return whether the text has a width to fit: a terminal's, or COLUMNS; a pipe or a file has none."""
+    to_stdout = args.output is None and sys.stdout is not None
+    return to_stdout and (sys.stdout.isatty() or "COLUMNS" in os.environ)
 
 
 def color(args: argparse.Namespace) -> bool:
     """Return whether to use colours: only on a terminal that has them, and only where nobody objects."""
     return (
-        sys.stdout is not None
+        args.output is None
+        and sys.stdout is not None
         and sys.stdout.isatty()
         and not args.no_color
         and not os.environ.get("NO_COLOR")
@@ -124,8 +130,13 @@ def color(args: argparse.Namespace) -> bool:
     )
 
 
-def ascii_only() -> bool:
-    """Return whether stdout's encoding lacks what bars and units need."""
+def ascii_only(args: argparse.Namespace) -> bool:
+    """Return whether the text goes to stdout, and its encoding lacks what bars and units need; files are
+    UTF-8."""
+    return args.output is None and stdout_is_ascii()
+
+
+def stdout_is_ascii() -> bool:
     try:
         "█▏µ…→×".encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except UnicodeEncodeError:

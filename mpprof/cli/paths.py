@@ -222,7 +222,7 @@ def _table(path: Path, *, elsewhere: bool) -> str:
     rows = listing.listed(path, now_unix_ns=now, elsewhere=elsewhere)
     read = [row for row in rows if not row["problem"]][-MOST_LISTED:]
     rows = [*read, *[row for row in rows if row["problem"]][:MOST_LISTED]]
-    text = table.to_text(rows, now_unix_ns=now, width=output.UNCUT, ascii_only=output.ascii_only())
+    text = table.to_text(rows, now_unix_ns=now, width=output.UNCUT, ascii_only=output.stdout_is_ascii())
     return text.rstrip("\n")
 
 

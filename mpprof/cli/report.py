@@ -111,8 +111,7 @@ def _written(document: doc.Report, mine: Analysis, base: Analysis | None, args: 
         source = OneRun(document, mine, base)
         page: str = export.run_html(source, *source.ids, redact=args.redact)
         return page
-    to_file = args.output is not None
-    color, ascii_only = not to_file and output.color(args), not to_file and output.ascii_only()
+    color, ascii_only = output.color(args), output.ascii_only(args)
     path = paths.shown(args.path)
     if args.verbose:
         from mpprof.report import text

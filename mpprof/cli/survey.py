@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -119,9 +117,8 @@ def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -
     elif args.format == "csv":
         text = tables.to_csv(rows, tuple(table.to_dict()))
     else:
-        ascii_only = args.output is None and output.ascii_only()
-        watched = args.output is None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
-        width = output.width(80) if watched else None
+        ascii_only = output.ascii_only(args)
+        width = output.width(80) if output.has_width(args) else None
         text = survey.to_text(rows, width=width, limit=args.limit or len(rows), ascii_only=ascii_only)
     output.write(text, args.output, force=args.force)
 

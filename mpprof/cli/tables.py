@@ -94,8 +94,8 @@ class Table:
             return documents.dumps(shown)
         if args.format == "csv":
             return tables.to_csv(shown, tables.keys(self.name, args.by))
-        ascii_only = args.output is None and output.ascii_only()
-        width = output.width_of_names() if args.output is None else output.UNCUT
+        ascii_only = output.ascii_only(args)
+        width = output.width_of_names(args)
         text = tables.to_text(shown, self.name, width=width, ascii_only=ascii_only, whole=rows)
         return _head(self.name, args) + text + _foot(rows, len(shown), whole)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -133,7 +132,7 @@ def _kernel(judged: _Judged, at: int, card: Card) -> ForecastKernel:
     work, decision = judged.program.launches[at], judged.decisions[at]
     matrix = decision.family in MATMUL_FAMILIES
     wanted = judged.asked.get(at)
-    count = 1 if work.count is None else work.count
+    count = least_time.times(work)
     asked = wanted.flops if wanted else 0.0
     executed = (deciding.asked_flops(work) or 0.0) * count or asked
     return ForecastKernel(
@@ -228,8 +227,8 @@ def _speedup(
 def _too_short(judged: _Judged, card: Card) -> bool:
     """Return whether the kernels' ideal times are on average below the time that lies between one kernel and
     the next."""
-    times = sum(1 if work.count is None else work.count for work in judged.program.launches)
-    return _ideal(judged, card, slowest=True) < times * least_time.BETWEEN_KERNELS_NS
+    kernels = sum(map(least_time.times, judged.program.launches))
+    return _ideal(judged, card, slowest=True) < kernels * least_time.BETWEEN_KERNELS_NS
 
 
 def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
@@ -381,9 +380,3 @@ def _unknown(
     if any(kernel.count is None for kernel in kernels):
         said.append("a loop whose number of iterations the program does not state: counted once")
     return tuple(said)
-
-
-def policies(text: str) -> tuple[str, ...]:
-    """Return the policies of a comma-separated list, float32 first: the others are compared with it."""
-    named = tuple(dict.fromkeys(part for part in re.split(r"[,\s]+", text) if part))
-    return ("float32", *(name for name in named if name != "float32"))

@@ -70,7 +70,7 @@ def at_least_ns(work: Launch, rate: float, card: Card) -> float:
     through_cache = moved / (L2_BYTES_PER_CLOCK_PER_SM * card.sm_count * card.highest_clock_khz * 1e3)
     from_memory = sum(max(0.0, part - card.l2_bytes) for part in (work.read_bytes, work.written_bytes))
     through_memory = from_memory / card.bandwidth_bytes_per_s
-    return max(through_cache, through_memory, _computing_s(work, rate, card)) * 1e9 * _times(work)
+    return max(through_cache, through_memory, _computing_s(work, rate, card)) * 1e9 * times(work)
 
 
 def _computing_s(work: Launch, rate: float, card: Card) -> float:
@@ -99,7 +99,8 @@ _WINOGRAD = {1: 1.0, 3: 12 / 6, 5: 25 / 9}  # by size of the filter along an axi
 _FOURIER = 2.0  # multiplications for each output and pair of channels, however large the filter
 
 
-def _times(work: Launch) -> int:
+def times(work: Launch) -> int:
+    """Return how often a launch runs in a step; a loop of unknown length counts once."""
     return 1 if work.count is None else work.count
 
 
@@ -116,27 +117,39 @@ def traffic_bytes(launches: Sequence[Launch], l2_bytes: float) -> float:
         for value, _ in (*work.reads, *work.writes):
             uses.setdefault(value, []).append(at)
     held: dict[Value, float] = {}
+    next_use: dict[Value, int] = {}
     total = 0.0
     for at, work in enumerate(flat):
         for value, size in work.reads:
             total += max(0.0, size - held.get(value, 0.0))
-        for value, size in (*work.reads, *work.writes):
+        touched = (*work.reads, *work.writes)
+        for value, size in touched:
             held[value] = max(held.get(value, 0.0), size)
-        following = {value: _next(uses[value], at) for value in held}
-        held = {value: size for value, size in held.items() if following[value] is not None}
-        over = sum(held.values()) - l2_bytes
-        for value in sorted(held, key=lambda value: -(following[value] or 0)):
-            if over <= 0:
-                break
-            gone = min(over, held[value])
-            held[value] -= gone
-            over -= gone
+            next_use[value] = _next(uses[value], at)
+        for value, _ in touched:
+            if next_use[value] == _NEVER:
+                held.pop(value, None)
+        if (over := sum(held.values()) - l2_bytes) > 0:
+            _evict(held, next_use, over)
     return total
 
 
-def _next(uses: Sequence[int], at: int) -> int | None:
+_NEVER = -1
+
+
+def _next(uses: Sequence[int], at: int) -> int:
     place = bisect_right(uses, at)
-    return uses[place] if place < len(uses) else None
+    return uses[place] if place < len(uses) else _NEVER
+
+
+def _evict(held: dict[Value, float], next_use: Mapping[Value, int], over: float) -> None:
+    """Take so many bytes out of what is held, of what is used latest first."""
+    for value in sorted(held, key=lambda value: -next_use[value]):
+        gone = min(over, held[value])
+        held[value] -= gone
+        over -= gone
+        if over <= 0:
+            return
 
 
 def ideal_ns(work: Launch, rate: float, card: Card) -> float:
@@ -144,7 +157,7 @@ def ideal_ns(work: Launch, rate: float, card: Card) -> float:
     `rate`."""
     moving = (work.read_bytes + work.written_bytes) / card.bandwidth_bytes_per_s
     computing = (work.flops or 0.0) / rate if rate else 0.0
-    return max(moving, computing) * 1e9 * _times(work)
+    return max(moving, computing) * 1e9 * times(work)
 
 
 def of_either(own: Iterable[tuple[object, float]], library: Iterable[tuple[object, float]] | None) -> float:

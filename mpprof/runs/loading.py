@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from mpprof import traces
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
@@ -255,15 +255,9 @@ def _warned(run: Run, said: Sequence[str]) -> Run:
     return replace(run, warnings=(*run.warnings, *said)) if said else run
 
 
-@overload
-def load(path: Given, *, run: str | None = None, step_range: str | None = None) -> Run: ...
-@overload
-def load(path: Several, *, run: str | None = None, step_range: str | None = None) -> tuple[Run, ...]: ...
-def load(
-    path: Given | Several, *, run: str | None = None, step_range: str | None = None
-) -> Run | tuple[Run, ...]:
+def load(path: Given, *, run: str | None = None, step_range: str | None = None) -> Run:
     """Return the one run at a path; `run` picks among several by name or id, or "latest". A loaded run is
-    returned as it is, and of a list one run for each.
+    returned as it is.
 
     `step_range` names the ranges of the trace (NVTX, `record_function`, TraceMe) that make its steps: an
     exact name, or a regular expression between slashes, whose first group is the step's number. The run's
@@ -272,8 +266,6 @@ def load(
     Where a run is picked by its name, others that cannot be read do not matter. Raises NotFoundError,
     UnreadableError, UsageError, or SeveralRunsError where a choice is needed.
     """
-    if isinstance(path, list | tuple):
-        return tuple(load(each, run=run, step_range=step_range) for each in path)
     found = path if isinstance(path, Run) else _one(as_path(path), run)
     return found if step_range is None else replace(found, step_range=step_range)
 

@@ -17,10 +17,10 @@ from mpprof.report import json as documents
 from tests.builders.xspace import Space
 from tests.fuzz.grammar import same_xplane, saying
 from tests.fuzz.grammar.xplane_tree import Plane, Stat, parse
+from tests.paths import SAMPLES
 from tests.traces.kineto import Kineto
 from tests.traces.test_nsys import export
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 TREES = ("recorded-cpu-float32", "v100-float32-island")
 FAR_NS = (1, 10**17 + 1, 2**61, 2**62, 2**63 - 1, -(2**63))
 

@@ -18,10 +18,9 @@ from mpprof.report import json as documents
 from mpprof.report import tables
 from mpprof.report.text import render
 from tests.builders import precision_oddities as oddities
+from tests.paths import SAMPLES, SHARED
 from tests.traces.kineto import Kineto
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
 RECORD_IN_FLOAT32 = re.compile(r"(?:record|train|trace)[^.;]*\bin float32|no float32 baseline", re.IGNORECASE)
 
 

@@ -15,7 +15,8 @@ from mpprof import columnar
 from mpprof.cli import main
 from mpprof.columnar import Columnar
 from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
-from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Done, Mpprof
+from tests.cli.conftest import FLOAT32, MIXED, Done, Mpprof
+from tests.paths import SAMPLES
 
 
 @pytest.fixture

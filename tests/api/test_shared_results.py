@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ import pytest
 from mpprof.api import workflows
 from mpprof.api.source import READ_AT_ONCE, LogDirectory
 from mpprof.shared_results import SharedResults
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 LONG_S = 60
 """Nothing here takes so long but what waits for ever."""
 

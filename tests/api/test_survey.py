@@ -26,7 +26,8 @@ from mpprof.cli import survey as command
 from mpprof.errors import MpprofError, NotFoundError, UsageError
 from mpprof.model.document import SurveyRow
 from mpprof.report.runs import survey as rendering
-from tests.cli.conftest import FLOAT32, MIXED, SAMPLES
+from tests.cli.conftest import FLOAT32, MIXED
+from tests.paths import SAMPLES
 
 ISLAND, CPU = SAMPLES / "v100-float32-island", SAMPLES / "recorded-cpu-float32"
 

@@ -12,7 +12,8 @@ import pytest
 import mpprof
 from mpprof.errors import UsageError
 from mpprof.testing import assert_tensor_cores
-from tests.cli.conftest import MIXED, SAMPLES
+from tests.cli.conftest import MIXED
+from tests.paths import SAMPLES
 
 ISLAND, CPU = SAMPLES / "v100-float32-island", SAMPLES / "recorded-cpu-float32"
 PROJECT = f"""

@@ -17,10 +17,9 @@ from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewEr
 from mpprof.report import json as documents
 from mpprof.report import text
 from mpprof.runs.state import STOPPED_AFTER_S
+from tests.paths import SAMPLES, SHARED
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
 
 
 def copy(source: Path, to: Path) -> Path:

@@ -24,8 +24,8 @@ from mpprof.analysis.kernels.device_peaks import find
 from mpprof.analysis.kernels.names import classify
 from mpprof.model.kernels import ACCELERATED
 from mpprof.model.trace import WorkKind
+from tests.paths import SHARED_DATA
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 FRAGMENTS = (
     "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group",
     "first_layer_wgrad_kernel", "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688", "xmma_gemm",
@@ -56,7 +56,7 @@ class Score:
         return (self.recall_yes + self.recall_no) / 2
 
 
-def truth(path: Path = DATA / "kernel_truth.csv") -> list[tuple[str, tuple[int, int] | None, bool]]:
+def truth(path: Path = SHARED_DATA / "kernel_truth.csv") -> list[tuple[str, tuple[int, int] | None, bool]]:
     """Kernel name, compute capability and whether its counters say Tensor Cores."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -105,7 +105,7 @@ def static_names(path: Path) -> list[tuple[str, bool]]:
         return [(name, bool(instruction)) for name, instruction in json.load(file)]
 
 
-def static_files(folder: Path = DATA) -> list[tuple[Path, tuple[int, int]]]:
+def static_files(folder: Path = SHARED_DATA) -> list[tuple[Path, tuple[int, int]]]:
     """The shared lists of kernels read from machine code, with the capability in their names (`…_sm80…`)."""
     found = []
     for path in sorted(folder.glob("static_*_sm*.json.gz")):
@@ -167,7 +167,7 @@ def share(path: Path) -> Share | None:
     )
 
 
-def shares(folder: Path = DATA / "traces") -> Iterable[Share]:
+def shares(folder: Path = SHARED_DATA / "traces") -> Iterable[Share]:
     for path in traces.find_traces(folder):
         if (found := share(path)) is not None:
             yield found

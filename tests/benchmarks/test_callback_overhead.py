@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 MOST_US = 15.0
 ATTEMPTS = 3
 STEPS = 200_000
@@ -26,11 +27,11 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.framework]
 def measure(backend: str, out: Path, steps: int, *names: str) -> dict[str, Any]:
     environment = {
         **os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu",
-        "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(REPOSITORY),
+        "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     command = [sys.executable, "-m", "tests.benchmarks.callback_overhead", str(out), str(steps), *names]
     ended = subprocess.run(
-        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=1200, check=False
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     read: dict[str, Any] = json.loads(out.read_text())

@@ -14,8 +14,9 @@ from importlib import metadata
 from pathlib import Path
 
 from tests.benchmarks import reading
+from tests.paths import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reading.md"
+PAGE = ROOT / "docs" / "reading.md"
 BEGIN, END = "<!-- figures:reading -->", "<!-- /figures -->"
 RUNS = int(os.environ.get("MPPROF_BENCH_RUNS", "7"))
 

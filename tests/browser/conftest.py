@@ -10,8 +10,9 @@ import pytest
 import waitress
 from mpprof_dashboards import create_app
 
-from tests.browser.visiting import CHROMIUM, FLAGS, SAMPLES, forget, leave, serving
+from tests.browser.visiting import CHROMIUM, FLAGS, forget, leave, serving
 from tests.dashboards.fake_source import FakeSource
+from tests.paths import SAMPLES
 
 
 @pytest.fixture(scope="package")

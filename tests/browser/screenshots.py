@@ -13,7 +13,8 @@ from typing import Any
 
 from mpprof_dashboards.pages import PAGES
 
-from tests.browser.visiting import CHROMIUM, FLAGS, ROOT, SAMPLES, serving
+from tests.browser.visiting import CHROMIUM, FLAGS, serving
+from tests.paths import ROOT, SAMPLES
 
 DOCS = ROOT / "docs" / "images"
 RUN = "v100-odd-vocabulary-mixed-float16"

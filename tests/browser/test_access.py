@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from mpprof_dashboards.pages import PAGES
 
-from tests.browser.visiting import MEASURED, ROOT, visit
+from tests.browser.visiting import MEASURED, visit
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.browser
 AXE = Path(os.environ.get("MPPROF_AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser.visiting import ROOT, SAMPLES, serving, visit
+from tests.browser.visiting import serving, visit
+from tests.paths import ROOT, SAMPLES
 
 pytestmark = pytest.mark.browser
 RUN = "v100-odd-vocabulary-mixed-float16"
@@ -179,10 +180,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
         whole = steps.page.evaluate(span)
         box = steps.page.locator("#step-times .nsewdrag").first.bounding_box()
         middle = box["y"] + box["height"] / 2
-        steps.page.mouse.move(box["x"] + 0.2 * box["width"], middle)
-        steps.page.mouse.down()
-        steps.page.mouse.move(box["x"] + 0.4 * box["width"], middle, steps=4)
-        steps.page.mouse.up()
+        steps.drag((box["x"] + 0.2 * box["width"], middle), (box["x"] + 0.4 * box["width"], middle))
         steps.page.wait_for_function(f"was => ({span})()[1] < was", arg=whole[1])
         chosen = steps.page.evaluate(span)
         before = steps.page.evaluate(count)

@@ -10,7 +10,8 @@ from mpprof_dashboards import rows, work
 
 from mpprof.api.source import LogDirectory
 from mpprof.report import words
-from tests.browser.visiting import MEASURED, SAMPLES, VOCABULARY, Visit, visit
+from tests.browser.visiting import MEASURED, VOCABULARY, Visit, visit
+from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.browser
 INPUT_BOUND, ITS_BASELINE = "v100-input-bound-mixed-float16", "v100-input-bound-float32"
@@ -67,9 +68,7 @@ def test_the_timeline_is_zoomed_by_the_wheel_and_moved_by_dragging(chromium: Any
     assert from_ns < near[0] < near[1] < to_ns
     seen.page.wait_for_load_state("networkidle")
     near = seen.page.evaluate(_WINDOW)
-    seen.page.mouse.down()
-    seen.page.mouse.move(x - 60, y, steps=5)
-    seen.page.mouse.up()
+    seen.drag((x, y), (x - 60, y))
     seen.page.wait_for_function(f"was => ({_WINDOW})()[0] > was", arg=near[0])
     moved = seen.page.evaluate(_WINDOW)
     assert moved[1] - moved[0] == pytest.approx(near[1] - near[0], rel=1e-3)
@@ -310,10 +309,7 @@ def test_the_steps_charts_zoom_together_cut_outliers_and_say_what_never_changed(
     assert seen.page.evaluate(charts) > 1
     box = seen.page.locator("#step-times .nsewdrag").last.bounding_box()  # the last chart: the loss
     y = box["y"] + box["height"] / 2
-    seen.page.mouse.move(box["x"] + 0.3 * box["width"], y)
-    seen.page.mouse.down()
-    seen.page.mouse.move(box["x"] + 0.5 * box["width"], y, steps=5)
-    seen.page.mouse.up()
+    seen.drag((box["x"] + 0.3 * box["width"], y), (box["x"] + 0.5 * box["width"], y))
     seen.page.wait_for_function(f"was => !({spans})().includes(was)", arg=whole[0])
     assert len(set(seen.page.evaluate(spans))) == 1
     seen.assert_quiet()

@@ -13,9 +13,10 @@ from mpprof.api.source import LogDirectory
 from mpprof.model import document as doc
 from mpprof.report import words
 from mpprof.report.headline import headline, hero
-from tests.browser.visiting import MEASURED, SAMPLES, VOCABULARY, Visit, serving, visit
+from tests.browser.visiting import MEASURED, VOCABULARY, Visit, serving, visit
 from tests.builders.xspace import Ref, Space
 from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
+from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.browser
 

@@ -11,7 +11,8 @@ from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import markdown, words
 from mpprof.report.headline import headline
-from tests.browser.visiting import SAMPLES, VOCABULARY, visit
+from tests.browser.visiting import VOCABULARY, visit
+from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.browser
 RUN, BASELINE = "v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mpprof.report import words
-from tests.browser.visiting import SAMPLES, Visit, serving, visit
+from tests.browser.visiting import Visit, serving, visit
+from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.browser
 
@@ -71,10 +72,7 @@ def _zoom_around(seen: Visit, step: int) -> tuple[float, float]:
             return [box.left + xaxis._offset + xaxis.d2p(step), box.top + yaxis._offset + 40]; }""",
         step,
     )
-    seen.page.mouse.move(at - 8, top)
-    seen.page.mouse.down()
-    seen.page.mouse.move(at + 8, top, steps=8)
-    seen.page.mouse.up()
+    seen.drag((at - 8, top), (at + 8, top))
     fetched = f"""step => {{ const x = ({_DRAWN})();
         const [from, to] = document.querySelector('#step-times .js-plotly-plot')._fullLayout.xaxis.range;
         return x.includes(step) && x.every(each => each >= from - 1 && each <= to + 1); }}"""

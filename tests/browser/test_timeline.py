@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from mpprof.api.source import LogDirectory
-from tests.browser.visiting import MEASURED, SAMPLES, VOCABULARY, Visit, visit
+from tests.browser.visiting import MEASURED, VOCABULARY, Visit, visit
 from tests.dashboards.fake_source import HOSTILE_KERNEL
+from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.browser
 

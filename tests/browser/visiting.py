@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.paths import ROOT
+
 CHROMIUM = Path("/usr/bin/chromium")
-ROOT = Path(__file__).parents[2]
-SAMPLES = ROOT / "sample_traces"
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -114,6 +114,13 @@ class Visit:
         self.page.wait_for_function(
             "([id, was]) => document.getElementById(id).dataset.loaded !== was", arg=[table, before]
         )
+
+    def drag(self, start: tuple[float, float], to: tuple[float, float]) -> None:
+        """Drags the mouse between two points of the window."""
+        self.page.mouse.move(*start)
+        self.page.mouse.down()
+        self.page.mouse.move(*to, steps=5)
+        self.page.mouse.up()
 
     def text(self, id: str) -> str:
         return self.page.inner_text(f"#{id}")  # type: ignore[no-any-return]

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders.gpus import Gpu
+from tests.builders.numerics import Numerics
 from tests.builders.simulate import UNIX_NS, Host, Play, Training, run_json, to_space
-from tests.builders.workloads import Model, Numerics, Work
+from tests.builders.workloads import Model, Work
 from tests.builders.xspace import Space
 
 SESSION = "plugins/profile/2026_01_01_00_00_00"

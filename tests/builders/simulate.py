@@ -17,7 +17,8 @@ from typing import Any
 
 from tests.builders import hlo, step_memory
 from tests.builders.gpus import Gpu
-from tests.builders.workloads import KERAS_DTYPE, Model, Numerics, Work
+from tests.builders.numerics import KERAS_DTYPE, Numerics
+from tests.builders.workloads import Model, Work
 from tests.builders.xspace import Plane, Ref, Space
 
 PYTHON, EXECUTOR, ITERATOR, CUPTI = 4101, 4117, 4130, 4117

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tests.builders import layers
 from tests.builders.gpus import Gpu, matrix_us, memory_us
 from tests.builders.hlo import Instruction
+from tests.builders.numerics import Numerics
 
 SCOPE = "StatefulPartitionedCall"
 MODEL = f"{SCOPE}/model_1"
@@ -32,29 +34,6 @@ class Work:
     sync: bool = False
     hlo: Instruction | None = None
 
-
-@dataclass(frozen=True)
-class Numerics:
-    """How the model computes: `storage` of activations (float32, half, bfloat16), `matrix` the precision that
-    matrix kernels really run in (fp32, tf32, fp16, bf16, fp16_cuda)."""
-
-    storage: str
-    matrix: str
-    loss_scaling: bool
-
-    @property
-    def size(self) -> int:
-        return 4 if self.storage == "float" else 2
-
-    @property
-    def mixed(self) -> bool:
-        return self.storage != "float"
-
-
-FLOAT32 = Numerics("float", "fp32", False)
-TF32 = Numerics("float", "tf32", False)
-MIXED_FLOAT16 = Numerics("half", "fp16", True)
-MIXED_BFLOAT16 = Numerics("bfloat16", "bf16", False)
 
 _MLIR_DTYPE = {"float": "DT_FLOAT", "half": "DT_HALF", "bfloat16": "DT_BFLOAT16"}
 
@@ -230,26 +209,19 @@ class Model:
     proto: bytes = b""  # its HloProto, where it was compiled; else one is made of the works' instructions
 
 
-def _layer(
-    name: str,
-    kind: str,
-    n: Numerics,
-    compute: str,
-    out: list,
-    parameters: int,
-    reads: int | None = None,
-    **config: object,
-) -> dict:
-    """A layer as the walk over the model records it. `reads`: features or channels of its input."""
-    variable = "float32"
-    taken = {} if reads is None else {"input_shape": [*out[:-1], reads]}
-    return {
-        "name": name, "class": kind, "compute_dtype": compute, "variable_dtype": variable, "output_dtype": compute,
-        "config": config, "output_shape": out, "parameters": parameters, "supports_jit": True, **taken,
-    }  # fmt: skip
-
-
-KERAS_DTYPE = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
+def _between_casts(
+    gpu: Gpu, layer: str, n: Numerics, own: Numerics, works: list[Work], taken: float, made: float
+) -> list[Work]:
+    """A layer that computes in another type than its neighbours has a cast before and one after it. `taken`,
+    `made`: the elements that it reads and writes."""
+    if own.storage == n.storage:
+        return works
+    scope = f"{MODEL}/{layer}"
+    return [
+        cast(gpu, scope, n.storage, "float", taken, "Cast_in"),
+        *works,
+        cast(gpu, scope, "float", n.storage, made, "Cast_out"),
+    ]
 
 
 def convnet(
@@ -266,55 +238,32 @@ def convnet(
     numerics (a float32 island, a fallback)."""
     forward: list[Work] = []
     backward: list[Work] = []
-    layers: list[dict] = []
-    cin, parameters = 3, 0
+    cin = 3
     for i, (cout, size) in enumerate(zip(widths, sizes, strict=True)):
-        name = f"conv2d_{i}" if i else "conv2d"
-        own = (overrides or {}).get(name, n)
-        f, b = convolution(gpu, name, own, batch, size, cin, cout, 3)
-        elements = batch * size * size * cout
-        if own.storage != n.storage:
-            f = [cast(gpu, f"{MODEL}/{name}", n.storage, "float", batch * size * size * cin, "Cast_in"), *f,
-                 cast(gpu, f"{MODEL}/{name}", "float", n.storage, elements, "Cast_out")]  # fmt: skip
-        norm = f"batch_normalization_{i}" if i else "batch_normalization"
-        nf, nb = batch_norm(gpu, norm, n, elements, cout)
-        act = f"re_lu_{i}" if i else "re_lu"
-        forward += [*f, *nf, elementwise(gpu, f"{MODEL}/{act}", "Relu", n.storage, elements)]
+        conv, norm, act = (layers.numbered(one, i) for one in ("conv2d", "batch_normalization", "re_lu"))
+        own = (overrides or {}).get(conv, n)
+        pixels = batch * size * size
+        f, b = convolution(gpu, conv, own, batch, size, cin, cout, 3)
+        nf, nb = batch_norm(gpu, norm, n, pixels * cout, cout)
+        forward += [
+            *_between_casts(gpu, conv, n, own, f, pixels * cin, pixels * cout),
+            *nf,
+            elementwise(gpu, f"{MODEL}/{act}", "Relu", n.storage, pixels * cout),
+        ]
         backward = [
-            elementwise(gpu, f"{GRADIENT}/{act}", "ReluGrad", n.storage, elements, reads=2),
+            elementwise(gpu, f"{GRADIENT}/{act}", "ReluGrad", n.storage, pixels * cout, reads=2),
             *nb,
             *b,
             *backward,
         ]
-        weights = cin * cout * 9 + cout
-        dtype = KERAS_DTYPE[n.storage]
-        layers += [
-            _layer(name, "Conv2D", own, KERAS_DTYPE[own.storage], [None, size, size, cout], weights,
-                   reads=cin, filters=cout, kernel_size=[3, 3], groups=1, strides=[1, 1]),
-            _layer(norm, "BatchNormalization", n, dtype, [None, size, size, cout], 4 * cout),
-            _layer(act, "ReLU", n, dtype, [None, size, size, cout], 0),
-        ]  # fmt: skip
-        parameters += weights + 4 * cout
         cin = cout
     f, b = dense(gpu, "dense", (overrides or {}).get("dense", n), batch, cin, classes)
     forward += [
         *f,
         *([cast(gpu, f"{MODEL}/softmax", n.storage, "float", batch * classes)] if n.mixed else []),
     ]
-    layers += [
-        _layer(
-            "dense",
-            "Dense",
-            n,
-            KERAS_DTYPE[n.storage],
-            [None, classes],
-            cin * classes + classes,
-            reads=cin,
-            units=classes,
-        ),
-        _layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"),
-    ]
-    parameters += cin * classes + classes
+    described = layers.convnet(n, overrides, widths, sizes, classes, activations=True)
+    parameters = layers.parameters(described)
     works = [
         *forward,
         *loss(gpu, batch, classes),
@@ -322,7 +271,7 @@ def convnet(
         *backward,
         *optimizer(gpu, n, parameters, 4 * len(widths) + 2),
     ]
-    return Model(tuple(works), tuple(layers), parameters, batch, batch * sizes[0] ** 2 * 4 * 3 * 4)
+    return Model(tuple(works), described, parameters, batch, batch * sizes[0] ** 2 * 4 * 3 * 4)
 
 
 def transformer(
@@ -342,61 +291,26 @@ def transformer(
     rows = batch * length
     forward: list[Work] = []
     backward: list[Work] = []
-    layers: list[dict] = []
-    parameters = 0
-    dtype = KERAS_DTYPE[n.storage]
     for i in range(blocks):
-        for part, cin, cout in (
-            ("query", width, width), ("key", width, width), ("value", width, width),
-            ("projection", width, width), ("up", width, 4 * width), ("down", 4 * width, width),
-        ):  # fmt: skip
-            name = f"block_{i}/{part}"
+        for name, cin, cout in layers.block(i, width):
             own = (overrides or {}).get(name, n)
             f, b = dense(gpu, name, own, rows, cin, cout)
-            if own.storage != n.storage:
-                f = [cast(gpu, f"{MODEL}/{name}", n.storage, "float", rows * cin, "Cast_in"), *f,
-                     cast(gpu, f"{MODEL}/{name}", "float", n.storage, rows * cout, "Cast_out")]  # fmt: skip
-            forward += f
+            forward += _between_casts(gpu, name, n, own, f, rows * cin, rows * cout)
             backward = [*b, *backward]
-            kept = KERAS_DTYPE[own.storage]
-            layers.append(
-                _layer(
-                    name, "Dense", own, kept, [None, length, cout], cin * cout + cout, reads=cin, units=cout
-                )
-            )
-            parameters += cin * cout + cout
-        norm = f"block_{i}/layer_normalization"
-        nf, nb = batch_norm(gpu, norm, n, rows * width, width)
+        nf, nb = batch_norm(gpu, f"block_{i}/layer_normalization", n, rows * width, width)
         forward += [
             *nf,
             elementwise(gpu, f"{MODEL}/block_{i}/activation", "Relu", n.storage, rows * 4 * width),
         ]
         backward = [*nb, *backward]
-        layers.append(_layer(norm, "LayerNormalization", n, dtype, [None, length, width], 2 * width))
-        parameters += 2 * width
-    f, b = dense(
-        gpu, "logits", logits or (overrides or {}).get("logits", n), rows, width, vocabulary, "logits"
-    )
+    own = logits or (overrides or {}).get("logits", n)
+    f, b = dense(gpu, "logits", own, rows, width, vocabulary, "logits")
     forward += [
         *f,
         *([cast(gpu, f"{MODEL}/logits_float", n.storage, "float", rows * vocabulary)] if n.mixed else []),
     ]
-    layers.append(
-        _layer(
-            "logits",
-            "Dense",
-            n,
-            dtype,
-            [None, length, vocabulary],
-            width * vocabulary,
-            reads=width,
-            units=vocabulary,
-        )
-    )
-    layers.append(
-        _layer("logits_float", "Activation", n, "float32", [None, length, vocabulary], 0, activation="linear")
-    )
-    parameters += width * vocabulary
+    described = layers.transformer(n, overrides, length, width, blocks, vocabulary)
+    parameters = layers.parameters(described)
     works = [
         *forward,
         *loss(gpu, rows, vocabulary),
@@ -404,7 +318,7 @@ def transformer(
         *backward,
         *optimizer(gpu, n, parameters, 7 * blocks + 1),
     ]
-    return Model(tuple(works), tuple(layers), parameters, batch, rows * 4)
+    return Model(tuple(works), described, parameters, batch, rows * 4)
 
 
 def mlp(
@@ -420,16 +334,12 @@ def mlp(
     """Dense layers with relu between them. `overrides` gives single layers other numerics."""
     forward: list[Work] = []
     backward: list[Work] = []
-    layers: list[dict] = []
-    cin, parameters = features, 0
+    cin = features
     for i, cout in enumerate((*widths, classes)):
-        name = f"dense_{i}" if i else "dense"
+        name = layers.numbered("dense", i)
         own = (overrides or {}).get(name, n)
         f, b = dense(gpu, name, own, batch, cin, cout)
-        if own.storage != n.storage:
-            f = [cast(gpu, f"{MODEL}/{name}", n.storage, "float", batch * cin, "Cast_in"), *f,
-                 cast(gpu, f"{MODEL}/{name}", "float", n.storage, batch * cout, "Cast_out")]  # fmt: skip
-        forward += f
+        forward += _between_casts(gpu, name, n, own, f, batch * cin, batch * cout)
         backward = [*b, *backward]
         if i < len(widths):
             forward.append(elementwise(gpu, f"{MODEL}/{name}", "Relu", n.storage, batch * cout))
@@ -437,19 +347,15 @@ def mlp(
                 elementwise(gpu, f"{GRADIENT}/{name}", "ReluGrad", n.storage, batch * cout, reads=2),
                 *backward,
             ]
-        dtype = KERAS_DTYPE[own.storage]
-        layers.append(
-            _layer(name, "Dense", own, dtype, [None, cout], cin * cout + cout, reads=cin, units=cout)
-        )
-        parameters += cin * cout + cout
         cin = cout
     if n.mixed:
         forward.append(cast(gpu, f"{MODEL}/softmax", n.storage, "float", batch * classes))
-    layers.append(_layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"))
+    described = layers.mlp(n, overrides, widths, features, classes)
+    parameters = layers.parameters(described)
     works = [
         *forward,
         *loss(gpu, batch, classes),
         *backward,
         *optimizer(gpu, n, parameters, 2 * len(widths) + 2),
     ]
-    return Model(tuple(works), tuple(layers), parameters, batch, batch * features * 4)
+    return Model(tuple(works), described, parameters, batch, batch * features * 4)

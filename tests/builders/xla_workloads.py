@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from tests.builders import layers
 from tests.builders.gpus import Gpu, matrix_us, memory_us
 from tests.builders.hlo import Instruction, Tensor
-from tests.builders.workloads import KERAS_DTYPE, Model, Numerics, Work, _layer
+from tests.builders.numerics import Numerics
+from tests.builders.workloads import Model, Work
 
 FORWARD, BACKWARD = "jit(train_step)/jvp(model_1)", "jit(train_step)/transpose(jvp(model_1))"
 _HLO = {"float": "f32", "half": "f16", "bfloat16": "bf16"}
@@ -85,25 +87,20 @@ class Program:
         )
 
 
+def _weights_cast(p: Program, layer: str, n: Numerics, weights: Tensor) -> list[Work]:
+    if not n.mixed:
+        return []
+    op = f"{FORWARD}/{layer}/convert_element_type"
+    return [p.fusion("wrapped_convert", op, "convert", weights, (("f32", weights[1]),))]
+
+
 def dense(
     p: Program, layer: str, rows: int, cin: int, cout: int, n: Numerics, category: str = "gemm"
 ) -> Both:
     t = _HLO[n.storage]
     x, w, y = (t, (rows, cin)), (t, (cin, cout)), (t, (rows, cout))
     forward = [
-        *(
-            [
-                p.fusion(
-                    "wrapped_convert",
-                    f"{FORWARD}/{layer}/convert_element_type",
-                    "convert",
-                    w,
-                    (("f32", w[1]),),
-                )
-            ]
-            if n.mixed
-            else []
-        ),
+        *_weights_cast(p, layer, n, w),
         p.gemm(f"{FORWARD}/{layer}/dot_general", x, w, 1, n, category),
         p.fusion("loop_add_fusion", f"{FORWARD}/{layer}/add", "add", y, (y,)),
     ]
@@ -124,19 +121,7 @@ def convolution(p: Program, layer: str, batch: int, size: int, cin: int, cout: i
     flops = 2.0 * batch * size * size * cin * cout * 9
     op = f"{layer}/conv_general_dilated"
     forward = [
-        *(
-            [
-                p.fusion(
-                    "wrapped_convert",
-                    f"{FORWARD}/{layer}/convert_element_type",
-                    "convert",
-                    filters,
-                    (("f32", filters[1]),),
-                )
-            ]
-            if n.mixed
-            else []
-        ),
+        *_weights_cast(p, layer, n, filters),
         p.convolution("conv_fprop", f"{FORWARD}/{op}", out, (image, filters), flops, n),
     ]
     backward = [
@@ -187,31 +172,21 @@ def loss(p: Program, rows: int, classes: int) -> list[Work]:
 def _cast_out(p: Program, layer: str, shape: tuple[int, ...]) -> list[Work]:
     if not p.n.mixed:
         return []
-    t = _HLO[p.n.storage]
-    return [
-        p.fusion(
-            "loop_convert_fusion",
-            f"{FORWARD}/{layer}/convert_element_type",
-            "convert",
-            ("f32", shape),
-            ((t, shape),),
-        )
-    ]
+    op, t = f"{FORWARD}/{layer}/convert_element_type", _HLO[p.n.storage]
+    return [p.fusion("loop_convert_fusion", op, "convert", ("f32", shape), ((t, shape),))]
 
 
 def _model(
     p: Program,
-    forward: list[Work],
-    head: list[Work],
-    backward: list[Work],
-    layers: list[dict],
-    parameters: float,
+    works: list[Work],
+    described: tuple[dict, ...],
     batch: int,
     input_bytes: int,
     variables: int,
 ) -> Model:
-    works = (*forward, *head, *backward, *update(p, parameters, variables))
-    return Model(works, tuple(layers), int(parameters), batch, input_bytes, module="jit_train_step")
+    parameters = layers.parameters(described)
+    works = [*works, *update(p, parameters, variables)]
+    return Model(tuple(works), described, parameters, batch, input_bytes, module="jit_train_step")
 
 
 def convnet(
@@ -221,35 +196,19 @@ def convnet(
     p = Program(gpu, n)
     forward: list[Work] = []
     backward: list[Work] = []
-    layers: list[dict] = []
-    cin, parameters = 3, 0
-    dtype = KERAS_DTYPE[n.storage]
+    cin = 3
     for i, (cout, size) in enumerate(zip(widths, sizes, strict=True)):
-        name, bn = (f"conv2d_{i}", f"batch_normalization_{i}") if i else ("conv2d", "batch_normalization")
-        own = (overrides or {}).get(name, n)
-        f, b = convolution(p, name, batch, size, cin, cout, own)
-        nf, nb = norm(p, bn, (batch, size, size, cout))
+        name = layers.numbered("conv2d", i)
+        f, b = convolution(p, name, batch, size, cin, cout, (overrides or {}).get(name, n))
+        nf, nb = norm(p, layers.numbered("batch_normalization", i), (batch, size, size, cout))
         forward += [*f, *nf]
         backward = [*nb, *b, *backward]
-        layers += [
-            _layer(name, "Conv2D", own, KERAS_DTYPE[own.storage], [None, size, size, cout], cin * cout * 9 + cout,
-                   reads=cin, filters=cout, kernel_size=[3, 3], groups=1, strides=[1, 1]),
-            _layer(bn, "BatchNormalization", n, dtype, [None, size, size, cout], 4 * cout),
-        ]  # fmt: skip
-        parameters += cin * cout * 9 + 5 * cout
         cin = cout
     f, b = dense(p, "dense", batch, cin, classes, (overrides or {}).get("dense", n))
-    layers += [
-        _layer(
-            "dense", "Dense", n, dtype, [None, classes], cin * classes + classes, reads=cin, units=classes
-        ),
-        _layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"),
-    ]
     head = [*f, *_cast_out(p, "softmax", (batch, classes)), *loss(p, batch, classes), *b]
-    parameters += cin * classes + classes
-    return _model(
-        p, forward, head, backward, layers, parameters, batch, batch * sizes[0] ** 2 * 48, 4 * len(widths) + 2
-    )
+    described = layers.convnet(n, overrides, widths, sizes, classes, activations=False)
+    works = [*forward, *head, *backward]
+    return _model(p, works, described, batch, batch * sizes[0] ** 2 * 48, 4 * len(widths) + 2)
 
 
 def transformer(
@@ -257,59 +216,21 @@ def transformer(
     vocabulary: int = 32768, logits: Numerics | None = None, overrides: dict[str, Numerics] | None = None,
 ) -> Model:  # fmt: skip
     p = Program(gpu, n)
-    rows, dtype = batch * length, KERAS_DTYPE[n.storage]
+    rows = batch * length
     forward: list[Work] = []
     backward: list[Work] = []
-    layers: list[dict] = []
-    parameters = 0
     for i in range(blocks):
-        for part, cin, cout in (
-            ("query", width, width), ("key", width, width), ("value", width, width),
-            ("projection", width, width), ("up", width, 4 * width), ("down", 4 * width, width),
-        ):  # fmt: skip
-            name = f"block_{i}/{part}"
-            own = (overrides or {}).get(name, n)
-            f, b = dense(p, name, rows, cin, cout, own)
+        for name, cin, cout in layers.block(i, width):
+            f, b = dense(p, name, rows, cin, cout, (overrides or {}).get(name, n))
             forward += f
             backward = [*b, *backward]
-            layers.append(
-                _layer(
-                    name,
-                    "Dense",
-                    own,
-                    KERAS_DTYPE[own.storage],
-                    [None, length, cout],
-                    cin * cout + cout,
-                    reads=cin,
-                    units=cout,
-                )
-            )
-            parameters += cin * cout + cout
-        ln = f"block_{i}/layer_normalization"
-        nf, nb = norm(p, ln, (rows, width))
+        nf, nb = norm(p, f"block_{i}/layer_normalization", (rows, width))
         forward, backward = forward + nf, nb + backward
-        layers.append(_layer(ln, "LayerNormalization", n, dtype, [None, length, width], 2 * width))
-        parameters += 2 * width
     own = logits or (overrides or {}).get("logits", n)
     f, b = dense(p, "logits", rows, width, vocabulary, own, "logits")
-    layers += [
-        _layer(
-            "logits",
-            "Dense",
-            n,
-            dtype,
-            [None, length, vocabulary],
-            width * vocabulary,
-            reads=width,
-            units=vocabulary,
-        ),
-        _layer(
-            "logits_float", "Activation", n, "float32", [None, length, vocabulary], 0, activation="linear"
-        ),
-    ]
     head = [*f, *_cast_out(p, "logits_float", (rows, vocabulary)), *loss(p, rows, vocabulary), *b]
-    parameters += width * vocabulary
-    return _model(p, forward, head, backward, layers, parameters, batch, rows * 4, 7 * blocks + 1)
+    described = layers.transformer(n, overrides, length, width, blocks, vocabulary)
+    return _model(p, [*forward, *head, *backward], described, batch, rows * 4, 7 * blocks + 1)
 
 
 def mlp(
@@ -319,32 +240,16 @@ def mlp(
     p = Program(gpu, n)
     forward: list[Work] = []
     backward: list[Work] = []
-    layers: list[dict] = []
-    cin, parameters = features, 0
+    cin = features
     for i, cout in enumerate((*widths, classes)):
-        name = f"dense_{i}" if i else "dense"
-        own = (overrides or {}).get(name, n)
-        f, b = dense(p, name, batch, cin, cout, own)
+        name = layers.numbered("dense", i)
+        f, b = dense(p, name, batch, cin, cout, (overrides or {}).get(name, n))
         forward, backward = forward + f, b + backward
-        layers.append(
-            _layer(
-                name,
-                "Dense",
-                own,
-                KERAS_DTYPE[own.storage],
-                [None, cout],
-                cin * cout + cout,
-                reads=cin,
-                units=cout,
-            )
-        )
-        parameters += cin * cout + cout
         cin = cout
-    layers.append(_layer("softmax", "Activation", n, "float32", [None, classes], 0, activation="softmax"))
     head = [*_cast_out(p, "softmax", (batch, classes)), *loss(p, batch, classes)]
-    return _model(
-        p, forward, head, backward, layers, parameters, batch, batch * features * 4, 2 * len(layers)
-    )
+    described = layers.mlp(n, overrides, widths, features, classes)
+    works = [*forward, *head, *backward]
+    return _model(p, works, described, batch, batch * features * 4, 2 * len(described))
 
 
 def changed(model: Model, change: Callable[[Work], Work]) -> Model:

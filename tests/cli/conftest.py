@@ -6,16 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from mpprof.cli import main
+from tests.paths import SAMPLES, SHARED
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 MIXED = SAMPLES / "v100-convnet-mixed-float16"
 FLOAT32 = SAMPLES / "v100-convnet-float32"
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="shared/data is not beside the checkout")
 
 

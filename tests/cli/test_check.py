@@ -10,7 +10,8 @@ from mpprof.api.source import LogDirectory
 from mpprof.errors import UsageError
 from mpprof.report import bounds_file
 from mpprof.report.bounds_file import MOST_BYTES
-from tests.cli.conftest import MIXED, SAMPLES, Mpprof
+from tests.cli.conftest import MIXED, Mpprof
+from tests.paths import SAMPLES
 
 ISLAND = SAMPLES / "v100-float32-island"
 BOUNDS = """

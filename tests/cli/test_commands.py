@@ -18,7 +18,8 @@ import pytest
 from mpprof.cli import COMMANDS, main
 from mpprof.report import json as documents
 from tests.builders.xspace import Space
-from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, SHARED, Mpprof, in_a_process, needs_shared
+from tests.cli.conftest import FLOAT32, MIXED, Mpprof, in_a_process, needs_shared
+from tests.paths import SAMPLES, SHARED
 from tests.traces.kineto import small
 from tests.traces.test_nsys import export
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Mpprof
+from tests.cli.conftest import FLOAT32, MIXED, Mpprof
+from tests.paths import SAMPLES
 
 ISLAND = SAMPLES / "v100-float32-island"
 CPU, CPU_MIXED = SAMPLES / "recorded-cpu-float32", SAMPLES / "recorded-cpu-mixed-float16"

@@ -14,7 +14,8 @@ from mpprof.report.runs.short_names import shortened
 from tests.builders import records
 from tests.builders.gpus import V100
 from tests.builders.xspace import Space
-from tests.cli.conftest import MIXED, SAMPLES, Mpprof
+from tests.cli.conftest import MIXED, Mpprof
+from tests.paths import SAMPLES
 
 
 def recorded(directory: Path, name: str, dtype: str = "float16", **more: object) -> Path:

@@ -13,7 +13,8 @@ import pytest
 from tests.builders import keras2
 from tests.builders.allocations import Allocator, plane_of
 from tests.builders.xspace import Space
-from tests.cli.conftest import MIXED, SAMPLES, Mpprof
+from tests.cli.conftest import MIXED, Mpprof
+from tests.paths import SAMPLES
 from tests.traces.kineto import Kineto
 
 MIB = 1 << 20

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Mpprof
+from tests.cli.conftest import FLOAT32, MIXED, Mpprof
+from tests.paths import SAMPLES
 
 
 def holding(folder: Path, *runs: Path) -> Path:

@@ -17,7 +17,8 @@ import pytest
 from mpprof import demo, diagnose
 from mpprof.cli import COMMANDS, main
 from mpprof.model.shell import program, quoted
-from tests.cli.conftest import FLOAT32, MIXED, SAMPLES, Mpprof
+from tests.cli.conftest import FLOAT32, MIXED, Mpprof
+from tests.paths import SAMPLES
 
 NAME = "its & my $runs"
 

@@ -41,11 +41,6 @@ from tests.dashboards.fake_source import (
 )
 
 
-@pytest.fixture(scope="module")
-def client() -> Any:
-    return create_app(FakeSource()).server.test_client()
-
-
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8050", "[::1]:8050", "LOCALHOST:1"])
 def test_own_names_are_answered(client: Any, host: str) -> None:
     assert client.get("/?run=mixed", headers={"Host": host}).status_code == 200

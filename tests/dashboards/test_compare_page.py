@@ -18,9 +18,8 @@ from mpprof.report import comparing, words
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
+from tests.paths import SAMPLES
 from tests.report.hand_made import comparison
-
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
 def texts(node: Any) -> str:

@@ -25,8 +25,9 @@ from mpprof.api.source import LogDirectory
 from mpprof.errors import NotFoundError
 from mpprof.model.limits import MOST_LEVELS
 from mpprof.runs import loading
+from tests.paths import SAMPLES
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-loss-scale-thrash"
+SAMPLE = SAMPLES / "v100-loss-scale-thrash"
 DRAW = "..page.children...nav.children...live.disabled...seen.data.."
 WRONG = (
     None,

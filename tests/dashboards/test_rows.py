@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mpprof_dashboards import create_app, rows, work
+from mpprof_dashboards import rows, work
 from mpprof_dashboards.rows import Asked, Column, Table
 
 from tests.dashboards.fake_source import HOSTILE_KERNEL, FakeSource, kernel_rows, op_rows
@@ -144,11 +144,6 @@ def test_the_parts_of_a_layer_sum_to_its_time() -> None:
 
 
 # --- routes ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def client() -> Any:
-    return create_app(FakeSource()).server.test_client()
 
 
 def test_rows_are_asked_for_by_run_and_table(client: Any) -> None:

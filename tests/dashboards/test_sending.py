@@ -16,11 +16,6 @@ from tests.dashboards.test_app import draw
 PACKED = {"Accept-Encoding": "gzip"}
 
 
-@pytest.fixture(scope="module")
-def client() -> Any:
-    return create_app(FakeSource()).server.test_client()
-
-
 @pytest.mark.parametrize(
     "path", ["/assets/mpprof.css", "/assets/table.js", "/_dash-layout", "/rows.json?run=mixed&table=op", "/runs.json"]
 )  # fmt: skip

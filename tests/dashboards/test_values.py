@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from mpprof_dashboards.pages import why
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import words
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SOURCE = LogDirectory(SAMPLES)
 ENTRIES = SOURCE.entries()
 NAMES = [entry.name for entry in ENTRIES if entry.problem is None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,8 @@ from mpprof.report.content import time_doubt
 from mpprof.report.headline import MOST_WORDS, headline, hero
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 HEALTHY = {
     "a100-tf32-baseline-mixed-float16": "Mixed precision works: little to gain, since float32 used Tensor Cores",

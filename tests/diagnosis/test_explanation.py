@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from mpprof.report import content
 from mpprof.report import json as documents
 from tests.builders import cases as c
 from tests.diagnosis.saying import diagnosed
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 PAIRS = (
     "v100-convnet", "v100-input-bound", "v100-odd-vocabulary", "a100-launch-bound", "a100-tf32-baseline",
     "gtx1080ti",

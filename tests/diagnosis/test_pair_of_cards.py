@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mpprof.api import ladder, workflows
 from mpprof.model import document as doc
 from mpprof.report import json as documents
 from mpprof.report import text
+from tests.paths import SHARED
 
-PAIR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "traces" / "a100-v100-torch"
+PAIR = SHARED / "a100-v100-torch"
 pytestmark = pytest.mark.skipif(not PAIR.exists(), reason="recorded traces are not here (../shared/data)")
 
 

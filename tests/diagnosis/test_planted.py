@@ -14,8 +14,9 @@ import pytest
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from tests.builders.gpus import A100, T4, V100
+from tests.builders.numerics import FLOAT32, MIXED_FLOAT16, TF32
 from tests.builders.simulate import Host, Training, write
-from tests.builders.workloads import FLOAT32, MIXED_FLOAT16, TF32, Model, convnet, transformer
+from tests.builders.workloads import Model, convnet, transformer
 
 WINDOW = (60, 64)
 ON_CUDA_CORES = replace(MIXED_FLOAT16, matrix="fp16_cuda")

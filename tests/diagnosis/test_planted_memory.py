@@ -16,8 +16,9 @@ from mpprof.report import json as documents
 from mpprof.report import text
 from mpprof.report.memory import account
 from tests.builders.gpus import V100
+from tests.builders.numerics import FLOAT32, MIXED_FLOAT16
 from tests.builders.simulate import Training, write
-from tests.builders.workloads import FLOAT32, MIXED_FLOAT16, convnet
+from tests.builders.workloads import convnet
 
 GIB = 1 << 30
 CARD = replace(V100, memory_bytes=16 * GIB)

@@ -10,7 +10,8 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 
 pytestmark = needs_shared()
 

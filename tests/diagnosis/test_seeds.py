@@ -20,8 +20,9 @@ from mpprof.report import json as documents
 from mpprof.report import text
 from tests.builders.gpus import H100, T4, V100, Gpu
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
+from tests.paths import SHARED_DATA
 
-FILE = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "seed_figures.json"
+FILE = SHARED_DATA / "seed_figures.json"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="published figures are not here (../shared/data)")
 FIGURES = json.loads(FILE.read_text()) if FILE.exists() else {"imagenette_convnet": {"batch": []}}
 CONVNET = FIGURES["imagenette_convnet"]

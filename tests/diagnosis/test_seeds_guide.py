@@ -18,10 +18,8 @@ from mpprof import MPProfilerCallback
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis, Finding
 from tests.builders.gpus import V100
+from tests.record.on_tensorflow import keras
 
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 CARD = {

@@ -13,7 +13,9 @@ import pytest
 from mpprof.analysis.kernels.placement import _card, on_device
 from mpprof.analysis.kernels.placement_ops import products as products_of
 from mpprof.forecasts import deciding, judging, least_time, targets
+from mpprof.forecasts.judging import Compiled
 from mpprof.model.forecast import CardForecast, Forecast, ForecastKernel
+from mpprof.model.run import ModelFacts
 from mpprof.model.trace import Op
 from mpprof.report import forecast as rendering
 from mpprof.store.facts import facts_of
@@ -32,8 +34,14 @@ def forecast(name: str) -> CardForecast:
     plain = f"{case.model}-{case.card}-float32-{case.batch_size}"
     float32 = stored(CASE[plain]) if plain in CASE and case.policy != "float32" else None
     model = facts_of({"run_id": "forecast", "model": compiled.result["model"]}).model
+    return judged(compiled, case.card, model, float32)
+
+
+def judged(
+    compiled: Compiled, card: str, model: ModelFacts | None = None, float32: Compiled | None = None
+) -> CardForecast:
     with mock.patch.object(judging, "launches", launches):
-        return judging.card_forecast(compiled, targets.card(case.card), model, float32)
+        return judging.card_forecast(compiled, targets.card(card), model, float32)
 
 
 def products(run: CardForecast) -> list[ForecastKernel]:
@@ -124,7 +132,7 @@ def test_an_account_of_the_peak_that_misses_most_of_it_is_not_told() -> None:
     own = compiled.result["programs"]["own"]
     programs = {**compiled.result["programs"], "own": {**own, "alive": own["alive"][-3:]}}
     cut = replace(compiled, result={**compiled.result, "programs": programs})
-    assert not judging.card_forecast(cut, targets.card("t4"), None, None).memory.alive
+    assert not judged(cut, "t4").memory.alive
 
 
 def test_what_a_library_works_in_is_told_as_a_workspace() -> None:
@@ -138,7 +146,7 @@ def test_what_a_library_works_in_is_told_as_a_workspace() -> None:
         result={**compiled.result, "programs": {"own": held}},
         programs={"source": compiled.programs["source"], "own": compiled.programs["library"]},
     )
-    (one,) = judging.card_forecast(alone, targets.card("a100"), None, None).memory.alive
+    (one,) = judged(alone, "a100").memory.alive
     assert (one.dtype, one.bytes) == ("workspace", 4 << 20)
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz import heavy, heavy_runs, seeds
-from tests.fuzz.harness import ROOT
 from tests.fuzz.targets import BY_NAME
+from tests.paths import ROOT
 
 LIMIT_SECONDS, LIMIT_BYTES = 120, 12 << 30
 

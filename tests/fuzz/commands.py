@@ -75,7 +75,7 @@ def _no_constant(text: str) -> None:
 
 
 @cache
-def _schema() -> Any:
+def report_schema() -> Any:
     import jsonschema
 
     folder = Path(mpprof.report.__file__).parent
@@ -83,4 +83,4 @@ def _schema() -> Any:
 
 
 def _valid(document: Any) -> None:
-    _schema().validate(document)
+    report_schema().validate(document)

@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz.harness import ROOT
+from tests.paths import ROOT
 
 _ODD = "tests/api/test_odd_traces.py"
 _BOUNDS = "tests/store/test_bounds.py"

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-SOURCE = Path(__file__).resolve().parents[2] / "mpprof" / "traces" / "common" / "_walk.pyx"
+from tests.paths import ROOT
+
+SOURCE = ROOT / "mpprof" / "traces" / "common" / "_walk.pyx"
 _FLAGS = ("-shared", "-fPIC", "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")  # fmt: skip
 
 

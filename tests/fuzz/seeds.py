@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.builders.hlo import PROGRAM, Instruction, metadata_plane
 from tests.builders.xspace import Ref, Space
+from tests.paths import SAMPLES
 from tests.traces import kineto
 from tests.traces.test_chrome import tensorflow
 from tests.traces.test_nsys import FIRST, export
@@ -185,7 +186,7 @@ def counters() -> Sequence[bytes]:
     return ("\n".join(raw).encode(), "\n".join(details).encode())
 
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-loss-scale-thrash" / "mpprof"
+SAMPLE = SAMPLES / "v100-loss-scale-thrash" / "mpprof"
 
 
 def _sample(name: str, lines: int) -> bytes:

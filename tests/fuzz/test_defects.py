@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.fuzz.defects import DEFECTS, Defect, run
-from tests.fuzz.harness import ROOT
+from tests.paths import ROOT
 
 TESTS = tuple(dict.fromkeys(test for defect in DEFECTS for test in defect.tests))
 

@@ -16,11 +16,11 @@ from mpprof.errors import MpprofError
 from tests.fuzz.grammar import kineto, records, same_xplane, saying, worker, xplane_tree
 from tests.fuzz.grammar.grammars import BY_NAME, GRAMMARS, pair, single
 from tests.fuzz.harness import SOAK, fuzz, fuzz_in_parts
+from tests.paths import SHARED
 
 COUNT, EVERY = 3_000, 30
 SOAK_EVERY = 10
 CORPUS = Path(__file__).parent / "corpus"
-REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "traces"
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -133,6 +133,6 @@ def test_so_are_recorded_traces_of_pytorch(name: str, change: Any, tmp_path: Pat
 
 
 def _real(name: str) -> Path:
-    if not (REAL / name).exists():
-        pytest.skip(f"no {REAL / name}: recorded traces are not part of the project")
-    return REAL / name
+    if not (SHARED / name).exists():
+        pytest.skip(f"no {SHARED / name}: recorded traces are not part of the project")
+    return SHARED / name

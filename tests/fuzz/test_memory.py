@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz.harness import ROOT
 from tests.fuzz.heavy import CASES
 from tests.fuzz.worker import MEMORY_MULTIPLE
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux' /proc"

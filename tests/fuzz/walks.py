@@ -1,4 +1,4 @@
-"""The compiled walk and the plain one, on the planes of a damaged file."""
+"""The compiled walk and the plain one, on the planes of a file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,36 @@ INTS = ("correlation_id", "group_id", "step_num", "_p", "_c")
 TEXTS = ("tf_op", "annotation", "name", "memcpy_details", "kernel_details", "hlo_op")
 
 
-def same(ours: tuple, theirs: tuple) -> None:  # type: ignore[type-arg]
+def _same(ours: tuple, theirs: tuple) -> None:  # type: ignore[type-arg]
     for name, left, right in zip(ours._fields, ours, theirs, strict=True):  # type: ignore[attr-defined]
         left, right = np.asarray(left), np.asarray(right)
         assert (left.shape, left.dtype) == (right.shape, right.dtype), name
         assert np.array_equal(left, right), name
+
+
+def walked_alike(buffer: np.ndarray) -> int:
+    """Walk every plane that can be found in both ways; return the number of events compared."""
+    start, end = np.array([0], np.int64), np.array([len(buffer)], np.int64)
+    _same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
+    compared = 0
+    for plane in read_space(buffer).planes:
+        keys, rows, columns, ints, texts = slots(plane, INTS, TEXTS)
+        arguments = (
+            buffer,
+            np.array([line.start for line in plane.lines], np.int64),
+            np.array([line.end for line in plane.lines], np.int64),
+            *plane.metadata_lookup(),
+            keys,
+            rows,
+            columns,
+            len(ints),
+            len(texts),
+            np.ones(len(plane.metadata_ids), np.uint8),
+        )
+        ours = walk.events(*arguments)
+        _same(ours, walk_reference.events(*arguments))
+        compared += len(ours.metadata)
+    return compared
 
 
 def agree(path: Path) -> bool:
@@ -26,24 +51,5 @@ def agree(path: Path) -> bool:
     data = path.read_bytes()
     buffer = np.empty(len(data), np.uint8)
     buffer[:] = np.frombuffer(data, np.uint8)
-    start, end = np.array([0], np.int64), np.array([len(buffer)], np.int64)
-    same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
-    for plane in read_space(buffer).planes:
-        keys, rows, columns, ints, texts = slots(plane, INTS, TEXTS)
-        starts = np.array([line.start for line in plane.lines], np.int64)
-        ends = np.array([line.end for line in plane.lines], np.int64)
-        marked = np.ones(len(plane.metadata_ids), np.uint8)
-        arguments = (
-            buffer,
-            starts,
-            ends,
-            *plane.metadata_lookup(),
-            keys,
-            rows,
-            columns,
-            len(ints),
-            len(texts),
-            marked,
-        )
-        same(walk.events(*arguments), walk_reference.events(*arguments))
+    walked_alike(buffer)
     return False

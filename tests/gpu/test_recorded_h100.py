@@ -16,8 +16,8 @@ import pytest
 from mpprof import traces
 from mpprof.api import ladder, workflows
 from mpprof.model.finding import Diagnosis
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 RUNS = sorted(path.name for path in SAMPLES.glob("recorded-h100-*"))
 
 

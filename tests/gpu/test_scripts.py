@@ -1,12 +1,9 @@
 """The scripts that record on a GPU, as far as they run without one."""
 
-from pathlib import Path
-
 from mpprof.api import workflows
 from tests.gpu.forecasts import remedies, row
 from tests.gpu.record_cases import BATCHES, POLICIES, cases
-
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
+from tests.paths import SAMPLES
 
 
 def test_every_model_policy_batch_and_graph_setting_is_recorded_once() -> None:

@@ -7,17 +7,9 @@ from dataclasses import replace
 from tests.builders import workloads as tf
 from tests.builders import xla_workloads as xla
 from tests.builders.gpus import A100, H100, T4, V100, Gpu
+from tests.builders.numerics import FLOAT32, MIXED_BFLOAT16, MIXED_FLOAT16, TF32, Numerics
 from tests.builders.simulate import Host
-from tests.builders.workloads import (
-    FLOAT32,
-    GRADIENT,
-    MIXED_BFLOAT16,
-    MIXED_FLOAT16,
-    MODEL,
-    TF32,
-    Model,
-    Numerics,
-)
+from tests.builders.workloads import GRADIENT, MODEL, Model
 from tests.planted import generator as g
 from tests.planted.generator import Planted, run, single, small_input
 

@@ -13,11 +13,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from tests.builders import workloads, xla_workloads
+from tests.builders import layers, workloads, xla_workloads
 from tests.builders.gpus import Gpu, matrix_us, memory_us
 from tests.builders.hlo import Instruction
+from tests.builders.numerics import KERAS_DTYPE, Numerics
 from tests.builders.simulate import Host, Training, train, write
-from tests.builders.workloads import GRADIENT, MODEL, Model, Numerics, Work, cast, elementwise
+from tests.builders.workloads import GRADIENT, MODEL, Model, Work, cast, elementwise
 
 STEPS, WINDOW = 80, (40, 44)
 JAX_HOST = Host(
@@ -370,11 +371,10 @@ def depthwise(
         Work(named("BackpropInput"), f"{grad}/DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropInput", us, f"({filters};{image})"),
         Work(named("BackpropFilter"), f"{grad}/DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropFilter", us * slower, f"({image};{image})"),
     ]  # fmt: skip
-    dtype = workloads.KERAS_DTYPE[storage]
-    layer = workloads._layer(
+    dtype = KERAS_DTYPE[storage]
+    layer = layers.layer(
         "depthwise_conv2d",
         "DepthwiseConv2D",
-        n,
         dtype,
         [None, size, size, channels],
         9 * channels,
@@ -436,8 +436,8 @@ def with_attention(
         *(elementwise(gpu, f"{scope}/softmax", op, n.storage, scores) for op in ("Mul", "AddV2", "Softmax")),
         replace(product, op=f"{scope}/einsum_1/Einsum"),
     ]  # fmt: skip
-    layer = workloads._layer(
-        "multi_head_attention", "MultiHeadAttention", n, workloads.KERAS_DTYPE[n.storage], [None, length, 512], 1_050_624,
+    layer = layers.layer(
+        "multi_head_attention", "MultiHeadAttention", KERAS_DTYPE[n.storage], [None, length, 512], 1_050_624,
         num_heads=heads, key_dim=64,
     )  # fmt: skip
     at = next(i for i, w in enumerate(model.works) if w.op.startswith(f"{MODEL}/logits"))

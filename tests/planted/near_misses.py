@@ -8,8 +8,9 @@ from typing import Any
 
 from tests.builders import workloads as tf
 from tests.builders.gpus import A100, T4, V100, Gpu
+from tests.builders.numerics import FLOAT32, Numerics
 from tests.builders.simulate import Host, Training
-from tests.builders.workloads import FLOAT32, MODEL, Model, Numerics
+from tests.builders.workloads import MODEL, Model
 from tests.planted import generator as g
 from tests.planted.cases import BF16, F16, NO_SCALING, STATIC, TEXT, convnet
 from tests.planted.generator import Planted, run

@@ -7,14 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.builders import workloads as tf
-from tests.builders.workloads import (
-    GRADIENT,
-    MIXED_FLOAT16,
-    MODEL,
-    Model,
-    Numerics,
-)
+from tests.builders.numerics import KERAS_DTYPE, MIXED_FLOAT16, Numerics
+from tests.builders.workloads import GRADIENT, MODEL, Model
 from tests.planted import cases, generator
 from tests.planted.random_training import Cause, Kind, Spec, launches_of, model_of, training
 
@@ -192,7 +186,7 @@ def embedding(rng: random.Random, spec: Spec) -> Cause | None:
     rows = int(_bytes_of(rng, spec) / (56 * width))
 
     def change(model: Model, s: Spec) -> Model:
-        return generator.with_embedding(model, s.gpu, rows, width, tf.KERAS_DTYPE[s.numerics.storage])
+        return generator.with_embedding(model, s.gpu, rows, width, KERAS_DTYPE[s.numerics.storage])
 
     change.of_the_model = True  # type: ignore[attr-defined]
     return Cause("MP505", _changed(change))

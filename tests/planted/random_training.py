@@ -10,15 +10,9 @@ from typing import Any
 from tests.builders import workloads as tf
 from tests.builders import xla_workloads as xla
 from tests.builders.gpus import Gpu
+from tests.builders.numerics import FLOAT32, MIXED_BFLOAT16, MIXED_FLOAT16, TF32, Numerics
 from tests.builders.simulate import Host, Training
-from tests.builders.workloads import (
-    FLOAT32,
-    MIXED_BFLOAT16,
-    MIXED_FLOAT16,
-    TF32,
-    Model,
-    Numerics,
-)
+from tests.builders.workloads import Model
 from tests.planted import cases, generator
 from tests.planted.generator import run, small_input
 

@@ -11,8 +11,9 @@ from typing import Any
 from tests.builders import workloads as tf
 from tests.builders import xla_workloads as xla
 from tests.builders.gpus import A100, GTX1080TI, H100, T4, V100, Gpu
+from tests.builders.numerics import FLOAT32, TF32, Numerics
 from tests.builders.simulate import Host, Training
-from tests.builders.workloads import FLOAT32, TF32, Model, Numerics
+from tests.builders.workloads import Model
 from tests.planted import generator
 from tests.planted import generator as g
 from tests.planted.cases import BF16, F16, NO_SCALING, card, convnet

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.paths import SAMPLES
 from tests.real import expected, invariants, truth
 from tests.real.__main__ import main
 from tests.real.commands import Outcome
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 MS = 1_000_000
 
 try:

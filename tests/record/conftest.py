@@ -16,9 +16,17 @@ def no_clock() -> Iterator[None]:
     hangs.by_the_clock()
 
 
+@pytest.fixture(scope="session")
+def keras() -> Any:
+    """Keras on TensorFlow, imported where a test asks for it; without it the test skips."""
+    from tests.record.on_tensorflow import keras
+
+    return keras
+
+
 @pytest.fixture(scope="module")
-def trained() -> Any:
-    """One compiled model, for tests to which it does not matter that others have trained it before."""
+def trained(keras: Any) -> Any:
+    """One compiled model on TensorFlow, for tests to which it does not matter that others have trained it before."""
     from tests.record.training import model
 
     return model()

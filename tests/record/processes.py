@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.paths import ROOT
 from tests.record import hangs
 
-REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {
     "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1",
     "TF_ENABLE_ONEDNN_OPTS": "1",  # off by default where a CPU has no AVX-512; read at the import
 }  # fmt: skip
 IMPORTED = ["tensorflow", "tf_keras", "mpprof.record.loop", "tests.record.training"]
-OURS = re.compile(rf"(?:^|[\s:])mpprof[ :]|{re.escape(str(REPOSITORY / 'mpprof' / ''))}")
+OURS = re.compile(rf"(?:^|[\s:])mpprof[ :]|{re.escape(str(ROOT / 'mpprof' / ''))}")
 """A message of ours, or a traceback through our package; not a path in which the name stands."""
 
 _processes = multiprocessing.get_context("forkserver")
@@ -81,7 +81,7 @@ def done_on_jax(work: Callable[[Path], object], folder: Path, **environment: str
     with tempfile.TemporaryDirectory() as programs:
         given = {
             **os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3",
-            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
             "JAX_COMPILATION_CACHE_DIR": programs, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", **environment,
             "XLA_FLAGS": " ".join(["--xla_backend_optimization_level=0", environment.get("XLA_FLAGS", "")]),

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.record.on_tensorflow import keras
 from tests.record.training import BATCH, callback, data, model
 
 pytestmark = pytest.mark.framework
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 
 
 def fit(made: Any, recorded: Any, **more: Any) -> None:
@@ -52,15 +50,22 @@ def test_an_optimizer_that_is_never_used(tmp_path: Path) -> None:
     assert "steps cannot be told from skips" in reasons["skipped"]
 
 
+@pytest.fixture(scope="module")
+def models() -> dict[str, Any]:
+    return {policy: model(policy) for policy in ("mixed_float16", "float32")}
+
+
 @pytest.mark.parametrize("policies", [("mixed_float16", "float32"), ("float32", "mixed_float16")])
-def test_a_loss_scale_that_one_of_two_fits_has(tmp_path: Path, policies: tuple[str, str]) -> None:
+def test_a_loss_scale_that_one_of_two_fits_has(
+    models: dict[str, Any], tmp_path: Path, policies: tuple[str, str]
+) -> None:
     recorded = callback(tmp_path)
     for policy in policies:
-        fit(model(policy), recorded)
+        fit(models[policy], recorded)
     reasons, keys = told(tmp_path)
     assert "loss_scale" in keys
     assert reasons == {}
-    fit(model("float32"), alone := callback(tmp_path / "alone"))
+    fit(models["float32"], alone := callback(tmp_path / "alone"))
     assert told(alone.root)[0] == {"loss_scale": "the optimizer scales no loss"}
 
 
@@ -98,18 +103,18 @@ class Ordered(keras.utils.PyDataset):  # type: ignore[misc]
     ],
 )
 def test_the_batch_size_that_an_input_shows(
-    tmp_path: Path, made: Any, size: int | None, reason: str | None
+    trained: Any, tmp_path: Path, made: Any, size: int | None, reason: str | None
 ) -> None:
-    model().fit(made(), steps_per_epoch=4, verbose=0, callbacks=[callback(tmp_path)])
+    trained.fit(made(), steps_per_epoch=4, verbose=0, callbacks=[callback(tmp_path)])
     facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
     assert facts["fits"][0].get("batch_size") == size
     assert facts["absent"].get("batch_size") == reason
 
 
-def test_a_later_fit_whose_input_shows_its_batch_size(tmp_path: Path) -> None:
-    recorded, made = callback(tmp_path), model()
-    made.fit(Ordered(), verbose=0, callbacks=[recorded])
-    fit(made, recorded)
+def test_a_later_fit_whose_input_shows_its_batch_size(trained: Any, tmp_path: Path) -> None:
+    recorded = callback(tmp_path)
+    trained.fit(Ordered(), verbose=0, callbacks=[recorded])
+    fit(trained, recorded)
     facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
     assert [each.get("batch_size") for each in facts["fits"]] == [None, BATCH]
     assert "batch_size" not in facts["absent"]

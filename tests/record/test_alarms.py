@@ -92,12 +92,10 @@ def test_a_loop_is_told_to_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.framework
+@pytest.mark.usefixtures("keras")
 def test_training_is_warned_once_and_stopped_where_that_is_wanted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("Keras runs on another backend in this process")
     x, y = data(60, bad_steps=(40,))
     made = model()
     for name, stop_on, steps in (("warned", (), 60), ("stopped", ("non_finite_loss",), 48)):

@@ -15,17 +15,11 @@ from mpprof.cli import main
 from mpprof.errors import MpprofError
 from mpprof.model.audit import AuditReport
 from mpprof.record import StepRecorder
+from tests.record.on_tensorflow import keras
+from tests.record.test_audit_remedies import CastsWithin
 from tests.record.training import callback
 
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
-
-
-class CastsWithin(keras.layers.Layer):  # type: ignore[misc]
-    def call(self, x: Any) -> Any:
-        return keras.ops.cast(x, "float32")
 
 
 class ClipsByItself(keras.Sequential):  # type: ignore[misc]

@@ -14,13 +14,10 @@ import pytest
 import mpprof
 from mpprof.api.auditing import announce
 from mpprof.cli import main
+from tests.record.on_tensorflow import keras
 from tests.record.test_audit_remedies import assembled, end, image, noted, series, vector
 from tests.record.training import callback
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 tf_keras = pytest.importorskip("tf_keras", reason="tf_keras is not installed")
 pytestmark = pytest.mark.framework
 

@@ -10,11 +10,8 @@ import pytest
 
 import mpprof
 from mpprof.model.audit import AuditNote
+from tests.record.on_tensorflow import keras, tf
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 layers = keras.layers

@@ -27,14 +27,6 @@ from tests.record.training import BATCH, callback, data, model
 VERDICT = "mpprof.api.workflows:announce"
 
 
-@pytest.fixture
-def keras() -> Any:
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("Keras runs on another backend in this process")
-    return keras
-
-
 def fit(made: Any, steps: int, *callbacks: Any, **more: Any) -> None:
     x, y = data(steps)
     made.fit(x, y, **{"batch_size": BATCH, "verbose": 0, "callbacks": list(callbacks), **more})
@@ -123,7 +115,7 @@ def test_damage_behind_what_is_not_read_is_told_with_its_place(tmp_path: Path) -
 
 @pytest.mark.framework
 def test_short_fits_of_a_long_run_are_not_judged_anew(
-    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[Path] = []
     judge = end_of_fit.in_own_process
@@ -132,10 +124,10 @@ def test_short_fits_of_a_long_run_are_not_judged_anew(
         "in_own_process",
         lambda name, root, **more: (judged.append(root), judge(name, root, **more))[1],
     )
-    recorded, made = callback(tmp_path, verbose=1, announce=VERDICT), model()
+    recorded = callback(tmp_path, verbose=1, announce=VERDICT)
     said = []
     for steps in (30, 1, 1, 1, 1):
-        fit(made, steps, recorded)
+        fit(trained, steps, recorded)
         said.append(capsys.readouterr().out)
     assert ["on a CPU" in line for line in said] == [True, False, False, True, False]
     assert judged == [tmp_path] * 2
@@ -145,11 +137,11 @@ def test_short_fits_of_a_long_run_are_not_judged_anew(
 
 @pytest.mark.framework
 def test_a_function_of_the_users_own_is_asked_at_every_end(
-    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorded, made = callback(tmp_path, verbose=1, announce=lambda root: "Mine."), model()
+    recorded = callback(tmp_path, verbose=1, announce=lambda root: "Mine.")
     for steps in (20, 1):
-        fit(made, steps, recorded)
+        fit(trained, steps, recorded)
     assert capsys.readouterr().out.count("Mine.") == 2
 
 
@@ -257,14 +249,14 @@ def pasted(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.framework
 def test_what_is_shown_is_of_its_run_also_where_others_lie_below_it(
-    keras: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = (callback(tmp_path, verbose=1, announce=VERDICT) for _ in range(2))
-    fit(model(), 24, first)
+    fit(trained, 24, first)
     alone = capsys.readouterr().out
-    fit(model(), 31, second)
+    fit(trained, 31, second)
     below = capsys.readouterr().out
-    fit(model(), 6, first)
+    fit(trained, 6, first)
     above = capsys.readouterr().out
     assert second.root.parent == first.root == tmp_path
     for said in (alone, below, above):
@@ -279,10 +271,10 @@ def test_what_is_shown_is_of_its_run_also_where_others_lie_below_it(
 
 
 @pytest.mark.framework
-def test_a_trace_of_a_run_below_is_none_of_the_run_above(keras: Any, tmp_path: Path) -> None:
+def test_a_trace_of_a_run_below_is_none_of_the_run_above(trained: Any, tmp_path: Path) -> None:
     above, below = callback(tmp_path), callback(tmp_path, profile_steps=(3, 5))
     for recorded in (above, below):
-        fit(model(), 12, recorded)
+        fit(trained, 12, recorded)
     assert mpprof.load(below.root).traces
     assert workflows.load_at(tmp_path).traces == ()
     assert mpprof.load(tmp_path / "mpprof").traces == ()

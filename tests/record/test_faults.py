@@ -33,14 +33,11 @@ import numpy as np
 import pytest
 
 from mpprof.store import find_runs, read_records, writing
+from tests.paths import ROOT
 from tests.record import hangs
-from tests.record.processes import REPOSITORY
+from tests.record.on_tensorflow import keras, tf
 from tests.record.training import BATCH, callback, data, model
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 STEPS = 40
@@ -305,6 +302,21 @@ def midst(root: Path, fault: Callable[[], object]) -> World:
     return {MOMENT: happens}
 
 
+Survives = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def survives(patient: Patient, caplog: pytest.LogCaptureFixture) -> Survives:
+    """Trains with a callback while something happens to the world: the weights are those of a training without
+    either. What is left under `root` is checked by `check`, whose answer it returns."""
+
+    def survive(recorded: Any, root: Path, kept: Kept, *, at: World | None = None, warned: int = 1) -> Any:
+        assert patient.train(recorded, at=at) == patient.healthy
+        return check(caplog, root, kept, warned)
+
+    return survive
+
+
 @pytest.mark.parametrize(("place", "kind", "after", "kept", "field"), BROKEN)
 def test_a_broken_part_stops_no_training(
     patient: Patient,
@@ -460,52 +472,39 @@ def in_memory(options: str) -> tuple[str, ...]:
 
 
 @real
-def test_a_disk_that_is_full_from_the_start(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_is_full_from_the_start(survives: Survives, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", *in_memory("size=64k")) as disk:
         with contextlib.suppress(OSError):
             (disk / "fill").write_bytes(b"x" * (1 << 20))
-        assert patient.train(callback(disk / "run", hardware=True)) == patient.healthy
-        check(caplog, disk / "run", 0)
+        survives(callback(disk / "run", hardware=True), disk / "run", 0)
 
 
 @real
-def test_a_disk_that_fills_up_while_training(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_fills_up_while_training(survives: Survives, tmp_path: Path) -> None:
     def fill() -> None:
         with contextlib.suppress(OSError):
             (tmp_path / "disk" / "fill").write_bytes(b"x" * (1 << 20))
 
     with small_disk(tmp_path / "disk", *in_memory("size=64k")) as disk:
-        assert patient.train(callback(disk / "run"), at=midst(disk / "run", fill)) == patient.healthy
-        check(caplog, disk / "run", (MOMENT - 1, STEPS - 1))  # its last page may take some lines more
+        kept = MOMENT - 1, STEPS - 1  # its last page may take some lines more
+        survives(callback(disk / "run"), disk / "run", kept, at=midst(disk / "run", fill))
 
 
 @real
-def test_a_disk_without_room_for_another_file(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_without_room_for_another_file(survives: Survives, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", *in_memory("size=1m,nr_inodes=4")) as disk:
-        assert patient.train(callback(disk / "run", hardware=True)) == patient.healthy
-        check(caplog, disk / "run", 0)
+        survives(callback(disk / "run", hardware=True), disk / "run", 0)
 
 
 @real
-def test_a_disk_that_is_full_when_the_trace_is_written(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_is_full_when_the_trace_is_written(survives: Survives, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", *in_memory("size=36k")) as disk:
-        assert patient.train(callback(disk / "run", profile_steps=WINDOW)) == patient.healthy
         # Lines that meet the disk while the profiler fills it are lost; those before the window are not.
-        check(caplog, disk / "run", (WINDOW[0] - 2, STEPS))
+        survives(callback(disk / "run", profile_steps=WINDOW), disk / "run", (WINDOW[0] - 2, STEPS))
 
 
 @real
-def test_a_disk_that_errs_and_becomes_read_only(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_errs_and_becomes_read_only(survives: Survives, tmp_path: Path) -> None:
     """As the system does with a file system that is damaged, also where a file is open for writing."""
     with (tmp_path / "image").open("wb") as image:
         image.truncate(4 << 20)
@@ -514,31 +513,26 @@ def test_a_disk_that_errs_and_becomes_read_only(
     done("mkfs.ext4", "-q", "-F", tmp_path / "image")
     with small_disk(tmp_path / "disk", "-o", "loop", tmp_path / "image") as disk:
         err = functools.partial(done, "mount", "-o", "remount,abort", disk)
-        assert patient.train(callback(disk / "run"), at=midst(disk / "run", err)) == patient.healthy
-        check(caplog, disk / "run", MOMENT - 1)
+        survives(callback(disk / "run"), disk / "run", MOMENT - 1, at=midst(disk / "run", err))
 
 
 @real
 def test_a_disk_that_is_read_only_when_training_goes_on(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    survives: Survives, patient: Patient, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", *in_memory("size=1m")) as disk:
         recorded = callback(disk / "run", hardware=True)
         assert patient.train(recorded) == patient.healthy
         done("mount", "-o", "remount,ro", disk)
-        assert patient.train(recorded) == patient.healthy
-        check(caplog, disk / "run", STEPS)
+        survives(recorded, disk / "run", STEPS)
 
 
 @real
-def test_a_mount_that_is_taken_away(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_mount_that_is_taken_away(survives: Survives, tmp_path: Path) -> None:
     mounted = small_disk(tmp_path / "disk", *in_memory("size=1m"))
     with mounted as disk, small_disk(tmp_path / "elsewhere", "--bind", disk) as elsewhere:
         away = functools.partial(done, "umount", "-l", disk)
-        assert patient.train(callback(disk / "run"), at=midst(disk / "run", away)) == patient.healthy
-        check(caplog, elsewhere / "run", MOMENT - 1)
+        survives(callback(disk / "run"), elsewhere / "run", MOMENT - 1, at=midst(disk / "run", away))
 
 
 def kept_elsewhere(root: Path, elsewhere: Path) -> None:
@@ -549,9 +543,7 @@ def kept_elsewhere(root: Path, elsewhere: Path) -> None:
 
 
 @real
-def test_a_directory_that_is_removed(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_directory_that_is_removed(survives: Survives, tmp_path: Path) -> None:
     logdir = tmp_path / "run"
 
     def remove() -> None:
@@ -559,56 +551,43 @@ def test_a_directory_that_is_removed(
         shutil.rmtree(logdir)
 
     recorded = callback(logdir, hardware=True, profile_steps=WINDOW)
-    assert patient.train(recorded, at=midst(logdir, remove)) == patient.healthy
-    check(caplog, tmp_path / "kept", MOMENT - 1)
+    survives(recorded, tmp_path / "kept", MOMENT - 1, at=midst(logdir, remove))
     assert not logdir.exists()
 
 
 @real
-def test_a_step_log_that_is_removed(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_log_that_is_removed(survives: Survives, tmp_path: Path) -> None:
     logdir = tmp_path / "run"
 
     def remove() -> None:
         kept_elsewhere(logdir, tmp_path / "kept")
         (logdir / "mpprof" / "steps.jsonl").unlink()
 
-    assert patient.train(callback(logdir), at=midst(logdir, remove)) == patient.healthy
-    check(caplog, tmp_path / "kept", MOMENT - 1)
+    survives(callback(logdir), tmp_path / "kept", MOMENT - 1, at=midst(logdir, remove))
 
 
 @real
-def test_a_directory_that_is_exchanged_for_a_file(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_directory_that_is_exchanged_for_a_file(survives: Survives, tmp_path: Path) -> None:
     logdir = tmp_path / "run"
 
     def exchange() -> None:
         logdir.rename(tmp_path / "elsewhere")
         logdir.write_text("in the way")
 
-    assert patient.train(callback(logdir), at=midst(logdir, exchange)) == patient.healthy
-    check(caplog, tmp_path / "elsewhere", MOMENT - 1)
+    survives(callback(logdir), tmp_path / "elsewhere", MOMENT - 1, at=midst(logdir, exchange))
 
 
 @real
-def test_a_file_stands_where_the_directory_should_be(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_stands_where_the_directory_should_be(survives: Survives, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("in the way")
-    assert patient.train(callback(tmp_path / "run")) == patient.healthy
-    check(caplog, tmp_path / "run", 0)
+    survives(callback(tmp_path / "run"), tmp_path / "run", 0)
 
 
 @real
 @pytest.mark.parametrize("name", ["x" * 300, "with\0null", "loop/run"])
-def test_a_path_that_cannot_be(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_a_path_that_cannot_be(survives: Survives, tmp_path: Path, name: str) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    assert patient.train(callback(tmp_path / name)) == patient.healthy
-    check(caplog, tmp_path / "none", 0)
+    survives(callback(tmp_path / name), tmp_path / "none", 0)
 
 
 def let_go(pipe: Path) -> None:
@@ -617,29 +596,23 @@ def let_go(pipe: Path) -> None:
 
 
 @real
-def test_a_pipe_that_nobody_reads_blocks_the_first_file(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_pipe_that_nobody_reads_blocks_the_first_file(survives: Survives, tmp_path: Path) -> None:
     pipe = tmp_path / "mpprof" / f".run.json.{os.getpid()}"
     pipe.parent.mkdir()
     os.mkfifo(pipe)
     try:
-        assert patient.train(callback(tmp_path, hardware=True)) == patient.healthy
-        check(caplog, tmp_path, 0)
+        survives(callback(tmp_path, hardware=True), tmp_path, 0)
     finally:
         let_go(pipe)
 
 
 @real
-def test_a_pipe_that_nobody_reads_blocks_a_later_file(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_pipe_that_nobody_reads_blocks_a_later_file(survives: Survives, tmp_path: Path) -> None:
     pipe = tmp_path / "mpprof" / f".run.json.{os.getpid()}"
     recorded = callback(tmp_path, profile_steps=WINDOW)
     try:
         at = midst(tmp_path, lambda: os.mkfifo(pipe))
-        assert patient.train(recorded, at=at) == patient.healthy
-        check(caplog, tmp_path, 19)  # as the window opens, run.json is written
+        survives(recorded, tmp_path, 19, at=at)  # as the window opens, run.json is written
     finally:
         let_go(pipe)
 
@@ -647,13 +620,11 @@ def test_a_pipe_that_nobody_reads_blocks_a_later_file(
 @real
 @pytest.mark.parametrize("name", ["mpprof/hardware.jsonl", "plugins/profile"])
 def test_a_pipe_stands_where_a_file_or_a_directory_should_be(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+    survives: Survives, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).parent.mkdir()
     os.mkfifo(tmp_path / name)
-    recorded = callback(tmp_path, hardware=True, profile_steps=WINDOW)
-    assert patient.train(recorded) == patient.healthy
-    check(caplog, tmp_path, STEPS)
+    survives(callback(tmp_path, hardware=True, profile_steps=WINDOW), tmp_path, STEPS)
 
 
 NOBODY = 65534
@@ -772,17 +743,14 @@ def test_a_copy_taken_in_the_middle_is_another_run(
         check(caplog, root, STEPS, warned=0)
 
 
-def test_a_stopped_process_goes_on_where_it_was(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stopped_process_goes_on_where_it_was(survives: Survives, tmp_path: Path) -> None:
     def stop() -> None:
         stopped = f"until grep -q '^State:.T' /proc/{os.getpid()}/status; do :; done"
         helper = subprocess.Popen(["sh", "-c", f"{stopped}; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
         helper.wait()
 
-    assert patient.train(callback(tmp_path, hardware=True), at={10: stop}) == patient.healthy
-    check(caplog, tmp_path, STEPS, warned=0)
+    survives(callback(tmp_path, hardware=True), tmp_path, STEPS, at={10: stop}, warned=0)
 
 
 def test_no_thread_can_be_started(
@@ -873,10 +841,10 @@ with StepRecorder(sys.argv[1], verbose=0, announce=None, profile_steps=None) as 
 
 @real
 def test_a_process_without_memory_leaves_a_whole_record(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(
         [sys.executable, "-c", STARVED, str(tmp_path)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert "MemoryError" in ended.stderr.splitlines()[-1]
     read = read_records(tmp_path)
@@ -886,9 +854,7 @@ def test_a_process_without_memory_leaves_a_whole_record(tmp_path: Path) -> None:
 
 
 @real
-def test_a_sink_whose_helper_is_stopped(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_sink_whose_helper_is_stopped(survives: Survives, tmp_path: Path) -> None:
     reading, writing_end = os.pipe()
     helper = subprocess.Popen(["cat"], stdin=reading, stdout=subprocess.DEVNULL)
     os.close(reading)
@@ -902,8 +868,7 @@ def test_a_sink_whose_helper_is_stopped(
         def close(self) -> None: ...
 
     try:
-        assert patient.train(callback(tmp_path, sinks=[Piped()])) == patient.healthy
-        absent = check(caplog, tmp_path, STEPS)
+        absent = survives(callback(tmp_path, sinks=[Piped()]), tmp_path, STEPS)
         assert "within" in absent["sink.Piped"]
     finally:
         helper.kill()
@@ -911,14 +876,11 @@ def test_a_sink_whose_helper_is_stopped(
         os.close(writing_end)
 
 
-def test_a_machine_without_nvidias_driver(
-    patient: Patient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_machine_without_nvidias_driver(survives: Survives, tmp_path: Path) -> None:
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("this machine has NVIDIA's driver")
     recorded = callback(tmp_path, hardware=True)
-    assert patient.train(recorded) == patient.healthy
-    assert check(caplog, tmp_path, STEPS, warned=0)["hardware.gpu"].startswith("NVML: ")
+    assert survives(recorded, tmp_path, STEPS, warned=0)["hardware.gpu"].startswith("NVML: ")
 
 
 def test_there_are_enough_of_them() -> None:

@@ -16,6 +16,7 @@ import pytest
 from mpprof.record import StepRecorder
 from mpprof.store import find_runs, read_records
 from tests.record.fits import counter, fit, records, total_skipped
+from tests.record.on_tensorflow import keras, tf
 from tests.record.processes import done
 from tests.record.training import (
     BATCH,
@@ -29,10 +30,6 @@ from tests.record.training import (
     model,
 )
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 
@@ -310,7 +307,7 @@ def test_copies_start_runs_of_their_own(trained: Any, tmp_path: Path) -> None:
 
 
 def test_memory_is_read_with_the_counters_and_its_peak_reset_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mpprof.record.backends.tensorflow import TensorFlowProbe
 
@@ -319,7 +316,7 @@ def test_memory_is_read_with_the_counters_and_its_peak_reset_once(
     monkeypatch.setattr(TensorFlowProbe, "memory", lambda self: told)
     monkeypatch.setattr(TensorFlowProbe, "reset_memory_peak", lambda self: resets.append(1))
     x, y = data(60)
-    fit(model(), x, y, callback(tmp_path))
+    fit(trained, x, y, callback(tmp_path))
     read = records(tmp_path)
     assert read.steps is not None
     assert read.facts is not None

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.record.processes import REPOSITORY, done_on_jax
+from tests.paths import ROOT
+from tests.record.processes import done_on_jax
 from tests.record.training import callback, data, model
 
 pytestmark = pytest.mark.framework
@@ -39,12 +40,10 @@ def listening() -> set[int]:
     return {c.laddr.port for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"}
 
 
+@pytest.mark.usefixtures("keras")
 def test_a_result_is_shown_without_a_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("tensorflow")
-    if pytest.importorskip("keras").backend.backend() != "tensorflow":
-        pytest.skip("Keras runs on another backend in this process")
     monkeypatch.chdir(tmp_path)
     before = listening()
     recorded = callback(tmp_path / "run", announce="mpprof.api.workflows:announce", verbose=1, audit=True)
@@ -63,7 +62,7 @@ def test_the_cells_of_a_real_notebook(tmp_path: Path, monkeypatch: pytest.Monkey
     nbclient = pytest.importorskip("nbclient", reason="no Jupyter here: pip install nbclient ipykernel")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     kernel = tmp_path / "kernels" / "here"
     kernel.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]

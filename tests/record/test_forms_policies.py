@@ -13,12 +13,9 @@ import pytest
 
 import mpprof
 from mpprof.model.finding import Diagnosis
+from tests.record.on_tensorflow import keras, tf
 from tests.record.training import BATCH, CLASSES, FEATURES, callback, data
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = [
     pytest.mark.framework,
     pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning"),

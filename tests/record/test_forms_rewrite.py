@@ -13,7 +13,7 @@ import pytest
 
 import mpprof
 from mpprof.store.rewrite_log import read_rewrite_log
-from tests.record.processes import REPOSITORY
+from tests.paths import ROOT
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.framework
@@ -47,13 +47,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("rewrite")
     (out / "graphs").mkdir()
     environment = {
-        **os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "0",
+        **os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "0",
         "TF_ENABLE_ONEDNN_OPTS": "1",  # off by default where a CPU has no AVX-512: the rewrite is not tried there
         "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LOG_PATH": str(out / "graphs"),
     }  # fmt: skip
     ended = subprocess.run(
         [sys.executable, "-c", TRAINING, str(out)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=200, check=False,
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
     (out / "stderr").write_text(ended.stderr)

@@ -63,11 +63,9 @@ def test_a_million_steps_of_a_loop(tmp_path: Path) -> None:
 
 
 @pytest.mark.framework
+@pytest.mark.usefixtures("keras")
 def test_two_hundred_thousand_steps_of_a_fit(tmp_path: Path) -> None:
     """The hooks as `fit` calls them, with a real optimizer to be read, and no training in between."""
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("Keras runs on another backend in this process")
     made, recorded = model(), callback(tmp_path, hardware=True)
     made.optimizer.build(made.trainable_variables)
     iterations = made.optimizer.inner_optimizer._iterations

@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 
 from mpprof.record.end_of_fit import last_line
+from tests.paths import ROOT
 from tests.record.fits import Interrupt, broken, counter, fit, reasons, records
-from tests.record.processes import REPOSITORY
+from tests.record.on_tensorflow import keras
 from tests.record.training import callback, data, model
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 
@@ -89,10 +86,10 @@ def test_an_interrupted_process_ends_its_run(tmp_path: Path) -> None:
         "cb = callback(pathlib.Path(sys.argv[1]), profile_steps=(12, 30), hardware=True)\n"
         "model().fit(x, y, batch_size=8, verbose=0, callbacks=[cb, Interrupt()])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
     ended = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert "KeyboardInterrupt" in ended.stderr
     assert reasons(tmp_path) == ["interrupted"]
@@ -104,13 +101,13 @@ def test_an_interrupted_process_ends_its_run(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_made_stops_no_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trained: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     x, y = data(4)
-    made = model()
-    fit(made, x, y, callback(tmp_path / "file" / "run", profile_steps=(2, 3)))
-    assert counter(made) == 4
+    before = counter(trained)
+    fit(trained, x, y, callback(tmp_path / "file" / "run", profile_steps=(2, 3)))
+    assert counter(trained) == before + 4
     assert len(caplog.records) == 1
     assert "records nothing" in caplog.text
 

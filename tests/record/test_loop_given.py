@@ -92,14 +92,8 @@ def test_without_a_framework_nothing_is_said_of_a_profiler(
 
 
 @pytest.mark.framework
+@pytest.mark.usefixtures("keras")
 class TestWithAnOptimizer:
-    @pytest.fixture(autouse=True)
-    def _on_tensorflow(self) -> None:
-        pytest.importorskip("tensorflow")
-        keras = pytest.importorskip("keras")
-        if keras.backend.backend() != "tensorflow":
-            pytest.skip("Keras runs on another backend in this process")
-
     def train(
         self, root: Path, optimizer: Any, steps: int, bad: tuple[int, ...], **more: Any
     ) -> StepRecorder:

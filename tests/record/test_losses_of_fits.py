@@ -13,12 +13,9 @@ from mpprof.analysis.comparison.learning import learning
 from mpprof.record.facts.loss import describe_loss
 from mpprof.report import json as documents
 from mpprof.report import markdown, text
+from tests.record.on_tensorflow import keras
 from tests.record.training import BATCH, CLASSES, FEATURES, callback, data
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 STEPS, EPOCHS = 40, 2

@@ -27,7 +27,7 @@ def test_a_path_in_which_our_name_stands_is_no_message_of_ours(
         "Exception in thread mpprof hardware:",
     ]
     assert processes.our_lines("\n".join([*theirs, *ours])) == ours
-    traceback = f'  File "{processes.REPOSITORY}/mpprof/record/loop.py", line 3, in step'
+    traceback = f'  File "{processes.ROOT}/mpprof/record/loop.py", line 3, in step'
     assert processes.our_lines(traceback) == [traceback]
 
 

@@ -10,12 +10,9 @@ import pytest
 import mpprof
 from mpprof.report import json as documents
 from mpprof.report import text
+from tests.record.on_tensorflow import keras
 from tests.record.training import BATCH, CLASSES, FEATURES, data
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 AVX512 = "avx512" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False

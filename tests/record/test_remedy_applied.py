@@ -12,11 +12,8 @@ import pytest
 import mpprof
 from mpprof.report import json as documents
 from mpprof.report import text
+from tests.record.on_tensorflow import keras, tf
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 FEATURES, CLASSES, BATCH, STEPS, EPOCHS = 16, 4, 8, 10, 4

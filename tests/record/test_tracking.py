@@ -12,7 +12,8 @@ import pytest
 import mpprof
 from mpprof.api import inline
 from mpprof.errors import MpprofError
-from tests.cli.conftest import MIXED, SAMPLES
+from tests.cli.conftest import MIXED
+from tests.paths import SAMPLES
 
 POINTS = [(16, 100.0, {"mpprof/step_time_ms": 2.5, "mpprof/loss": 0.5}), (32, 101.0, {"mpprof/loss": 0.25})]
 
@@ -130,13 +131,13 @@ class Told:
 
 
 @pytest.mark.framework
-def test_a_sink_gets_summary_and_report_when_the_training_ends(tmp_path: Path) -> None:
-    from tests.record.test_where_people_look import BATCH, callback, data, model
+def test_a_sink_gets_summary_and_report_when_the_training_ends(trained: Any, tmp_path: Path) -> None:
+    from tests.record.training import BATCH, callback, data
 
     told, broken = Told(), Told(broken=True)
     recorded = callback(tmp_path, sinks=[broken, told])
     x, y = data(20)
-    model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    trained.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
     assert told.points
     assert told.summary["mpprof/verdict"] == recorded.result().verdict
     assert told.page.lower().startswith("<!doctype html>")

@@ -107,14 +107,6 @@ def test_the_bytes_of_a_record() -> None:
 # --- in a training ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def keras() -> Any:
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("Keras runs on another backend in this process")
-    return keras
-
-
 class Kept:
     def __init__(self) -> None:
         self.points: list[tuple[int, dict[str, float]]] = []
@@ -163,12 +155,12 @@ class Hanging(Kept):
 
 @pytest.mark.framework
 def test_a_sink_that_hangs_holds_up_nobody(
-    keras: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trained: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     x, y = data(40)
     hanging, kept = Hanging(), Kept()
     recorded = callback(tmp_path, sinks=[hanging, kept])
-    model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    trained.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
     hanging.released.set()
     assert [step for step, _ in kept.points] == [*range(1, 33), 40]
     steps = mpprof.load(tmp_path).steps
@@ -193,9 +185,9 @@ def test_a_sink_that_is_far_behind_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.framework
-def test_nothing_is_written_for_tensorboard_unless_asked_for(keras: Any, tmp_path: Path) -> None:
+def test_nothing_is_written_for_tensorboard_unless_asked_for(trained: Any, tmp_path: Path) -> None:
     x, y = data(4)
-    model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[callback(tmp_path)])
+    trained.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[callback(tmp_path)])
     assert list(tmp_path.rglob("events.*")) == []
 
 
@@ -223,11 +215,11 @@ def test_the_result_of_a_run(keras: Any, tmp_path: Path) -> None:
 
 @pytest.mark.framework
 def test_a_result_without_the_windows_is_text(
-    keras: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = callback(tmp_path)
     x, y = data(4)
-    model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    trained.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
     monkeypatch.setitem(sys.modules, "mpprof_dashboards.export", None)
     assert recorded.result()._repr_html_().startswith("<pre>4 steps")
 

@@ -11,13 +11,10 @@ import pytest
 from mpprof.analysis.steps.boundaries import periods
 from mpprof.traces import read
 from tests.record.fits import fit, records
+from tests.record.on_tensorflow import keras, tf
 from tests.record.test_fit_jax import events_of
 from tests.record.training import BATCH, callback, data, model
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 

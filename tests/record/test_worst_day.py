@@ -23,13 +23,10 @@ import pytest
 
 from mpprof.record.run_with_timeout import is_signalled
 from mpprof.store import find_runs, read_records
-from tests.record.processes import REPOSITORY
+from tests.paths import ROOT
+from tests.record.on_tensorflow import keras
 from tests.record.training import BATCH, callback, data, model
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 STEPS, WINDOW = 12, (6, 8)
@@ -347,10 +344,10 @@ def test_without_docstrings_with_warnings_as_errors_and_with_nobody_at_stdout(tm
     """A pipe whose reader has gone: what could not be printed changes no exit status."""
     reader, writer = os.pipe()
     os.close(reader)
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     ended = subprocess.run(
         [sys.executable, "-OO", "-c", SCRIPT, str(tmp_path)],
-        env=environment, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE,
+        env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE,
         text=True, timeout=300, check=False,
     )  # fmt: skip
     os.close(writer)

@@ -14,9 +14,9 @@ from mpprof.cli import main
 from mpprof.model import document as doc
 from mpprof.report import brief, words
 from mpprof.report import json as documents
+from tests.paths import SAMPLES
 from tests.report import hand_made
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 NAMES = sorted(path.parent.name for path in SAMPLES.glob("*/origin.json"))
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 LONG_LAYER = "encoder/block_11/attention/self/query_key_value"

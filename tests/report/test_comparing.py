@@ -15,8 +15,8 @@ from mpprof.report import comparing, markdown, text
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 PAIRS = ("a100-launch-bound", "a100-tf32-baseline", "v100-convnet", "v100-input-bound", "v100-odd-vocabulary")
 
 

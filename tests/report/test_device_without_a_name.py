@@ -10,8 +10,9 @@ import pytest
 import mpprof
 from mpprof.report import json as documents
 from tests.builders.gpus import T4, Gpu
+from tests.builders.numerics import FLOAT32
 from tests.builders.simulate import Training, train
-from tests.builders.workloads import FLOAT32, mlp
+from tests.builders.workloads import mlp
 
 # Bandwidth is what the driver states: the memory clock times the width of the bus.
 RTX_2060_MAX_Q = replace(

@@ -24,7 +24,8 @@ from mpprof.report.headline import (
     speedup_after,
     to_change,
 )
-from tests.cli.conftest import FLOAT32, SAMPLES
+from tests.cli.conftest import FLOAT32
+from tests.paths import SAMPLES
 
 ALLOCATED = "memory allocated by the driver"
 

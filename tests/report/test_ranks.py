@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from mpprof_dashboards import report_html
 
 from mpprof.api import workflows
 from mpprof.report import json as documents
+from tests.paths import SAMPLES
 from tests.report import hand_made, ranks
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
 NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
 TWINS = {
     name: twin

@@ -22,8 +22,7 @@ from tests.builders.windows import (
     quantised_weights,
     serving,
 )
-
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
+from tests.paths import SAMPLES
 
 
 def report(path: Path) -> doc.Report:

@@ -10,8 +10,8 @@ from mpprof.model.finding import Unable
 from mpprof.report import json as documents
 from mpprof.report import markdown, text, without_finding
 from tests.builders import cases as c
-from tests.cli.conftest import SAMPLES
 from tests.diagnosis.saying import diagnosed
+from tests.paths import SAMPLES
 from tests.report import hand_made
 
 

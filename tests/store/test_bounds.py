@@ -24,8 +24,9 @@ from mpprof.store import records
 from mpprof.store.facts import facts_of
 from mpprof.store.step_columns import MEASURED
 from tests.dashboards.fake_source import steps_table
+from tests.paths import SAMPLES
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-loss-scale-thrash"
+SAMPLE = SAMPLES / "v100-loss-scale-thrash"
 HUGE = (2**63 - 1, 2**62, limits.LARGEST_NUMBER + 1)
 
 

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import mpprof
+from tests.paths import ROOT
 from tests.torch.training import BATCH, FEATURES, callback, data, fit, keras, model, torch
 
 pytestmark = pytest.mark.framework
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 def build() -> Any:
@@ -28,10 +27,10 @@ def build() -> Any:
 
 
 def command(*arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "KERAS_BACKEND": "torch"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "torch"}
     ended = subprocess.run(
         [sys.executable, "-m", "mpprof.cli", *arguments],
-        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False,
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended.stdout

@@ -129,17 +129,18 @@ def test_nonsense_instead_of_an_answer_stops_no_training(
     assert digest(made) == undisturbed
 
 
-def test_an_error_in_the_users_step_is_the_users(tmp_path: Path) -> None:
-    class Memory(keras.callbacks.Callback):  # type: ignore[misc]
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if batch == 15:
-                raise torch.OutOfMemoryError("CUDA out of memory.")
+class RunsOutOfMemory(keras.callbacks.Callback):  # type: ignore[misc]
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if batch == 15:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
 
+
+def test_an_error_in_the_users_step_is_the_users(tmp_path: Path) -> None:
     x, y = data(40)
     recorded = callback(tmp_path)
     made = model()
     with pytest.raises(torch.OutOfMemoryError):
-        fit(made, x, y, recorded, Memory())
+        fit(made, x, y, recorded, RunsOutOfMemory())
     fit(made, x, y, recorded)
     read = records(tmp_path)
     assert read.steps is not None
@@ -155,15 +156,10 @@ def test_after_an_out_of_memory_error_the_allocators_last_state_is_on_disk(
     told = [{"device": "cuda:0", "peak_bytes": 500, "live_bytes": 300}]
     monkeypatch.setattr(TorchProbe, "memory", lambda self: told)
 
-    class Memory(keras.callbacks.Callback):  # type: ignore[misc]
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if batch == 15:
-                raise torch.OutOfMemoryError("CUDA out of memory.")
-
     x, y = data(40)
     recorded = callback(tmp_path)
     with pytest.raises(torch.OutOfMemoryError):
-        fit(model(), x, y, recorded, Memory())
+        fit(model(), x, y, recorded, RunsOutOfMemory())
     recorded.close()
     lines = (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()
     assert '"kind":"fit_end","reason":"interrupted","memory":[{"device":"cuda:0"' in lines[-1]

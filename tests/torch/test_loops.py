@@ -14,6 +14,7 @@ import pytest
 
 from mpprof.record import StepRecorder
 from mpprof.store import find_runs, read_records
+from tests.paths import ROOT
 from tests.torch.training import (
     BATCH,
     callback,
@@ -29,7 +30,6 @@ from tests.torch.training import (
 
 pytestmark = pytest.mark.framework
 
-REPOSITORY = Path(__file__).parents[2]
 QUIET: Any = {"hardware": False, "verbose": 0, "announce": None}
 
 
@@ -260,11 +260,11 @@ def test_two_processes_of_torch_distributed_are_one_run_with_two_streams(tmp_pat
     started = []
     for rank in range(2):
         environment = {
-            **os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
+            **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port), "WORLD_SIZE": "2", "RANK": str(rank),
         }  # fmt: skip
         command = [sys.executable, "-c", WORKER, str(tmp_path)]
-        started.append(subprocess.Popen(command, env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE))
+        started.append(subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE))
     for process in started:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors.decode()[-2000:]

@@ -15,6 +15,7 @@ import pytest
 
 import mpprof
 from mpprof.report import json as documents
+from tests.paths import ROOT
 from tests.record import on_demand
 from tests.torch.training import BATCH, callback, data, digest, fit, keras, model, records, torch
 
@@ -22,8 +23,6 @@ pytestmark = pytest.mark.framework
 modules = torch.nn.modules.module
 torch_ranges = import_module("mpprof.record.backends.torch_ranges")  # not without torch
 torch_trace = import_module("mpprof.record.backends.torch_trace")
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 def hooks() -> int:
@@ -110,7 +109,7 @@ def test_the_report_has_steps_an_account_and_no_word_on_tensor_cores(made: Path)
 
 def test_ops_belong_to_their_layers_forward_and_backward(made: Path) -> None:
     command = [sys.executable, "-m", "mpprof.cli", "layers", str(made), "--format", "json", "--no-cache"]
-    said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     rows = {row["layer"]: row for row in json.loads(said.stdout)}
     assert {"encoder/first", "normed", "last"} <= set(rows)
     assert rows["encoder/first"]["forward_ns"] > 0

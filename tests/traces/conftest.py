@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import SHARED
 from tests.record.processes import done
 from tests.traces.servers import Web
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "traces"
 V100 = SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb"
 
 _RECORD = """
@@ -96,6 +96,13 @@ def record_with(python: str | Path, backend: str, policy: str, jit: bool, target
 def _run_script(arguments: list[str]) -> None:
     sys.argv = ["-c", *arguments]
     exec(_RECORD, {"__name__": "__main__"})
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the cache, empty and this test's own."""
+    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session")

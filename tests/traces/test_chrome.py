@@ -19,7 +19,7 @@ from mpprof.analysis.steps import boundaries
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
-from tests.traces.conftest import SHARED
+from tests.paths import SHARED
 from tests.traces.kineto import Kineto, small
 
 RECORDED = sorted(

@@ -21,7 +21,8 @@ from mpprof.model.trace import HloInstruction, Trace
 from mpprof.traces.xspace import counting, file_bytes, reader
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
 from tests.fuzz import heavy
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 
 MEMORY_MULTIPLE, MEMORY_BASE = 64, 100 << 20
 

@@ -13,11 +13,11 @@ from mpprof import traces
 from mpprof.api import workflows
 from mpprof.errors import UnreadableError
 from mpprof.traces import find
+from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.test_chrome import tensorflow_text
 from tests.traces.test_nsys import export
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 RECORDED = SAMPLES / "recorded-cpu-float32"
 XPLANE = next((SAMPLES / "v100-convnet-mixed-float16").rglob("*.xplane.pb")).read_bytes()
 

@@ -18,11 +18,11 @@ from mpprof.cli import main
 from mpprof.errors import UnreadableError
 from mpprof.traces.common import file_head
 from mpprof.traces.xspace.reader import XSpaceReader
+from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.test_chrome import tensorflow_text
 from tests.traces.test_nsys import export
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 XPLANE = next((SAMPLES / "v100-convnet-mixed-float16").rglob("*.xplane.pb"))
 
 

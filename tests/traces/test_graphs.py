@@ -18,7 +18,8 @@ from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.planes import read_space
 from tests.builders.hlo import PROGRAM, Instruction, metadata_plane
 from tests.builders.xspace import Space, tagged_bytes
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 
 RECORDED = ("jax08_elementwise", "jax08_attention", "jax_conv_minimal_08", "te_fused_attention_gfx950")
 MODULE = "jit_train_step"

@@ -14,7 +14,8 @@ from mpprof import traces
 from mpprof.analysis.breakdown.roofline import cost
 from mpprof.model.trace import HloInstruction, Op
 from tests.builders.xspace import Space, tagged_bytes, tagged_varint
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 
 _COMPILE = """
 import json, sys

@@ -14,7 +14,8 @@ from mpprof.model.trace import HostKind, Trace
 from mpprof.report import headline
 from mpprof.report import json as documents
 from mpprof.traces.chrome.kineto import function_name
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 from tests.traces.kineto import BACKWARD, Kineto
 
 RECORDED = "h100-torch/facebook_timesformer-base-finetuned-k400__1016002.json.gz"

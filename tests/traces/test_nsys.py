@@ -18,7 +18,7 @@ from mpprof.api import workflows
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import CopyKind, Trace, WorkKind
-from tests.traces.conftest import SHARED
+from tests.paths import SHARED
 
 H100 = SHARED / "h100-nsys" / "h100_2gpu_1s.sqlite"
 needs_h100 = pytest.mark.skipif(not H100.exists(), reason=f"no {H100}")

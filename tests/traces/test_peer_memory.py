@@ -14,10 +14,10 @@ from mpprof.analysis.memory import blocks
 from mpprof.model.trace import Trace
 from tests.builders.allocations import Allocator, plane_of
 from tests.builders.xspace import Space
+from tests.paths import SHARED
 from tests.record.processes import done
 from tests.traces.peer import answer
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
 ONE_CLOCK = (
     "v100-8gpu-bert-fp16/host.xplane.pb", "gtx1080ti-xla/cyclops.xplane.pb",
     "mi300-jax/te_fused_attention_gfx950.xplane.pb",

@@ -11,10 +11,10 @@ import pytest
 
 from mpprof import traces
 from mpprof.model.trace import Trace, WorkKind
+from tests.paths import SAMPLES
 from tests.traces.conftest import V100, needs_shared, shared_xplanes
 from tests.traces.peer import answer, steps_agree, xprof
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 STEPS = {"v100-8gpu-bert-fp16": 1}  # the other files hold no step marker, and XProf says so, too
 ALIKE = {  # ops with equal time
     "jax08_attention": 5, "jax08_elementwise": 5, "jax08_gemm": 3, "jax_conv_minimal_08": 3,

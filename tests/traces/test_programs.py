@@ -14,10 +14,11 @@ from tests.builders.hlo import PROGRAM, Instruction, metadata_plane
 from tests.builders.xspace import tagged_bytes, tagged_varint
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
+from tests.paths import SHARED
 
 __all__ = ["command"]  # a fixture
 KIB = 1024
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mi300-jax"
+MI300 = SHARED / "mi300-jax"
 ALLOCATE, FREE, SHARE = 0, 1, 2
 ARGUMENT, THREAD_LOCAL, LIVE_OUT, CONSTANT = 5, 3, 7, 12  # fields of BufferAllocationProto
 LAYERS = (
@@ -123,7 +124,7 @@ def test_what_is_in_each_allocation_that_a_run_makes(tmp_path: Path) -> None:
 
 def test_a_library_calls_scratch_has_its_own_type(tmp_path: Path) -> None:
     """Of cuBLAS's custom call in a trace of JAX, the second part of the result."""
-    path = SHARED / "jax08_gemm.xplane.pb"
+    path = MI300 / "jax08_gemm.xplane.pb"
     if not path.exists():
         pytest.skip("the recorded traces of ../shared/data are not here")
     found = programs(path)[0].assigned

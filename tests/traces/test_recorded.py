@@ -12,7 +12,8 @@ import pytest
 from mpprof import traces
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 from mpprof.traces.common import walk, walk_reference
-from tests.traces.conftest import SHARED, V100, needs_shared, shared_xplanes
+from tests.paths import SHARED
+from tests.traces.conftest import V100, needs_shared, shared_xplanes
 from tests.traces.peer import events_agree, ops_agree, steps_agree, xprof
 from tests.traces.test_damage import check
 

@@ -18,10 +18,11 @@ from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageErro
 from mpprof.traces.common import lazy_fetch
 from mpprof.traces.remote import fetch, local_copies
 from mpprof.traces.remote.listing import File
+from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+SAMPLE = SAMPLES / "v100-convnet-mixed-float16"
 
 pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
 
@@ -38,12 +39,6 @@ def web(tmp_path: Path) -> Iterator[Web]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "web"
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.fixture

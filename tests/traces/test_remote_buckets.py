@@ -17,11 +17,13 @@ from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.traces.common import lazy_fetch
 from mpprof.traces.remote import fetch, local_copies
+from tests.paths import SAMPLES
 from tests.traces.servers import S3, Gcs
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+SAMPLE = SAMPLES / "v100-convnet-mixed-float16"
 BASELINE = SAMPLE.with_name("v100-convnet-float32")
 BYTES = bytes(range(256)) * 14
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @dataclass
@@ -89,12 +91,6 @@ def gs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 def bucket(request: pytest.FixtureRequest) -> Bucket:
     found: Bucket = request.getfixturevalue(request.param)
     return found
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.fixture

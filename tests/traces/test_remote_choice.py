@@ -15,6 +15,7 @@ from mpprof.cli import main
 from mpprof.errors import NotFoundError
 from mpprof.traces.common import file_head
 from mpprof.traces.remote import fetch
+from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 from tests.traces.test_chrome import tensorflow_text
@@ -22,7 +23,7 @@ from tests.traces.test_nsys import export
 
 pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+SAMPLE = SAMPLES / "v100-convnet-mixed-float16"
 XPLANE = next(SAMPLE.rglob("*.xplane.pb"))
 
 

@@ -21,12 +21,13 @@ from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.traces.common import lazy_fetch
 from mpprof.traces.remote import fetch as remote
 from mpprof.traces.remote import local_copies
+from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Web
 
 pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+SAMPLE = SAMPLES / "v100-convnet-mixed-float16"
 BLOCK = 1000
 BYTES = bytes(range(256)) * 14  # 3,584: four blocks
 NAME = "w.pt.trace.json"

@@ -21,13 +21,14 @@ from mpprof.cli import main, progress
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.traces.common import file_head, lazy_fetch
 from mpprof.traces.remote import fetch, local_copies, timeouts
+from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Silent, Web
 from tests.traces.test_nsys import export
 
 pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "v100-convnet-mixed-float16"
+SAMPLE = SAMPLES / "v100-convnet-mixed-float16"
 XPLANE = next(SAMPLE.rglob("*.xplane.pb")).read_bytes()
 NO_TRACE = b'{"rows": [' + b"1," * (2 << 20) + b"1]}"
 

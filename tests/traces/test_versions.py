@@ -13,11 +13,12 @@ import pytest
 from mpprof import traces
 from tests.analysis.layers.layer_cases import CASES as LAYERS
 from tests.analysis.layers.layer_cases import record, shares
+from tests.paths import ROOT
 from tests.traces.conftest import record_with
 from tests.traces.peer import events_agree, ops_agree, steps_agree
 from tests.traces.test_damage import check
 
-ENVIRONMENTS = Path(os.environ.get("MPPROF_VERSIONS", Path(__file__).resolve().parents[2] / ".versions"))
+ENVIRONMENTS = Path(os.environ.get("MPPROF_VERSIONS", ROOT / ".versions"))
 BACKENDS = {"tf": "tensorflow", "jax": "jax", "torch": "torch"}
 """Environments are named after what is in them: tf218, jax06, torch213. Others, as that of the sinks, are not ours."""
 PYTHONS = sorted(p for name in BACKENDS for p in ENVIRONMENTS.glob(f"{name}[0-9]*/bin/python"))

@@ -11,46 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpprof.traces.common import walk, walk_reference
-from mpprof.traces.common.planes import read_space, slots
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
+from tests.fuzz.walks import walked_alike
 from tests.traces.conftest import needs_shared, shared_xplanes
 
 compiled = pytest.mark.skipif(not walk.COMPILED, reason="the extension is not built: there is one walk only")
-INTS = ("correlation_id", "group_id", "step_num", "_p", "_c")
-TEXTS = ("tf_op", "annotation", "name", "memcpy_details", "kernel_details", "hlo_op")
-
-
-def same(ours: tuple, theirs: tuple) -> None:
-    for name, left, right in zip(ours._fields, ours, theirs, strict=True):
-        left, right = np.asarray(left), np.asarray(right)
-        assert (left.shape, left.dtype) == (right.shape, right.dtype), name
-        assert np.array_equal(left, right), name
 
 
 def assert_walked_alike(data: bytes) -> int:
-    """Walk every plane that can be found in both ways; return the number of events compared."""
-    buffer = np.frombuffer(data, np.uint8)
-    start, end = np.array([0], np.int64), np.array([len(buffer)], np.int64)
-    same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
-    compared = 0
-    for plane in read_space(buffer).planes:
-        keys, rows, columns, ints, texts = slots(plane, INTS, TEXTS)
-        arguments = (
-            buffer,
-            np.array([line.start for line in plane.lines], np.int64),
-            np.array([line.end for line in plane.lines], np.int64),
-            *plane.metadata_lookup(),
-            keys,
-            rows,
-            columns,
-            len(ints),
-            len(texts),
-            np.ones(len(plane.metadata_ids), np.uint8),
-        )
-        ours = walk.events(*arguments)
-        same(ours, walk_reference.events(*arguments))
-        compared += len(ours.metadata)
-    return compared
+    """Return the number of events compared."""
+    return walked_alike(np.frombuffer(data, np.uint8))
 
 
 def small_space() -> bytes:

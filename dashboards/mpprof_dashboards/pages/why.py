@@ -43,7 +43,6 @@ STRIP_WIDTH = 1200
 """Pixels into which the step is merged: what is shorter cannot be seen."""
 MOST_CAUSES = 6
 MOST_LAYERS = 2
-MOST_NAMED = 8
 
 
 def layout(context: Context) -> list[Any]:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _Name = TypeVar("_Name", bound=str)
 Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 COPY_NAMES = {
     CopyKind.HOST_TO_DEVICE: "MemcpyH2D",

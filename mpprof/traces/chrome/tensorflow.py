@@ -51,7 +51,6 @@ from mpprof.traces.xspace.devices import work_kind
 from mpprof.traces.xspace.host_planes import Host
 
 Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 Key = tuple[object, object]
 _Device = tuple[str, str, int]
 

@@ -19,6 +19,7 @@ from mpprof.model.account import CLASSES, PHASES, Account, Cell
 from mpprof.model.kernels import FAMILIES, UNKNOWN, Family, Placement, Reason, Verdict
 from mpprof.model.run import Run
 from mpprof.model.trace import CopyKind, HostKind, WorkKind
+from tests.analysis.breakdown.devices import two
 from tests.analysis.steps.test_statistics import MS, noisy, table
 from tests.builders.trace import TraceBuilder
 
@@ -549,21 +550,7 @@ def test_the_main_device_is_the_one_that_is_longest_busy() -> None:
 
 
 def test_one_reason_why_several_devices_have_no_step_is_said_once() -> None:
-    b = TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1"))
-    b.kernel("other", 0, 10, launch=None)
-    b.kernel(
-        "fast",
-        0,
-        30,
-        device=1,
-        stream=1,
-        family="gemm",
-        placement="tensor_core",
-        precision="fp16",
-        launch=None,
-    )
-    b.kernel("slow", 50, 60, device=1, stream=1, family="gemm", placement="cuda_core", launch=None)
-    b.kernel("what", 70, 80, device=1, stream=1, placement="unknown", launch=None)
+    b = two()
     trace = b.build()
     with pytest.raises(UnableError, match="no whole step") as refused:
         account(trace, b.placements(), b.ownership(), None)

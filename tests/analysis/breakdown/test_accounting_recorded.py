@@ -16,11 +16,10 @@ from mpprof.analysis.layers import attribution
 from mpprof.errors import UnableError
 from mpprof.model.account import Account
 from mpprof.model.run import Run
+from tests.paths import ROOT, SAMPLES
 from tests.record.processes import done, done_on_jax
 
-ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "data" / "traces"
-SAMPLES = ROOT / "sample_traces"
 RECORDED = sorted(SHARED.glob("*/*.xplane.pb"))
 NO_STEPS = {"jax08_gemm", "cyclops", "host"}
 """Neither markers nor a sequence of kernels that repeats; of `host` the one marked step is none."""

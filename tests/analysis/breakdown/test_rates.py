@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,8 @@ from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import Family, Placement, Precision, Reason, Verdict
 from mpprof.model.run import LayerFacts
 from mpprof.model.trace import HloInstruction, Op
+from tests.paths import SAMPLES
 
-SAMPLES = Path(__file__).parents[3] / "sample_traces"
 V100 = DeviceFacts("gpu", "Tesla V100-SXM2-16GB", "nvidia", (7, 0))
 A100 = DeviceFacts("gpu", "NVIDIA A100-SXM4-40GB", "nvidia", (8, 0))
 MATMUL = Op("dense/MatMul", "MatMul")

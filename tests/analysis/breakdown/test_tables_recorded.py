@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,8 @@ from mpprof.analysis.breakdown import tables
 from mpprof.analysis.kernels import placement
 from mpprof.analysis.layers.attribution import attribute
 from mpprof.api import workflows
+from tests.paths import SAMPLES, SHARED
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
-SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "traces"
 XPLANES = sorted(path.relative_to(SHARED).as_posix() for path in SHARED.glob("*/*.xplane.pb"))
 
 

@@ -7,30 +7,12 @@ import pytest
 from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
 from mpprof.analysis.breakdown.whole_window import account_of_window
 from mpprof.model.account import Account
+from tests.analysis.breakdown.devices import two
 from tests.builders.trace import TraceBuilder
 
 
 def of(b: TraceBuilder) -> Account | None:
     return account_of_window(b.build(), b.placements(), b.ownership(), None, "no marker")
-
-
-def two() -> TraceBuilder:
-    b = TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1"))
-    b.kernel("other", 0, 10, launch=None)
-    b.kernel(
-        "fast",
-        20,
-        50,
-        device=1,
-        stream=1,
-        family="gemm",
-        placement="tensor_core",
-        precision="fp16",
-        launch=None,
-    )
-    b.kernel("slow", 60, 70, device=1, stream=1, family="gemm", placement="cuda_core", launch=None)
-    b.kernel("what", 90, 100, device=1, stream=1, placement="unknown", launch=None)
-    return b
 
 
 def test_every_device_is_held_against_the_same_span() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,9 @@ from mpprof.analysis.breakdown.roofline import layer_flops, model_flops
 from mpprof.analysis.comparison.bounds import Side, prove
 from mpprof.model.run import ModelFacts
 from tests.analysis.pieces import A100, V100, layer
+from tests.paths import SHARED_DATA
 
-SEED = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "seed_figures.json"
+SEED = SHARED_DATA / "seed_figures.json"
 MS = 1e6
 
 

@@ -15,10 +15,10 @@ from mpprof.analysis.kernels.names import RULES, candidates, classify, is_generi
 from mpprof.analysis.kernels.rule import Rule, literals
 from mpprof.model.kernels import FAMILIES, PLACEMENTS, PRECISIONS
 from tests.benchmarks.tensor_core_truth import by_fragments
+from tests.paths import SHARED_DATA
 
-DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
-TRUTH = DATA / "kernel_truth.csv"
-SEEN = DATA / "kernel_names.csv"
+TRUTH = SHARED_DATA / "kernel_truth.csv"
+SEEN = SHARED_DATA / "kernel_names.csv"
 
 UNDECIDABLE = "gemm_lowprec_t<"  # a user's kernel: nothing in its name says how it multiplies
 

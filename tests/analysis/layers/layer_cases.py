@@ -24,9 +24,9 @@ from mpprof.analysis.layers.modules import sizes_of
 from mpprof.model.run import LayerFacts, ModelFacts
 from mpprof.model.trace import HloInstruction, Trace
 from tests.analysis.layers import record_layers
+from tests.paths import ROOT
 from tests.record.processes import done
 
-ROOT = Path(__file__).resolve().parents[3]
 CASES = {
     "tensorflow": ("tensorflow",),
     "tensorflow-xla": ("tensorflow", "jit"),

@@ -15,7 +15,8 @@ from mpprof.analysis.layers.scopes import parse
 from mpprof.model import limits
 from mpprof.model.run import LayerFacts, ModelFacts
 from mpprof.model.trace import Trace
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 from tests.traces.kineto import BACKWARD, Kineto
 
 SHARES = {  # of the kernels' time, in modules; the rest of Qwen's lies before the window's first frame

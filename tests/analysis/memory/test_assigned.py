@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,7 @@ from mpprof.api import workflows
 from mpprof.model.memory import AliveBuffer, Assignment, MemoryAccount, Program, Taken
 from mpprof.model.trace import HloInstruction, HostKind
 from tests.builders.trace import TraceBuilder
-
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "traces"
+from tests.paths import SHARED
 
 
 def buffer(size: int, dtype: str = "f32", scope: str = "", *, scratch: bool = False) -> AliveBuffer:

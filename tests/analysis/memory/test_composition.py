@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +11,7 @@ from mpprof.analysis.memory import composition
 from mpprof.model.memory import MemoryAccount
 from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
-
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "traces"
+from tests.paths import SHARED
 
 
 def at_peak(b: TraceBuilder) -> MemoryAccount | None:

@@ -16,7 +16,8 @@ from mpprof.diagnosis.out_of_memory.failure import failure
 from mpprof.model.run import Ended, Run
 from mpprof.report import brief
 from mpprof.report import json as documents
-from tests.cli.conftest import SAMPLES, Mpprof, mpprof  # noqa: F401
+from tests.cli.conftest import Mpprof, mpprof  # noqa: F401
+from tests.paths import SAMPLES
 
 GIB, MIB = 1 << 30, 1 << 20
 LOG = "2021-03-15 17:16:5{}.3: {} tensorflow/core/common_runtime/bfc_allocator.cc:1039] {}"

@@ -4,14 +4,12 @@ docs/memory.md has the same figures."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mpprof.api import workflows
 from mpprof.model.memory import MemoryAccount
+from tests.paths import SHARED
 
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "traces"
 TORCH = {  # what is left of the peak as held before the window
     "gaunernst_bert-small-uncased__1016001.json.gz": 0.334,
     "Falconsai_nsfw_image_detection__1016002.json.gz": 0.19,

@@ -16,8 +16,9 @@ from mpprof.api import workflows
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
 from mpprof.traces import read
+from tests.paths import SAMPLES
 
-RECORDED = Path(__file__).resolve().parents[3] / "sample_traces" / "recorded-cpu-float32"
+RECORDED = SAMPLES / "recorded-cpu-float32"
 SECOND = 1_000_000_000
 
 

@@ -17,9 +17,9 @@ from mpprof.errors import NotFoundError, UsageError
 from mpprof.report import json as documents
 from mpprof.report import text
 from tests.builders.windows import Request, serving
+from tests.paths import SAMPLES
 from tests.traces.test_nsys import export
 
-SAMPLES = Path(__file__).parents[3] / "sample_traces"
 UNMARKED = "update NVTX_EVENTS set text = replace(text, 'step', 'decode') where text like 'step %';"
 
 

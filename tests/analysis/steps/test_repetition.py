@@ -12,7 +12,8 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.boundaries import Periods, periods
 from mpprof.analysis.steps.repetition import Repetition, begins, repetition
 from mpprof.model.trace import MarkerTable, Trace
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 
 STEPS = ("a100-v100-torch/control_a100.json.gz", "a100-v100-torch/test_v100.json.gz")
 WITHIN_ONE_STEP = (  # of each, a single step or none was recorded; what repeats are the model's layers

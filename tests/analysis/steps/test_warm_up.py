@@ -6,7 +6,8 @@ from mpprof import traces
 from mpprof.analysis.steps.boundaries import Periods, periods
 from mpprof.model.trace import HostKind
 from tests.builders.trace import TraceBuilder
-from tests.traces.conftest import SHARED, needs_shared
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 
 US = 1_000
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import mpprof.report
 from mpprof.api import workflows
 from mpprof.report import json as documents
 from mpprof.report import markdown, text
+from tests.fuzz.commands import report_schema
 from tests.fuzz.targets import check
 
 Document = dict[str, Any]
@@ -34,7 +34,7 @@ def said(path: Path, *, whole: bool = False) -> Document:
     document: Document = dict(documents.document(diagnosis))
     _sound(document)
     if whole:
-        _schema().validate(json.loads(json.dumps(document, allow_nan=False)))
+        report_schema().validate(json.loads(json.dumps(document, allow_nan=False)))
         for written in (text.render(document), markdown.render(document)):
             written.encode()
     tables = (
@@ -54,14 +54,6 @@ def _sound(document: Document) -> None:
         total = math.fsum(part["ns_per_step"] for part in time["slices"])
         assert math.isclose(total, time["step_ns"], rel_tol=1e-9, abs_tol=0.02), (total, time["step_ns"])
         assert math.isfinite(total)
-
-
-@cache
-def _schema() -> Any:
-    import jsonschema
-
-    folder = Path(mpprof.report.__file__).parent
-    return jsonschema.Draft202012Validator(json.loads((folder / "report.schema.json").read_text()))
 
 
 def differences(one: Any, other: Any, at: str = "") -> Iterator[str]:

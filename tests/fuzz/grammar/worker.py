@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.worker import Watch, forget_peak, peak_bytes
+from tests.fuzz.worker import Watch, forget_peak, peak_bytes, write_anew
 
 MOST_BYTES = 1 << 30
 """Of memory beyond what is held before an input is read."""
@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 30
 def put(folder: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        write_anew(folder / name, content)
 
 
 def run(name: str, first: int, count: int, seconds: float, folder: Path, every: int) -> dict[str, Any]:

@@ -14,11 +14,9 @@ import pytest
 
 import mpprof
 from mpprof.cli import main
+from tests.record.on_tensorflow import keras
 from tests.record.processes import done
 
-keras = pytest.importorskip("keras")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = [
     pytest.mark.framework,
     # Keras reads its own files with an __array__ that NumPy 2 warns of.

@@ -13,13 +13,10 @@ import mpprof
 from mpprof.model.run import ProfileWindow
 from mpprof.record.profile.tensorboard_window import profile_of
 from mpprof.store import read_records
+from tests.record.on_tensorflow import keras
 from tests.record.test_fit_jax import events_of
 from tests.record.training import BATCH, callback, data, model
 
-keras = pytest.importorskip("keras")
-pytest.importorskip("tensorflow")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras runs on another backend in this process", allow_module_level=True)
 pytestmark = pytest.mark.framework
 
 

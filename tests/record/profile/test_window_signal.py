@@ -34,11 +34,7 @@ def absent(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.framework
-def test_a_signal_in_a_running_fit_opens_a_window(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow")
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("Keras runs on another backend in this process")
+def test_a_signal_in_a_running_fit_opens_a_window(keras: Any, tmp_path: Path) -> None:
     from tests.record.training import BATCH, callback, data, model
 
     class Send(keras.callbacks.Callback):  # type: ignore[misc]
