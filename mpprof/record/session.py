@@ -380,7 +380,7 @@ class FitSession:
         self.calls.close_epoch()
 
     def _end_with_time(self, line: Line, read_ns: int, hook: str) -> None:
-        """Give the last calls of an epoch their time: the device had finished them when the counters were read.
+        """Give the last calls of an epoch their time: the device had finished when the counters were read.
 
         What Keras does after the last one is in it. The first end of a fit compiles the metrics' results, and
         the first validation is prepared; later it is about a millisecond, mostly while the device works."""

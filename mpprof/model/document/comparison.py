@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
-from mpprof.model.account import Class
+from mpprof.model.account import Class, Difference
 from mpprof.model.document.findings import Finding, Remedy
 from mpprof.model.document.report import Report
-from mpprof.model.document.speedup import GapSlice
+from mpprof.model.document.speedup import GapSlice, ProfiledSpeedup
 from mpprof.model.document.values import Code, Count, FromTo, Interval, Number, Sentences
 from mpprof.model.finding import Severity
 from mpprof.model.kernels import Family
@@ -77,6 +77,8 @@ class Rung(_RungEnds):
     remedies_total: NotRequired[
         Annotated[RemediesTotal | None, "Of all remedies that are counted, against the two steps."]
     ]
+    difference: NotRequired[Difference]
+    profiled: NotRequired[ProfiledSpeedup | None]
     learning: NotRequired[
         Annotated[Learning | None, "The losses after as many applied updates; null: not compared."]
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import IDLE_CLASSES, Class, GapSlice, Speedup
+from mpprof.model.account import IDLE_CLASSES, Class, GapSlice, ProfiledSpeedup, Speedup
 from mpprof.model.finding import Finding, Remedy, WhatIf
 from mpprof.report.json.values import rounded
 
@@ -50,6 +50,10 @@ def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.
         ],
         "above_attainable_ns": rounded(speedup.above_attainable_ns),
     }
+    if speedup.difference is not None:
+        body["difference"] = speedup.difference
+    if speedup.baseline == "measured":
+        body["profiled"] = profiled_of(speedup.profiled)
     if found := speedup.launches:
         body["launches"] = {
             "baseline": rounded(found.baseline),
@@ -68,6 +72,18 @@ def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.
     if how_to_switch:
         body["how_to_switch"] = list(map(remedy_of, how_to_switch))
     return body
+
+
+def profiled_of(found: ProfiledSpeedup | None) -> doc.ProfiledSpeedup | None:
+    if found is None:
+        return None
+    return {
+        "ratio": found.ratio,
+        "baseline_ns": rounded(found.baseline_ns),
+        "mixed_ns": rounded(found.mixed_ns),
+        "baseline_steps": found.baseline_steps,
+        "mixed_steps": found.mixed_steps,
+    }
 
 
 def _attainable(speedup: Speedup) -> doc.AttainableRange | None:
