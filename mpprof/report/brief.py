@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from mpprof.diagnosis.verdict import MEETS_RATIO
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
 from mpprof.report import comparing, content, headline, words
@@ -237,6 +238,8 @@ def _measured(document: doc.Report) -> list[str]:
     if headline.on_cpu(document) or attainable is None:
         return [f"{said}."]
     most = words.speedup(attainable)
+    if observed > attainable * MEETS_RATIO:
+        return [f"{said}, more than the {most} estimated as attainable.", f"{said}."]
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
     allows = "can give no more" if headline.at_its_end(document) else f"allows {most} at most"

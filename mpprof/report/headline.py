@@ -259,7 +259,8 @@ def _works(document: doc.Report) -> str | None:
     if attainable >= CLEAR_GAIN:
         also = f"; {within(serious['title'])}" if serious else ""
         if observed > attainable * MEETS_RATIO:
-            return f"Mixed precision works: {got}, more than the {most} estimated as attainable."
+            more = f"Mixed precision works: {got}, more than the {most} estimated as attainable"
+            return _first_that_fits(f"{more}{also}.", f"{more}.")
         return _first_that_fits(
             f"Mixed precision works: {got} of {most} attainable{also}.",
             f"Mixed precision works: {got} of {most} attainable.",

@@ -170,3 +170,12 @@ def test_the_whole_samples_are_faster_by_their_timings() -> None:
     assert speedup.profiled is not None
     assert speedup.interval is not None
     assert speedup.interval[0] < speedup.profiled.ratio < speedup.interval[1]
+
+
+def test_a_speedup_above_what_was_estimated_is_not_said_to_be_at_most_that() -> None:
+    runs = [
+        workflows.load(SAMPLES / f"recorded-h100-convnet-{name}") for name in ("float32", "mixed-float16")
+    ]
+    said = " ".join(brief.verdict(documents.document(workflows.diagnose(runs[1], runs[0])), 80).split())
+    assert "more than the 1.84x estimated as attainable" in said
+    assert "at most" not in said
