@@ -1,4 +1,4 @@
-"""A pair on the H100 whose timings are too few to tell, and whose profiled steps agree: what is said of it.
+"""A pair on the H100 whose timings are too few to tell, and whose profiled steps agree: its texts.
 
 The runs are samples of 60 steps without the mean that ended before the profile window, as where the window
 opens at a step that is read anyway. Lengths of profiled steps are counted from the raw events of the trace.
@@ -172,7 +172,7 @@ def test_the_whole_samples_are_faster_by_their_timings() -> None:
     assert speedup.interval[0] < speedup.profiled.ratio < speedup.interval[1]
 
 
-def test_a_speedup_above_what_was_estimated_is_not_said_to_be_at_most_that() -> None:
+def test_a_speedup_above_the_estimate_is_not_called_at_most_that() -> None:
     runs = [
         workflows.load(SAMPLES / f"recorded-h100-convnet-{name}") for name in ("float32", "mixed-float16")
     ]
