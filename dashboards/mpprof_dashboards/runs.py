@@ -13,7 +13,7 @@ from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
-from mpprof.report.headline import first_cause, headline, hero, holds, no_more_than
+from mpprof.report.headline import Hero, first_cause, headline, hero, holds, no_more_than, undecided
 from mpprof.report.runs.baselines import experiment
 from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
@@ -193,7 +193,7 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
         "step": or_dash(facts["step_ns"], words.duration),
         "observed": observed,
         "attainable": attainable,
-        "speedup": answer.figure if answer.kind in ("measured", "unlike") else "—",
+        "speedup": _speedup(document, answer),
         "of": _WITHOUT.get(answer.kind, "") if attainable is None else _of(observed, attainable),
         "lost_text": _lost(document),
         **_estimated(could, facts["step_ns"]),
@@ -206,6 +206,13 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
         "cause": _cause(document),
         "spark": spark(source, run),
     }
+
+
+def _speedup(document: doc.Report, answer: Hero) -> str:
+    """Return the speedup for a cell, in which an interval has no room."""
+    if answer.kind == "measured" and undecided(document):
+        return words.NOT_KNOWN
+    return answer.figure if answer.kind in ("measured", "unlike") else "—"
 
 
 def _of(observed: float | None, attainable: float) -> str:
@@ -261,7 +268,9 @@ def _of_survey(row: doc.SurveyRow, points: list[list[float]]) -> Summary:
         "step": or_dash(row["step_ns"], words.duration),
         "observed": observed,
         "attainable": attainable,
-        "speedup": or_dash(observed, words.speedup),
+        "speedup": words.NOT_KNOWN
+        if row.get("difference") == "not known"
+        else or_dash(observed, words.speedup),
         "of": _without(row) if attainable is None else _of(observed, attainable),
         "lost_text": "",  # a survey's row does not hold it
         **_estimated(could, step),

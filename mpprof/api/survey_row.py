@@ -84,6 +84,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
         "step_ns": facts["step_ns"],
         "examples_per_s": steps.get("examples_per_s") if steps else None,
         "speedup": facts["observed"] if alike else None,
+        "difference": content.difference_of(gain) if gain and alike else None,
         "attainable_low": low,
         "attainable_high": high,
         "estimated": estimated,

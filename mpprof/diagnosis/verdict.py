@@ -11,6 +11,7 @@ from mpprof.diagnosis.signals import Case, Signals
 from mpprof.diagnosis.wording import (
     CLASS_WORDS,
     LOW_SPEEDUP,
+    as_profiled,
     attainable_range,
     limiting,
     listed,
@@ -142,7 +143,8 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> list[str]:
         said += [f"{off}{could[0]}", *could[1:]]
     if speedup is not None and speedup.baseline == "measured":
         why = (speedup.absent or {}).get("observed") or _in_short(other, diagnosis)
-        said.append(f"no speedup over the baseline is stated ({why})")
+        seen = "" if other or speedup.profiled is None else f"; {as_profiled(speedup.profiled.ratio)}"
+        said.append(f"no speedup over the baseline is stated ({why}){seen}")
     return said
 
 
@@ -228,22 +230,28 @@ def _memory(diagnosis: Diagnosis) -> list[str]:
 def _against_baseline(signals: Signals, speedup: Speedup) -> list[str]:
     assert speedup.observed is not None
     number, than = format_speedup(speedup.observed), _baseline(signals, speedup)
-    launches = ""
-    if _no_difference(speedup):
+    launches, seen = "", ""
+    what = "an example" if speedup.per_example else "the step"
+    undecided = speedup.difference == "not known"
+    if undecided and speedup.interval is not None:
+        span = " to ".join(map(format_speedup, speedup.interval))
+        what, got = f"the timings do not tell whether {what}", f"is shorter than {than} (95 %: {span})"
+        seen = f"; {as_profiled(speedup.profiled.ratio)}" if speedup.profiled else ""
+    elif speedup.difference == "none":
         got = f"takes as long as {than} ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
         got = f"takes longer than {than} ({number})"
         launches = more_launches(speedup.launches)
     else:
         got = f"is {number} as fast as {than}"
-    what = "an example" if speedup.per_example else "the step"
     said = f"{_precision(signals)}{what} {got}"
     if signals.on_cpu and signals.half:
         said += f" on a CPU, which emulates {known(signals.compute_dtype)}"
+    said += seen
     more = [f"there are {launches}"] if launches else []
     if speedup.attainable is not None:
         most = format_speedup(speedup.attainable)
-        if speedup.observed > speedup.attainable * MEETS_RATIO:
+        if speedup.observed > speedup.attainable * MEETS_RATIO and not undecided:
             return [f"{said}, more than the {most} that was estimated as attainable", *more]
         why = limiting(speedup.limits) if speedup.attainable < LOW_SPEEDUP else ""
         if why:
@@ -269,11 +277,6 @@ def _precision(signals: Signals) -> str:
     inner = signals.computes.words
     partly = signals.computes.kind == "partly 16-bit"
     return f"with {policy} " if policy else f"{inner if partly else f'in {inner}'} "
-
-
-def _no_difference(speedup: Speedup) -> bool:
-    """Return whether the interval of the observed speedup holds 1."""
-    return speedup.interval is not None and speedup.interval[0] <= 1.0 <= speedup.interval[1]
 
 
 def _baseline(signals: Signals, speedup: Speedup) -> str:
@@ -321,9 +324,10 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[list[str], Finding | N
     if signals.half is None and case.speedup is None:
         return [], None
     nothing = [_no_cause(signals, diagnosis), *(_left(best, signals) if best else ())]
+    undecided = case.speedup is not None and case.speedup.difference == "not known"
     measured = case.speedup is not None and case.speedup.observed is not None
-    if signals.half and not measured and not signals.on_cpu:
-        few = NEEDS in ((case.speedup and case.speedup.absent) or {}).get("observed", "")
+    if signals.half and (undecided or not measured) and not signals.on_cpu:
+        few = undecided or NEEDS in ((case.speedup and case.speedup.absent) or {}).get("observed", "")
         how = "train both runs for longer" if few else signals.advice("record other precision")
         return [*nothing, f"for the speedup, {how}"], best
     return nothing, best

@@ -40,6 +40,11 @@ _WHY: dict[LimitKind, str] = {
 }
 
 
+def as_profiled(ratio: float) -> str:
+    """Return what the profiled steps show, where the timings do not tell."""
+    return f"the profiled steps were {format_speedup(ratio)} as fast"
+
+
 def class_words(category: Class, account: Account) -> str:
     """Return the name of a class of this account."""
     on_host = ON_HOST.get(category) if account.trace_basis == "host" else None

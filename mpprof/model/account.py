@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 from mpprof.model.frozen import frozen
@@ -397,6 +398,37 @@ class EstimatedSpeedup:
     assumptions: tuple[str, ...]
 
 
+Difference = Literal["faster", "slower", "none", "not known"]
+
+NO_DIFFERENCE_RATIO = 0.05
+"""An interval within 5 % of 1 excludes a difference that matters: nobody keeps a second type of numbers, its
+loss scale and its risks for less. A wider one that holds 1 excludes nothing."""
+
+
+def difference(interval: Sequence[float] | None) -> Difference | None:
+    """Return what the interval of an observed speedup tells; None without one."""
+    if interval is None:
+        return None
+    low, high = interval
+    if low > 1.0:
+        return "faster"
+    if high < 1.0:
+        return "slower"
+    return "none" if low >= 1.0 - NO_DIFFERENCE_RATIO and high <= 1.0 + NO_DIFFERENCE_RATIO else "not known"
+
+
+@frozen
+class ProfiledSpeedup:
+    """The median profiled step of the baseline over that of the mixed run, and how many of them there are. It
+    has no interval: see `analysis.comparison.profiled`."""
+
+    ratio: float
+    baseline_ns: float
+    mixed_ns: float
+    baseline_steps: int
+    mixed_steps: int
+
+
 @frozen
 class Speedup:
     """Expected and observed. Without a measured baseline `observed` is None and `slices` is empty.
@@ -426,6 +458,12 @@ class Speedup:
     limits: tuple[Limit, ...] = ()  # what keeps the attainable speedup low, the longest first
     potential: AttainableRange | None = None  # of a float32 run, or where a single step gives no expectation
     launches: Launches | None = None  # None: the host does not limit both runs, or that is not known
+    profiled: ProfiledSpeedup | None = None  # None: the reason is in `absent`
+
+    @property
+    def difference(self) -> Difference | None:
+        """What the timings tell of the two steps; None where they give no speedup."""
+        return None if self.observed is None else difference(self.interval)
 
     @property
     def attainable(self) -> float | None:

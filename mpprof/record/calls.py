@@ -46,7 +46,7 @@ class CallLog:
         self._gap_ns: int | None = None  # before the open one
         self._end_ns: int | None = None
         self.waited_ns: int | None = None
-        self._calls_since_wait = 0
+        self.since_wait = 0  # calls
 
     def start_fit(self, per_call: int, in_epoch: int | None) -> None:
         """Begin to log a fit. `per_call` is steps_per_execution; `in_epoch` the steps of an epoch, None where
@@ -153,7 +153,7 @@ class CallLog:
         if not self.is_open or batch == self._batch:
             return None
         self.step = step = self.step + 1
-        self._calls_since_wait += 1
+        self.since_wait += 1
         line = step, self.fit, self.epoch, self._batch, now_ns - self.zero_ns, now_ns - self._begin_ns
         self._batch, self._begin_ns = batch, now_ns
         return line
@@ -219,12 +219,12 @@ class CallLog:
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
         """Note that the device has finished all calls so far, but for the last `behind`: the mean interval
         since the wait before is known. It belongs to `line`, of the last call that has finished."""
-        calls = self._calls_since_wait - behind
+        calls = self.since_wait - behind
         if line is not None:
             line.synced = True
             if self.waited_ns is not None and calls > 0:
                 line.interval_ns, line.interval_calls = (now_ns - self.waited_ns) // calls, calls
-        self.waited_ns, self._calls_since_wait = now_ns, behind
+        self.waited_ns, self.since_wait = now_ns, behind
 
     def _start_waiting(self, now_ns: int) -> None:
         if self.waited_ns is None:  # the first call of an epoch starts with an idle device
@@ -266,6 +266,6 @@ class CallLog:
         """Return the line of the call that has run by now, which counts from here on."""
         covers = 1 if self.per_call == 1 else self.covers(self._batch)
         self.step += covers
-        self._calls_since_wait += 1
+        self.since_wait += 1
         last = self._batch + covers - 1
         return Line(self.step, self.fit, self.epoch, last, covers, now_ns - self.zero_ns)

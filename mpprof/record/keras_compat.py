@@ -43,3 +43,8 @@ def counts_skipped_steps(optimizer: Any) -> bool:
     """Return whether the optimizer's counter advances on steps whose update was skipped. In Keras 2 it does:
     read in tf_keras 2.21, `LossScaleOptimizerV3.apply_gradients`."""
     return hasattr(optimizer, "_loss_scale") and hasattr(optimizer, "inner_optimizer")
+
+
+def overrides(callback: Any, hook: str) -> bool:
+    """Return whether this callback of Keras 3 does something at a hook: its base's own are marked."""
+    return not getattr(getattr(callback, hook, None), "_is_default", False)

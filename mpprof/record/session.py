@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from mpprof.record.facts.fit import (
 from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.facts.loss import describe_loss
 from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
-from mpprof.record.keras_compat import steps_per_execution, steps_run_in_fit
+from mpprof.record.keras_compat import overrides, steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer
 from mpprof.record.profile.schedule import Profiling
 from mpprof.record.profile.window import Plan
@@ -48,6 +49,10 @@ WARM_CALLS = 8
 WAIT_STEPS, WAIT_NS = 128, 200_000_000
 """After so many steps a wait for the device comes at the earliest so long after the one before: steps of a
 tenth of a millisecond would notice it."""
+
+FEWEST_CALLS_TO_END = 8
+"""An epoch's end times its last calls if they are so many since the wait before: what Keras does between the
+last one and our hook, about a millisecond, then adds little to each."""
 
 LATE_NS = 500_000_000
 """A line is not held back for a reading that takes longer than this."""
@@ -120,6 +125,7 @@ class FitSession:
         self._special = True  # the next call to end is not like any other
         self._keep_interval = self.observer.new_intervals.append
         self._first_of_epoch = True
+        self._ends_told: frozenset[str] = frozenset()  # hooks that have told the end of an epoch of this fit
         self._calls_run = 0
         self._described = False
         self._validation_ns: int | None = None
@@ -171,6 +177,7 @@ class FitSession:
         if self.signalled is not None and (why_not := recorder.attempt("signal", self.signalled.install)):
             recorder.absent["signal"] = why_not
         self.in_fit, self._first_of_epoch, self._described, self._special = True, True, False, True
+        self._ends_told = frozenset()
         _IN_FIT[id(self)] = self
         self._initial_epoch: int | None = None
         self._read_batch_size()
@@ -336,9 +343,9 @@ class FitSession:
         self.calls.start_epoch(epoch)
         self._first_of_epoch = True
 
-    def end_epoch(self, logs: dict[str, Any] | None = None) -> None:
+    def end_epoch(self, logs: dict[str, Any] | None = None, hook: str = "on_epoch_end") -> None:
         """End the epoch, whose last call has run. Comes before validation, and again at Keras' own epoch
-        end."""
+        end; `hook` is the one that tells it."""
         if not self._active():
             return
         line = self.calls.ended_line()
@@ -346,11 +353,10 @@ class FitSession:
             if self._state is not None and self._state == self.probe.state(self.model):
                 self.calls.drop()  # its begin was told, and then there was no more input
             line = self.calls.dispatched(None, self._clock())
+            self._awaited = None  # it has finished; when is not known
             if line is not None:
                 self._calls_run += 1
                 self._after_call(line)
-                if self._awaited is not None:
-                    self._wait_for(self._awaited)
             elif self._not_read():
                 line = self._queued.pop()
         elif self.calls.per_call > 1 and line is None:
@@ -360,8 +366,10 @@ class FitSession:
         self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:
+            read_ns = self._clock()
             self._drain()
             self.observer.note(line, reading)
+            self._end_with_time(line, read_ns, hook)
         else:
             self._drain()
             if self.queues and (late := self.observer.rest()):  # the last step's line is written already
@@ -370,6 +378,24 @@ class FitSession:
         self.profiling.end_of_steps()
         self._emit_all(line)
         self.calls.close_epoch()
+
+    def _end_with_time(self, line: Line, read_ns: int, hook: str) -> None:
+        """Give the last calls of an epoch their time: the device had finished when the counters were read.
+
+        What Keras does after the last one is in it. The first end of a fit compiles the metrics' results, and
+        the first validation is prepared; later it is about a millisecond, mostly while the device works."""
+        first, self._ends_told = hook not in self._ends_told, self._ends_told | {hook}
+        waited = self.runs_behind and self.probe.reading_waits
+        if first or not waited or line.covers < self.calls.per_call:  # times are means of whole calls
+            return
+        if self.calls.since_wait >= FEWEST_CALLS_TO_END and not self._comes_late(hook):
+            self.calls.waited(read_ns, line)
+
+    def _comes_late(self, hook: str) -> bool:
+        """Return whether another callback does something at this hook before ours, or that is not known."""
+        callbacks = self.recorder.attempt("timing", callbacks_of_running_fit) or []
+        before = list(takewhile(lambda each: getattr(each, "_session", None) is not self, callbacks))
+        return len(before) == len(callbacks) or any(overrides(each, hook) for each in before)
 
     def _cut_short(self) -> Line | None:
         """Return the line of a call that the input's end has broken off: Keras 2 does not tell its end."""
@@ -392,7 +418,7 @@ class FitSession:
             return
         self._within_epoch = whose is Evaluation.WITHIN_EPOCH
         if not self._within_epoch:
-            self.end_epoch()
+            self.end_epoch(hook="on_test_begin")
         else:
             self._open_ran = self._state != self.probe.state(self.model)
         self.profiling.close(within_call=self._within_epoch and self.calls.is_open)

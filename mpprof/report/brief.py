@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from mpprof.diagnosis.verdict import MEETS_RATIO
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
 from mpprof.report import comparing, content, headline, words
@@ -168,6 +169,15 @@ def _results(document: doc.Report) -> list[str]:
         return [f"{said} {base} (no float32 run to compare with).", f"{said} {base}."]
     if kind == "window":
         return [f"{_NO_STEP}: shares are of the whole window.", f"{_NO_STEP}."]
+    if (
+        kind == "not comparable"
+        and gain
+        and not facts.get("unlike")
+        and (seen := content.profiled_steps(gain))
+    ):
+        step = f"{words.duration(facts['step_ns'])} a step. " if facts["step_ns"] is not None else ""
+        said = f"The timings give no speedup{seen}."
+        return [f"{step}{said}", said]
     if kind == "alone":
         return ["The speedup is not known: no baseline to compare with.", "The speedup is not known."]
     return [f"{words.duration(facts['step_ns'])} a step.", ""] if facts["step_ns"] is not None else [""]
@@ -215,7 +225,9 @@ def _measured(document: doc.Report) -> list[str]:
     base = headline.baseline_words(document)
     interval = gain["interval"]
     than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
-    if interval is not None and interval[0] <= 1.0 <= interval[1]:
+    if headline.undecided(document) and interval is not None:
+        return _undecided(document, than, words.speedups(*interval))
+    if content.difference_of(gain) == "none":
         said = f"As fast as {than} ({words.speedup(observed)})"
     elif observed < 1.0:
         said = f"Slower than {than} ({words.speedup(observed)})"
@@ -224,6 +236,8 @@ def _measured(document: doc.Report) -> list[str]:
     if headline.on_cpu(document) or attainable is None:
         return [f"{said}."]
     most = words.speedup(attainable)
+    if observed > attainable * MEETS_RATIO:
+        return [f"{said}, more than the {most} estimated as attainable.", f"{said}."]
     if attainable >= LOW_SPEEDUP:
         return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
     allows = "can give no more" if headline.at_its_end(document) else f"allows {most} at most"
@@ -231,6 +245,18 @@ def _measured(document: doc.Report) -> list[str]:
     why = headline.first_limit(gain, f"{base}'s step" if base != "float32" else "the float32 step")
     more = headline.more_launches(document)
     return [*([f"{said}: {more}."] if more else []), *([f"{low}: {why}."] if why else []), f"{low}."]
+
+
+def _undecided(document: doc.Report, than: str, span: str) -> list[str]:
+    """Return that the timings do not tell whether the run is faster, and what else is known of it."""
+    gain, attainable = document["speedup"], document["facts"]["attainable"]
+    assert gain is not None
+    said = f"The timings do not tell if it is faster than {than} ({span}){content.profiled_steps(gain)}"
+    short = f"Not known if it is faster than {than} ({span}){content.profiled_steps(gain)}"
+    if headline.on_cpu(document) or attainable is None:
+        return [f"{said}.", f"{short}."]
+    most = f"{words.speedup(attainable)} is attainable"
+    return [f"{said}; {most}.", f"{said}.", f"{short}."]
 
 
 def figures(document: doc.Report, width: int) -> list[str]:

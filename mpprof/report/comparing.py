@@ -331,9 +331,11 @@ def ladder(document: doc.Comparison) -> list[LadderRow]:
         return []
     rows = []
     whole: float | None = 1.0
+    known = True  # so far every pair's timings tell
     for at, report in enumerate(document["runs"]):
         rung = rungs[at - 1] if at else None
         step = rung["observed"] if rung else 1.0
+        known = known and (rung is None or content.difference_of(rung) != "not known")
         whole = whole * step if whole is not None and step is not None else None
         rate = examples_per_s(rungs, at)
         share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
@@ -344,8 +346,8 @@ def ladder(document: doc.Comparison) -> list[LadderRow]:
                 what=_what(report),
                 step=words.duration(content.step_ns(report)),
                 rate=_WITHOUT if rate is None else words.count(round(rate)),
-                before="" if not at else _WITHOUT if step is None else words.speedup(step),
-                first="" if not at else _WITHOUT if whole is None else words.speedup(whole),
+                before="" if rung is None else _times(step, content.difference_of(rung) != "not known"),
+                first="" if not at else _times(whole, known),
                 units=_WITHOUT if share is None else words.percent(share),
                 memory=_WITHOUT if peak is None else words.size(peak),
             )
@@ -358,6 +360,13 @@ def examples_per_s(rungs: list[doc.Rung], row: int) -> float | None:
     rung that starts there)."""
     rates = rungs[max(row - 1, 0)].get("examples_per_s")
     return rates["to" if row else "from"] if rates else None
+
+
+def _times(speedup: float | None, known: bool) -> str:
+    """Return a speedup for a cell; `known`: the timings tell that there is one, or none."""
+    if speedup is None:
+        return _WITHOUT
+    return words.speedup(speedup) if known else words.NOT_KNOWN
 
 
 def _what(report: doc.Report) -> str:

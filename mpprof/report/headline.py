@@ -62,8 +62,12 @@ def hero(document: doc.Report) -> Hero:
     of_step = Hero(kind, words.duration(step), "a step") if step is not None else None
     if kind == "unlike":
         return Hero(kind, "No speedup", "the baseline is unlike")
+    if kind == "not comparable" and of_step is not None and speedup:
+        return Hero(kind, of_step.figure, f"{of_step.under}{content.profiled_steps(speedup)}")
     if kind == "not comparable":
         return of_step or Hero(kind, "No speedup", "see why below")
+    if kind == "measured" and speedup and speedup["interval"] and undecided(document):
+        return Hero(kind, words.speedups(*speedup["interval"]), _of_undecided(document))
     if kind == "measured" and facts["observed"] is not None:
         return Hero(kind, words.speedup(facts["observed"]), _of_attainable(document))
     if kind == "float32" and speedup and (could := speedup.get("attainable")):
@@ -101,10 +105,26 @@ def _of_attainable(document: doc.Report) -> str:
     return f"slower than {base}; {of}" if observed is not None and observed < 1 else f"of {of}"
 
 
+def undecided(document: doc.Report) -> bool:
+    """Return whether the timings leave it open which of the two runs is faster."""
+    return document["speedup"] is not None and content.difference_of(document["speedup"]) == "not known"
+
+
+def _of_undecided(document: doc.Report) -> str:
+    """Return what stands under an interval that holds 1 and is wide."""
+    speedup, attainable = document["speedup"], document["facts"]["attainable"]
+    assert speedup is not None
+    parts = [f"by the timings, which do not tell a difference{content.profiled_steps(speedup)}"]
+    parts += [] if attainable is None else [f"{words.speedup(attainable)} attainable"]
+    return "; ".join(parts)
+
+
 def at_its_end(document: doc.Report) -> bool:
     """Return whether a run has all that precision alone can give, and that is no speedup: "0.74x of 0.74x"
     would read as a success."""
     facts = document["facts"]
+    if undecided(document):
+        return False
     return not facts.get("unlike") and no_more_than(facts["observed"], facts["attainable"])
 
 
@@ -231,7 +251,7 @@ def _works(document: doc.Report) -> str | None:
     """Return a sentence that a run has the speedup over its baseline that precision allows, and why that is
     no more."""
     observed, attainable = document["facts"]["observed"], document["facts"]["attainable"]
-    if observed is None or attainable is None or on_cpu(document):
+    if observed is None or attainable is None or on_cpu(document) or undecided(document):
         return None
     each, serious = document["facts"].get("observed_per_update"), _serious(document)
     if min(observed, each or observed) < max(1.0, WORKS_RATIO * attainable):
@@ -243,7 +263,8 @@ def _works(document: doc.Report) -> str | None:
     if attainable >= CLEAR_GAIN:
         also = f"; {within(serious['title'])}" if serious else ""
         if observed > attainable * MEETS_RATIO:
-            return f"Mixed precision works: {got}, more than the {most} estimated as attainable."
+            more = f"Mixed precision works: {got}, more than the {most} estimated as attainable"
+            return _first_that_fits(f"{more}{also}.", f"{more}.")
         return _first_that_fits(
             f"Mixed precision works: {got} of {most} attainable{also}.",
             f"Mixed precision works: {got} of {most} attainable.",
@@ -396,6 +417,9 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
     if on_cpu(document):
         slower = " and emulates 16 bits" if observed is not None and observed < 1 else ""
         return f"This run used a CPU, which has no Tensor Cores{slower}."
+    speedup = document["speedup"]
+    if kind == "not comparable" and speedup and (seen := content.profiled_steps(speedup)):
+        return f"The timings give no speedup{seen}."
     if kind == "not comparable":
         return "The two runs cannot be compared."
     could = document["speedup"].get("attainable") if document["speedup"] else None
@@ -407,6 +431,8 @@ def _without_a_cause(document: doc.Report, kind: Kind) -> str:
         return f"{none}."
     if kind == "float32":
         return "Mixed precision is off, and no cause of lost time was found."
+    if undecided(document):
+        return "No cause of lost time was found; train both runs for longer to know the speedup."
     if observed is not None and attainable is not None and observed >= AS_GOOD_RATIO * attainable:
         return "This run is as fast as this card allows."
     if share and share["ratio"] is not None and share["ratio"] < LOW_SHARE_RATIO:
@@ -460,7 +486,7 @@ def _slower(document: doc.Report) -> str:
         )
     if facts.get("unlike") or step is None or base is None or kind_of(document) != "measured":
         return ""
-    if step < (1 + PAYING_RATIO) * base:
+    if step < (1 + PAYING_RATIO) * base or undecided(document):
         return ""
     more = more_launches(document)
     why = f": {more}, and the host limits both" if more else ""

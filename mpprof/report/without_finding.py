@@ -54,6 +54,7 @@ FIELD_WORDS = {
     "speedup": "the speedup",
     "speedup.observed": "the observed speedup",
     "speedup.interval": "the interval of the speedup",
+    "speedup.profiled": "the speedup of the profiled steps",
     "speedup.expected": "what the device allows",
     "speedup.expected_with_host": "what the device and the host allow",
     "speedup.attainable": "the attainable speedup",

@@ -27,11 +27,14 @@ NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 HEALTHY = {
     "a100-tf32-baseline-mixed-float16": "Mixed precision works: little to gain, since float32 used Tensor Cores",
     "h100-mixed-bfloat16": "Mixed precision is in effect: 100 % of matrix time",
+    "recorded-h100-convnet-mixed-bfloat16": "Mixed precision works: 2.37x, more than the 1.84x estimated",
+    "recorded-h100-convnet-mixed-float16": "Mixed precision works: 2.46x, more than the 1.84x estimated",
     "recorded-h100-transformer-padded-mixed-float16": "Mixed precision is in effect: 100 % of matrix time",
     "v100-convnet-mixed-float16": "Mixed precision works: 1.89x of 1.94x attainable",
     "v100-xla-convnet-mixed-float16": "Mixed precision works: 3.48x of 3.51x attainable",
 }
-"""Samples in which nothing was planted that costs 16 bits more than float32, and what holds of them."""
+"""Samples in which nothing was planted that costs 16 bits more than float32, or that gained more than was
+estimated as attainable, and what holds of them."""
 FIRST_CHANGES_THE_TYPE = ("gtx1080ti-mixed-float16",)
 """What other remedies leave of a step in another type is not known."""
 

@@ -9,7 +9,7 @@ import pytest
 from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
 from mpprof.analysis.comparison.estimate import estimate
 from mpprof.diagnosis import Case, verdict, wording
-from mpprof.model.account import Limit
+from mpprof.model.account import Limit, ProfiledSpeedup
 from tests.builders import cases as c
 from tests.diagnosis.saying import diagnosed
 
@@ -80,6 +80,17 @@ def test_of_a_float32_run_what_mixed_precision_could_make_of_it() -> None:
 def test_no_measurable_difference_and_slower_are_said_so() -> None:
     same = c.speedup(baseline_ms=101, interval=(0.98, 1.04), expected=1.0)
     assert "no measurable difference" in sentence(c.case(account=c.account(), speedup=same))
+    wide = c.speedup(baseline_ms=101, interval=(0.9, 1.04), expected=1.0)
+    said = sentence(c.case(account=c.account(), speedup=wide))
+    assert "no measurable difference" not in said
+    assert (
+        "the timings do not tell whether the step is shorter than in float32 (95 %: 0.90x to 1.04x), where "
+        "1.00x is attainable"
+    ) in said
+    seen = replace(wide, profiled=ProfiledSpeedup(1.02, 102 * c.MS, 100 * c.MS, 5, 5))
+    assert "(95 %: 0.90x to 1.04x); the profiled steps were 1.02x as fast" in sentence(
+        c.case(account=c.account(), speedup=seen)
+    )
     slower = c.speedup(baseline_ms=50, interval=(0.49, 0.51), expected=None)
     said = sentence(c.case(account=c.account(), speedup=slower))
     assert "longer than in float32 (0.50x)" in said

@@ -15,7 +15,7 @@ from dash import Input, Output, State, html
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import comparing, several_devices, two_windows, words
-from mpprof.report.content import lowered_by_host, recorded_peak, step_ns
+from mpprof.report.content import difference_of, lowered_by_host, profiled_steps, recorded_peak, step_ns
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import bars, cards, segments
@@ -279,7 +279,8 @@ def _run_row(
 def _times(rung: doc.Rung, *, struck: bool) -> Any:
     """Return the speedup, struck through where the two runs are unlike: it is then not an effect of
     precision."""
-    times = or_dash(rung["observed"], words.speedup)
+    undecided = difference_of(rung) == "not known"
+    times = words.NOT_KNOWN if undecided else or_dash(rung["observed"], words.speedup)
     return html.Del(times) if struck and rung["observed"] is not None else times
 
 
@@ -404,7 +405,14 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
         cards.warnings(doubts) if doubts else None,
         cards.remarks([*(rung.get("explanation") or []), *([card_note] if card_note else [])]),
         cards.tiles(
-            _tile("Speedup", rung["observed"], words.speedup, _interval(rung), f"rung-{row}-observed"),
+            _tile(
+                "Speedup",
+                rung["observed"],
+                words.speedup,
+                _interval(rung),
+                f"rung-{row}-observed",
+                _without_speedup(rung),
+            ),
             _attainable(row, rung),
             _tile("Step before", step_ns(start), words.duration, "", f"rung-{row}-from"),
             _tile("Step after", step_ns(end), words.duration, "", f"rung-{row}-to"),
@@ -488,9 +496,18 @@ def _attainable(row: int, rung: doc.Rung) -> html.Div:
     )
 
 
+def _without_speedup(rung: doc.Rung) -> str:
+    """Return why there is no speedup, and what the profiled steps show; empty where no reason is known."""
+    why = rung["absent"].get("observed", "")
+    return f"{why}{profiled_steps(rung)}" if why else ""
+
+
 def _interval(rung: doc.Rung) -> str:
     ends = rung["interval"]
-    return f"95 % interval {words.speedups(*ends)}" if ends else ""
+    said = f"95 % interval {words.speedups(*ends)}" if ends else ""
+    if difference_of(rung) == "not known":
+        said += ", which does not tell a difference"
+    return f"{said}{profiled_steps(rung)}".removeprefix("; ")
 
 
 def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:

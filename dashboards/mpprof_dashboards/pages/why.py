@@ -27,6 +27,7 @@ from mpprof.report.headline import (
     kind_of,
     lost_per_update,
     own_ns,
+    undecided,
 )
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import bars, cards
@@ -123,7 +124,7 @@ def _per_update(document: doc.Report) -> html.Div | None:
     """Return the speedup per applied update, where it differs from the speedup as shown."""
     facts = document["facts"]
     each, observed = facts.get("observed_per_update"), facts["observed"]
-    if each is None or observed is None or facts.get("unlike"):
+    if each is None or observed is None or facts.get("unlike") or undecided(document):
         return None
     if words.speedup(each) == words.speedup(observed):
         return None

@@ -41,6 +41,7 @@ from mpprof.analysis.comparison.matching import aligned
 from mpprof.analysis.comparison.observed import StepTimes, interval_of, step_times
 from mpprof.analysis.comparison.potential import potential
 from mpprof.analysis.comparison.precision_overhead import added
+from mpprof.analysis.comparison.profiled import profiled_speedup
 from mpprof.analysis.layers import kinds
 from mpprof.model.account import Account, Class, ComputePrecision, GapSlice, Limit, Speedup
 from mpprof.model.device import DevicePeaks
@@ -55,6 +56,7 @@ _OTHER_BATCH = "the batch sizes differ: rates at one batch size do not give thos
 _OTHER_CARD = "the cards differ: what one can attain says nothing about the other"
 _SAME_TYPE = "both runs compute in {}: precision explains no difference between them"
 _ONE_STEP = "a single profiled step gives a range and no expectation"
+_OF_PROFILED = "the observed speedup is that of the profiled steps"
 _PLAIN = "no expectation: plain difference from the baseline"
 
 
@@ -76,7 +78,13 @@ def speedup(
     scale = batch_ratio(baseline_run, mixed_run)
     if mixed is None or baseline is None:
         return _by_records(mixed_run, baseline_run, scale)
-    interval, absent = _interval(step_times(baseline_run, baseline), step_times(mixed_run, mixed), scale)
+    times = step_times(baseline_run, baseline), step_times(mixed_run, mixed)
+    interval, absent = _interval(*times, scale)
+    seen = profiled_speedup((baseline_run, baseline), (mixed_run, mixed), scale=scale, other_card=other_card)
+    if interval and times[0].basis == "window":
+        seen = _OF_PROFILED
+    if isinstance(seen, str):
+        absent["profiled"] = seen
     baseline = _scaled(baseline, scale)
     before, after = aligned(baseline, mixed, baseline_run, mixed_run)
     computes = compute_precision(mixed_run, mixed.main.cells)
@@ -124,6 +132,7 @@ def speedup(
         limits=_limits(before, ratios, extra, baseline.step_ns, expected, with_host) if known else (),
         launches=None if dissimilar else launches(baseline, mixed),
         potential=None if known or not _could(was, target, dissimilar, peaks) else potential(baseline, peaks),
+        profiled=None if isinstance(seen, str) else seen,
     )
 
 
@@ -195,6 +204,7 @@ def refused(baseline: Run, why: str) -> Speedup:
         "reach_ns",
         "gap_ns",
         "slices",
+        "profiled",
     )
     return _measured(baseline, None, absent=dict.fromkeys(fields, why))
 
@@ -242,7 +252,7 @@ def _by_records(mixed: Run, baseline: Run, scale: float) -> Speedup:
     before, after = step_times(baseline, None), step_times(mixed, None)
     interval, absent = _interval(before, after, scale)
     why = "needs the traces of both runs: MPProfilerCallback(logdir) records one"
-    fields = ("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices")
+    fields = ("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices", "profiled")
     absent |= dict.fromkeys(fields, why)
     baseline_ns = before.median_ns * scale if before.median_ns else None
     return _measured(

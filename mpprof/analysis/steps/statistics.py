@@ -84,15 +84,16 @@ def function_ns(steps: StepTable, facts: RunFacts | None) -> float | None:
 
 def steady(steps: StepTable) -> Bool:
     """Return the rows whose interval counts: rows that are neither warm-up, profiled, next to a profiled one,
-    nor an epoch's edge.
+    nor an epoch's edge. Where steps are timed between waits, the interval before a window ends with the wait
+    that comes before the profiler is started, and counts.
 
     An epoch's edge is its last row, which has no interval, and its first, which waits for the first batch
     (and follows a validation). Rows with a wait of ours are left out where the others did not wait. Either
     kind stays in where nothing else would be left. Warm-up ends per `fit`, at the change point.
     """
     time = per_step_ns(steps)
-    rows = np.isfinite(time) & (time > 0) & ~_beside(steps.profiled)
     dispatched = asynchronous(steps)
+    rows = np.isfinite(time) & (time > 0) & ~_beside(steps.profiled, before=not dispatched)
     waits = np.zeros(len(steps), np.bool_) if dispatched else steps.synced
     for unwanted in (waits, _first_of_epoch(steps)):
         if (rows & ~unwanted).any():
@@ -106,11 +107,13 @@ def steady(steps: StepTable) -> Bool:
     return rows
 
 
-def _beside(profiled: Bool) -> Bool:
-    """Return the profiled rows and their neighbours, in which the window is opened and closed."""
+def _beside(profiled: Bool, *, before: bool) -> Bool:
+    """Return the profiled rows, those after and, where wanted, those before them: a window opens and closes
+    there."""
     wide = profiled.copy()
     wide[1:] |= profiled[:-1]
-    wide[:-1] |= profiled[1:]
+    if before:
+        wide[:-1] |= profiled[1:]
     return wide
 
 

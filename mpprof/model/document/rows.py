@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from mpprof.model.account import Phase
+from mpprof.model.account import Difference, Phase
 from mpprof.model.kernels import Family, Placement, Precision, Strength
 
 Row = Mapping[str, Any]
@@ -134,3 +134,6 @@ class SurveyRow(TypedDict):
     one_step: bool
     warnings: int
     problem: str | None
+    difference: NotRequired[
+        Annotated[Difference | None, "What the timings tell of this run and its baseline, as in a report."]
+    ]

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
-from mpprof.model.account import LimitKind
+from mpprof.model.account import Difference, LimitKind
 from mpprof.model.document.findings import Remedy
 from mpprof.model.document.values import Classed, Code, Interval, Number
+
+
+class ProfiledSpeedup(TypedDict):
+    """The median profiled step of the baseline over this run's: a second measurement, made under the
+    profiler, and without an interval. Only where three steps a side or more agree, on cards that are not
+    known to differ, and are as long as the unprofiled ones."""
+
+    ratio: Number
+    baseline_ns: Number
+    mixed_ns: Number
+    baseline_steps: int
+    mixed_steps: int
 
 
 class Compared(TypedDict):
@@ -36,6 +48,14 @@ class Compared(TypedDict):
     above_attainable_ns: NotRequired[
         Annotated[Number | None, "This run's step less that at expected_with_host, else at expected."]
     ]
+    difference: NotRequired[
+        Annotated[
+            Difference,
+            "What the interval tells of the two steps: `none` where it lies within 5 % of 1, `not known` "
+            "where it is wider and holds 1. Left out where no speedup was observed.",
+        ]
+    ]
+    profiled: NotRequired[Annotated[ProfiledSpeedup | None, "Of a measured pair."]]
 
 
 class Speedup(Compared):

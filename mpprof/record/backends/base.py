@@ -70,12 +70,14 @@ class Probe(Protocol):
     `asynchronous`: Keras' `fit` would wait in each step for a callback that has a batch end hook, so only
     begins are seen. `runs_behind`: the device then really runs behind the host. `timing_note`: what the times
     of this backend's `fit` mean, where it is not what they mean on every backend of its kind.
+    `reading_waits`: the counters cannot be read, outside an epoch, before the device has finished all steps.
     """
 
     backend: str
     asynchronous: bool
     runs_behind: bool
     timing_note: str | None
+    reading_waits: bool
 
     def framework(self) -> Facts:
         """Return run.json's `framework`, as far as this backend states it."""
@@ -155,6 +157,7 @@ class Unanswered:
 
     asynchronous = False
     timing_note: str | None = None
+    reading_waits = False
 
     def __init__(self, backend: str = "none") -> None:
         self.backend = backend

@@ -39,6 +39,7 @@ EACH_ITS_OWN = (
 
 class JaxProbe(Unanswered):
     asynchronous = True
+    reading_waits = True  # a program's outputs are there when all of it has run
 
     def __init__(self) -> None:
         super().__init__("jax")

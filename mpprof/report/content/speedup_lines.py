@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.wording import CLASS_WORDS, WORTH_RECORDING
-from mpprof.model.account import eligible_words
+from mpprof.diagnosis.wording import CLASS_WORDS, WORTH_RECORDING, as_profiled
+from mpprof.model.account import Difference, difference, eligible_words
 from mpprof.report import words
 from mpprof.report.content.breakdown import MOSTLY_RATIO, SMALL_RATIO, slices_of
 
@@ -122,16 +122,17 @@ def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[s
     """Yield the observed speedup against the attainable one, for a report's `speedup` or a comparison's rung;
     `absent` gives the reason for each missing field."""
     if gain["observed"] is None:
-        said = f"no observed speedup ({absent.get('speedup.observed', 'a step time is missing')})"
+        why = absent.get("speedup.observed", "a step time is missing")
+        said = f"no observed speedup ({why}{profiled_steps(gain)})"
     else:
         each = " per example" if gain.get("per_example") else ""
         said = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain)}"
     could = gain.get("attainable")  # of a report alone
-    why = absent.get("speedup.expected", "no reason recorded")
+    no_more = absent.get("speedup.expected", "no reason recorded")
     if gain["expected"] is None and isinstance(could, dict):
-        said += f", attainable {words.speedup(could['low'])} to {words.speedup(could['high'])} ({why})"
+        said += f", attainable {words.speedup(could['low'])} to {words.speedup(could['high'])} ({no_more})"
     elif gain["expected"] is None:
-        said += f", attainable not known ({why})"
+        said += f", attainable not known ({no_more})"
     elif lowered_by_host(gain):
         said += (
             f", attainable {words.speedup(gain['expected_with_host'])} with the host as it is "
@@ -208,13 +209,27 @@ def _scaled(gain: doc.Compared) -> str:
     return " for as many examples" if gain.get("per_example") else ""
 
 
+def difference_of(gain: doc.Compared) -> Difference | None:
+    """Return what the timings tell of the two steps; an earlier version's report has only the interval."""
+    return gain.get("difference") or (None if gain["observed"] is None else difference(gain["interval"]))
+
+
+def profiled_steps(gain: doc.Compared) -> str:
+    """Return what the profiled steps show, after a semicolon, where the timings do not tell; else an empty
+    text."""
+    found = gain.get("profiled")
+    undecided = gain["observed"] is None or difference_of(gain) == "not known"
+    return f"; {as_profiled(found['ratio'])}" if found and undecided else ""
+
+
 def _interval(gain: doc.Compared) -> str:
     interval = gain["interval"]
     if interval is None:  # of an earlier version's report
         return ""
     low, high = (words.speedup(edge) for edge in interval)
-    if interval[0] <= 1.0 <= interval[1]:
-        return f" (95 %: {low} to {high}: no measurable difference)"
+    if (tells := difference_of(gain)) in ("none", "not known"):
+        none = "no measurable difference" if tells == "none" else "the timings do not tell a difference"
+        return f" (95 %: {low} to {high}: {none}{profiled_steps(gain)})"
     if low == high:
         half = (interval[1] - interval[0]) / (interval[1] + interval[0])
         return f" (95 %: ±{words.percent(half)})"

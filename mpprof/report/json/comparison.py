@@ -8,7 +8,7 @@ from mpprof.model.finding import Comparison, Matching, Rung
 from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyOutcome
 from mpprof.report.json import two_windows
 from mpprof.report.json.report import document
-from mpprof.report.json.speedup import finding_of, gap_slices_of
+from mpprof.report.json.speedup import finding_of, gap_slices_of, profiled_of
 from mpprof.report.json.values import from_to, interval, interval_ns, rounded, strict
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ def _rung(rung: Rung) -> doc.Rung:
         "remedies": [_outcome(each) for each in rung.promises.outcomes] if rung.promises else [],
         "remedies_total": _remedies_total(rung.promises),
     }
+    if speedup and speedup.difference is not None:
+        body["difference"] = speedup.difference
+    if speedup:
+        body["profiled"] = profiled_of(speedup.profiled)
     if rung.windows is not None:
         body["windows"] = two_windows.windows_of(rung.windows)
     return body

@@ -12,6 +12,7 @@ from mpprof.model.account import (
     GapSlice,
     Launches,
     Limit,
+    ProfiledSpeedup,
     Speedup,
 )
 from mpprof.model.finding import Finding, Remedy, WhatIf
@@ -48,6 +49,10 @@ def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.
         ],
         "above_attainable_ns": rounded(speedup.above_attainable_ns),
     }
+    if speedup.difference is not None:
+        body["difference"] = speedup.difference
+    if speedup.baseline == "measured":
+        body["profiled"] = profiled_of(speedup.profiled)
     if speedup.launches is not None:
         body["launches"] = _launches(speedup.launches)
     if how_to_switch:
@@ -81,6 +86,18 @@ def _launches(found: Launches) -> doc.Launches:
             {"class": each.category, "baseline": rounded(each.baseline), "mixed": rounded(each.mixed)}
             for each in found.by_class
         ],
+    }
+
+
+def profiled_of(found: ProfiledSpeedup | None) -> doc.ProfiledSpeedup | None:
+    if found is None:
+        return None
+    return {
+        "ratio": found.ratio,
+        "baseline_ns": rounded(found.baseline_ns),
+        "mixed_ns": rounded(found.mixed_ns),
+        "baseline_steps": found.baseline_steps,
+        "mixed_steps": found.mixed_steps,
     }
 
 

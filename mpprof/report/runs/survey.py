@@ -55,6 +55,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     low, high = row["attainable_low"], row["attainable_high"]
     could = words.speedups(low, high).replace("x to ", "-") if low is not None else "-"
     got = words.speedup(row["speedup"]) if row["speedup"] is not None else "-"
+    if row.get("difference") == "not known":
+        got = words.NOT_KNOWN
     lost = row["lost_gpu_hours_per_day"]
     return {
         "GPU-h/day": "-" if lost is None else f"{'<' if row['one_step'] else ''}{lost:.1f}",

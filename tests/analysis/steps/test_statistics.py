@@ -106,6 +106,17 @@ def test_between_waits_the_rows_that_waited_are_those_that_count() -> None:
     assert summary.steady == 79
 
 
+def test_between_waits_the_one_before_a_window_ends_before_the_profiler_starts() -> None:
+    """On a synchronous backend the row before a window also holds the profiler's start."""
+    times = [500.0, -1, 10, -1, 10.2, 30, 30, 10.9, -1, 10.4]
+    profiled = [False] * 5 + [True] * 2 + [False] * 3
+    synced = [time >= 0 for time in times]
+    one = table(times, profiled=profiled, synced=synced)
+    assert np.flatnonzero(stepping.steady(one)).tolist() == [2, 9]
+    one = replace(one, dispatch_ns=np.full(10, MS))
+    assert np.flatnonzero(stepping.steady(one)).tolist() == [2, 4, 9]
+
+
 def test_the_first_mean_between_two_waits_is_never_steady() -> None:
     interval = [37.4 if i == 15 else 0.156 if i == 31 else -1 for i in range(32)]
     run = table(interval, synced=np.array([v >= 0 for v in interval]), dispatch_ns=np.full(32, 100_000))

@@ -1,0 +1,181 @@
+"""A pair on the H100 whose timings are too few to tell, and whose profiled steps agree: its texts.
+
+The runs are samples of 60 steps without the mean that ended before the profile window, as where the window
+opens at a step that is read anyway. Lengths of profiled steps are counted from the raw events of the trace.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, median, stdev
+
+import pytest
+from mpprof_dashboards.pages import why as page
+
+from mpprof.api import ladder, workflows
+from mpprof.cli import main
+from mpprof.report import brief, checks, comparing, content, headline, markdown, text
+from mpprof.report import json as documents
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+STUDENT_1 = 12.706
+"""Of 95 % with one degree of freedom, from a printed table."""
+
+
+def fewer(name: str, folder: Path) -> Path:
+    """Copy a sample without the mean before its profile window."""
+    root = folder / name
+    shutil.copytree(SAMPLES / f"recorded-h100-{name}", root)
+    log = root / "mpprof" / "steps.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    first = min(line["step"] for line in lines if line.get("profiled"))
+    for line in lines:
+        if line.get("step") == first - 1:
+            del line["interval_ns"], line["interval_calls"]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return root
+
+
+def means_ms(root: Path) -> list[float]:
+    lines = map(json.loads, (root / "mpprof" / "steps.jsonl").read_text().splitlines())
+    return [
+        line["interval_ns"] / 1e6
+        for line in lines
+        if "interval_ns" in line and not line["profiled"] and line["step"] > 16
+    ]
+
+
+def step_of_events_ms(root: Path) -> float:
+    """The median time from one start to the next of the device's events that ran once in each of the five
+    profiled steps, read by TensorFlow's protobuf."""
+    xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    (path,) = root.rglob("*.xplane.pb.gz")
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(gzip.decompress(path.read_bytes()))
+    (plane,) = [plane for plane in space.planes if plane.name == "/device:GPU:0"]
+    starts = defaultdict(list)
+    for line in plane.lines:
+        for event in line.events:
+            starts[event.metadata_id].append(line.timestamp_ns + event.offset_ps / 1e3)
+    once = [sorted(each) for each in starts.values() if len(each) == 5]
+    assert len(once) > 20
+    return median((b - a) / 1e6 for each in once for a, b in pairwise(each))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("few")
+    return fewer("transformer-float32", folder), fewer("transformer-mixed-float16", folder)
+
+
+@pytest.fixture(scope="module")
+def report(pair: tuple[Path, Path]):  # type: ignore[no-untyped-def]
+    before, after = map(workflows.load, pair)
+    return documents.document(workflows.diagnose(after, before))
+
+
+@pytest.fixture(scope="module")
+def convnet(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """Its baseline's two means differ by 14 %: no speedup."""
+    folder = tmp_path_factory.mktemp("none")
+    roots = [fewer(f"convnet-{name}", folder) for name in ("float32", "mixed-float16")]
+    before, after = map(workflows.load, roots)
+    return roots, documents.document(workflows.diagnose(after, before))
+
+
+def test_the_interval_holds_1_and_is_wide_and_the_profiled_ratio_is_that_of_the_events(pair, report) -> None:  # type: ignore[no-untyped-def]
+    gain = report["speedup"]
+    edges = []
+    for root in pair:
+        times = means_ms(root)
+        assert len(times) == 2
+        half = STUDENT_1 * stdev(times) / 2**0.5
+        edges.append((mean(times) - half, mean(times) + half))
+    low, high = edges[0][0] / edges[1][1], edges[0][1] / edges[1][0]
+    assert gain["interval"] == pytest.approx([low, high], rel=1e-3)
+    assert low < 0.95 < 1.05 < high
+    assert gain["difference"] == "not known"
+    assert gain["profiled"]["ratio"] == pytest.approx(
+        step_of_events_ms(pair[0]) / step_of_events_ms(pair[1]), rel=0.01
+    )
+    assert (gain["profiled"]["baseline_steps"], gain["profiled"]["mixed_steps"]) == (5, 5)
+
+
+def test_no_text_says_that_there_is_no_difference_and_all_give_the_profiled_steps(pair, report) -> None:  # type: ignore[no-untyped-def]
+    seen, span = "the profiled steps were 1.21x as fast", "0.82x to 1.85x"
+    before, after = map(workflows.load, pair)
+    compared = documents.compare_document(ladder.compare(before, after))
+    flat = [
+        " ".join(said.split())
+        for said in (
+            report["verdict"], brief.verdict(report, 80), text.render(report, width=100),
+            markdown.render(report), " ".join(content.speedup(report)),
+            " ".join(comparing.lines(compared, compared["steps"][0])),
+            f"{headline.hero(report).figure} {headline.hero(report).under}",
+            str(page.card(report)),
+        )
+    ]  # fmt: skip
+    for said in flat:
+        assert seen in said
+        assert span in said or "0.815x" in said
+        for wrong in ("no measurable difference", "As fast as", "as fast as float32", "takes as long as"):
+            assert wrong not in said
+    assert (
+        "the timings do not tell whether the step is shorter than in float32 (95 %: 0.82x to 1.85x)"
+        in flat[0]
+    )
+
+
+def test_a_check_judges_by_the_interval_alone(pair, report) -> None:  # type: ignore[no-untyped-def]
+    baseline = documents.document(workflows.diagnose(workflows.load(pair[0])))
+    for least in (0.9, 1.1, 1.2):
+        assert checks.of_speedup(report, least, baseline).verdict == "unable"
+    assert checks.of_speedup(report, 0.8, baseline).verdict == "passed"
+    assert checks.of_speedup(report, 1.9, baseline).verdict == "failed"
+
+
+def test_where_the_timings_give_no_speedup_the_profiled_steps_still_show_one(convnet) -> None:  # type: ignore[no-untyped-def]
+    roots, report = convnet
+    gain = report["speedup"]
+    assert gain["observed"] is None
+    assert "difference" not in gain
+    truth = step_of_events_ms(roots[0]) / step_of_events_ms(roots[1])
+    assert gain["profiled"]["ratio"] == pytest.approx(truth, rel=0.01)
+    seen = "the profiled steps were 2.47x as fast"
+    assert f"needs 6 in each run, or 2 close means of several steps); {seen}" in report["verdict"]
+    assert "For the speedup, train both runs for longer." in report["verdict"]
+    assert seen in " ".join(brief.verdict(report, 80).split())
+    assert seen in headline.hero(report).under
+
+
+def test_tables_say_not_known(pair, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["survey", str(pair[0].parent)]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "mixed-float16" in line)
+    assert "not known of 1.38x" in row
+    assert "1.20x" not in row
+
+
+def test_the_whole_samples_are_faster_by_their_timings() -> None:
+    runs = [
+        workflows.load(SAMPLES / f"recorded-h100-transformer-{name}") for name in ("float32", "mixed-float16")
+    ]
+    speedup = workflows.diagnose(runs[1], runs[0]).speedup
+    assert speedup is not None
+    assert speedup.difference == "faster"
+    assert speedup.profiled is not None
+    assert speedup.interval is not None
+    assert speedup.interval[0] < speedup.profiled.ratio < speedup.interval[1]
+
+
+def test_a_speedup_above_the_estimate_is_not_called_at_most_that() -> None:
+    runs = [
+        workflows.load(SAMPLES / f"recorded-h100-convnet-{name}") for name in ("float32", "mixed-float16")
+    ]
+    said = " ".join(brief.verdict(documents.document(workflows.diagnose(runs[1], runs[0])), 80).split())
+    assert "more than the 1.84x estimated as attainable" in said
+    assert "at most" not in said
