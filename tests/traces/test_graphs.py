@@ -141,3 +141,17 @@ def test_a_graph_launch_tells_where_the_kernel_does_not(tmp_path: Path) -> None:
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(space.to_bytes())
     assert traces.read(path).kernels.graph.tolist() == [0, -1, 0, 0]
+
+
+def candidates(trace: Trace, row: int) -> list[str]:
+    return sorted(trace.ops[at].name for at in trace.ops[trace.kernels.op[row]].candidates)
+
+
+def test_a_shared_kernel_states_all_fusions_that_are_equal_to_its_own(tmp_path: Path) -> None:
+    """All six are; of the library's calls, those of the program's."""
+    names = ("gemm_fusion_dot", "gemm_fusion_dot", "loop_add_fusion_3", "nvjet_sm90_hsh_128x128")
+    found = trace_of([(name, "command_buffer_1", launch) for launch in (1, 2) for name in names], tmp_path)
+    assert candidates(found, 0) == [f"jit(train_step)/jvp(layer_{n})/add" for n in range(6)]
+    assert candidates(found, 2) == []  # its name alone proves it
+    assert candidates(found, 3) == []  # the program calls no library
+    assert found.ops[found.kernels.op[3]].name == "command_buffer_1"

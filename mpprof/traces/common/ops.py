@@ -70,7 +70,18 @@ class Ops:
         if hlo is None:
             return row
         named = f"like {instruction}"
-        return self._row(("", "", named, module, program), Op(named, hlo.opcode, _unowned(hlo, named)))
+        key = ("", "", named, module, program)
+        if key in self._rows:
+            return self._rows[key]
+        equal = self.modules.equal_to(module, program, instruction)
+        candidates = tuple(self.of_hlo(each, module, program, "") for each in equal)
+        return self._row(key, Op(named, hlo.opcode, _unowned(hlo, named), candidates))
+
+    def with_library_calls(self, row: int, module: str, program: int) -> None:
+        """Give the op in this row, which names no instruction, those of its program that call a library."""
+        calls = self.modules.library_calls(module, program)
+        candidates = tuple(self.of_hlo(each, module, program, "") for each in calls)
+        self._ops[row] = replace(self._ops[row], candidates=candidates)
 
     def without_instruction(self) -> dict[int, tuple[str, int]]:
         """Return the module and the program of each row that names something in a compiled program which is
