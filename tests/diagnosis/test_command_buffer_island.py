@@ -6,8 +6,6 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-import pytest
-
 from mpprof import traces
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis, Finding
@@ -34,11 +32,13 @@ def added_ns() -> float:
 
 
 def test_the_layers_in_float32_have_the_cost_of_the_kernels_that_can_only_be_theirs(tmp_path: Path) -> None:
-    """The time in 16 bits is that of products of the same size in the same trace."""
+    """The time in 16 bits is that of products of the same size in the same trace; the casts of the weights, which
+    come in their place, are taken off."""
     diagnosis = diagnosed(island.make(tmp_path))
     cause = found(diagnosis, "MP104")
     assert cause is not None
-    assert cause.cost_ns_per_step == pytest.approx(added_ns(), rel=0.1)
+    assert cause.cost_ns_per_step is not None
+    assert 0.8 * added_ns() < cause.cost_ns_per_step < added_ns()
     assert found(diagnosis, "MP412") is None
 
 
@@ -49,7 +49,7 @@ def test_kernels_that_may_be_other_layers_are_not_counted_for_them(tmp_path: Pat
     assert cause is not None
     assert rest is not None
     assert cause.cost_ns_per_step is not None
-    assert 0.5 * added_ns() < cause.cost_ns_per_step < 0.8 * added_ns()
+    assert 0.4 * added_ns() < cause.cost_ns_per_step < 0.6 * added_ns()
     assert "a TF32 kernel ran, of one of multi_head_attention/query" in rest.summary
 
 

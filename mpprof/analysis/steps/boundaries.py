@@ -199,12 +199,15 @@ def _join(trace: Trace, found: Calls, rows: Int64) -> _Joined:
     if not linked.any():
         return _join_by_time(found, start, pick(table.duration_ns, rows), ahead=trace.basis == "device")
     time = np.where(linked, host.start_ns[np.maximum(launch, 0)], start)
-    stream, shared = table.stream[rows], _has_call(trace, rows) & ~linked
+    stream, shared = table.stream[rows], ~linked
+    if shared.any():
+        shared[shared] = _has_call(trace, rows[shared])
     time[_launched_before(stream, start, linked) & ~shared] = -_NEVER
-    near, off = _like_neighbours(found, stream, start, time, linked)
-    if np.count_nonzero(off & shared) > _MOST_LATE * len(rows):
-        return _unjoined(start, "launches of several steps in a row share their correlation ids")
-    time[shared] = near[shared]
+    if shared.any():
+        near, off = _like_neighbours(found, stream, start, time, linked)
+        if np.count_nonzero(off & shared) > _MOST_LATE * len(rows):
+            return _unjoined(start, "launches of several steps in a row share their correlation ids")
+        time[shared] = near[shared]
     kernels = rows[linked & (table.kind[rows] == WorkKind.KERNEL)]
     if not _lagging(trace, found, kernels):
         return _Joined(found.at(time), time, [])

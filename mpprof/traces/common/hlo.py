@@ -145,6 +145,8 @@ class Module:
     parsed: dict[int, Instruction] = field(default_factory=dict)
     built: dict[str, HloInstruction] = field(default_factory=dict)
     inside: dict[tuple[int, int], HloInstruction] = field(default_factory=dict)  # by place and depth
+    by_types: dict[str, dict[tuple[object, ...], list[str]]] = field(default_factory=dict)  # by opcode
+    called: dict[str, list[tuple[str, str, tuple[int, ...]]]] = field(default_factory=dict)
     listings: int = 0  # of instructions inside others that are left
     operands: int = 0  # of instructions not yet parsed that are left
 
@@ -166,6 +168,20 @@ class Module:
         for a, b, row in zip(begin.tolist(), stop.tolist(), owner.tolist(), strict=True):
             found.setdefault(text(self.buffer, a, b), []).append(names[row])
         return found
+
+    def alike(self, opcode: str, types: tuple[object, ...]) -> list[str]:
+        """Return the names of the instructions of this opcode with these types and shapes (`_types`)."""
+        if opcode not in self.by_types:
+            found = self.by_types[opcode] = {}
+            for name in self.by_opcode.get(opcode, ()):
+                found.setdefault(_types(self, parse(self, *self.by_name[name])), []).append(name)
+        return self.by_types[opcode].get(types, [])
+
+    def parts(self, hlo: HloInstruction) -> list[tuple[str, str, tuple[int, ...]]]:
+        """Return what an instruction calls (`_parts`), which is looked up once for each."""
+        if hlo.name not in self.called:
+            self.called[hlo.name] = _parts(hlo)
+        return self.called[hlo.name]
 
     def __post_init__(self) -> None:
         self.listings = _LISTINGS * (len(self.by_id) + _LISTINGS)
@@ -226,15 +242,12 @@ class Modules:
         index = self._indexed(self._find(module, program))
         if own is None or index is None:
             return []
-        alike = [
-            other
-            for other in index.by_opcode.get(own.opcode, ())
-            if _types(index, parse(index, *index.by_name[other]))
-            == (own.dtype, own.shape, own.operand_dtypes, own.operand_shapes)
+        types = (own.dtype, own.shape, own.operand_dtypes, own.operand_shapes)
+        found = [
+            (other, self.instruction(module, program, other)) for other in index.alike(own.opcode, types)
         ]
-        parts = _parts(own)
-        found = [(other, self.instruction(module, program, other)) for other in alike]
-        return [other for other, hlo in found if hlo is not None and _parts(hlo) == parts]
+        parts = index.parts(own)
+        return [other for other, hlo in found if hlo is not None and index.parts(hlo) == parts]
 
     def library_calls(self, module: str, program: int) -> list[str]:
         """Return the names of the instructions that call a library, whose kernels have names of their own."""

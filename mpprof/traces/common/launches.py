@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct
+from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
@@ -132,8 +132,11 @@ def _crowded(kernels: KernelTable, launch: Int32, names: Int32, texts: tuple[str
     single = np.flatnonzero((launch >= 0) & (kernels.graph < 0) & (kernels.kind == WorkKind.KERNEL))
     single = single[~np.isin(names[launch[single]], _graph_launches(texts))]
     many = single[np.bincount(launch[single])[launch[single]] > _MOST_OF_CALL]
-    pairs, count = np.unique(np.stack([launch[many], kernels.device[many]]), axis=1, return_counts=True)
-    return np.isin(launch, pairs[0][count > _MOST_OF_CALL])
+    pair, first = groups([launch[many], kernels.device[many]], len(many))
+    crowds = np.flatnonzero(np.bincount(pair, minlength=len(first)) > _MOST_OF_CALL)
+    crowded = np.zeros(len(names) + 1, np.bool_)  # launch -1 finds the last
+    crowded[launch[many[first[crowds]]]] = True
+    return crowded[launch]
 
 
 def _warnings(ids: Int64, shared: Bool) -> tuple[str, ...]:
@@ -141,8 +144,9 @@ def _warnings(ids: Int64, shared: Bool) -> tuple[str, ...]:
     count = int(np.count_nonzero(shared))
     if not count:
         return ()
-    values, times = np.unique(ids[shared], return_counts=True)
-    which = f"id {values[np.argmax(times)]}" + (f" and {len(values) - 1} more" if len(values) > 1 else "")
+    group, first = groups([ids[shared]], count)
+    most, more = ids[shared][first[np.argmax(np.bincount(group))]], len(first) - 1
+    which = f"id {most}" + (f" and {more} more" if more else "")
     return (
         f"{count} of {len(ids)} kernels and copies have a correlation id that is not one launch's ({which}): "
         "which call launched them is not known, and steps count them by the time they ran. Record the trace "

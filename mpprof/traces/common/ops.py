@@ -73,7 +73,8 @@ class Ops:
         key = ("", "", named, module, program)
         if key in self._rows:
             return self._rows[key]
-        equal = self.modules.equal_to(module, program, instruction)
+        # Of matrix work only: what all the others are made of takes three times as long to read as the rest.
+        equal = self.modules.equal_to(module, program, instruction) if multiplies(hlo) else []
         candidates = tuple(self.of_hlo(each, module, program, "") for each in equal)
         return self._row(key, Op(named, hlo.opcode, _unowned(hlo, named), candidates))
 
@@ -115,6 +116,11 @@ class Ops:
             row = self._rows[key] = len(self._ops)
             self._ops.append(op or Op(key[0], key[1]))
         return row
+
+
+def multiplies(hlo: HloInstruction) -> bool:
+    """Return whether an instruction, or one that it calls, is a product or a convolution."""
+    return hlo.opcode in ("dot", "convolution") or any(map(multiplies, hlo.called))
 
 
 def _unowned(hlo: HloInstruction, name: str) -> HloInstruction:
