@@ -181,7 +181,7 @@ def window_of(
 
 def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Counters]:
     """Return what hardware counters said of kernels, where the run has a file of them. A damaged file is a
-    warning of the run, unless `strict`."""
+    warning of the run, unless `strict`; so are verdicts that were kept by an older rule and prove nothing."""
     if not (run.path / "mpprof" / "counters.json").is_file():
         return run, {}
     from mpprof import store
@@ -193,7 +193,16 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
         if strict:
             raise
         return replace(run, warnings=(*run.warnings, f"counters are left out: {error}")), {}
-    return run, counters.of_devices(stored, [device.facts for device in trace.devices])
+    present = [device.facts for device in trace.devices]
+    proven = counters.as_proven(stored, present)
+    if lost := [verdict for verdict in proven.values() if verdict.reason.code == counters.NOT_PROVEN]:
+        warning = (
+            f"{len(lost)} of {len(proven)} verdicts in counters.json are not used: the counters that they "
+            "state prove nothing on their card, which an older version of mpprof did not know. Run "
+            "`mpprof verify` again"
+        )
+        run = replace(run, warnings=(*run.warnings, warning))
+    return run, counters.of_devices(proven, present)
 
 
 def _tensor_core(

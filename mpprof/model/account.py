@@ -63,7 +63,8 @@ class Cell:
     cells of a device sum to its step. Idle classes have one cell for each `cause` (None: the class says all,
     or of `idle_other` the trace does not show it) and `profiling` has one, with no kernel.
     `busy_ns_per_step` is the plain sum of durations, hidden time included. `layer` is one even
-    where a fusion works for several: that of its matrix work, else of most of its work.
+    where a fusion works for several: that of its matrix work, else of most of its work. `candidates`: where
+    the layer is not known, all those of which it is one; () where they are not known either.
     """
 
     category: Class
@@ -85,6 +86,7 @@ class Cell:
     cause: str | None = None
     inputs: Precision | None = None  # of matrix work: the type of its op's inputs; None: not stated
     hlo: HloInstruction | None = None  # its op's; None: not stated
+    candidates: tuple[str, ...] = ()
 
 
 @frozen

@@ -200,11 +200,13 @@ class HloInstruction:
 
 @frozen
 class Op:
-    """One framework op that events name. `type` is "" where the file does not state it."""
+    """One framework op that events name. `type` is "" where the file does not state it. `candidates`: where
+    it is not known which instruction ran, the rows of all that may have; () where they are unknown, too."""
 
     name: str  # with its scope: "model/dense/MatMul"
     type: str  # "MatMul", "Conv2D", HLO opcode
     hlo: HloInstruction | None = None
+    candidates: tuple[int, ...] = ()
 
 
 @frozen

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import MIXED, Mpprof
+from tests.cli.conftest import MIXED, SAMPLES, Mpprof
 
 HMMA, PIPE = "sm__inst_executed_pipe_tensor_op_hmma", "sm__inst_executed_pipe_tensor"
 
@@ -56,6 +56,37 @@ def test_counters_make_a_report_say_verified(mpprof: Mpprof, run: Path, tmp_path
     assert document["tensor_core"]["ratio"] == 1.0
     assert document["tensor_core"]["verified_ratio"] == pytest.approx(1.0)
     assert "verified by hardware counters" in " ".join(mpprof("report", run, "-v").out.split())
+
+
+def test_verdicts_of_an_h100_that_its_instructions_do_not_prove_are_not_used(
+    mpprof: Mpprof, tmp_path: Path
+) -> None:
+    """*Synthetic*, as mpprof wrote it before operations by type decided: a product and a sum on Tensor Cores."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / "recorded-h100-convnet-mixed-bfloat16", run)
+    before = {row["name"]: row for row in json.loads(mpprof("kernels", run, "--format", "json").out)}
+    product = next(name for name, row in before.items() if row["placement"] == "tensor_core")
+    sum_ = next(name for name, row in before.items() if row["family"] == "elementwise")
+    text = f"verified by hardware counters: {HMMA}.sum = 4096 over 5 launches"
+    rows = [
+        {
+            "name": name, "card": "NVIDIA H100 80GB HBM3", "placement": "tensor_core", "precision": "fp16",
+            "family": "gemm", "reason": {"code": "counter-tensor", "text": text},
+        }
+        for name in (product, sum_)
+    ]  # fmt: skip
+    document = {"schema": "mpprof.counters/1", "kernels": rows}
+    (run / "mpprof" / "counters.json").write_text(json.dumps(document))
+    after = {row["name"]: row for row in json.loads(mpprof("kernels", run, "--format", "json").out)}
+    for name in (product, sum_):
+        assert after[name]["placement"] == before[name]["placement"]
+        assert after[name]["strength"] != "counter"
+        assert "run `mpprof verify` again" in after[name]["reason"]["text"]
+    report = json.loads(mpprof("report", run, "--format", "json").out)
+    assert any(
+        text.startswith("2 of 2 verdicts in counters.json are not used") for text in report["warnings"]
+    )
+    assert not report["tensor_core"].get("verified_ratio")
 
 
 def test_what_counters_contradict_is_said(mpprof: Mpprof, run: Path, tmp_path: Path) -> None:

@@ -228,6 +228,29 @@ def test_mp412_gives_the_best_explanation_there_is(facts, said) -> None:
     assert said in finding("MP412", of((), c.fallback(30, **facts))).summary
 
 
+def test_mp412_of_a_kernel_without_a_layer_says_which_layers_it_may_be_of() -> None:
+    """In command buffers: a Dense layer stays in float32, and nothing tells whose this kernel is."""
+    layers = (c.layer("dense"), c.layer("wide", dtype="float32"), c.layer("dense_1"))
+    hidden, shared = c.fallback(30, op="command_buffer_1"), c.fallback(30, candidates=("dense", "wide"))
+    assert (
+        "may be one of those that stay in float32 (MP104: wide)"
+        in finding("MP412", of(layers, hidden)).summary
+    )
+    assert "an fp32 kernel ran, of one of dense, wide" in finding("MP412", of(layers, shared)).summary
+    assert "cost not known: no kernel in the trace" in finding("MP104", of(layers, hidden)).summary
+    assert (
+        "cost not known: its kernels, 30.0 ms a step, may be other"
+        in finding("MP104", of(layers, shared)).summary
+    )
+
+
+def test_mp104_has_the_cost_of_kernels_that_can_only_be_of_its_layers() -> None:
+    layers = (c.layer("wide", dtype="float32"), c.layer("wider", dtype="float32"), c.layer("dense_1"))
+    found = judged(of(layers, c.fallback(30, candidates=("wide", "wider"))))
+    assert found["MP104"].cost_ns_per_step == pytest.approx((30 - 30 * 15.7 / 125) * c.MS, rel=0.01)
+    assert "MP412" not in found
+
+
 def test_mp412_what_no_tensor_core_takes_is_named_without_a_cost() -> None:
     got = finding("MP412", of((), depthwise(30, layer="dw")))
     assert (got.severity, got.cost_ns_per_step) == ("info", None)

@@ -28,10 +28,12 @@ Kernel = tuple[str, str | None, int]
 """Its name, its `hlo_op` and its correlation id."""
 
 
-def trace_of(kernels: list[Kernel], folder: Path, *, stated: bool = True) -> Trace:
+def trace_of(
+    kernels: list[Kernel], folder: Path, *, stated: bool = True, inside: tuple[Instruction, ...] = ()
+) -> Trace:
     shape = ("f16", (8, 8))
     instructions = [
-        Instruction(name, "fusion", shape, (shape,), f"jit(train_step)/jvp(layer_{at})/add")
+        Instruction(name, "fusion", shape, (shape,), f"jit(train_step)/jvp(layer_{at})/add", inside=inside)
         for at, name in enumerate(FUSIONS)
     ]
     space = Space()
@@ -142,3 +144,20 @@ def test_a_graph_launch_tells_where_the_kernel_does_not(tmp_path: Path) -> None:
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(space.to_bytes())
     assert traces.read(path).kernels.graph.tolist() == [0, -1, 0, 0]
+
+
+def candidates(trace: Trace, row: int) -> list[str]:
+    return sorted(trace.ops[at].name for at in trace.ops[trace.kernels.op[row]].candidates)
+
+
+def test_a_shared_kernel_states_all_fusions_that_are_equal_to_its_own(tmp_path: Path) -> None:
+    """All six are; of the library's calls, those of the program's."""
+    names = ("gemm_fusion_dot", "gemm_fusion_dot", "loop_add_fusion_3", "nvjet_sm90_hsh_128x128")
+    kernels: list[Kernel] = [(name, "command_buffer_1", launch) for launch in (1, 2) for name in names]
+    dot = Instruction("dot", "dot", ("f16", (8, 8)))
+    found = trace_of(kernels, tmp_path, inside=(dot,))
+    assert candidates(found, 0) == [f"jit(train_step)/jvp(layer_{n})/add" for n in range(6)]
+    assert candidates(trace_of(kernels, tmp_path), 0) == []  # of products only
+    assert candidates(found, 2) == []  # its name alone proves it
+    assert candidates(found, 3) == []  # the program calls no library
+    assert found.ops[found.kernels.op[3]].name == "command_buffer_1"

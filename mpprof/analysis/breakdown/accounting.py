@@ -21,7 +21,7 @@ from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import weighed
 from mpprof.analysis.kernels.placement_ops import inputs_precision
-from mpprof.analysis.layers.attribution import Ownership
+from mpprof.analysis.layers.attribution import Ownership, candidates
 from mpprof.analysis.steps import idle
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.accounted_steps import Window, window_of
@@ -405,10 +405,20 @@ def _cells(
                 shapes=strings[shape] or None,
                 inputs=inputs,
                 hlo=its.hlo if its else None,
+                candidates=_candidates(trace, ownership, owner, strings[kernel], category, verdict.precision),
                 bytes_per_step=size if category == "copy" and size > 0 else None,
             )
         )
     return sorted(cells, key=_order)
+
+
+def _candidates(
+    trace: Trace, ownership: Ownership, op: int, kernel: str, category: Class, precision: Precision
+) -> tuple[str, ...]:
+    """Return the layers of which one ran a kernel, of what names no instruction only for matrix work."""
+    if op < 0 or not trace.ops[op].candidates or (trace.ops[op].hlo is None and category != "matmul"):
+        return ()
+    return candidates(trace.ops, ownership, op, kernel, precision)
 
 
 def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterable[tuple[Any, ...]]:

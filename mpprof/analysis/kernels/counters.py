@@ -136,6 +136,57 @@ def verdicts(lines: Iterable[str], *, card: str = "", where: str = "") -> dict[t
     return {key: verdict for key, verdict in said.items() if verdict is not None}
 
 
+NOT_PROVEN = "counter-not-proven"
+"""Code of a stored verdict that its counter does not prove: mpprof took more for proofs before."""
+_EVERY_TYPE = ", and so for every type that the card multiplies"
+_STATED = re.compile(r"hardware counters: (?P<metric>\S+) = (?P<count>[\d.e+]+) over ")
+
+
+def as_proven(
+    stored: Mapping[tuple[str, str], Verdict], present: Sequence[DeviceFacts]
+) -> dict[tuple[str, str], Verdict]:
+    """Return the stored verdicts, as unknown with the reason where the counter that each states proves nothing
+    by today's rules on its card (for any card: on a device that is present)."""
+    found = {}
+    for (name, card), verdict in stored.items():
+        known = device_peaks.find(card) if card else None
+        of_card = {_capability(facts) for facts in present if not card or _same_card(card, facts)}
+        capabilities = {known.compute_capability} if known else of_card
+        unproven = [each for each in capabilities if not _still_proves(verdict, each)]
+        found[name, card] = _not_proven(verdict, card or "this card") if unproven else verdict
+    return found
+
+
+def _capability(facts: DeviceFacts) -> tuple[int, int] | None:
+    product = device_peaks.product_of(facts)
+    return facts.compute_capability or (product.compute_capability if product else None)
+
+
+def _still_proves(verdict: Verdict, capability: tuple[int, int] | None) -> bool:
+    """Return whether the counter in a stored verdict's reason proves it by today's rules."""
+    stated = _STATED.search(verdict.reason.text)
+    if stated is None:
+        return False
+    metric = stated["metric"]
+    if _number(stated["count"]):
+        return _proves(metric, capability)
+    if _OPERANDS.search(metric):
+        return _EVERY_TYPE in verdict.reason.text
+    if _INSTRUCTION.search(metric):
+        return _no_hmma_proves(capability) and verdict.precision not in ("fp64", "int8")
+    return True
+
+
+def _not_proven(verdict: Verdict, card: str) -> Verdict:
+    stated = _STATED.search(verdict.reason.text)
+    counted = f"{stated['metric']} = {stated['count']}" if stated else "it states no counter"
+    text = (
+        f"hardware counters were kept for it that prove nothing on {card} ({counted}): "
+        "run `mpprof verify` again"
+    )
+    return Verdict("unknown", "unknown", verdict.family, Reason(NOT_PROVEN, text), "counter")
+
+
 def of_devices(
     stored: Mapping[tuple[str, str], Verdict], present: Sequence[DeviceFacts]
 ) -> dict[tuple[str, str], Verdict]:
@@ -303,9 +354,13 @@ def _zero_that_proves(
     ):
         return next(filter(_OPERANDS.search, zero))
     own = {"fp64": "dmma", "int8": "imma"}.get(named, "hmma")
-    if capability is None or capability >= (9, 0) or not {"hmma", own} <= ops:
+    if not _no_hmma_proves(capability) or not {"hmma", own} <= ops:
         return None
     return next(metric for metric in zero if (said := _INSTRUCTION.search(metric)) and said["op"] == "hmma")
+
+
+def _no_hmma_proves(capability: tuple[int, int] | None) -> bool:
+    return capability is not None and capability < (9, 0)
 
 
 _Path = tuple[str, str, str]
@@ -359,7 +414,7 @@ def _text(counted: tuple[str, float], kernel: _Kernel, counts: Mapping[str, floa
     launches = f"{len(kernel.launches)} launch{'es' if len(kernel.launches) != 1 else ''}"
     said = f"verified by hardware counters: {counted[0]} = {counted[1]:g} over {launches}"
     if _OPERANDS.search(counted[0]) and counts is not None:
-        said += ", and so for every type that the card multiplies"
+        said += _EVERY_TYPE
         if (other := _busiest(counts)) is not None:
             said += f" ({other[0]} = {other[1]:g} counts other instructions too)"
     return f"{said}; {kernel.doubt}" if kernel.doubt else said

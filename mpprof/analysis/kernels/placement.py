@@ -169,8 +169,10 @@ def _by_name(name: str, card: _Card) -> Verdict:
 
 def _by_counter(counted: Verdict, otherwise: Verdict) -> Verdict:
     """Return the verdict in which counters decide where the kernel ran, and the other verdict completes the
-    rest. The reason states what contradicted the counters."""
+    rest. The reason states what contradicted the counters, or that they prove nothing."""
     text = counted.reason.text
+    if counted.placement == "unknown":
+        return replace(otherwise, reason=replace(otherwise.reason, text=f"{otherwise.reason.text}; {text}"))
     if otherwise.placement not in ("unknown", counted.placement):
         text += (
             f"; contradiction: without counters it would be {otherwise.placement} ({otherwise.reason.text})"

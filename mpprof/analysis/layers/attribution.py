@@ -23,6 +23,7 @@ from mpprof.analysis.layers.modules import Path, Sizes, module_path, sizes_of
 from mpprof.analysis.layers.scopes import Scope, parse
 from mpprof.model.account import PHASES, Phase
 from mpprof.model.frozen import frozen
+from mpprof.model.kernels import Precision
 from mpprof.model.run import LayerFacts, ModelFacts
 from mpprof.model.trace import HloInstruction, Op, Trace
 
@@ -77,6 +78,35 @@ class Ownership:
     def phase_of(self, op: int) -> Phase:
         """Return the phase of the op in row `op`; "other" for row -1."""
         return PHASES[int(self.phase[op])] if 0 <= op < len(self.phase) else "other"
+
+
+_OPERANDS: dict[Precision, str] = {"fp32": "f32", "tf32": "f32", "fp16": "f16", "bf16": "bf16"}
+
+
+def candidates(
+    ops: Sequence[Op], ownership: Ownership, at: int, kernel: str, precision: Precision
+) -> tuple[str, ...]:
+    """Return the layers of which one ran this kernel of the op in row `at`, where it is not known which;
+    empty where a layer is known, or the kernel may be of no layer.
+
+    Of the calls of libraries in a program, a product is one of those whose operands are of its type. Their
+    kernels have names of the libraries' own, those of fusions do not."""
+    op = ops[at]
+    if ownership.layer_of(at) is not None:
+        return ()
+    rows: Sequence[int] = op.candidates
+    if op.hlo is None:
+        wanted = _OPERANDS.get(precision)
+        calls = [hlo for row in rows if (hlo := ops[row].hlo) is not None]
+        if wanted is None or "fusion" in kernel or len(calls) < len(rows):
+            return ()
+        its = [
+            has_matrix(ops[row]) and wanted in hlo.operand_dtypes[:2]
+            for row, hlo in zip(rows, calls, strict=True)
+        ]
+        rows = [row for row, may in zip(rows, its, strict=True) if may]
+    layers = [ownership.layers_of(row) for row in rows]
+    return tuple(dict.fromkeys(layer for each in layers for layer in each)) if all(layers) else ()
 
 
 def joined(layers: Sequence[str]) -> str | None:

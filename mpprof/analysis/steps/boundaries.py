@@ -28,6 +28,9 @@ Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 _UNEVEN = 2.0
+_LEAST_IN_CALLS = 0.9
+"""Share of the device's time in the calls where each waits for its work: 95 % and more in recorded traces,
+35 % where the host ran ahead."""
 _MOST_LATE = 0.05
 """A step whose optimizer update is skipped has fewer ops than others, but not half as many."""
 
@@ -102,8 +105,8 @@ def periods(trace: Trace, device: int) -> Periods:
     """Return the whole steps of the device in this row of `trace.devices`.
 
     Steps come from the host's calls, joined with kernels through launches; else from the file's own step
-    groups; else from its `Steps` line; else from the repetition of the kernel sequence. A step with launches
-    but no kernels was cut by the collector and is left out.
+    groups; else from its `Steps` line; else, without calls that work can be joined with, from the repetition
+    of the kernel sequence. A step with launches but no kernels was cut by the collector and is left out.
     """
     rows = np.flatnonzero(trace.kernels.device == device)
     kernels = rows[trace.kernels.kind[rows] == WorkKind.KERNEL]
@@ -119,23 +122,23 @@ def periods(trace: Trace, device: int) -> Periods:
 
 def _attempts(trace: Trace, device: int, rows: Int64, kernels: Int64) -> Iterator[Periods]:
     found = calls(trace, device)
-    if found is not None:
-        yield _by_calls(trace, device, found, rows)
+    joined = None if found is None else _join(trace, found, rows)
+    if found is not None and joined is not None:
+        yield _by_calls(trace, device, found, joined, rows)
         if found.family == RANGE:
             return  # whoever names ranges asks for no other steps
     yield _by_group(trace, kernels)
     yield _by_steps_line(trace, device)
-    if found is None:
+    if joined is None or not joined.known:
         yield _without_warm_up(trace, kernels, _by_repetition(trace, kernels))
 
 
 # --- calls of the host -------------------------------------------------------------------------------------
 
 
-def _by_calls(trace: Trace, device: int, found: Calls, rows: Int64) -> Periods:
+def _by_calls(trace: Trace, device: int, found: Calls, joined: _Joined, rows: Int64) -> Periods:
     """Return the periods from each call to the later of its end and that of the last work launched in it."""
     table = trace.kernels
-    joined = _join(trace, found, rows)
     step, notes = joined.step, [*found.notes, *joined.notes]
     n, begin = len(found), pick(table.start_ns, rows)
     end = begin + pick(table.duration_ns, rows)
@@ -185,6 +188,7 @@ class _Joined:
     step: Int64
     time_ns: Int64
     notes: list[str]
+    known: bool = True  # False: nothing tells which call launched what
 
 
 def _join(trace: Trace, found: Calls, rows: Int64) -> _Joined:
@@ -193,12 +197,18 @@ def _join(trace: Trace, found: Calls, rows: Int64) -> _Joined:
     launch, start = pick(table.launch, rows), pick(table.start_ns, rows)
     linked = launch >= 0
     if not linked.any():
-        note = "no kernel names its launch: kernels were joined with the calls of the step by time"
-        return _Joined(found.at(start), start, [note])
+        return _join_by_time(found, start, pick(table.duration_ns, rows), ahead=trace.basis == "device")
     time = host.start_ns.take(launch)
     if not linked.all():
         time = np.where(linked, time, start)
-        time[_launched_before(table.stream[rows], start, linked)] = -_NEVER
+        stream, shared = table.stream[rows], ~linked
+        shared[shared] = _has_call(trace, rows[shared])
+        time[_launched_before(stream, start, linked) & ~shared] = -_NEVER
+        if shared.any():
+            near, off = _like_neighbours(found, stream, start, time, linked)
+            if np.count_nonzero(off & shared) > _MOST_LATE * len(rows):
+                return _unjoined(start, "launches of several steps in a row share their correlation ids")
+            time[shared] = near[shared]
     kernels = rows[linked & (table.kind[rows] == WorkKind.KERNEL)]
     if not _lagging(trace, found, kernels):
         return _Joined(found.at(time), time, [])
@@ -209,12 +219,58 @@ def _join(trace: Trace, found: Calls, rows: Int64) -> _Joined:
     return _Joined(latest(found.start_ns, time), time, [said("where a step begins is not sure")])
 
 
+def _join_by_time(found: Calls, start: Int64, duration: Int64, *, ahead: bool) -> _Joined:
+    """Join work with the calls in which it began; with none where the host may run `ahead` and much of the
+    work began outside of them."""
+    step, note = found.at(start), "no kernel names its launch"
+    since = (start >= found.start_ns[0]) & ~found.validation.contains(start)
+    within, total = int(duration[since & (step >= 0)].sum()), int(duration[since].sum())
+    if not ahead or within >= _LEAST_IN_CALLS * total:
+        return _Joined(step, start, [f"{note}: kernels were joined with the calls of the step by time"])
+    outside = f"{format_ratio(1 - within / total)} of the device's time lies outside the calls of the step"
+    return _unjoined(start, f"{note}, and {outside}")
+
+
+def _unjoined(start: Int64, why: str) -> _Joined:
+    said = f"{why}: the host ran ahead of the device, and which call the work is of is not known"
+    return _Joined(np.full(len(start), -1, np.int64), start, [said], known=False)
+
+
+def _like_neighbours(
+    found: Calls, stream: NDArray[np.int32], start: Int64, time: Int64, linked: Bool
+) -> tuple[Int64, Bool]:
+    """Return when work was launched, by the launch of the next on its stream, because streams run their work
+    in order; and whether that may be several calls off. The last work of a stream is taken to be of the call
+    in which it began, else of the call that launched the one before it."""
+    order = np.lexsort((start, stream))
+    place, known, own = np.arange(len(order)), linked[order], stream[order]
+    after = np.minimum.accumulate(np.where(known, place, len(order))[::-1])[::-1]
+    before = np.maximum.accumulate(np.where(known, place, -1))
+    preceded = (before >= 0) & (own[before] == own)
+    by = np.where((after < len(order)) & (own[after % len(order)] == own), after, place)
+    last = (by == place) & (found.at(start[order]) < 0) & preceded
+    times, begun = time[order], start[order]
+    until = np.minimum(times[np.where(last, before, by)], begun)
+    call = np.where(preceded, latest(found.start_ns, times[before]), -1)
+    doubtful = (until < begun) & (latest(found.start_ns, until) > call + 1)
+    launched, off = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
+    launched[order], off[order] = until, doubtful
+    return launched, off
+
+
 def _launched_before(stream: NDArray[np.int32], start: Int64, linked: Bool) -> Bool:
     """Return which work without a launch ran before all work of its stream that has one: such work was
     launched before the window began."""
     first = np.full(int(stream.max()) + 1, _NEVER)
     np.minimum.at(first, stream[linked], start[linked])
     return np.asarray(~linked & (start < np.where(first < _NEVER, first, start[linked][0])[stream]))
+
+
+def _has_call(trace: Trace, rows: Int64) -> Bool:
+    """Return which of these rows of one device have a call with their correlation id in the trace."""
+    host, own = trace.host, threads_of(trace, int(trace.kernels.device[rows[0]]))
+    ids = host.correlation if own is None else host.correlation[own[host.thread]]
+    return np.isin(trace.kernels.correlation[rows], ids[ids >= 0])
 
 
 def _ran_before(found: Calls, time_ns: Int64, end: Int64) -> Int64:

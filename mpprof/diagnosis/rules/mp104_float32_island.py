@@ -14,7 +14,9 @@ How we know
 
 What it costs
     From the trace: the layer's matrix kernels against 16-bit ones, its memory-bound kernels against half
-    their bytes, and its casts. Without a trace the island is named and its cost is not known.
+    their bytes, and its casts. In an XLA command buffer equal fusions share a kernel, and a library's kernel
+    does not say which call it is: it counts where all that it may be are such layers. Without a trace, or
+    where other layers share their kernels, the island is named and the reason says why its cost is not known.
 
 What to do
     In the layer, use its own dtype and Keras' ops, and keep float32 for the last activation:
@@ -59,7 +61,7 @@ from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Cell
 from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Confidence
-from mpprof.model.quantities import format_ratio
+from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
@@ -138,7 +140,7 @@ def judge(signals: Signals) -> Outcome:
     costed = bool(claims) and signals.cost_ratio(claims) >= SCALE.info_ratio
     if not inner and not costed:
         return Clear("only the end of the model is float32, as it should be")
-    if signals.cells and any(cell.layer in names for cell in signals.cells) and not costed:
+    if any(_of(cell, names) for cell in signals.cells) and not costed and not _shared_ns(signals, names):
         return Clear("the float32 layers cost next to nothing")
     shown = inner or _shown(islands)
     own = all(f.compute_dtype == "float32" for f in islands if f.name in shown)
@@ -147,7 +149,7 @@ def judge(signals: Signals) -> Outcome:
             f"{evidence.listed(shown)} {'stays' if len(shown) == 1 else 'stay'} in float32 in a model "
             "that computes "
             f"in {half[0].compute_dtype}"
-            + (": {cost} {each} ({share})" if costed else "; its cost needs a trace")
+            + (": {cost} {each} ({share})" if costed else f"; {_why_no_cost(signals, names)}")
         ),
         evidence=(
             evidence.text("float32 layers", evidence.listed(shown)),
@@ -164,8 +166,27 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
+def _of(cell: Cell, names: frozenset[str]) -> bool:
+    """Return whether a cell is work of these layers, although it may not be known of which."""
+    return cell.layer in names or (bool(cell.candidates) and names.issuperset(cell.candidates))
+
+
+def _shared_ns(signals: Signals, names: frozenset[str]) -> float:
+    """Return the time of kernels that may be these layers' or others', in ns per step."""
+    return signals.time(signals.select(lambda c: not _of(c, names) and not names.isdisjoint(c.candidates)))
+
+
+def _why_no_cost(signals: Signals, names: frozenset[str]) -> str:
+    if not signals.cells:
+        return "its cost needs a trace"
+    shared = _shared_ns(signals, names)
+    if shared > 0:
+        return f"cost not known: its kernels, {format_ns(shared)} {{each}}, may be other layers' as well"
+    return "cost not known: no kernel in the trace names its layer"
+
+
 def _claims(signals: Signals, names: frozenset[str]) -> tuple[tuple[Claim, ...], Confidence, str]:
-    mine = signals.select(lambda cell: cell.layer in names)
+    mine = signals.select(lambda cell: _of(cell, names))
     fallbacks = frozenset(signals.not_in_16_bits)
     matrix = attainable.matrix(signals, [row for row in mine if row in fallbacks])
     casts, later_ns = _casts(signals, mine, names)
@@ -191,7 +212,8 @@ def _casts(signals: Signals, mine: tuple[int, ...], names: frozenset[str]) -> tu
     passes = 1 if fit is not None and fit.jit_compile else 2  # XLA fuses the gradients' into the update
     claims: list[Claim] = []
     beyond = 0.0
-    for name in sorted(names & {signals.cells[row].layer or "" for row in mine}):
+    seen = {name for row in mine for name in (signals.cells[row].layer, *signals.cells[row].candidates)}
+    for name in sorted(names & seen):
         own = [row for row in rows if signals.cells[row].layer == name]
         layer, time = signals.layer(name), signals.time(own)
         bandwidth = peaks.bandwidth_bytes_per_s if peaks else None

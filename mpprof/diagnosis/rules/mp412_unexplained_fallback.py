@@ -33,6 +33,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpprof.analysis.kernels import eligibility
+from mpprof.analysis.layers.kinds import is_matrix
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import OF_A_LAYER, REMAINDER, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
@@ -161,6 +162,14 @@ def _reason(signals: Signals, cell: Cell) -> _Reason:
         return _Reason(f"{dtype} by its policy, but {ran}")
     if dtype is not None:
         return _Reason(f"{dtype} by its policy")
+    if cell.candidates:
+        return _Reason(f"{ran}, of one of {evidence.listed(cell.candidates)}")
+    wide = [f.name for f in known(signals.layers) or () if f.compute_dtype == "float32" and is_matrix(f)]
+    if not cell.layer and wide:
+        return _Reason(
+            f"{ran}, whose layer is not known: it may be one of those that stay in float32 (MP104: "
+            f"{evidence.listed(wide)})"
+        )
     return _Reason(
         f"{ran}, and {'the policy of its layer was not recorded' if cell.layer else 'its layer is not known'}"
     )

@@ -48,11 +48,11 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
     side = _device_side(found, facts, zero)
     devices, streams, kernels = side.devices, side.streams, side.kernels
     basis = "device" if devices else "host"
+    unjoined: tuple[str, ...] = ()
     if devices:
-        kernels = _with_ops(side, found, nested, host)
-        kernels, kinds = join_launches(kernels, host, found.strings)
-        host = replace(host, kind=kinds)
-        kernels = _with_shapes(kernels, host)
+        joined = join_launches(side.kernels, host, found.strings)
+        host, unjoined = replace(host, kind=joined.kinds), joined.warnings
+        kernels = _with_shapes(_with_ops(joined.kernels, side.external, found, nested), host)
     else:
         devices = (TraceDevice("/host:CPU", 0, DeviceFacts(kind="cpu")),)
         kernels, streams = _host_side(host, found.strings.texts())
@@ -71,7 +71,7 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
         allocations=memory,
         basis=basis,
         strings=found.strings.texts(),
-        warnings=tuple(_warnings(found, kernels, basis)),
+        warnings=(*_warnings(found, kernels, basis), *unjoined),
         missing=_missing(found, nested, basis, len(marks), len(memory)),
     )
 
@@ -137,20 +137,20 @@ def _device_side(found: Collected, facts: dict[int, DeviceFacts], zero: int) -> 
     return _Devices(devices, streams, take(table, order), np.array(rows.external, np.int64)[order])
 
 
-def _with_ops(side: _Devices, found: Collected, nested: hosts.Nest, host: HostTable) -> KernelTable:
-    """Return the kernels, where those without a launch in the file take the op that their external id names.
+def _with_ops(kernels: KernelTable, external: Int64, found: Collected, nested: hosts.Nest) -> KernelTable:
+    """Return the kernels, where those without a known launch take the op that their external id names.
 
-    Old versions write the correlation id there, which says nothing of the op. Kernels with a launch get
-    the op around it, which is the innermost one.
+    Old versions write the correlation id there, which says nothing of the op, and an id of several ops names
+    none. Kernels with a launch have the op around it, which is the innermost one.
     """
-    kernels, external, rows = side.kernels, side.external, found.host
-    ids = np.array(rows.external, np.int64)
-    is_op = np.array([what == "op" for what in rows.what], np.bool_)
-    by_id = columns.join(external, np.where(is_op, ids, -1))
-    launched = columns.join(kernels.correlation, host.correlation) >= 0
-    usable = (by_id >= 0) & ~launched & (external != kernels.correlation)
-    op = np.full(len(kernels), -1, np.int32)
-    op[usable] = nested.op[by_id[usable]]
+    rows = np.flatnonzero(np.array([what == "op" for what in found.host.what], np.bool_))
+    ids, first, count = np.unique(
+        np.array(found.host.external, np.int64)[rows], return_index=True, return_counts=True
+    )
+    by_id = columns.join(external, np.where(count == 1, ids, -1))
+    usable = (by_id >= 0) & (kernels.launch < 0) & (external != kernels.correlation)
+    op = kernels.op.copy()
+    op[usable] = nested.op[rows[first[by_id[usable]]]]
     return replace(kernels, op=op)
 
 

@@ -116,9 +116,10 @@ def assemble(events: Iterable[Event], source: TraceSource) -> Trace:
         "hlo": "the export for the trace viewer holds no compiled programs",
     }
     basis = "device" if devices else "host"
+    unjoined: tuple[str, ...] = ()
     if devices:
-        kernels, kinds = join_launches(kernels, host, strings)
-        host = replace(host, kind=kinds)
+        joined = join_launches(kernels, host, strings)
+        kernels, host, unjoined = joined.kernels, replace(host, kind=joined.kinds), joined.warnings
     else:
         whole_host = Host(host, names, tuple(range(len(names))), allocation_table(None, None), None)
         kernels, streams = cpu.kernels(whole_host, found.ops, strings)
@@ -137,7 +138,7 @@ def assemble(events: Iterable[Event], source: TraceSource) -> Trace:
         allocations=allocation_table(None, None),
         basis=basis,
         strings=strings.texts(),
-        warnings=tuple(_warnings(found)),
+        warnings=(*_warnings(found), *unjoined),
         missing=missing,
     )
 

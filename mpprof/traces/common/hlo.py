@@ -145,6 +145,8 @@ class Module:
     parsed: dict[int, Instruction] = field(default_factory=dict)
     built: dict[str, HloInstruction] = field(default_factory=dict)
     inside: dict[tuple[int, int], HloInstruction] = field(default_factory=dict)  # by place and depth
+    by_types: dict[str, dict[tuple[object, ...], list[str]]] = field(default_factory=dict)  # by opcode
+    called: dict[str, list[tuple[str, str, tuple[int, ...]]]] = field(default_factory=dict)
     listings: int = 0  # of instructions inside others that are left
     operands: int = 0  # of instructions not yet parsed that are left
 
@@ -155,6 +157,31 @@ class Module:
         for name in self.by_name:
             found.setdefault(re.sub(_NO_SYMBOL, "_", name), []).append(name)
         return {kernel: names[0] for kernel, names in found.items() if len(names) == 1}
+
+    @cached_property
+    def by_opcode(self) -> dict[str, list[str]]:
+        """The names of the instructions by their opcode."""
+        names = list(self.by_name)
+        starts, ends = np.array(list(self.by_name.values()), np.int64).reshape(-1, 2).T.copy()
+        begin, stop, owner = extents(walk.scan(self.buffer, starts, ends, 1 << 2), 2)
+        found: dict[str, list[str]] = {}
+        for a, b, row in zip(begin.tolist(), stop.tolist(), owner.tolist(), strict=True):
+            found.setdefault(text(self.buffer, a, b), []).append(names[row])
+        return found
+
+    def alike(self, opcode: str, types: tuple[object, ...]) -> list[str]:
+        """Return the names of the instructions of this opcode with these types and shapes (`_types`)."""
+        if opcode not in self.by_types:
+            found = self.by_types[opcode] = {}
+            for name in self.by_opcode.get(opcode, ()):
+                found.setdefault(_types(self, parse(self, *self.by_name[name])), []).append(name)
+        return self.by_types[opcode].get(types, [])
+
+    def parts(self, hlo: HloInstruction) -> list[tuple[str, str, tuple[int, ...]]]:
+        """Return what an instruction calls (`_parts`), which is looked up once for each."""
+        if hlo.name not in self.called:
+            self.called[hlo.name] = _parts(hlo)
+        return self.called[hlo.name]
 
     def __post_init__(self) -> None:
         self.listings = _LISTINGS * (len(self.by_id) + _LISTINGS)
@@ -208,6 +235,29 @@ class Modules:
                 found.append((name, id, index.by_kernel[kernel]))
         return found[0] if len(found) == 1 else None
 
+    def equal_to(self, module: str, program: int, name: str) -> list[str]:
+        """Return the names of the instructions that may share their kernel with this one, itself included:
+        all of the same types and shapes, made of the same parts. Empty where it is not found."""
+        own = self.instruction(module, program, name)
+        index = self._indexed(self._find(module, program))
+        if own is None or index is None:
+            return []
+        types = (own.dtype, own.shape, own.operand_dtypes, own.operand_shapes)
+        found = [
+            (other, self.instruction(module, program, other)) for other in index.alike(own.opcode, types)
+        ]
+        parts = index.parts(own)
+        return [other for other, hlo in found if hlo is not None and index.parts(hlo) == parts]
+
+    def library_calls(self, module: str, program: int) -> list[str]:
+        """Return the names of the instructions that call a library, whose kernels have names of their own."""
+        index = self._indexed(self._find(module, program))
+        if index is None:
+            return []
+        fusions = index.by_opcode.get("fusion", ())
+        own = [n for n in fusions if _CUDNN in parse(index, *index.by_name[n]).backend_config]
+        return [*index.by_opcode.get("custom-call", ()), *own]
+
     def _indexed(self, place: Place | None) -> Module | None:
         if place is None:
             return None
@@ -255,6 +305,26 @@ class Modules:
                 self._extents[key] = _one(self._extents[key], where) if key in self._extents else where
             for known in {name, full}:
                 self._by_name[known] = _one(self._by_name[known], where) if known in self._by_name else where
+
+
+_CUDNN = "__cudnn$fusion"
+"""In the configuration of a fusion that cuDNN compiles."""
+
+
+def _types(module: Module, made: Instruction) -> tuple[object, ...]:
+    """Return type and shape of an instruction's result, and those of its operands."""
+    operands = [
+        parse(module, *module.by_id[id]).shape.array if id in module.by_id else Shape()
+        for id in made.operands
+    ]
+    shape = made.shape.array
+    return shape.dtype, shape.dims, tuple(o.dtype for o in operands), tuple(o.dims for o in operands)
+
+
+def _parts(hlo: HloInstruction) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return opcode, type and shape of all that an instruction calls, in no order that the compiler chose."""
+    inner = [(one.opcode, one.dtype, one.shape) for one in hlo.called]
+    return sorted(inner + [part for one in hlo.called for part in _parts(one)])
 
 
 def _one(known: Place | None, other: Place) -> Place | None:

@@ -70,7 +70,19 @@ class Ops:
         if hlo is None:
             return row
         named = f"like {instruction}"
-        return self._row(("", "", named, module, program), Op(named, hlo.opcode, _unowned(hlo, named)))
+        key = ("", "", named, module, program)
+        if key in self._rows:
+            return self._rows[key]
+        # Of matrix work only: what all the others are made of takes three times as long to read as the rest.
+        equal = self.modules.equal_to(module, program, instruction) if multiplies(hlo) else []
+        candidates = tuple(self.of_hlo(each, module, program, "") for each in equal)
+        return self._row(key, Op(named, hlo.opcode, _unowned(hlo, named), candidates))
+
+    def with_library_calls(self, row: int, module: str, program: int) -> None:
+        """Give the op in this row, which names no instruction, those of its program that call a library."""
+        calls = self.modules.library_calls(module, program)
+        candidates = tuple(self.of_hlo(each, module, program, "") for each in calls)
+        self._ops[row] = replace(self._ops[row], candidates=candidates)
 
     def without_instruction(self) -> dict[int, tuple[str, int]]:
         """Return the module and the program of each row that names something in a compiled program which is
@@ -104,6 +116,11 @@ class Ops:
             row = self._rows[key] = len(self._ops)
             self._ops.append(op or Op(key[0], key[1]))
         return row
+
+
+def multiplies(hlo: HloInstruction) -> bool:
+    """Return whether an instruction, or one that it calls, is a product or a convolution."""
+    return hlo.opcode in ("dot", "convolution") or any(map(multiplies, hlo.called))
 
 
 def _unowned(hlo: HloInstruction, name: str) -> HloInstruction:

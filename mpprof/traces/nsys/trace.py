@@ -105,7 +105,8 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
     host = host_table(found, nested)
     host = replace(host, start_ns=host.start_ns - zero)
     kernels = replace(work.kernels, start_ns=work.kernels.start_ns - zero)
-    kernels, kinds = join_launches(kernels, host, found.strings)
+    joined = join_launches(kernels, host, found.strings)
+    kernels = joined.kernels
     hosts = _processes(found, work)
     damages += database.damages
     missing = _missing(found, work, marked=bool(marks), no_kernel=_why_no_kernel(database, kernels))
@@ -118,12 +119,12 @@ def _read(database: Database, source: TraceSource) -> tuple[Trace, list[str]]:
         thread_hosts=hosts,
         ops=ops.table(),
         kernels=kernels,
-        host=replace(host, kind=kinds),
+        host=replace(host, kind=joined.kinds),
         markers=_markers(marks, found, zero),
         allocations=allocation_table(None, None),
         basis="device",
         strings=found.strings.texts(),
-        warnings=tuple(work.warnings),
+        warnings=(*work.warnings, *joined.warnings),
         missing=missing,
     )
     return trace, damages

@@ -3,7 +3,8 @@
 A command buffer is launched as one, so its kernels carry the buffer's name (`command_buffer_3`) or none in
 place of their instruction's. XLA names a kernel after its fusion, which leads back to it; but equal fusions
 share the first one's kernel. So a name proves the instruction only where it comes once in each launch, and
-nowhere else. Any other name still states types, shapes and FLOPs, because only equal fusions share a kernel:
+nowhere else. Any other name still states types, shapes and FLOPs, and the fusions of which it is one, because
+only equal fusions share a kernel:
 XLA finds it by a fingerprint of the computation and its arguments (`KernelReuseCache`). In traces of an H100
 (JAX 0.11) 87 instructions used another one's kernel, as the events state, and all were equal to it in these.
 """
@@ -25,7 +26,8 @@ Bool = NDArray[np.bool_]
 
 def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> KernelTable:
     """Return the table with the ops of kernels that ran in a command buffer: the instruction that a name
-    proves, or one without an owner that is equal to it. Kernels with other names keep theirs."""
+    proves, or one without an owner that is equal to it. Kernels with other names keep theirs, which is one of
+    the program's calls of libraries."""
     if not ops.modules:
         return kernels
     programs = ops.without_instruction()
@@ -37,6 +39,7 @@ def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> Kern
     op, texts = kernels.op.copy(), strings.texts()
     keys = np.stack([kernels.op[rows], kernels.name[rows], proved])
     pairs, group = np.unique(keys, axis=1, return_inverse=True)
+    libraries: dict[int, tuple[str, int]] = {}
     for at, (of_buffer, name, alone) in enumerate(pairs.T.tolist()):
         module, program = programs.get(of_buffer, ("", -1))
         found = ops.modules.of_kernel(module, program, texts[name])
@@ -44,6 +47,10 @@ def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> Kern
             module, program, instruction = found
             row = ops.of_hlo if alone else ops.like_hlo
             op[rows[group.reshape(-1) == at]] = row(instruction, module, program, "")
+        elif of_buffer >= 0:
+            libraries.setdefault(of_buffer, (module, program))
+    for of_buffer, (module, program) in libraries.items():
+        ops.with_library_calls(of_buffer, module, program)
     return replace(kernels, op=op)
 
 

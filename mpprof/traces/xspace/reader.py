@@ -257,8 +257,9 @@ def _with_devices(
     """Return the kernels of the devices, joined with their launches."""
     kernels = with_instructions(kernel_table(reader.parts), ops, parts.strings)
     of = _hosts_of_devices(layout, kernels, host, parts)
-    kernels, kinds = join_launches(kernels, host.table, parts.strings, of)
-    return replace(host, table=replace(host.table, kind=kinds)), kernels
+    joined = join_launches(kernels, host.table, parts.strings, of)
+    parts.warnings += joined.warnings
+    return replace(host, table=replace(host.table, kind=joined.kinds)), joined.kernels
 
 
 def _without_device(

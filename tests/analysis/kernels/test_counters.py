@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpprof.analysis.kernels.counters import METRICS, of_devices, verdicts
+from mpprof.analysis.kernels.counters import METRICS, NOT_PROVEN, as_proven, of_devices, verdicts
 from mpprof.analysis.kernels.name_parts import spelled
 from mpprof.errors import UnreadableError
 from mpprof.model.device import DeviceFacts
-from mpprof.model.kernels import OTHER_CARD
+from mpprof.model.kernels import OTHER_CARD, Placement, Precision, Reason, Verdict
 
 HMMA = "sm__inst_executed_pipe_tensor_op_hmma.sum"
 PIPE = "sm__inst_executed_pipe_tensor.sum"
@@ -343,3 +343,61 @@ def test_a_capability_of_thousands_of_digits_is_none() -> None:
 def test_a_table_of_more_kernels_than_a_run_has_is_refused() -> None:
     with pytest.raises(UnreadableError, match="more than 20,000 kernels"):
         verdicts(raw(HMMA, [(f"k{i}", "0") for i in range(20_001)]))
+
+
+HOPPER = DeviceFacts("gpu", "NVIDIA H100 80GB HBM3", "nvidia", (9, 0))
+PATH = "sm__ops_path_tensor_src_bf16_dst_fp32.sum"
+GMMA = "sm__inst_executed_pipe_tensor_op_gmma.sum"
+
+
+def kept(metric: str, count: str, *, precision: Precision = "fp16", more: str = "") -> Verdict:
+    """A verdict as it stands in a counters.json."""
+    text = f"verified by hardware counters: {metric} = {count} over 4 launches{more}"
+    code = "counter-none" if count == "0" else "counter-tensor"
+    where: Placement = "cuda_core" if count == "0" else "tensor_core"
+    return Verdict(where, precision, "gemm", Reason(code, text), "counter")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "card", "proven"),
+    [
+        (kept(HMMA, "1.68215e+07"), "NVIDIA H100 80GB HBM3", False),
+        (kept(HMMA, "1.68215e+07"), "", False),  # any card: the one of the trace decides
+        (kept(HMMA, "512"), "NVIDIA A100-SXM4-40GB", False),
+        (kept(HMMA, "512"), "Tesla V100-SXM2-16GB", True),
+        (kept(PIPE, "512"), "Tesla T4", False),
+        (kept(PATH, "1.6e+11"), "NVIDIA H100 80GB HBM3", True),
+        (kept(GMMA, "7"), "NVIDIA H100 80GB HBM3", True),
+        (kept(HMMA, "0"), "NVIDIA H100 80GB HBM3", False),  # wgmma counts apart
+        (kept(HMMA, "0"), "NVIDIA A100-SXM4-40GB", True),
+        (kept(HMMA, "0", precision="int8"), "NVIDIA A100-SXM4-40GB", False),
+        (kept(PIPE, "0"), "NVIDIA H100 80GB HBM3", True),
+        (kept(PATH, "0"), "NVIDIA H100 80GB HBM3", False),  # fp16, bf16 and tf32 were enough
+        (kept(PATH, "0", more=", and so for every type that the card multiplies"), "NVIDIA H100 80GB HBM3", True),
+    ],
+)  # fmt: skip
+def test_a_kept_verdict_holds_where_its_counter_proves_it_today(
+    verdict: Verdict, card: str, proven: bool
+) -> None:
+    (found,) = as_proven({("k", card): verdict}, [HOPPER]).values()
+    assert (found == verdict) is proven
+    assert proven or (found.placement, found.precision, found.reason.code) == (
+        "unknown",
+        "unknown",
+        NOT_PROVEN,
+    )
+    assert proven or "run `mpprof verify` again" in found.reason.text
+
+
+def test_what_is_proven_now_stays_proven_when_it_is_kept() -> None:
+    """For the verdicts that this version makes, of an HOPPER by every type."""
+    every = {f"{m}.sum": "0" for m in METRICS if "ops_path" in m or m.endswith("op_gmma")}
+    tables = [
+        counted("9.0", **{PATH: "5"}),
+        counted("9.0", **every),
+        raw(HMMA, [("gemm_kernel", "5")], "7.0"),
+    ]
+    for lines, card in zip(tables, ["NVIDIA H100 80GB HBM3"] * 2 + ["Tesla V100-SXM2-16GB"], strict=True):
+        made = verdicts(lines, card=card)
+        assert made
+        assert as_proven(made, [HOPPER]) == made

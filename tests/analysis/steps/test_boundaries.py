@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mpprof.analysis.steps.boundaries import Periods, periods
-from mpprof.model.trace import HostKind
+from mpprof.model.trace import HostKind, Trace
+from mpprof.traces.common.columns import Interner
+from mpprof.traces.common.launches import join_launches
 from tests.builders.trace import TraceBuilder
 
 
@@ -423,3 +428,65 @@ def test_two_functions_that_both_compute_gradients_both_train() -> None:
         b.kernel("adam", at + 400, at + 500, op="adam/update", launch=(at + 310, at + 320), thread="executor")
     found = periods(b.build(), 0)
     assert (len(found), found.notes) == (8, ())
+
+
+def _shared(b: TraceBuilder, ids: dict[int, int]) -> Trace:
+    """Return the trace with launches joined anew, after ids were changed on both sides."""
+    trace = b.build()
+    strings = Interner()
+    for text in trace.strings:
+        strings(text)
+
+    def changed(column: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.array([ids.get(id, id) for id in column.tolist()], np.int64)
+
+    kernels = replace(trace.kernels, correlation=changed(trace.kernels.correlation))
+    host = replace(trace.host, correlation=changed(trace.host.correlation))
+    joined = join_launches(kernels, host, strings)
+    return replace(trace, kernels=joined.kernels, host=host)
+
+
+def test_launches_that_share_an_id_are_told_by_their_neighbours_on_the_stream() -> None:
+    """By when they ran, they would be of the next steps but one."""
+    found = periods(_shared(three_steps(), {1: 9, 3: 9, 5: 9}), 0)
+    assert found.work is not None
+    assert (found.source, found.work.step.tolist()) == ("mpprof", [0, 0, 1, 1, 2, 2])
+    assert edges(found) == edges(periods(three_steps().build(), 0))
+
+
+def test_where_launches_of_whole_steps_share_ids_no_call_is_credited_with_them() -> None:
+    """Ids that began anew: the neighbours with a launch are two steps away."""
+    found = periods(_shared(three_steps(), {3: 1, 4: 2}), 0)
+    assert found.source == "period"
+
+
+def test_where_all_launches_share_an_id_and_the_host_runs_ahead_time_gives_no_steps() -> None:
+    b = TraceBuilder()
+    for n in range(3):
+        b.marker(n, 100 * n, 100 * n + 100)
+        b.kernel(f"of step {n}", 100 * n + 260, 100 * n + 350, launch=(100 * n + 10, 100 * n + 12))
+    found = periods(_shared(b, {1: 9, 2: 9, 3: 9}), 0)
+    assert len(found) == 0
+    assert "the host ran ahead of the device, and which call the work is of is not known" in found.notes[0]
+
+
+def test_where_all_launches_share_an_id_and_the_host_runs_ahead_the_sequence_may_give_steps() -> None:
+    b = TraceBuilder()
+    for n in range(20):
+        b.marker(n, 10 * n, 10 * n + 10)
+        for k, name in enumerate("abcd"):
+            at = 1000 * n + 100 * k + 500
+            b.kernel(name, at, at + 90, launch=(10 * n + k, 10 * n + k + 1))
+    found = periods(_shared(b, dict.fromkeys(range(1, 81), 9)), 0)
+    assert found.source == "period"
+    assert set((found.end_ns - found.start_ns).tolist()) == {1000}
+
+
+def test_where_all_launches_share_an_id_steps_are_told_by_time() -> None:
+    b = TraceBuilder()
+    for n in range(3):
+        b.marker(n, 100 * n, 100 * n + 100)
+        b.kernel("a", 100 * n + 20, 100 * n + 90)
+    found = periods(_shared(b, {1: 9, 2: 9, 3: 9}), 0)
+    assert edges(found) == [(0, 0, 100), (1, 100, 200), (2, 200, 300)]
+    assert "joined with the calls of the step by time" in found.notes[0]
