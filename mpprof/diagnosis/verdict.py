@@ -323,7 +323,7 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[list[str], Finding | N
         return [str(signals.account)], None
     if signals.half is None and case.speedup is None:
         return [], None
-    nothing = [_no_cause(signals, diagnosis), *(_left(best, signals) if best else ())]
+    nothing = [_no_cause(signals, diagnosis), *(_left(best, signals) if best else _largest_note(ranked))]
     undecided = case.speedup is not None and case.speedup.difference == "not known"
     measured = case.speedup is not None and case.speedup.observed is not None
     if signals.half and (undecided or not measured) and not signals.on_cpu:
@@ -421,6 +421,15 @@ def _is_ceiling(found: Finding) -> bool:
     """Return whether the finding's remedy gains time although nothing was lost: every run of this kind has
     it."""
     return found.cost_ns_per_step is None and found.gain_ns_per_step is not None
+
+
+def _largest_note(ranked: Sequence[Finding]) -> list[str]:
+    """Return a clause on the first note that states a gain, which is no cause and still worth a remedy."""
+    gains = [(found, found.gain_ns_per_step) for found in ranked if found.gain_ns_per_step]
+    return [
+        f"of the notes, {found.code} {found.slug} has most to gain, {format_ns(ns)} a step"
+        for found, ns in gains[:1]
+    ]
 
 
 def _left(best: Finding, signals: Signals) -> list[str]:

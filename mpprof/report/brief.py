@@ -651,7 +651,7 @@ def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
     page.paragraph(_result(document, rung, page.width), hang=2)
     beside = _beside(document, rung)
     for line in beside:
-        page.paragraph(fitting([line, line.partition("; ")[0]], page.width, 2), hang=2)
+        page.paragraph(fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
     report = document["runs"][rung["to"]]
     if "windows" in rung:
         window_rows(page, rung["windows"], MOST_ROWS)
@@ -698,3 +698,9 @@ def _rest_of_comparison(document: doc.Comparison, warnings_left: int) -> str:
         [(warnings_left, "warning"), (notes, "note"), (max(0, len(told) - MOST_REMEDIES), "cause")],
         [(unable, "not judged"), (len(document["kernels"]), "changed kernels and ops")],
     )
+
+
+def _to_semicolon(line: str) -> str:
+    """Return what stands before the first semicolon, without a parenthesis that would stay open."""
+    head = line.partition("; ")[0]
+    return head.rpartition(" (")[0] if head.count("(") > head.count(")") else head

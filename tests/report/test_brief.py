@@ -364,3 +364,13 @@ def test_what_surfaces_after_the_remedies_is_named_with_what_it_gains(
     rendered = shown(capsys, "report", SAMPLES / "v100-convnet-mixed-float16")
     (line,) = (each for each in rendered.splitlines() if each.startswith("all remedied"))
     assert re.search(r" then MP302 gains 7\d\d µs$", line)
+
+
+@pytest.mark.parametrize(
+    "later", ["transformer-padded-mixed-float16", "transformer-float32", "convnet-mixed-float16"]
+)
+def test_no_parenthesis_of_a_comparison_stays_open(later: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [str(SAMPLES / f"recorded-h100-{run}") for run in ("transformer-mixed-float16", later)]
+    assert main(["compare", *runs]) == 0
+    said = capsys.readouterr().out
+    assert said.count("(") == said.count(")")
