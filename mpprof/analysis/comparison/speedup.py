@@ -43,7 +43,7 @@ from mpprof.analysis.comparison.potential import potential
 from mpprof.analysis.comparison.precision_overhead import added
 from mpprof.analysis.comparison.profiled import profiled_speedup
 from mpprof.analysis.layers import kinds
-from mpprof.model.account import Account, Class, ComputePrecision, GapSlice, Limit, Speedup
+from mpprof.model.account import Account, Class, ComputePrecision, GapSlice, Limit, ProfiledSpeedup, Speedup
 from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import Precision
 from mpprof.model.run import Run
@@ -81,10 +81,7 @@ def speedup(
     times = step_times(baseline_run, baseline), step_times(mixed_run, mixed)
     interval, absent = _interval(*times, scale)
     seen = profiled_speedup((baseline_run, baseline), (mixed_run, mixed), scale=scale, other_card=other_card)
-    if interval and times[0].basis == "window":
-        seen = _OF_PROFILED
-    if isinstance(seen, str):
-        absent["profiled"] = seen
+    profiled, no_profiled = _beside(seen, timed_by_window=bool(interval) and times[0].basis == "window")
     baseline = _scaled(baseline, scale)
     before, after = aligned(baseline, mixed, baseline_run, mixed_run)
     computes = compute_precision(mixed_run, mixed.main.cells)
@@ -100,19 +97,12 @@ def speedup(
     slices = _slices(before, after, ratios, extra)
     added_ns = sum(extra.values())
     attainable_ns = sum(part.ns / (ratios[key].attainable or 1.0) for key, part in before.items()) + added_ns
-    expected = with_host = None
-    if known:
-        expected = baseline.step_ns / attainable_ns if attainable_ns > 0 else None
-        with_host, no_host = _with_host(baseline, mixed, before, ratios, added_ns, expected)
-        if with_host is None:
-            absent["expected_with_host"] = no_host
-    else:
-        absent |= {"expected": why_none, "expected_with_host": "no expectation"}
+    expected, with_host, no_expected = _expected(
+        baseline, mixed, before, ratios, attainable_ns, added_ns, why_none
+    )
     ceiling = _ceiling(baseline, before, ratios)
-    if ceiling is None:
-        absent["ceiling"] = (
-            dissimilar or "the peak rates of this device, or what ran in the baseline, are not known"
-        )
+    no_ceiling = dissimilar or "the peak rates of this device, or what ran in the baseline, are not known"
+    absent |= no_profiled | no_expected | ({"ceiling": no_ceiling} if ceiling is None else {})
     return Speedup(
         baseline="measured",
         baseline_id=baseline_run.run_id,
@@ -132,8 +122,34 @@ def speedup(
         limits=_limits(before, ratios, extra, baseline.step_ns, expected, with_host) if known else (),
         launches=None if dissimilar else launches(baseline, mixed),
         potential=None if known or not _could(was, target, dissimilar, peaks) else potential(baseline, peaks),
-        profiled=None if isinstance(seen, str) else seen,
+        profiled=profiled,
     )
+
+
+def _beside(
+    seen: ProfiledSpeedup | str, *, timed_by_window: bool
+) -> tuple[ProfiledSpeedup | None, dict[str, str]]:
+    """Return what the profiled steps show beside the timings, and why there is nothing."""
+    if timed_by_window:
+        seen = _OF_PROFILED
+    return (None, {"profiled": seen}) if isinstance(seen, str) else (seen, {})
+
+
+def _expected(
+    baseline: Account,
+    mixed: Account,
+    before: Mapping[MatchKey, Part],
+    ratios: Mapping[MatchKey, Ratio],
+    attainable_ns: float,
+    added_ns: float,
+    why_none: str | None,
+) -> tuple[float | None, float | None, dict[str, str]]:
+    """Return the expected speedup by the device alone and with the host's need, and why either is absent."""
+    if why_none:
+        return None, None, {"expected": why_none, "expected_with_host": "no expectation"}
+    expected = baseline.step_ns / attainable_ns if attainable_ns > 0 else None
+    with_host, no_host = _with_host(baseline, mixed, before, ratios, added_ns, expected)
+    return expected, with_host, {} if with_host is not None else {"expected_with_host": no_host}
 
 
 def _no_expectation(
