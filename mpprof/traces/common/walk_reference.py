@@ -270,66 +270,87 @@ def events(
     """
     _check_extents(len(buffer), starts, ends)
     data = memoryview(buffer)  # type: ignore[arg-type]
-    stats = _Stats(stat_keys, stat_rows, stat_slots, ints, texts)
+    found = _Events(
+        _Stats(stat_keys, stat_rows, stat_slots, ints, texts), metadata_keys, metadata_rows, marked
+    )
     bounds = [0]
-    rows: list[tuple[int, int, int]] = []
-    int_rows: list[list[int]] = []
-    text_rows: list[list[int]] = []
-    marks: list[tuple[int, int, int]] = []
-    first_damage, damaged, negative, aggregated = -1, 0, 0, 0
     for at, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        found.read_line(data, at, end)
+        bounds.append(len(found.rows))
+    return found.columns(np.array(bounds, np.int64), ints, texts)
+
+
+class _Events:
+    """The events of the lines read so far, and what was wrong with those that are left out."""
+
+    def __init__(self, stats: _Stats, metadata_keys: Int64, metadata_rows: Int32, marked: Bytes) -> None:
+        self.rows: list[tuple[int, int, int]] = []  # metadata row, start and duration in ns
+        self._ints: list[list[int]] = []
+        self._texts: list[list[int]] = []
+        self._marks: list[tuple[int, int, int]] = []
+        self._stats, self._marked = stats, marked
+        self._keys, self._metadata_rows = metadata_keys, metadata_rows
+        self._first_damage, self._damaged, self._negative, self._aggregated = -1, 0, 0, 0
+
+    def read_line(self, data: memoryview, at: int, end: int) -> None:
+        """Read the events of a line; a field that cannot be read ends it."""
         while at < end:
             tag = at
             try:
                 number, wire, begin, size, at = _field(data, at, end)
             except _Damage as damage:
-                first_damage = damage.at if first_damage < 0 else first_damage
-                damaged += 1
-                break
+                self._damage(damage.at)
+                return
             if number != 4 or wire != 2:
                 continue
             if size < SHORTEST_EVENT:
-                first_damage = begin if first_damage < 0 else first_damage
-                damaged += 1
+                self._damage(begin)
                 continue
             try:
-                event = _event(data, begin, begin + size, stats)
+                event = _event(data, begin, begin + size, self._stats)
             except _Damage as damage:
-                first_damage = damage.at if first_damage < 0 else first_damage
-                damaged += 1
+                self._damage(damage.at)
                 continue
             if event.aggregated:
-                aggregated += 1
-                continue
-            row = _look_up(event.metadata, metadata_keys, metadata_rows)
-            offset, duration = _clamp(event.offset_ps), _clamp(event.duration_ps)
-            if duration < 0:
-                negative += 1
-                duration = 0
-            start_ns = offset // 1000
-            if 0 <= row < len(marked) and marked[row]:
-                marks.append((len(rows), tag, begin + size))
-            rows.append((row, start_ns, _clamp(offset + duration) // 1000 - start_ns))
-            int_rows.append(event.ints)
-            text_rows.append(event.texts)
-        bounds.append(len(rows))
-    columns = np.array(rows, np.int64).reshape(-1, 3).T
-    where = np.array(stats.extents, np.int64).reshape(-1, 2).T
-    mark = np.array(marks, np.int64).reshape(-1, 3).T
-    return EventColumns(
-        np.array(bounds, np.int64),
-        columns[0].astype(np.int32),
-        columns[1].copy(),
-        columns[2].copy(),
-        np.array(int_rows, np.int64).reshape(len(rows), ints).T.copy(),
-        np.array(text_rows, np.int32).reshape(len(rows), texts).T.copy(),
-        where[0].copy(),
-        where[1].copy(),
-        mark[0].copy(),
-        mark[1].copy(),
-        mark[2].copy(),
-        first_damage,
-        damaged,
-        negative,
-        aggregated,
-    )
+                self._aggregated += 1
+            else:
+                self._keep(event, tag, begin + size)
+
+    def _damage(self, at: int) -> None:
+        self._first_damage = at if self._first_damage < 0 else self._first_damage
+        self._damaged += 1
+
+    def _keep(self, event: _Event, tag: int, end: int) -> None:
+        row = _look_up(event.metadata, self._keys, self._metadata_rows)
+        offset, duration = _clamp(event.offset_ps), _clamp(event.duration_ps)
+        self._negative += duration < 0
+        start_ns = offset // 1000
+        if 0 <= row < len(self._marked) and self._marked[row]:
+            self._marks.append((len(self.rows), tag, end))
+        self.rows.append((row, start_ns, _clamp(offset + max(0, duration)) // 1000 - start_ns))
+        self._ints.append(event.ints)
+        self._texts.append(event.texts)
+
+    def columns(self, bounds: Int64, ints: int, texts: int) -> EventColumns:
+        """Return all that was read; `bounds`: the first event of each line, and the end."""
+        count = len(self.rows)
+        columns = np.array(self.rows, np.int64).reshape(-1, 3).T
+        where = np.array(self._stats.extents, np.int64).reshape(-1, 2).T
+        mark = np.array(self._marks, np.int64).reshape(-1, 3).T
+        return EventColumns(
+            bounds,
+            columns[0].astype(np.int32),
+            columns[1].copy(),
+            columns[2].copy(),
+            np.array(self._ints, np.int64).reshape(count, ints).T.copy(),
+            np.array(self._texts, np.int32).reshape(count, texts).T.copy(),
+            where[0].copy(),
+            where[1].copy(),
+            mark[0].copy(),
+            mark[1].copy(),
+            mark[2].copy(),
+            self._first_damage,
+            self._damaged,
+            self._negative,
+            self._aggregated,
+        )
