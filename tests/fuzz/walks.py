@@ -24,6 +24,7 @@ def walked_alike(buffer: np.ndarray) -> int:
     """Walk every plane that can be found in both ways; return the number of events compared."""
     start, end = np.array([0], np.int64), np.array([len(buffer)], np.int64)
     _same(walk.scan(buffer, start, end, 2**64 - 1), walk_reference.scan(buffer, start, end, 2**64 - 1))
+    assert walk.fields(buffer, 0, len(buffer)) == walk_reference.fields(buffer, 0, len(buffer))
     compared = 0
     for plane in read_space(buffer).planes:
         keys, rows, columns, ints, texts = slots(plane, INTS, TEXTS)

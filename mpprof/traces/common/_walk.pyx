@@ -16,7 +16,7 @@ import os
 
 from mpprof.traces.common.walk_reference import SHORTEST_EVENT, EventColumns, Fields
 
-CALLS = 3  # as in walk_reference when this was built
+CALLS = 4  # as in walk_reference when this was built
 
 cdef extern from *:
     """
@@ -189,6 +189,23 @@ def scan(const uint8_t[::1] buffer, const int64_t[::1] starts, const int64_t[::1
         np.asarray(parent_v[:row]), np.asarray(number_v[:row]), np.asarray(wire_v[:row]),
         np.asarray(value_v[:row]), np.asarray(size_v[:row]), damage,
     )
+
+
+def fields(const uint8_t[::1] buffer, int64_t start, int64_t end):
+    cdef Cursor c
+    cdef Field f
+    cdef const uint8_t* data = &buffer[0] if buffer.shape[0] else NULL
+    cdef bint ok = True
+    cdef list found = []
+    if start < 0 or end < start or end > buffer.shape[0]:
+        raise ValueError("message 0 lies outside the buffer")
+    c.at = start
+    c.end = end
+    while ok and c.at < c.end:
+        ok = read_field(data, &c, &f)
+        if (ok or f.cut) and f.number < 64:
+            found.append((f.number, f.wire, f.value, f.size))
+    return found
 
 
 cdef struct Table:

@@ -10,18 +10,18 @@ from functools import cache
 from itertools import pairwise
 
 from mpprof.model.memory import AliveBuffer, Assignment, Taken
+from mpprof.traces.common import walk
 from mpprof.traces.common.hlo import (
-    Field,
     Instruction,
     Module,
     build,
-    fields_in,
     index_of,
     parse,
     sources,
     varints,
 )
 from mpprof.traces.common.planes import Bytes, text
+from mpprof.traces.common.walk import Field
 
 _ALLOCATED, _FREED, _SHARED = 0, 1, 2  # HeapSimulatorTrace.Event.Kind
 MOST_BUFFERS = 1_000_000
@@ -33,10 +33,10 @@ def assignment(
 ) -> Assignment | None:
     """Return the buffer assignment in an HloProto; None where it holds none. Of a program that does not take
     allocations of any of `sizes_taken`, one after the other, only how large its allocations are."""
-    found = [(v, v + s) for n, w, v, s in fields_in(buffer, start, end) if (n, w) == (3, 2)]
+    found = [(v, v + s) for n, w, v, s in walk.fields(buffer, start, end) if (n, w) == (3, 2)]
     if not found:
         return None
-    fields = fields_in(buffer, *found[0])[:MOST_BUFFERS]
+    fields = walk.fields(buffer, *found[0])[:MOST_BUFFERS]
     allocations = [_allocation(buffer, v, v + s) for n, w, v, s in fields if (n, w) == (3, 2)]
     allocations = [one for one in allocations if one.kind]
     taken = [one for one in allocations if one.kind in ("outputs", "temporaries") and one.bytes]
@@ -104,9 +104,9 @@ class _Allocation:
 
 
 def _allocation(buffer: Bytes, start: int, end: int) -> _Allocation:
-    fields = fields_in(buffer, start, end)
+    fields = walk.fields(buffer, start, end)
     stated = _numbers(fields)
-    each = [_numbers(fields_in(buffer, v, v + s)) for n, w, v, s in fields if (n, w) == (9, 2)]
+    each = [_numbers(walk.fields(buffer, v, v + s)) for n, w, v, s in fields if (n, w) == (9, 2)]
     assigned = tuple((one.get(1, 0), one.get(2, 0), one.get(3, 0)) for one in each)
     return _Allocation(stated.get(1, 0), stated.get(2, 0), _kind(stated), assigned)
 
@@ -133,13 +133,13 @@ def _contents(
 
 def _results(buffer: Bytes, start: int, end: int, module: Module) -> frozenset[str]:
     """Return the names of the instructions that make what the program returns."""
-    for number, wire, value, size in fields_in(buffer, start, end):
+    for number, wire, value, size in walk.fields(buffer, start, end):
         if (number, wire) != (1, 2):
             continue
-        fields = fields_in(buffer, value, value + size)
+        fields = walk.fields(buffer, value, value + size)
         entry = _numbers(fields).get(6)
         for inner, kind, place, length in fields:
-            stated = _numbers(fields_in(buffer, place, place + length)) if (inner, kind) == (3, 2) else {}
+            stated = _numbers(walk.fields(buffer, place, place + length)) if (inner, kind) == (3, 2) else {}
             span = module.by_id.get(stated.get(6, -1)) if stated.get(5) == entry else None
             if span is not None:
                 root = parse(module, *span)
@@ -168,12 +168,12 @@ Maker = tuple[int, str, tuple[int, ...]]
 
 
 def _logical(buffer: Bytes, start: int, end: int) -> tuple[int, int, Maker]:
-    fields = fields_in(buffer, start, end)
+    fields = walk.fields(buffer, start, end)
     stated = _numbers(fields)
     maker: Maker = (-1, "", ())
     for number, wire, value, size in fields:
         if (number, wire) == (3, 2):
-            place = fields_in(buffer, value, value + size)
+            place = walk.fields(buffer, value, value + size)
             name = next((text(buffer, v, v + s) for n, w, v, s in place if (n, w) == (2, 2)), "")
             maker = (_numbers(place).get(4, -1), name, tuple(varints(buffer, place, 3)))
     return stated.get(1, 0), stated.get(2, 0), maker
@@ -189,7 +189,7 @@ def _fullest(
     place = {id: one.index for one in allocations for id, _, _ in one.assigned}
     best: dict[int, tuple[int, list[int]]] = {}
     for start, end in traces:
-        fields = fields_in(buffer, start, end)
+        fields = walk.fields(buffer, start, end)
         alive, peak = _played(buffer, fields, sizes)
         of = next((place[id] for id in alive if id in place), None if place else _numbers(fields).get(3, 0))
         if of is not None and peak > best.get(of, (-1, []))[0]:
@@ -205,7 +205,7 @@ def _played(buffer: Bytes, fields: list[Field], sizes: Mapping[int, int]) -> tup
     for number, wire, value, size in fields:
         if (number, wire) != (1, 2):
             continue
-        event = _numbers(fields_in(buffer, value, value + size))
+        event = _numbers(walk.fields(buffer, value, value + size))
         kind, id = event.get(1, _ALLOCATED), event.get(2, 0)
         if kind == _FREED:
             own = owner.pop(id, None)

@@ -21,6 +21,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
 from mpprof.traces.common.planes import Bytes, RawPlane, cut_off, extents, one, text
+from mpprof.traces.common.walk import Field
 
 DTYPES = {
     1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16",
@@ -45,16 +46,9 @@ _MAX_RANK, _MAX_SIZE = 16, 1 << 48
 
 _DIGIT = "[0-9]{1,3}"
 _NO_SYMBOL = r"[^A-Za-z0-9_]"
-_ALL = (1 << 64) - 1
-Field = tuple[int, int, int, int]  # number, wire, value or start, size
 Place = tuple[Bytes, int, int, int]  # buffer, start and end of a module's HloProto, and its program id
 
 _NAMES = ("hlo_proto", "Hlo Proto", "HLO Proto")
-
-
-def fields_in(buffer: Bytes, start: int, end: int) -> list[Field]:
-    found = walk.scan(buffer, one(start), one(end), _ALL)
-    return list(zip(*(column.tolist() for column in found[1:5]), strict=True))
 
 
 def varints(buffer: Bytes, fields: Iterable[Field], number: int) -> list[int]:
@@ -98,7 +92,7 @@ class Shape:
 
 
 def _shape(buffer: Bytes, start: int, end: int, depth: int = 0) -> Shape:
-    fields = fields_in(buffer, start, end)
+    fields = walk.fields(buffer, start, end)
     dtype = next((value for number, wire, value, _ in fields if (number, wire) == (2, 0)), 0)
     dims = tuple(varints(buffer, fields, 3))
     if len(dims) > _MAX_RANK or not all(0 <= size < _MAX_SIZE for size in dims):
@@ -368,7 +362,7 @@ def parse(module: Module, start: int, end: int) -> Instruction:
     if start in module.parsed:
         return module.parsed[start]
     buffer = module.buffer
-    fields = fields_in(buffer, start, end)
+    fields = walk.fields(buffer, start, end)
     made = Instruction()
     for number, wire, value, size in fields:
         stop = value + size
@@ -384,19 +378,23 @@ def parse(module: Module, start: int, end: int) -> Instruction:
             made.shape = _shape(buffer, value, stop)
         elif number == 7:
             made.op_name = next(
-                (text(buffer, v, v + s) for n, w, v, s in fields_in(buffer, value, stop) if (n, w) == (2, 2)),
+                (
+                    text(buffer, v, v + s)
+                    for n, w, v, s in walk.fields(buffer, value, stop)
+                    if (n, w) == (2, 2)
+                ),
                 "",
             )
         elif number == 15:
-            made.window = fields_in(buffer, value, stop)
+            made.window = walk.fields(buffer, value, stop)
         elif number == 16:
-            made.convolution = fields_in(buffer, value, stop)
+            made.convolution = walk.fields(buffer, value, stop)
         elif number == 28:
             made.custom_call = text(buffer, value, stop)
         elif number == 30:
-            made.dot = fields_in(buffer, value, stop)
+            made.dot = walk.fields(buffer, value, stop)
         elif number == 51:
-            made.precision = _precision(buffer, fields_in(buffer, value, stop))
+            made.precision = _precision(buffer, walk.fields(buffer, value, stop))
         elif number == 43:
             made.backend_config = text(buffer, value, min(stop, value + (1 << 16)))
     made.operands = varints(buffer, fields, 36)[: module.operands]

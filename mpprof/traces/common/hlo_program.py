@@ -21,7 +21,6 @@ from mpprof.traces.common.hlo import (
     Module,
     Shape,
     build,
-    fields_in,
     index_of,
     parse,
     varints,
@@ -130,14 +129,14 @@ def _schedule(module: Module) -> dict[int, dict[int, int]]:
         return order
     starts, ends, _ = extents(fields, 7)
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        for number, wire, value, size in fields_in(module.buffer, start, end):
+        for number, wire, value, size in walk.fields(module.buffer, start, end):
             if (number, wire) != (1, 2):
                 continue
-            entry = fields_in(module.buffer, value, value + size)
+            entry = walk.fields(module.buffer, value, value + size)
             key = next((v for n, w, v, _ in entry if (n, w) == (1, 0)), 0)
             for n, w, v, s in entry:
                 if (n, w) == (2, 2):
-                    ids = varints(module.buffer, fields_in(module.buffer, v, v + s), 1)
+                    ids = varints(module.buffer, walk.fields(module.buffer, v, v + s), 1)
                     order[key] = {id: at for at, id in enumerate(ids)}
     return order
 
@@ -197,7 +196,7 @@ def _window(module: Module, made: Instruction) -> tuple[tuple[int, int], ...]:
     found = []
     for number, wire, value, size in made.window or ():
         if (number, wire) == (1, 2):
-            stated = {n: v for n, w, v, _ in fields_in(module.buffer, value, value + size) if w == 0}
+            stated = {n: v for n, w, v, _ in walk.fields(module.buffer, value, value + size) if w == 0}
             found.append((max(1, stated.get(1, 1)), max(1, stated.get(2, 1))))
     return tuple(found)
 
@@ -207,7 +206,7 @@ def _groups(module: Module, made: Instruction) -> int:
     if made.convolution is None:
         return 1
     start, end = module.by_id[made.id]
-    fields = fields_in(module.buffer, start, end)
+    fields = walk.fields(module.buffer, start, end)
     stated = (value for number, wire, value, _ in fields if (number, wire) == (50, 0))
     return max(1, next(stated, 1))
 
@@ -246,7 +245,7 @@ def _value(module: Module, id: int) -> tuple[Value, Shape]:
 
 
 def _tuple_index(module: Module, id: int) -> int:
-    fields = fields_in(module.buffer, *module.by_id[id])
+    fields = walk.fields(module.buffer, *module.by_id[id])
     return next((value for number, wire, value, _ in fields if (number, wire) == (13, 0)), 0)
 
 
@@ -305,7 +304,7 @@ def _parameters(module: Module, computation: int, count: int) -> list[Instructio
     for start, end in module.computations.get(computation, ()):
         made = parse(module, start, end)
         if made.opcode == "parameter":
-            fields = fields_in(module.buffer, start, end)
+            fields = walk.fields(module.buffer, start, end)
             at = next((value for number, wire, value, _ in fields if (number, wire) == (9, 0)), 0)
             if 0 <= at < count:
                 found[at] = made
@@ -370,5 +369,5 @@ def _dilated(module: Module, made: Instruction, axis: int) -> bool:
         return False
     start, size = stated[axis]
     return any(
-        value > 1 for value in varints(module.buffer, fields_in(module.buffer, start, start + size), 6)
+        value > 1 for value in varints(module.buffer, walk.fields(module.buffer, start, start + size), 6)
     )

@@ -1,7 +1,8 @@
 """The walk over the protobuf wire format: compiled where the extension was built, else in plain Python.
 
-`scan` reads the fields of any messages, `events` the events of a plane's lines into columns; both are
-explained in `walk_reference`. `COMPILED` says which of the two walks is in use; their results are the same.
+`scan` reads the fields of many messages into columns, `fields` those of one into a list, and `events` the
+events of a plane's lines into columns; all are explained in `walk_reference`. `COMPILED` says which of the
+two walks is in use; their results are the same.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 from mpprof.traces.common import walk_reference
-from mpprof.traces.common.walk_reference import EventColumns, Fields
+from mpprof.traces.common.walk_reference import EventColumns, Field, Fields
 
 try:
     import mpprof.traces.common._walk as _walk
@@ -18,7 +19,8 @@ try:
     COMPILED = getattr(_walk, "CALLS", None) == walk_reference.CALLS
 except ImportError:
     COMPILED = False
-scan, events = (_walk.scan, _walk.events) if COMPILED else (walk_reference.scan, walk_reference.events)
+_USED = _walk if COMPILED else walk_reference
+scan, fields, events = _USED.scan, _USED.fields, _USED.events
 
 
 @cache
@@ -32,4 +34,4 @@ def say_slow() -> None:
     )
 
 
-__all__ = ["COMPILED", "EventColumns", "Fields", "events", "say_slow", "scan"]
+__all__ = ["COMPILED", "EventColumns", "Field", "Fields", "events", "fields", "say_slow", "scan"]

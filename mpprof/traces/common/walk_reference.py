@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
+Field = tuple[int, int, int, int]  # number, wire, value or start, size (-1 but for wire 2)
 
-CALLS = 3
-"""Grows with the arguments and results of `scan` and `events`, here and in the compiled walk."""
+CALLS = 4
+"""Grows with the arguments and results of `scan`, `fields` and `events`, here and in the compiled walk."""
 
 SHORTEST_EVENT = 2
 """Bytes of an event that names anything; one with fewer is damage. So the columns of an event, at most some
@@ -156,6 +157,23 @@ def scan(buffer: Bytes, starts: Int64, ends: Int64, wanted: int) -> Fields:
         columns[4].copy(),
         first_damage,
     )
+
+
+def fields(buffer: Bytes, start: int, end: int) -> list[Field]:
+    """Return all fields with a number below 64 of one message, `buffer[start:end]`, up to a damaged one."""
+    if start < 0 or end < start or end > len(buffer):
+        raise ValueError("message 0 lies outside the buffer")
+    data = memoryview(buffer)  # type: ignore[arg-type]
+    found: list[Field] = []
+    at = start
+    while at < end:
+        try:
+            *field, at = _field(data, at, end)
+        except _Damage as damage:
+            field, at = list(damage.field or ()), end
+        if field and field[0] < 64:
+            found.append((field[0], field[1], field[2], field[3]))
+    return found
 
 
 def _look_up(key: int, keys: Int64, rows: Int32) -> int:
