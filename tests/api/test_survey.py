@@ -333,6 +333,13 @@ def test_parquet_needs_a_library_and_a_file(
     assert not kept.exists()  # said before a run is analysed
 
 
+def test_every_column_has_one_type_that_a_parquet_file_takes() -> None:
+    types = rendering.column_types()
+    assert list(types) == list(SurveyRow.__annotations__)
+    assert set(types.values()) <= {str, int, float, bool}
+    assert (types["difference"], types["speedup"], types["one_step"]) == (str, float, bool)
+
+
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])
 def test_parquet_holds_every_column(
     library: str,

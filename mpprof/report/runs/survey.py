@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mpprof.errors import MpprofError
 from mpprof.model.document import SurveyRow
@@ -139,7 +139,7 @@ def parquet_library() -> str:
 def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Write the columns of a survey as a Parquet file, by pyarrow or else Polars. A column has one type,
     whatever is known of these runs, so that files can be put together. Raises MpprofError without either."""
-    kinds = _kinds()
+    kinds = column_types()
     library = parquet_library()
     if library == "polars":
         import_module(library).DataFrame(dict(columns), schema=kinds, strict=False).write_parquet(path)
@@ -152,10 +152,13 @@ def write_parquet(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
 _ARROW = {str: "string", int: "int64", float: "float64", bool: "bool"}
 
 
-def _kinds() -> dict[str, type]:
-    """Return the type of each column, where it is known."""
-    hints = get_type_hints(SurveyRow)
-    return {
-        name: next(kind for kind in (get_args(hint) or (hint,)) if kind is not NoneType)
-        for name, hint in hints.items()
-    }
+def column_types() -> dict[str, type]:
+    """Return the type of each column of a survey, where its value is known."""
+    return {name: _type(hint) for name, hint in get_type_hints(SurveyRow).items()}
+
+
+def _type(hint: Any) -> type:
+    if get_origin(hint) is Literal:
+        return type(get_args(hint)[0])
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    return _type(kinds[0]) if kinds else hint
