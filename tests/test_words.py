@@ -41,6 +41,8 @@ BANNED = {
     r"\bdispatch(?:es)? alike\b|\bthe short way\b|\ba call like any other\b": "the fast path",
     r"\bthereby\b|\bthereof\b|\bwhereof\b|\bwherein\b|\bhitherto\b|\blikewise\b": "plain words",
     r"\bat the least\b|\bat the most\b": "at least, at most; or the smallest and the largest value",
+    r"\b(?:do|does|did) not tell\b(?! apart)|\b(?:nothing|no event) tells\b": "does not show",
+    r"\bis whole\b": "the intact part",
     r"\bwithout a word\b": "without a warning",
     r"\bcommonest\b": "most common",
     r"\bkeep(?:s)? (?:its|their) word\b|\blooks? after (?:itself|themselves)\b": "what happens",

@@ -64,8 +64,8 @@ def doubts(hosts: Hosts | None, account: Account | None, run: Run) -> tuple[str,
     seen = len(communication.loads(account, hosts))
     if seen < replicas:
         said.append(
-            f"{replicas} devices train together, and the traces show a step of {seen}: a straggler may "
-            "be among those that are not seen"
+            f"{replicas} devices train together, and the traces show the steps of {seen}: a "
+            "straggler may be among the others"
         )
     return tuple(said)
 

@@ -197,8 +197,8 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
     proven = counters.as_proven(stored, present)
     if lost := [verdict for verdict in proven.values() if verdict.reason.code == counters.NOT_PROVEN]:
         warning = (
-            f"{len(lost)} of {len(proven)} verdicts in counters.json are not used: the counters that they "
-            "state prove nothing on their card, which an older version of mpprof did not know. Run "
+            f"{len(lost)} of {len(proven)} verdicts in counters.json are not used: an older version of "
+            "mpprof took them from counters that do not show Tensor Core use on this card. Run "
             "`mpprof verify` again"
         )
         run = replace(run, warnings=(*run.warnings, warning))
@@ -252,7 +252,7 @@ def _why_no_trace(run: Run) -> str:
         return f"the profiler window left no trace: {window.status}"
     if run.facts:
         return run.facts.absent.get("profile_windows", "no profiler window was recorded")
-    return "no trace lies in this directory"
+    return "no trace was found in this directory"
 
 
 def _peaks(run: Run, trace: Trace | None) -> DevicePeaks | None:

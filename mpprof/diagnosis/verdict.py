@@ -189,7 +189,7 @@ def _in_itself(signals: Signals, diagnosis: Diagnosis) -> list[str]:
         ]
     traced = diagnosis.device is not None
     if step:
-        why = "its trace does not tell" if traced else "without a usable trace it is not known"
+        why = "its trace does not show" if traced else "without a usable trace it is not known"
         return [f"a step of {run} takes {step}, and {why} where its matrix work ran"]
     if traced:
         return [f"how long a step of {run} takes is not known"]
@@ -235,7 +235,7 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> list[str]:
     undecided = speedup.difference == "not known"
     if undecided and speedup.interval is not None:
         span = " to ".join(map(format_speedup, speedup.interval))
-        what, got = f"the timings do not tell whether {what}", f"is shorter than {than} (95 %: {span})"
+        what, got = f"the timings do not show whether {what}", f"is shorter than {than} (95 %: {span})"
         seen = f"; {as_profiled(speedup.profiled.ratio)}" if speedup.profiled else ""
     elif speedup.difference == "none":
         got = f"takes as long as {than} ({number}: no measurable difference)"

@@ -41,7 +41,7 @@ _WHY: dict[LimitKind, str] = {
 
 
 def as_profiled(ratio: float) -> str:
-    """Return what the profiled steps show, where the timings do not tell."""
+    """Return what the profiled steps show, where the timings do not show which run is faster."""
     return f"the profiled steps were {format_speedup(ratio)} as fast"
 
 

@@ -137,7 +137,7 @@ class Watch:
         if scale < 1.0:
             yield (
                 "loss_scale_low",
-                f"the loss scale has fallen to {scale:g}: gradients overflow without it (MP201)",
+                f"the loss scale has fallen to {scale:g}: gradients overflow even unscaled (MP201)",
             )
         if scale > RUNAWAY_SCALE or not math.isfinite(scale):
             yield "loss_scale_runaway", f"the loss scale has grown to {scale:g}: nothing overflows (MP203)"

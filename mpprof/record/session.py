@@ -63,7 +63,7 @@ MOST_ALIKE = 256
 ASK_NS = 20_000_000
 """Whether a reading has arrived is not asked more often: the device may be dozens of short steps behind."""
 
-NESTED = "a fit within the fit with the same callback is not recorded: give it a callback of its own"
+NESTED = "a nested fit with the same callback is not recorded: give it a callback of its own"
 
 SYNCHRONOUS_NOTE = (
     "Keras waits for the device at every batch end; interval_ns is batch begin to batch begin on the host. "
@@ -76,8 +76,8 @@ ASYNCHRONOUS_NOTE = (
 )
 
 NO_LOSS = (
-    "Keras reports it at a batch end, where a callback that asks for it makes Keras wait for the device; the "
-    "running mean, which is read every few steps, did not show it (a custom train_step need not keep one)"
+    "the running mean of the loss, which is read every few steps, did not show it (a custom train_step need "
+    "not keep one); to ask Keras for it at each batch end would make Keras wait for the device"
 )
 
 

@@ -248,10 +248,10 @@ def _measured(document: doc.Report) -> list[str]:
 
 
 def _undecided(document: doc.Report, than: str, span: str) -> list[str]:
-    """Return that the timings do not tell whether the run is faster, and what else is known of it."""
+    """Return that the timings do not show whether the run is faster, and what else is known of it."""
     gain, attainable = document["speedup"], document["facts"]["attainable"]
     assert gain is not None
-    said = f"The timings do not tell if it is faster than {than} ({span}){content.profiled_steps(gain)}"
+    said = f"The timings do not show whether it is faster than {than} ({span}){content.profiled_steps(gain)}"
     short = f"Not known if it is faster than {than} ({span}){content.profiled_steps(gain)}"
     if headline.on_cpu(document) or attainable is None:
         return [f"{said}.", f"{short}."]

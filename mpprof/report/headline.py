@@ -114,7 +114,7 @@ def _of_undecided(document: doc.Report) -> str:
     """Return what stands under an interval that holds 1 and is wide."""
     speedup, attainable = document["speedup"], document["facts"]["attainable"]
     assert speedup is not None
-    parts = [f"by the timings, which do not tell a difference{content.profiled_steps(speedup)}"]
+    parts = [f"95 % interval; the timings do not show which is faster{content.profiled_steps(speedup)}"]
     parts += [] if attainable is None else [f"{words.speedup(attainable)} attainable"]
     return "; ".join(parts)
 

@@ -83,7 +83,7 @@ def _of_worker(root: Path, worker: int, facts: RunFacts | None, like: ProfileWin
     own = [file for file in found if window.host and formats.host_of(file.name) == window.host]
     if chosen := own or list(found[-1:]):
         return HostTrace(window.host or name, chosen[-1], worker)
-    return HostTrace(window.host or name, None, worker, f"no trace lies in {window.trace}")
+    return HostTrace(window.host or name, None, worker, f"no trace was found in {window.trace}")
 
 
 def _why_none(facts: RunFacts) -> str:

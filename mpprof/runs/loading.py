@@ -459,10 +459,10 @@ def _is_inside(folder: Path, root: Path) -> bool:
 def why_no_trace_in(root: Path, folder: str) -> str:
     """Return why the trace of a window that a run recorded into this folder of its own is not read."""
     if not _is_inside(root / folder, root):
-        why = f"{_one_line(folder)} leads out of the run, and is not followed"
-        return f"the trace of the profiler window is out of reach: {why}"
+        why = f"{_one_line(folder)} points outside the run and is not followed"
+        return f"the trace of the profiler window cannot be read: {why}"
     if refused := closed(root / folder):
-        return f"the trace of the profiler window is out of reach: {refused[0]}"
+        return f"the trace of the profiler window cannot be read: {refused[0]}"
     names = [file.relative_to(root / folder).as_posix() for file in _files(root / folder)]
     if not names:
         return f"the trace of the profiler window is missing: {folder} is empty or not there"

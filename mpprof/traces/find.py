@@ -218,13 +218,13 @@ def choice(path: Path) -> str | None:
             others.append(name + (why if known.kind != "nsys report" else ""))
     said = []
     if formats.perhaps(path.name) is None:
-        said.append(f"{path.name} was read: by its bytes it is a trace, though not by its name")
+        said.append(f"{path.name} was read: its content is a trace, although its name is not that of one")
     if others:
         said.append(
-            f"this {mine.kind} trace was read; of another format beside it, and not read: {_few(others)}"
+            f"this {mine.kind} trace was read; traces of another format beside it were not: {_few(others)}"
         )
     if unnamed:
-        said.append(f"a trace by its bytes, though not by its name, and not read: {_few(unnamed)}")
+        said.append(f"not read, because only the content is that of a trace: {_few(unnamed)}")
     return "; ".join(said) or None
 
 

@@ -14,7 +14,7 @@ from mpprof.traces.readers import READERS, recognised
 KINDS = tuple(kind for reader in READERS for kind in reader.kinds)
 RANKS = tuple(kind.name for kind in KINDS)
 """Every kind of trace file, the preferred one first."""
-NO_SIGN = "by its bytes no trace"
+NO_SIGN = "its content is not a trace"
 NO_BYTES = b"\0"
 """A header that matches no format: of a broken gzip file, or of another application's database."""
 

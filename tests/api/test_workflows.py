@@ -149,7 +149,7 @@ def test_a_session_that_cannot_be_opened_is_not_called_gone(
     run = mpprof.load(tmp_path / "run")
     assert run.warnings == (f"skipped: {session} cannot be opened: Permission denied",)
     why = mpprof.diagnose(run).absent["time"]
-    assert why.startswith(f"the trace of the profiler window is out of reach: {session}: cannot be opened")
+    assert why.startswith(f"the trace of the profiler window cannot be read: {session}: cannot be opened")
 
 
 @pytest.mark.parametrize("listable", [True, False], ids=["0600", "0000"])
@@ -177,7 +177,7 @@ def test_a_run_is_judged_by_its_records_where_a_directory_above_its_window_is_cl
     assert run.traces == ()
     assert any("cannot be opened: Permission denied" in said for said in run.warnings)
     diagnosis = mpprof.diagnose(run)
-    assert diagnosis.absent["time"].startswith("the trace of the profiler window is out of reach: ")
+    assert diagnosis.absent["time"].startswith("the trace of the profiler window cannot be read: ")
     assert diagnosis.steps is not None
     assert diagnosis.steps.median_ns is not None
 
@@ -189,7 +189,7 @@ def test_a_window_that_is_a_link_out_of_the_run_is_not_called_gone(tmp_path: Pat
     why = mpprof.diagnose(mpprof.load(tmp_path / "run")).absent["time"]
     name = session.relative_to(tmp_path / "run").as_posix()
     assert why == (
-        f"the trace of the profiler window is out of reach: {name} leads out of the run, and is not followed"
+        f"the trace of the profiler window cannot be read: {name} points outside the run and is not followed"
     )
 
 
@@ -499,7 +499,7 @@ def test_traces_beside_recorded_runs_are_listed_with_what_is_wrong_with_them(tmp
     entries = {entry.name.partition("/")[0]: entry for entry in LogDirectory(tmp_path).entries()}
     assert entries.keys() == {"run", "good", "garbage", "empty"}
     assert entries["run"].problem is entries["good"].problem is None
-    assert "no trace" in str(entries["garbage"].problem)
+    assert "not a trace" in str(entries["garbage"].problem)
     assert "empty" in str(entries["empty"].problem)
 
 

@@ -74,7 +74,7 @@ def test_pages_of_one_trace_show_the_host_that_is_chosen(chromium: Any, tmp_path
         shown(seen, "/memory", "node-b")
         missing = seen.page.locator("#hosts .mp-segment-missing")
         assert missing.all_inner_texts() == ["node-c"]
-        assert "no trace lies in" in missing.get_attribute("title")
+        assert "no trace was found in" in missing.get_attribute("title")
         seen.page.click(".mp-tab:text-is('Layers')")  # the host stays chosen
         seen.page.wait_for_selector("#layers-run")
         assert seen.page.inner_text("#hosts .mp-segment-on") == "node-b"

@@ -448,7 +448,7 @@ def test_tables_say_what_was_passed_over(mpprof: Mpprof, tmp_path: Path) -> None
     for table in ("kernels", "ops", "layers", "memory"):
         done = mpprof(table, tmp_path)
         assert (
-            "warning: this kineto trace was read; of another format beside it, and not read: w.sqlite"
+            "warning: this kineto trace was read; traces of another format beside it were not: w.sqlite"
             in done.err
         )
         assert not mpprof(table, tmp_path, "--quiet").err

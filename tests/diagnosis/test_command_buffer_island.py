@@ -50,7 +50,9 @@ def test_kernels_that_may_be_other_layers_are_not_counted_for_them(tmp_path: Pat
     assert rest is not None
     assert cause.cost_ns_per_step is not None
     assert 0.4 * added_ns() < cause.cost_ns_per_step < 0.6 * added_ns()
-    assert "a TF32 kernel ran, of one of multi_head_attention/query" in rest.summary
+    assert (
+        "a TF32 kernel ran, which belongs to one of these layers: multi_head_attention/query" in rest.summary
+    )
 
 
 def test_without_the_program_the_cost_is_not_known_and_the_reason_is_said(tmp_path: Path) -> None:

@@ -236,10 +236,13 @@ def test_mp412_of_a_kernel_without_a_layer_says_which_layers_it_may_be_of() -> N
         "may be one of those that stay in float32 (MP104: wide)"
         in finding("MP412", of(layers, hidden)).summary
     )
-    assert "an fp32 kernel ran, of one of dense, wide" in finding("MP412", of(layers, shared)).summary
+    assert (
+        "an fp32 kernel ran, which belongs to one of these layers: dense, wide"
+        in finding("MP412", of(layers, shared)).summary
+    )
     assert "cost not known: no kernel in the trace" in finding("MP104", of(layers, hidden)).summary
     assert (
-        "cost not known: its kernels, 30.0 ms a step, may be other"
+        "cost not known: its kernels (30.0 ms a step) may belong to other layers"
         in finding("MP104", of(layers, shared)).summary
     )
 

@@ -180,7 +180,7 @@ def test_gradients_that_may_be_of_weights_are_not_mp604s_and_it_says_so(user: Ph
     open_ = replace(MIXED, flow=("float", 400, "[32,1000]"), user=user)
     case = judged(open_)
     assert says("MP604", case) == (
-        "unable: 400 MiB of float32 gradients, of activations or of weights: no event tells"
+        "unable: 400 MiB of float32 gradients: of activations or of weights, no event shows which"
     )
     assert case.memory is not None
     assert (case.memory.gap, case.memory.unexplained_bytes) == ((), 400 * MIB)

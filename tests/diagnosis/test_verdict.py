@@ -84,7 +84,7 @@ def test_no_measurable_difference_and_slower_are_said_so() -> None:
     said = sentence(c.case(account=c.account(), speedup=wide))
     assert "no measurable difference" not in said
     assert (
-        "the timings do not tell whether the step is shorter than in float32 (95 %: 0.90x to 1.04x), where "
+        "the timings do not show whether the step is shorter than in float32 (95 %: 0.90x to 1.04x), where "
         "1.00x is attainable"
     ) in said
     seen = replace(wide, profiled=ProfiledSpeedup(1.02, 102 * c.MS, 100 * c.MS, 5, 5))

@@ -126,7 +126,7 @@ def test_no_text_says_that_there_is_no_difference_and_all_give_the_profiled_step
         for wrong in ("no measurable difference", "As fast as", "as fast as float32", "takes as long as"):
             assert wrong not in said
     assert (
-        "the timings do not tell whether the step is shorter than in float32 (95 %: 0.82x to 1.85x)"
+        "the timings do not show whether the step is shorter than in float32 (95 %: 0.82x to 1.85x)"
         in flat[0]
     )
 

@@ -139,11 +139,11 @@ def test_a_host_without_a_trace_is_missing_and_the_rest_is_judged(tmp_path: Path
     assert "/device:GPU:0 of node-c" in finding(found, "MP704").summary
     missing = found.document()["hosts"]["missing"]
     assert [(each["host"], each["worker"]) for each in missing] == [("node-b", 1), ("node-d", 3)]
-    assert missing[0]["reason"].startswith("no trace lies in ")
+    assert missing[0]["reason"].startswith("no trace was found in ")
     assert "not a profile" in missing[1]["reason"]
     warnings = [warning for warning in found.warnings if "hosts of this run" in warning]
     assert [warning.partition(",")[0] for warning in warnings] == ["node-b", "node-d"]
-    assert "4 devices train together, and the traces show a step of 2" in " ".join(found.warnings)
+    assert "4 devices train together, and the traces show the steps of 2" in " ".join(found.warnings)
 
 
 def test_a_host_whose_trace_is_cut_off_says_so_by_its_name(tmp_path: Path) -> None:

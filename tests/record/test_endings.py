@@ -157,7 +157,7 @@ def test_fits_in_two_threads_go_on_and_one_that_failed_in_a_third_is_closed(tmp_
     (window,) = facts.profile_windows
     assert (window.status, window.first_step, window.last_step) == ("done", 5, 30)
     assert of_inner.profile_windows == ()
-    assert "another training's was open" in of_inner.absent["profile_windows"]
+    assert "another training's window was open" in of_inner.absent["profile_windows"]
 
 
 def test_one_callback_in_two_fits_at_a_time_is_refused(

@@ -9,7 +9,7 @@ from mpprof_dashboards import export
 from mpprof_dashboards.pages import why
 
 from mpprof.model import document as doc
-from mpprof.report import markdown, text, words
+from mpprof.report import brief, headline, markdown, text, words
 
 _CODE = re.compile(r"MP\d{3}")
 
@@ -53,9 +53,23 @@ def check(document: doc.Report) -> None:
     assert [code for code in gaining if code in drawn] == drawn
     listed = re.findall(r'<tr data-code="(MP\d{3})"', export.render(why.content(document)))
     assert [code for code in causes if code in listed] == [code for code in listed if code in causes]
+    _check_screen(document, causes)
     if (attainable := facts["attainable"]) is not None and facts["observed"] is not None:
         stated = f"attainable {words.speedup(attainable)}"
         assert stated in text.render(document, width=400)
         assert stated in markdown.render(document)
         if not facts["unlike"]:
             assert f"{words.speedup(attainable)} attainable" in export.render(why.content(document))
+
+
+def _check_screen(document: doc.Report, causes: list[str]) -> None:
+    """Assert that the report's default screen draws and mends the causes in the order of the facts, and that the
+    headline, which the page has too, is about the first of them."""
+    screen = brief.render(document, width=400)
+    drawn, mended = re.findall(r"^  (MP\d{3}) ", screen, re.M), re.findall(r"^\d\. (MP\d{3})\b", screen, re.M)
+    assert [code for code in causes if code in drawn] == drawn
+    assert [code for code in causes if code in mended] == [code for code in mended if code in causes]
+    gaining = [cause["code"] for cause in document["facts"]["causes"] if cause["gain_ns_per_step"]]
+    assert drawn[:1] == gaining[: len(drawn[:1])]
+    first = headline.first_cause(document)
+    assert first is None or first["code"] == next(iter(causes))

@@ -261,7 +261,7 @@ def test_kernels_at_the_same_time_on_one_stream_are_doubted(
     trace = read(tmp_path, kineto, strict=True)
     warnings = [text for text in trace.warnings if "on the same stream" in text]
     assert bool(warnings) is said
-    assert not said or warnings[0].startswith("49 of 100 kernels ran beside the one before them")
+    assert not said or warnings[0].startswith("49 of 100 kernels overlap the kernel before them")
 
 
 def test_what_the_file_lacks_is_said(tmp_path: Path) -> None:

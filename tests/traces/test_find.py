@@ -58,13 +58,19 @@ def test_the_bytes_say_what_comes_first_and_what_was_read(
     export(tmp_path / name)
     (run,) = workflows.runs(tmp_path)
     assert run.traces == (tmp_path / first,)
-    assert run.warnings == (f"this {read} trace was read; of another format beside it, and not read: {name}",)
+    assert run.warnings == (
+        f"this {read} trace was read; traces of another format beside it were not: {name}",
+    )
     assert workflows.analyse(run).trace is not None
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"", "empty"), (b"hello" * 99, "by its bytes no trace"), (b"\x1f\x8b\x08", "by its bytes no trace")],
+    [
+        (b"", "empty"),
+        (b"hello" * 99, "its content is not a trace"),
+        (b"\x1f\x8b\x08", "its content is not a trace"),
+    ],
 )
 def test_what_only_a_name_claims_is_read_last(tmp_path: Path, content: bytes, why: str) -> None:
     small().write(tmp_path / "z.pt.trace.json.gz")
@@ -72,7 +78,7 @@ def test_what_only_a_name_claims_is_read_last(tmp_path: Path, content: bytes, wh
     (run,) = workflows.runs(tmp_path)
     assert run.traces == (tmp_path / "z.pt.trace.json.gz",)
     assert run.warnings == (
-        f"this kineto trace was read; of another format beside it, and not read: h.xplane.pb ({why})",
+        f"this kineto trace was read; traces of another format beside it were not: h.xplane.pb ({why})",
     )
     (tmp_path / "z.pt.trace.json.gz").unlink()
     assert names(tmp_path) == ["h.xplane.pb"]
@@ -84,7 +90,7 @@ def test_a_trace_that_only_its_bytes_show_is_named_beside_another(tmp_path: Path
     (tmp_path / "notes.txt").write_text("hello")
     (run,) = workflows.runs(tmp_path)
     assert run.traces == (tmp_path / "w.sqlite",)
-    assert run.warnings == ("a trace by its bytes, though not by its name, and not read: prof.bin",)
+    assert run.warnings == ("not read, because only the content is that of a trace: prof.bin",)
 
 
 @pytest.mark.parametrize("name", ["foo", "trace.json", "host.xplane.pb.bak"])
@@ -96,7 +102,7 @@ def test_the_renamed_trace_of_a_window_is_read(tmp_path: Path, name: str) -> Non
     (renamed.parent / "notes.txt").write_text("hello")
     run = workflows.load(tmp_path / "run")
     assert run.traces == (renamed,)
-    said = f"{name} was read: by its bytes it is a trace, though not by its name"
+    said = f"{name} was read: its content is a trace, although its name is not that of one"
     assert run.warnings == (() if name == "trace.json" else (said,))
     assert workflows.diagnose(run).account == expected is not None
     renamed.write_bytes(b"hello")
@@ -179,7 +185,7 @@ def test_the_choice_is_said_in_the_run(tmp_path: Path) -> None:
     (run,) = workflows.runs(tmp_path)
     assert run.traces == (tmp_path / "w.pt.trace.json",)
     assert run.warnings == (
-        "this kineto trace was read; of another format beside it, and not read: w.sqlite",
+        "this kineto trace was read; traces of another format beside it were not: w.sqlite",
     )
 
 
@@ -194,7 +200,7 @@ def test_a_file_that_is_named_is_no_choice_and_nor_is_the_viewers_export(tmp_pat
     (folder / "perfetto_trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
     assert traces.choice(folder / "host.xplane.pb") is None
     (folder / "host.pt.trace.json").write_bytes(b"{}")
-    assert "not read: host.pt.trace.json" in str(traces.choice(folder / "host.xplane.pb"))
+    assert "were not: host.pt.trace.json" in str(traces.choice(folder / "host.xplane.pb"))
 
 
 def test_links_that_lead_nowhere_and_pipes_are_no_traces(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Correlation ids that are not one launch's: which call launched a kernel is not known then."""
+"""Correlation ids that several launches share: which call launched a kernel is not known then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.traces.test_nsys import export
 Change = Callable[[int], int]
 """What becomes of an id."""
 
-SAID = "have a correlation id that is not one launch's"
+SAID = "have a correlation id that several launches share"
 CONTROL = SHARED / "a100-v100-torch/control_a100.json.gz"
 
 

@@ -108,8 +108,8 @@ def test_with_no_cache_nothing_stays(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("none.xplane.pb", "nothing lies at this address"),
-        ("none/", "nothing lies"),
+        ("none.xplane.pb", "nothing was found at this address"),
+        ("none/", "nothing was found"),
         ("w.txt", "unrecognised trace format"),
         ("empty/", "no trace"),
     ],

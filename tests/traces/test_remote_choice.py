@@ -105,7 +105,9 @@ def test_a_trace_of_a_doubtful_name_is_named(web: Web, folder: Path, name: str) 
     (folder / "a").mkdir()
     (folder / "a" / "notes.txt").write_bytes(b"hello" * 50_000)
     small().write(folder / "a" / name)
-    with pytest.raises(NotFoundError, match=f"by its name. Give it itself: {web.url}/logs/a/{name}$"):
+    with pytest.raises(
+        NotFoundError, match=f"a trace's name there. Give it itself: {web.url}/logs/a/{name}$"
+    ):
         workflows.load(f"{web.url}/logs")
     assert web.sent("notes.txt") <= file_head.HEAD_BYTES
     assert len(workflows.load(f"{web.url}/logs/a/{name}").traces) == 1

@@ -122,8 +122,8 @@ def test_a_log_that_only_grows_is_taken_as_long_as_it_was(web: Web, folder: Path
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (401, "access denied"), (403, "access denied"), (404, "nothing lies at this address"),
-        (410, "nothing lies"), (500, "the server answers 500"), (503, "the server answers 503"),
+        (401, "access denied"), (403, "access denied"), (404, "nothing was found at this address"),
+        (410, "nothing was found"), (500, "the server answers 500"), (503, "the server answers 503"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("path", [NAME, "run"])

@@ -506,7 +506,7 @@ def _interval(rung: doc.Rung) -> str:
     ends = rung["interval"]
     said = f"95 % interval {words.speedups(*ends)}" if ends else ""
     if difference_of(rung) == "not known":
-        said += ", which does not tell a difference"
+        said += "; the timings do not show which is faster"
     return f"{said}{profiled_steps(rung)}".removeprefix("; ")
 
 

@@ -154,8 +154,8 @@ def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
     if not prepares or any(cell.category == "matmul" for cell in main.cells):
         return None
     return (
-        "the only step marked on the device casts the inputs of matrix products, and none of those ran: it "
-        "holds only what needs no input; profile a later step"
+        "the only step marked on the device casts the inputs of matrix products, but runs no product: "
+        "it holds only the work that needs no input; profile a later step"
     )
 
 

@@ -108,7 +108,7 @@ def _times(line: Sequence[_Point], spread: float, dtype: str) -> str:
 def _fixed(line: Sequence[_Point], fixed: float, spread: float) -> str:
     small, large = (format_ratio(fixed / point.step_ns) for point in (line[0], line[-1]))
     said = (
-        "what a step takes whatever its size (launches, Python, callbacks) is about "
+        "the part of a step that does not depend on its size (launches, Python, callbacks) takes about "
         f"{format_ns(fixed)}, {small} of the smallest step and {large} of the largest"
     )
     if spread <= CONSTANT_RATIO:

@@ -181,7 +181,7 @@ def _not_proven(verdict: Verdict, card: str) -> Verdict:
     stated = _STATED.search(verdict.reason.text)
     counted = f"{stated['metric']} = {stated['count']}" if stated else "it states no counter"
     text = (
-        f"hardware counters were kept for it that prove nothing on {card} ({counted}): "
+        f"its stored hardware counters do not show Tensor Core use on {card} ({counted}): "
         "run `mpprof verify` again"
     )
     return Verdict("unknown", "unknown", verdict.family, Reason(NOT_PROVEN, text), "counter")

@@ -205,7 +205,7 @@ def _by_op(named: Verdict, op: Op, shapes: str, card: _Card) -> Verdict:
     if named.family in MATMUL_FAMILIES or family in MATMUL_FAMILIES:
         # A matrix op may launch helpers beside its product: without a name nothing tells which this is.
         if family in MATMUL_FAMILIES and named == UNKNOWN:
-            text = f"a kernel of {op_type}: its product or a helper, its name does not tell"
+            text = f"a kernel of {op_type}: its name does not show whether it is the product or a helper"
             return Verdict("unknown", inputs_precision(op, shapes), family, Reason("op-without-name", text))
         return named
     text = f"a kernel of the op type {op_type}, which multiplies no matrices"

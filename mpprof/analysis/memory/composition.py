@@ -32,7 +32,7 @@ from mpprof.model.memory import (
     Tensor,
 )
 from mpprof.model.run import Run
-from mpprof.model.trace import Trace
+from mpprof.model.trace import AllocationTable, Trace
 from mpprof.tensors import HALF, WIDE
 
 Int64 = NDArray[np.int64]
@@ -83,19 +83,14 @@ def at_peak(
     blocks, labels = split(blocks, labels, inside.parts)
     live, before, lost = _live(blocks, place, total)
     estimated = _estimated(before, told)
-    asked = blocks.asked[live]
-    ratios = table.fragmentation_ratio
-    fragmentation = float(ratios[rows[place]]) if ratios is not None else float("nan")
     return MemoryAccount(
         peak_bytes=total,
         at_peak=_items(labels, blocks, live, total, before, estimated),
         allocator=mine.name,
         allocators=tuple(each for each, _ in found),
         peak_ns=int(table.time_ns[rows[place]]),
-        rounding_bytes=(
-            int((blocks.bytes[live] - asked).sum()) if len(asked) and (asked >= 0).all() else None
-        ),
-        fragmentation_ratio=fragmentation if np.isfinite(fragmentation) else None,
+        rounding_bytes=_rounding(blocks, live),
+        fragmentation_ratio=_fragmentation(table, int(rows[place])),
         tensors=_tensors(trace, labels, blocks, live),
         parts=None
         if lost
@@ -110,6 +105,19 @@ def at_peak(
         states_from=told.told_by if told and estimated else None,
         why_unassigned=why_unassigned,
     )
+
+
+def _rounding(blocks: Blocks, live: Int64) -> int | None:
+    """Return the bytes that these blocks hold beyond what was requested; None where that is not stated."""
+    asked = blocks.asked[live]
+    return int((blocks.bytes[live] - asked).sum()) if len(asked) and (asked >= 0).all() else None
+
+
+def _fragmentation(table: AllocationTable, row: int) -> float | None:
+    """Return what the allocator states at this event; None where it states nothing."""
+    ratios = table.fragmentation_ratio
+    ratio = float(ratios[row]) if ratios is not None else float("nan")
+    return ratio if np.isfinite(ratio) else None
 
 
 def _live(blocks: Blocks, place: int, total: int) -> tuple[Int64, int, bool]:

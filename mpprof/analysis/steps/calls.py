@@ -167,7 +167,7 @@ def _without_validation(trace: Trace, found: Calls) -> Calls:
         trains = _with_gradients(trace, found, function, len(names))
     if trains is None:
         said = (
-            "nothing tells whether calls of these functions train or validate, and all were taken as steps: "
+            "nothing shows whether calls of these functions train or validate, and all were taken as steps: "
         )
         return replace(found, notes=(said + ", ".join(names),))
     validates = (function >= 0) & ~trains[np.maximum(function, 0)]

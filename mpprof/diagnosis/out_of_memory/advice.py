@@ -73,8 +73,9 @@ def _by_the_driver(found: OutOfMemory, limit: int | None) -> list[Advice]:
     in_advance = _IN_ADVANCE.get(found.framework, "")
     if found.words is not None and found.framework == "torch":
         text = (
-            "PyTorch's allocator states sizes, so another asked: a library (cuDNN, cuBLAS), CUDA itself for "
-            "its context or a kernel, or a loader for pinned host memory. See what else holds the card"
+            "PyTorch's allocator states sizes, so the request came from elsewhere: a library (cuDNN, "
+            "cuBLAS), CUDA itself for its context or a kernel, or a loader for pinned host memory. See what "
+            "else holds the card"
         )
         call = "see which call it was; without this, errors are reported at a later one"
         return [
@@ -115,7 +116,7 @@ def _in_pieces(found: OutOfMemory, limit: int | None) -> list[Advice]:
     unused = free + (found.loose_bytes or 0)
     if not limit or asked is None or asked > limit or unused < max(asked, _LOOSE_RATIO * limit):
         return []
-    text = "enough is free, but in pieces"
+    text = "enough is free, but fragmented"
     if free >= asked:
         text = (
             f"{format_bytes(free)} of the card is free, more than was asked for, and the driver refused: it "
@@ -132,9 +133,9 @@ def _nearly(found: OutOfMemory, limit: int | None) -> list[Advice]:
         return []
     said = []
     if (found.free_bytes or 0) + (found.loose_bytes or 0) >= asked:
-        said.append(Advice("fragmentation", "enough is free, but in pieces", _IN_PIECES[found.framework]))
+        said.append(Advice("fragmentation", "enough is free, but fragmented", _IN_PIECES[found.framework]))
     text = (
-        f"a smaller batch; how much smaller does not follow: {format_bytes(needed)} of {format_bytes(limit)} "
+        f"a smaller batch (how much smaller is not known): {format_bytes(needed)} of {format_bytes(limit)} "
         "were in use and asked for"
     )
     return [*said, Advice("batch", text)]

@@ -15,8 +15,9 @@ How we know
 What it costs
     From the trace: the layer's matrix kernels against 16-bit ones, its memory-bound kernels against half
     their bytes, and its casts. In an XLA command buffer equal fusions share a kernel, and a library's kernel
-    does not say which call it is: it counts where all that it may be are such layers. Without a trace, or
-    where other layers share their kernels, the island is named and the reason says why its cost is not known.
+    does not say which call it is: such a kernel counts where every layer that it may belong to is in float32.
+    Without a trace, or where other layers share the kernels, the island is named with the reason why its cost
+    is not known.
 
 What to do
     In the layer, use its own dtype and Keras' ops, and keep float32 for the last activation:
@@ -181,7 +182,7 @@ def _why_no_cost(signals: Signals, names: frozenset[str]) -> str:
         return "its cost needs a trace"
     shared = _shared_ns(signals, names)
     if shared > 0:
-        return f"cost not known: its kernels, {format_ns(shared)} {{each}}, may be other layers' as well"
+        return f"cost not known: its kernels ({format_ns(shared)} {{each}}) may belong to other layers, too"
     return "cost not known: no kernel in the trace names its layer"
 
 

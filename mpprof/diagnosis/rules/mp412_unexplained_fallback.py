@@ -163,7 +163,7 @@ def _reason(signals: Signals, cell: Cell) -> _Reason:
     if dtype is not None:
         return _Reason(f"{dtype} by its policy")
     if cell.candidates:
-        return _Reason(f"{ran}, of one of {evidence.listed(cell.candidates)}")
+        return _Reason(f"{ran}, which belongs to one of these layers: {evidence.listed(cell.candidates)}")
     wide = [f.name for f in known(signals.layers) or () if f.compute_dtype == "float32" and is_matrix(f)]
     if not cell.layer and wide:
         return _Reason(

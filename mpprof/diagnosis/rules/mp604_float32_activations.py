@@ -83,4 +83,4 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _undecided(size: int) -> str:
-    return f"{format_bytes(size)} of float32 gradients, of activations or of weights: no event tells"
+    return f"{format_bytes(size)} of float32 gradients: of activations or of weights, no event shows which"

@@ -28,7 +28,7 @@ def run_of(model: Any, batch_size: int | None = None, *, symbolic: bool = False)
     if not hasattr(model, "count_params"):
         raise UsageError(
             f"{type(model).__name__} is not a Keras model",
-            next="Give a model, compiled if it shall be trained",
+            next="Give a model, compiled if it is to be trained",
         )
     probe = probe_for(_backend(model))
     devices = probe.devices()

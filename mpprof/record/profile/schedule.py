@@ -148,7 +148,7 @@ class Profiling:
         """Return whether the profiler is in use, or TensorBoard's callback will use it before ours has
         closed."""
         if Profiling.running is not None:  # in another thread, or around this fit
-            self._waits_for = ": another training's was open"
+            self._waits_for = ": another training's window was open"
             return True
         if self.foreign is None:
             return False

@@ -215,7 +215,7 @@ def difference_of(gain: doc.Compared) -> Difference | None:
 
 
 def profiled_steps(gain: doc.Compared) -> str:
-    """Return what the profiled steps show, after a semicolon, where the timings do not tell; else an empty
+    """Return what the profiled steps show, after a semicolon, where the timings do not decide; else an empty
     text."""
     found = gain.get("profiled")
     undecided = gain["observed"] is None or difference_of(gain) == "not known"
@@ -228,7 +228,7 @@ def _interval(gain: doc.Compared) -> str:
         return ""
     low, high = (words.speedup(edge) for edge in interval)
     if (tells := difference_of(gain)) in ("none", "not known"):
-        none = "no measurable difference" if tells == "none" else "the timings do not tell a difference"
+        none = "no measurable difference" if tells == "none" else "the timings do not show which is faster"
         return f" (95 %: {low} to {high}: {none}{profiled_steps(gain)})"
     if low == high:
         half = (interval[1] - interval[0]) / (interval[1] + interval[0])

@@ -56,7 +56,7 @@ def _with_categories(events: Iterator[Event]) -> tuple[bool, Iterator[Event]]:
 def _checked(trace: Trace, file: ChromeFile, *, strict: bool) -> Trace:
     path = str(file.path)
     if file.damages and strict:
-        raise UnreadableError(file.damages[0], where=path, next="Leave out --strict to read what is whole")
+        raise UnreadableError(file.damages[0], where=path, next="Leave out --strict to read the intact part")
     if not (len(trace.kernels) or len(trace.host) or len(trace.allocations)):
         why = f"no event is left: {file.damages[0]}" if file.damages else "it holds no event of a profiler"
         raise UnreadableError(why, where=path, next="Record the trace again")

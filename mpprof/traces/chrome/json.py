@@ -247,7 +247,7 @@ class _Parse:
         schema = self.file.header.get("schema")
         if isinstance(schema, str) and schema.startswith("mpprof."):
             return UnreadableError(
-                f"is what mpprof wrote of a run ({schema}), not the run",
+                f"is a file that mpprof wrote about a run ({schema}), not the run itself",
                 where=str(self.file.path),
                 next="Give the log directory or the trace that it was made of",
             )
@@ -333,7 +333,7 @@ class _Parse:
 
     def _cut(self) -> None:
         self.file.damages.append(
-            f"the file is cut off or damaged at byte {self.window.byte}; what is whole was read"
+            f"the file is cut off or damaged at byte {self.window.byte}; the intact part was read"
         )
 
     def _pass_over(self) -> bool:

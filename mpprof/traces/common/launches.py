@@ -155,9 +155,9 @@ def _warnings(ids: Int64, shared: Bool) -> tuple[str, ...]:
     most, more = ids[shared][first[np.argmax(np.bincount(group))]], len(first) - 1
     which = f"id {most}" + (f" and {more} more" if more else "")
     return (
-        f"{count} of {len(ids)} kernels and copies have a correlation id that is not one launch's ({which}): "
-        "which call launched them is not known, and steps count them by the time they ran. Record the trace "
-        "again, or read the profiler's own file if this one was merged or rewritten",
+        f"{count} of {len(ids)} kernels and copies have a correlation id that several launches share "
+        f"({which}): which call launched them is not known, and steps count them by the time at which they "
+        "ran. Record the trace again, or read the profiler's own file if this one was merged or rewritten",
     )
 
 

@@ -26,6 +26,6 @@ def warnings(kernels: KernelTable) -> list[str]:
     if count <= _USUAL_RATIO * len(rows):
         return []
     return [
-        f"{count} of {len(rows)} kernels ran beside the one before them on the same stream, which runs one "
-        "at a time: their times cannot be right, and the time of kernels that overlap is shared among them"
+        f"{count} of {len(rows)} kernels overlap the kernel before them on the same stream, which runs one "
+        "at a time: their times cannot be right, and the time of overlapping kernels is shared among them"
     ]

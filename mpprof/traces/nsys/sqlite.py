@@ -93,7 +93,7 @@ class Database:
                 count += len(rows)
                 yield rows
         except ERRORS as error:
-            note = f"table {table} is damaged after {count} rows ({words(error)}); what is whole was read"
+            note = f"table {table} is damaged after {count} rows ({words(error)}); the intact part was read"
             if note not in self.damages:
                 self.damages.append(note)
 

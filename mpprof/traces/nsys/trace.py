@@ -79,7 +79,7 @@ def _cut(path: Path) -> list[str]:
 def _checked(trace: Trace, damages: list[str], *, strict: bool) -> Trace:
     where = str(trace.source.path)
     if damages and strict:
-        raise UnreadableError(damages[0], where=where, next="Leave out --strict to read what is whole")
+        raise UnreadableError(damages[0], where=where, next="Leave out --strict to read the intact part")
     if not (len(trace.kernels) or len(trace.host)):
         why = f"no event is left: {damages[0]}" if damages else "it holds no CUDA activity and no NVTX range"
         raise UnreadableError(why, where=where, next=RECORD)

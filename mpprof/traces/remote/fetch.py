@@ -245,7 +245,7 @@ def _explanation(error: Exception, place: str) -> MpprofError:
             next="Log in with the store's own tool, or set its environment variables",
         )
     if status in (404, 410):
-        return NotFoundError("nothing lies at this address", where=place, next="Check it")
+        return NotFoundError("nothing was found at this address", where=place, next="Check it")
     if status is not None and status >= 400:
         return UnreadableError(
             f"the server answers {status}: {_line(chain[-1])}", where=place, next="Try again later"
@@ -258,7 +258,7 @@ def _explanation(error: Exception, place: str) -> MpprofError:
             f"cannot be reached: {_line(lost)}", where=place, next="Check the address and the network"
         )
     if isinstance(error, FileNotFoundError):
-        return NotFoundError("nothing lies at this address", where=place, next="Check it")
+        return NotFoundError("nothing was found at this address", where=place, next="Check it")
     return UnreadableError(
         f"cannot be fetched: {type(error).__name__}: {_line(error)}", where=place,
         next="Check the address and the network, or copy the files here",

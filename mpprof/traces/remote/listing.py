@@ -113,7 +113,7 @@ class _Directory:
             )  # fmt: skip
         named = ", ".join(f"{place.rstrip('/')}/{name}" for name in sorted(doubtful)[:3])
         return NotFoundError(
-            "no mpprof records and no trace there by its name", where=place,
+            "no mpprof records and no file with a trace's name there", where=place,
             next=f"Give {'it' if len(doubtful) == 1 else 'one of them'} itself: {named}",
         )  # fmt: skip
 

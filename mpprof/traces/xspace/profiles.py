@@ -152,7 +152,7 @@ def copies(planes: Sequence[RawPlane], of: Sequence[Place]) -> Copies:
     )
     warnings = [
         f"plane {name} is in the file {'twice' if more == 1 else f'{more + 1} times'}, byte for byte, "
-        "unlike other planes: each copy was counted"
+        "and other planes are not: each copy was counted"
         for name, more in twice.items()
     ]
     return Copies(frozenset(left_out), tuple(warnings), tuple(notes))

@@ -236,7 +236,7 @@ def _refuse_damage(damages: list[str], path: Path, *, strict: bool, events: int)
         return
     what = " ".join(damages[0].partition(";")[0].split())  # planes may have any name
     if strict:
-        raise UnreadableError(what, where=str(path), next="Leave out --strict to read what is whole.")
+        raise UnreadableError(what, where=str(path), next="Leave out --strict to read the intact part.")
     if not events:
         raise UnreadableError(f"no event is left: {what}", where=str(path), next="Record the trace again.")
 
@@ -334,7 +334,7 @@ def _report_damage(space: RawSpace, size: int, parts: _Parts) -> None:
         where = f"in plane {space.planes[-1].name or '(unnamed)'}, which begins" if cut else "there"
         parts.damages.append(
             f"the file is cut off or damaged: {where} at byte {space.damage} of {size}; "
-            "what is whole was read"
+            "the intact part was read"
         )
     for plane in space.planes:
         if plane.lines_left_out:

@@ -415,7 +415,7 @@ def test_where_nothing_tells_which_function_trains_that_is_said() -> None:
     found = periods(epochs_with_validation(gradients=False).build(), 0)
     assert len(found) == 8
     assert found.notes == (
-        "nothing tells whether calls of these functions train or validate, and all were taken as steps: "
+        "nothing shows whether calls of these functions train or validate, and all were taken as steps: "
         f"{TRAINS}, {VALIDATES}",
     )
 
