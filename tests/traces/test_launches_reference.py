@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mpprof.model.trace import HostTable, KernelTable, WorkKind
@@ -33,11 +33,11 @@ class Work(NamedTuple):
     graph: int
 
 
-ids = st.one_of(st.integers(1, 4), st.sampled_from([-7, -1, 0, 1 << 40, 1 << 62]))
+ids = st.sampled_from([1, 1, 1, 2, 2, 3, 0, -1, -7, 1 << 40, 1 << 62])
 calls = st.builds(
     Call, st.integers(0, 1), st.integers(0, 12), st.integers(0, 6), st.integers(0, len(NAMES) - 1), ids
 )
-works = st.builds(Work, st.integers(0, 1), st.sampled_from([0, 0, 0, 1, 2]), ids, st.sampled_from([-1, -1, 0, 3]))  # fmt: skip
+works = st.builds(Work, st.integers(0, 1), st.sampled_from([0, 0, 0, 0, 1, 2]), ids, st.sampled_from([-1, -1, -1, 0, 3]))  # fmt: skip
 
 
 def by_the_rule(host: list[Call], work: list[Work]) -> list[int]:
@@ -63,11 +63,16 @@ def column(values: list[int], of: type[np.signedinteger] = np.int64) -> np.ndarr
     return np.array(values, of)
 
 
+ONE = [Call(0, 0, 2, 0, 1)]
+
+
 @settings(max_examples=300)
+@example(ONE, [Work(0, 0, 1, -1)], MOST_OF_CALL - 1, True)
+@example(ONE, [Work(0, 0, 1, -1)], MOST_OF_CALL, True)
 @given(
     st.lists(calls, max_size=8),
     st.lists(works, max_size=6),
-    st.integers(0, 7),
+    st.sampled_from([0, MOST_OF_CALL - 1, MOST_OF_CALL]),
     st.booleans(),
 )
 def test_launches_are_those_of_the_rule(
