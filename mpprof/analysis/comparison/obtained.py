@@ -46,7 +46,7 @@ class Obtained:
 
 def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: Side) -> dict[str, Obtained]:
     """Return for each code how much less per step its parts take in `after`. Not known where a layer that the
-    code claimed has no counterpart there; a remedy may have changed its size a little."""
+    code claimed has no counterpart there, or one of a far other size: a remedy may change it a little."""
     names = layer_names(before.run, after.run)
     counterparts = names.counterparts | names.resized
     total: dict[_Key, float] = defaultdict(float)
@@ -56,12 +56,14 @@ def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: 
     corrected = _times(before), _times(after)
     plain = _times(before, corrected=False), _times(after, corrected=False)
     unpaired = names.only_from.keys() - names.resized
+    unknown: dict[str | None, str] = {
+        layer: f"{layer} has no counterpart: {names.only_from[layer]}" for layer in unpaired
+    }
+    unknown |= {layer: f"{layer} is another layer: {why}" for layer, why in names.other_size.items()}
     lost = _without_layer(*corrected, counterparts, unpaired, total.keys())
     found: dict[str, Obtained] = {}
     for code, parts in claimed.items():
-        missing = [part.layer for part in parts if part.layer in unpaired]
-        if missing:
-            why = f"{missing[0]} has no counterpart: {names.only_from[missing[0]]}"
+        if why := next((unknown[part.layer] for part in parts if part.layer in unknown), None):
             found[code] = Obtained(None, reason=why)
             continue
         shares: dict[_Key, float] = defaultdict(float)

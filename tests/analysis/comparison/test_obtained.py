@@ -62,6 +62,20 @@ def test_a_layer_that_the_remedy_padded_is_judged() -> None:
     assert found["MP402"].ns == pytest.approx(3e6)
 
 
+@pytest.mark.parametrize(
+    ("size", "judged"), [(1_000, True), (1_090, True), (910, True), (1_200, False), (250, False)]
+)
+def test_a_layer_of_the_users_name_is_not_judged_where_its_size_is_far_another(
+    size: int, judged: bool
+) -> None:
+    """A vocabulary that was cut to a quarter gave more than its remedy did."""
+    runs = [run_of("run", "float16", model(layer("words", "Dense", parameters=of))) for of in (1_000, size)]
+    before, after = side(matmul("words", 8e6), run=runs[0]), side(matmul("words", 2e6), run=runs[1])
+    found = obtained({"MP402": [claim("matmul", 2e6, "words", "forward")]}, before, after)["MP402"]
+    assert found.ns == (pytest.approx(6e6) if judged else None)
+    assert judged or f"1,000 parameters, and {size:,} in the other run" in (found.reason or "")
+
+
 def test_what_a_layer_took_is_sought_among_the_work_of_no_known_layer() -> None:
     unknown = Cell("matmul", 1e6, 1e6, 1.0, kernel="gemm")
     claimed = {"MP402": [claim("matmul", 2e6, "head", "forward")]}
