@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mpprof.analysis.kernels import device_peaks
@@ -406,6 +406,11 @@ def test_what_is_proven_now_stays_proven_when_it_is_kept() -> None:
         assert as_proven(made, [HOPPER]) == made
 
 
+_OF_ONE = "sm__inst_executed_pipe_tensor_op_{}".format
+
+
+@example("Tesla T4", "volta_dgemm_64x64_nn", {_OF_ONE("hmma"): "0", _OF_ONE("dmma"): "0"})
+@example("Tesla T4", "ampere_igemm_int8_128x128", {_OF_ONE("hmma"): "0", _OF_ONE("imma"): "0"})
 @given(
     st.sampled_from(["Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"]),
     st.sampled_from(["volta_dgemm_64x64_nn", "ampere_igemm_int8_128x128", "volta_sgemm_128x64_nn", "gemm_fusion_dot"]),
