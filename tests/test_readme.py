@@ -10,7 +10,9 @@ from mpprof.cli import main
 from tests.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-MIXED, FLOAT = (f"sample_traces/recorded-h100-transformer-{policy}" for policy in ("mixed-float16", "float32"))
+MIXED, FLOAT = (
+    f"sample_traces/recorded-h100-transformer-{policy}" for policy in ("mixed-float16", "float32")
+)
 
 
 def shown() -> str:

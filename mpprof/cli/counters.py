@@ -70,8 +70,11 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
         output.note(args, f"{left}, {kept}")
         verdicts = {key: verdict for key, verdict in verdicts.items() if key not in generic}
     if run is not None and verdicts:
+        devices = run.facts.devices if run.facts else ()
         try:
-            path = store.write_counters(run.path, verdicts)
+            old = counters.as_proven(store.read_counters(run.path), devices)
+            unproven = [key for key, verdict in old.items() if verdict.reason.code == counters.NOT_PROVEN]
+            path = store.write_counters(run.path, verdicts, without=unproven)
         except OSError as error:
             raise MpprofError(
                 f"cannot be written ({error.strerror})", where=str(run.path), next="Check its permissions"

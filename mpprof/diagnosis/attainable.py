@@ -29,6 +29,8 @@ counts change slowly with size (our judgement)."""
 WAITING_RATIO = 0.6
 """A kernel that waits for memory moves its bytes at more of the memory's rate than this (streaming kernels
 reach 0.75 to 0.92 of it)."""
+STREAMED_BANDWIDTH = 0.92
+"""No streaming kernel moves its bytes at more of the memory's rate than this (75 to 92 % in STREAM)."""
 FED_RATIO = 0.75
 """Matrix units are harder to feed than ordinary arithmetic: the share that kernels reach of their peak is so
 much of the one that they reach of float32's. Our judgement, between 0.87 for products and 0.26 to 0.41 for
@@ -73,24 +75,25 @@ def halved(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
 
 def at_best_rates(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
     """Return the claims that memory-bound cells could move their bytes as fast as the fastest cell of their
-    class in this trace whose calls move half as much or more, within the memory's peak rate. None of a cell
-    whose bytes are not known, or that is launch-limited."""
-    sized = {row: size for row, cell in enumerate(signals.cells) if (size := _bytes_per_call(cell))}
+    class in this trace whose calls move half as much or more. A rate that no memory gives is a cache's, or of
+    bytes that were not moved: it tells nothing. None of a cell whose bytes are not known, or that is
+    launch-limited; none at all where the memory's rate is not known."""
     peaks = known(signals.peaks)
-    peak = (peaks.bandwidth_bytes_per_s if peaks else None) or float("inf")
+    most = STREAMED_BANDWIDTH * ((peaks.bandwidth_bytes_per_s if peaks else None) or 0.0) / 1e9
+    sized = {row: size for row, cell in enumerate(signals.cells) if (size := _bytes_per_call(cell))}
+    rates = {row: rate for row in sized if (rate := _bytes_per_ns(signals.cells[row])) <= most}
     claims = []
     for row in rows:
         cell = signals.cells[row]
-        if row not in sized or not cell.bytes_per_step or _launch_limited(cell):
+        if row not in rates or _launch_limited(cell):
             continue
-        rates = [
-            (other.bytes_per_step or 0.0) / other.ns_per_step
-            for at, other in ((at, signals.cells[at]) for at in sized)
-            if other.category == cell.category and sized[at] >= sized[row] / 2
-        ]
-        needed_ns = cell.bytes_per_step / min(max(rates), peak / 1e9)
-        if needed_ns < cell.ns_per_step:
-            claims.append(Claim(row, needed_ns))
+        best = max(
+            rate
+            for at, rate in rates.items()
+            if signals.cells[at].category == cell.category and sized[at] >= sized[row] / 2
+        )
+        if best > rates[row]:
+            claims.append(Claim(row, cell.ns_per_step * rates[row] / best))
     return tuple(claims)
 
 
@@ -100,6 +103,11 @@ def _bytes_per_call(cell: Cell) -> float:
         if cell.calls_per_step and cell.ns_per_step
         else 0.0
     )
+
+
+def _bytes_per_ns(cell: Cell) -> float:
+    """Return the rate at which a cell moves its bytes while it runs, hidden time included."""
+    return (cell.bytes_per_step or 0.0) / (cell.busy_ns_per_step or cell.ns_per_step)
 
 
 def lessened(signals: Signals, claims: tuple[Claim, ...], ns: float) -> tuple[Claim, ...]:

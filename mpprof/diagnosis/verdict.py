@@ -143,7 +143,7 @@ def _what_happened(signals: Signals, diagnosis: Diagnosis) -> list[str]:
         said += [f"{off}{could[0]}", *could[1:]]
     if speedup is not None and speedup.baseline == "measured":
         why = (speedup.absent or {}).get("observed") or _in_short(other, diagnosis)
-        seen = "" if other or speedup.profiled is None else f"; {as_profiled(speedup.profiled.ratio)}"
+        seen = "" if other else _profiled(speedup)
         said.append(f"no speedup over the baseline is stated ({why}){seen}")
     return said
 
@@ -236,7 +236,7 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> list[str]:
     if undecided and speedup.interval is not None:
         span = " to ".join(map(format_speedup, speedup.interval))
         what, got = f"the timings do not show whether {what}", f"is shorter than {than} (95 %: {span})"
-        seen = f"; {as_profiled(speedup.profiled.ratio)}" if speedup.profiled else ""
+        seen = _profiled(speedup)
     elif speedup.difference == "none":
         got = f"takes as long as {than} ({number}: no measurable difference)"
     elif speedup.observed < 1.0:
@@ -371,6 +371,12 @@ def _unexplained(diagnosis: Diagnosis) -> bool:
     if speedup is None or account is None or speedup.expected is None or not speedup.unexplained_ns:
         return False
     return speedup.unexplained_ns >= NOTABLE_STEP_RATIO * account.step_ns
+
+
+def _profiled(speedup: Speedup) -> str:
+    """Return what the profiled steps show, after a semicolon; "" where they tell nothing."""
+    found = speedup.profiled
+    return f"; {as_profiled(found.ratio, per_example=speedup.per_example)}" if found else ""
 
 
 def _idle(top: Finding | None, signals: Signals) -> str:

@@ -40,9 +40,11 @@ _WHY: dict[LimitKind, str] = {
 }
 
 
-def as_profiled(ratio: float) -> str:
-    """Return what the profiled steps show, where the timings do not show which run is faster."""
-    return f"the profiled steps were {format_speedup(ratio)} as fast"
+def as_profiled(ratio: float, *, per_example: bool = False) -> str:
+    """Return what the profiled steps show, where the timings do not show which run
+    is faster."""
+    each = " per example" if per_example else ""
+    return f"the profiled steps were {format_speedup(ratio)} as fast{each}"
 
 
 def class_words(category: Class, account: Account) -> str:

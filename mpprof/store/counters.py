@@ -7,7 +7,7 @@ is left out where the verdict is not of a card in particular, `accumulate` where
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,16 @@ def read_counters(root: Path) -> Verdicts:
     return dict(pair for pair in found if pair is not None)
 
 
-def write_counters(root: Path, verdicts: Mapping[tuple[str, str], Verdict]) -> Path:
-    """Add verdicts to those stored with a run, in place of older ones of the same kernel and card.
+def write_counters(
+    root: Path, verdicts: Mapping[tuple[str, str], Verdict], *, without: Collection[tuple[str, str]] = ()
+) -> Path:
+    """Add verdicts to those stored with a run, in place of older ones of the same kernel and card; older ones
+    of the kernels and cards in `without` are dropped.
 
     The file is replaced as a whole. Raises `OSError`, and what `read_counters` raises.
     """
-    kept = read_counters(root) | dict(verdicts)
+    kept = {key: verdict for key, verdict in read_counters(root).items() if key not in without}
+    kept |= verdicts
     folder = formats.folder_of(Path(root))
     rows = [_row(name, card, verdict) for (name, card), verdict in sorted(kept.items())]
     writing.replace_document(

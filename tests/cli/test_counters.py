@@ -89,6 +89,34 @@ def test_verdicts_of_an_h100_that_its_instructions_do_not_prove_are_not_used(
     assert not report["tensor_core"].get("verified_ratio")
 
 
+def test_kept_verdicts_that_prove_nothing_go_when_others_are_kept(
+    mpprof: Mpprof, run: Path, tmp_path: Path
+) -> None:
+    """Else the warning that asks for counters would never end: kernels of which the new ones prove nothing have
+    no verdict."""
+    card = "Tesla V100-SXM2-16GB"
+    rows = [
+        {
+            "name": name, "card": card, "placement": "cuda_core", "precision": precision, "family": "gemm",
+            "reason": {"code": "counter-none", "text": f"verified by hardware counters: {HMMA}.sum = 0 over 1 launch"},
+        }
+        for name, precision in (("my_kernel", "int8"), ("volta_sgemm_a", "fp32"))
+    ]  # fmt: skip
+    kept = run / "mpprof" / "counters.json"
+    kept.write_text(json.dumps({"schema": "mpprof.counters/1", "kernels": rows}))
+
+    def warned() -> bool:
+        document = json.loads(mpprof("report", run, "--format", "json").out)
+        return any("verdicts in counters.json are not used" in text for text in document["warnings"])
+
+    assert warned()
+    (tmp_path / "ncu.csv").write_text(table(("my_kernel", 0), ("volta_h884gemm_b", 2)))
+    assert mpprof("counters", tmp_path / "ncu.csv", "--run", run).code == 0
+    names = [row["name"] for row in json.loads(kept.read_text())["kernels"]]
+    assert names == ["volta_h884gemm_b", "volta_sgemm_a"]
+    assert not warned()
+
+
 def test_what_counters_contradict_is_said(mpprof: Mpprof, run: Path, tmp_path: Path) -> None:
     name = next(r["name"] for r in matrix_kernels(mpprof, run) if r["placement"] == "tensor_core")
     (tmp_path / "ncu.csv").write_text(table((name, 0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from threading import active_count, get_ident
+from threading import Thread, active_count, get_ident
 
 import pytest
 
@@ -25,6 +25,24 @@ def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
     result = beside.start(lambda: [][0])
     with pytest.raises(IndexError):
         result()
+
+
+def test_an_interrupt_in_the_thread_is_not_lost() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        beside.start(interrupted)()
+
+
+def test_without_a_thread_the_call_runs_where_its_result_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refused)
+    assert beside.start(get_ident)() == get_ident()
 
 
 @pytest.mark.skipif(not walk.COMPILED, reason="only the compiled walk lets other threads run")

@@ -42,13 +42,15 @@ class LayerNames:
 
     `counterparts`: a name of the baseline to a name of the other run. `only_from`, `only_to`: the layers of
     either run without a counterpart, each with the reason. `resized`: of those the ones that stand in the
-    same place with slightly more or fewer parameters, and what lies inside them. All empty: one of the runs
-    recorded no layers."""
+    same place with slightly more or fewer parameters, and what lies inside them. `other_size`: layers with a
+    counterpart of far more or fewer parameters, whose time tells of their size, each with that. All empty:
+    one of the runs recorded no layers."""
 
     counterparts: dict[str, str] = field(default_factory=dict)
     only_from: dict[str, str] = field(default_factory=dict)
     only_to: dict[str, str] = field(default_factory=dict)
     resized: dict[str, str] = field(default_factory=dict)
+    other_size: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def _taken(self) -> frozenset[str]:
@@ -99,8 +101,24 @@ def pair_layers(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> La
         for parent, layers in tree.items():
             reasons |= {layer.name: _inside(parent) for layer in layers}
     listed = {layer.name for layer in (*before, *after)}
-    kept = [{name: told for name, told in each.items() if name in listed} for each in (pairs, *only, resized)]
-    return LayerNames(*kept)
+    counterparts, only_from, only_to, of_another_size = (
+        {name: told for name, told in each.items() if name in listed} for each in (pairs, *only, resized)
+    )
+    changed = _size_changes(counterparts | of_another_size, before, after)
+    return LayerNames(counterparts, only_from, only_to, of_another_size, changed)
+
+
+def _size_changes(
+    pairs: Mapping[str, str], before: Sequence[LayerFacts], after: Sequence[LayerFacts]
+) -> dict[str, str]:
+    """Return the pairs, which the user's names alone may have made, that differ in size by far."""
+    sizes, others = ({layer.name: layer.parameters for layer in side} for side in (before, after))
+    both = {name: (sizes.get(name), others.get(other)) for name, other in pairs.items()}
+    return {
+        name: f"it has {one:,} parameters, and {other:,} in the other run"
+        for name, (one, other) in both.items()
+        if one and other and max(one, other) > MOST_RESIZED * min(one, other)
+    }
 
 
 def _inside(parent: str) -> str:

@@ -2,14 +2,14 @@
 
 A part is a class with its phase, layer and (of idle time) cause. Where several causes claimed of one part,
 its difference is divided among them as their claims were. The layer of a kernel may be known in one run and
-not in the other (XLA replays small kernels as graphs): a part of which the later run knows nothing is sought
-in the growth of the work of its class that belongs to no known layer.
+not in the other (XLA replays small kernels as graphs): parts of which the later run knows nothing are sought
+in the growth of the work of their class that belongs to no known layer, and share it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Obtained:
 
 def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: Side) -> dict[str, Obtained]:
     """Return for each code how much less per step its parts take in `after`. Not known where a layer that the
-    code claimed has no counterpart there; a remedy may have changed its size a little."""
+    code claimed has no counterpart there, or one of a far other size: a remedy may change it a little."""
     names = layer_names(before.run, after.run)
     counterparts = names.counterparts | names.resized
     total: dict[_Key, float] = defaultdict(float)
@@ -55,11 +55,15 @@ def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: 
             total[_key(part)] += part.excess_ns
     corrected = _times(before), _times(after)
     plain = _times(before, corrected=False), _times(after, corrected=False)
+    unpaired = names.only_from.keys() - names.resized
+    unknown: dict[str | None, str] = {
+        layer: f"{layer} has no counterpart: {names.only_from[layer]}" for layer in unpaired
+    }
+    unknown |= {layer: f"{layer} is another layer: {why}" for layer, why in names.other_size.items()}
+    lost = _without_layer(*corrected, counterparts, unpaired, total.keys())
     found: dict[str, Obtained] = {}
     for code, parts in claimed.items():
-        missing = [part.layer for part in parts if part.layer in names.only_from.keys() - names.resized]
-        if missing:
-            why = f"{missing[0]} has no counterpart: {names.only_from[missing[0]]}"
+        if why := next((unknown[part.layer] for part in parts if part.layer in unknown), None):
             found[code] = Obtained(None, reason=why)
             continue
         shares: dict[_Key, float] = defaultdict(float)
@@ -69,31 +73,35 @@ def obtained(claimed: Mapping[str, Sequence[ClaimedPart]], before: Side, after: 
             sum(share * (was[key] - now[_renamed(key, counterparts)]) for key, share in shares.items())
             for was, now in (corrected, plain)
         )
-        lost_ns = _without_layer(shares, *corrected, counterparts)
+        lost_ns = sum(share * lost.get(key, 0.0) for key, share in shares.items())
         found[code] = Obtained(less_ns - lost_ns, abs(uncorrected_ns - less_ns) + abs(lost_ns))
     return found
 
 
 def _without_layer(
-    shares: Mapping[_Key, float],
     was: Mapping[_Key, float],
     now: Mapping[_Key, float],
     names: Mapping[str, str],
-) -> float:
-    """Return the growth of the work of no known layer in the classes of parts of a layer that the later run
-    has no work of: at most what these parts took."""
-    gone: dict[Class, float] = defaultdict(float)
-    for key, share in shares.items():
-        if key[2] is not None and not now.get(_renamed(key, names)):
-            gone[key[0]] += share * was[key]
-    return sum(
-        min(max(0.0, _of_no_layer(now, category) - _of_no_layer(was, category)), part_ns)
-        for category, part_ns in gone.items()
-    )
-
-
-def _of_no_layer(times: Mapping[_Key, float], category: Class) -> float:
-    return sum(ns for (kind, _, layer, _), ns in times.items() if kind == category and layer is None)
+    unpaired: Collection[str],
+    claimed: Collection[_Key],
+) -> dict[_Key, float]:
+    """Return what of each layer's parts that the later run has no work of may be there as work of no known
+    layer: all such parts of a class share its growth, at most what they took. What is claimed of work of no
+    layer counts by itself, and the work of an unpaired layer is another layer's there."""
+    gone = {
+        key: ns
+        for key, ns in was.items()
+        if key[2] is not None and key[2] not in unpaired and not now.get(_renamed(key, names))
+    }
+    taken: dict[Class, float] = defaultdict(float)
+    grown: dict[Class, float] = defaultdict(float)
+    for key, ns in gone.items():
+        taken[key[0]] += ns
+    for times, sign in ((now, 1), (was, -1)):
+        for key, ns in times.items():
+            if key[2] is None and key not in claimed:
+                grown[key[0]] += sign * ns
+    return {key: ns * min(1.0, max(0.0, grown[key[0]]) / taken[key[0]]) for key, ns in gone.items() if ns > 0}
 
 
 def scatter_ns(before: Side, after: Side) -> float | None:

@@ -172,8 +172,8 @@ def _still_proves(verdict: Verdict, capability: tuple[int, int] | None) -> bool:
         return _proves(metric, capability)
     if _OPERANDS.search(metric):
         return _EVERY_TYPE in verdict.reason.text
-    if _INSTRUCTION.search(metric):
-        return _no_hmma_proves(capability) and verdict.precision not in ("fp64", "int8")
+    if said := _INSTRUCTION.search(metric):
+        return _no_hmma_proves(capability) and said["op"] == _own_instruction(verdict.precision)
     return True
 
 
@@ -194,21 +194,24 @@ def of_devices(
     themselves, and under the common spelling of each kernel's name.
 
     A verdict of a card applies to a device of the same product. To a device without a name (older traces
-    state none) it applies where the two do not contradict each other in compute capability. Kernels that
-    share a spelling and ran in different places have none under it.
+    state none) it applies where the two do not contradict each other in compute capability. One that proves
+    nothing gives way to one that does. Kernels that share a spelling and ran in different places have none
+    under it.
     """
+    own: dict[tuple[str, str], Verdict] = {}
+    for (name, card), verdict in sorted(stored.items(), key=_proves_something):
+        of_card = [facts for facts in present if not card or _same_card(card, facts)]
+        own |= {(name, device): verdict for device in {facts.name or "" for facts in of_card}}
     found: dict[tuple[str, str], Verdict] = {}
     shared: dict[tuple[str, str], set[str]] = {}
-    for (name, card), verdict in stored.items():
-        of_card = [facts for facts in present if not card or _same_card(card, facts)]
-        for device in {facts.name or "" for facts in of_card}:
-            shared.setdefault((spelled(name), device), set()).add(verdict.placement)
-            found.setdefault((spelled(name), device), verdict)
-    found = {key: verdict for key, verdict in found.items() if len(shared[key]) == 1}
-    for (name, card), verdict in stored.items():
-        of_card = [facts for facts in present if not card or _same_card(card, facts)]
-        found |= {(name, device): verdict for device in {facts.name or "" for facts in of_card}}
-    return found
+    for (name, device), verdict in own.items():
+        shared.setdefault((spelled(name), device), set()).add(verdict.placement)
+        found.setdefault((spelled(name), device), verdict)
+    return {key: verdict for key, verdict in found.items() if len(shared[key]) == 1} | own
+
+
+def _proves_something(stored: tuple[tuple[str, str], Verdict]) -> bool:
+    return stored[1].reason.code != NOT_PROVEN
 
 
 def _same_card(card: str, facts: DeviceFacts) -> bool:
@@ -353,10 +356,15 @@ def _zero_that_proves(
         if multiplies(precision, capability)
     ):
         return next(filter(_OPERANDS.search, zero))
-    own = {"fp64": "dmma", "int8": "imma"}.get(named, "hmma")
+    own = _own_instruction(named)
     if not _no_hmma_proves(capability) or not {"hmma", own} <= ops:
         return None
-    return next(metric for metric in zero if (said := _INSTRUCTION.search(metric)) and said["op"] == "hmma")
+    return next(metric for metric in zero if (said := _INSTRUCTION.search(metric)) and said["op"] == own)
+
+
+def _own_instruction(precision: Precision) -> str:
+    """Return the instruction that multiplies values of this type; HMMA where no other one is known to."""
+    return {"fp64": "dmma", "int8": "imma"}.get(precision, "hmma")
 
 
 def _no_hmma_proves(capability: tuple[int, int] | None) -> bool:

@@ -13,8 +13,8 @@ How we know
 What it costs
     The layer's matrix time against that of aligned 16-bit kernels; and the time of sums, casts and
     elementwise work over 16-bit rows of that length, against the rate at which the fastest such kernel of
-    this trace moves as many bytes. Padding can gain more, because the compiler
-    fuses aligned work differently.
+    this trace moves as many bytes to and from memory. Padding can gain more, because the compiler fuses
+    aligned work differently.
 
 What to do
     Pad the vocabulary; the tokens added are never predicted:

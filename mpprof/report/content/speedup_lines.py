@@ -219,7 +219,9 @@ def profiled_steps(gain: doc.Compared) -> str:
     text."""
     found = gain.get("profiled")
     undecided = gain["observed"] is None or difference_of(gain) == "not known"
-    return f"; {as_profiled(found['ratio'])}" if found and undecided else ""
+    if not found or not undecided:
+        return ""
+    return f"; {as_profiled(found['ratio'], per_example=bool(gain.get('per_example')))}"
 
 
 def _interval(gain: doc.Compared) -> str:

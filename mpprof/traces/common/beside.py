@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 def start(call: Callable[[], T]) -> Callable[[], T]:
     """Begin the call in a thread of its own; return what waits for its end and gives its result, or raises
-    its error."""
+    its error. Where the system gives no thread, the call itself is returned."""
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
             results.append(call())
-        except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
             errors.append(error)
 
     def result() -> T:
@@ -28,5 +28,8 @@ def start(call: Callable[[], T]) -> Callable[[], T]:
         return results[0]
 
     thread = Thread(target=run, daemon=True)  # not waited for where the caller fails meanwhile
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # a container may allow no more
+        return call
     return result

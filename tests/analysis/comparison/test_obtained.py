@@ -62,6 +62,20 @@ def test_a_layer_that_the_remedy_padded_is_judged() -> None:
     assert found["MP402"].ns == pytest.approx(3e6)
 
 
+@pytest.mark.parametrize(
+    ("size", "judged"), [(1_000, True), (1_090, True), (910, True), (1_200, False), (250, False)]
+)
+def test_a_layer_of_the_users_name_is_not_judged_where_its_size_is_far_another(
+    size: int, judged: bool
+) -> None:
+    """A vocabulary that was cut to a quarter gave more than its remedy did."""
+    runs = [run_of("run", "float16", model(layer("words", "Dense", parameters=of))) for of in (1_000, size)]
+    before, after = side(matmul("words", 8e6), run=runs[0]), side(matmul("words", 2e6), run=runs[1])
+    found = obtained({"MP402": [claim("matmul", 2e6, "words", "forward")]}, before, after)["MP402"]
+    assert found.ns == (pytest.approx(6e6) if judged else None)
+    assert judged or f"1,000 parameters, and {size:,} in the other run" in (found.reason or "")
+
+
 def test_what_a_layer_took_is_sought_among_the_work_of_no_known_layer() -> None:
     unknown = Cell("matmul", 1e6, 1e6, 1.0, kernel="gemm")
     claimed = {"MP402": [claim("matmul", 2e6, "head", "forward")]}
@@ -73,6 +87,34 @@ def test_what_a_layer_took_is_sought_among_the_work_of_no_known_layer() -> None:
     assert obtained(claimed, before, seen)["MP402"].ns == pytest.approx(4e6)
     more = side(replace(unknown, ns_per_step=9e6))
     assert obtained(claimed, before, more)["MP402"].ns == pytest.approx(0.0)
+
+
+def test_parts_share_what_the_work_of_no_known_layer_grew_by() -> None:
+    runs = {"run": run_of("run", "float16", model("head", "trunk"))}
+    unknown = Cell("matmul", 4e6, 4e6, 1.0, kernel="gemm")
+    before, after = side(matmul("head", 6e6), matmul("trunk", 2e6), **runs), side(unknown, **runs)
+    head, trunk = claim("matmul", 2e6, "head", "forward"), claim("matmul", 1e6, "trunk", "forward")
+    found = obtained({"MP402": [head], "MP401": [trunk]}, before, after)
+    assert (found["MP402"].ns, found["MP401"].ns) == (pytest.approx(3e6), pytest.approx(1e6))
+    alone = obtained({"MP402": [head]}, before, after)["MP402"]
+    assert alone.ns == pytest.approx(3e6)  # nobody claimed the trunk: its work is there all the same
+    seen = side(matmul("trunk", 2e6), unknown, **runs)
+    assert obtained({"MP402": [head]}, before, seen)["MP402"].ns == pytest.approx(2e6)
+
+
+def test_the_growth_of_claimed_work_of_no_layer_counts_once() -> None:
+    before = side(matmul("head", 5e6), Cell("matmul", 1e6, 1e6, 1.0, kernel="gemm"))
+    after = side(Cell("matmul", 4e6, 4e6, 1.0, kernel="gemm"))
+    parts = [claim("matmul", 2e6, "head", "forward"), claim("matmul", 1e6)]
+    assert obtained({"MP402": parts}, before, after)["MP402"].ns == pytest.approx(2e6)  # 6 less 4
+
+
+def test_a_layer_without_counterpart_is_not_sought_among_the_work_of_no_layer() -> None:
+    runs = run_of("run", "float16", model("head", "trunk")), run_of("after", "float16", model("head"))
+    before = side(matmul("head", 4e6), matmul("trunk", 4e6), run=runs[0])
+    after = side(Cell("matmul", 4e6, 4e6, 1.0, kernel="gemm"), run=runs[1])
+    found = obtained({"MP402": [claim("matmul", 2e6, "head", "forward")]}, before, after)
+    assert found["MP402"].ns == pytest.approx(0.0)
 
 
 def test_what_the_profiler_adds_is_taken_off_the_wait_and_widens_the_interval() -> None:

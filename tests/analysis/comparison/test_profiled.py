@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from mpprof.analysis.comparison.speedup import speedup
+from mpprof.diagnosis import verdict
 from mpprof.model.account import Account, Speedup, difference
 from mpprof.model.run import Run
+from mpprof.report.content import profiled_steps
+from mpprof.report.json.speedup import speedup_of
 from tests.analysis.comparison.test_observed import window
 from tests.analysis.comparison.test_speedup import B_RUN, M_RUN
 from tests.analysis.pieces import V100
 from tests.builders import cases as c
+from tests.diagnosis.saying import diagnosed
 
 MS = c.MS
 
@@ -122,3 +126,10 @@ def test_profiled_steps_are_per_example_where_the_batches_differ() -> None:
     assert found.per_example
     assert found.profiled is not None
     assert found.profiled.ratio == pytest.approx(2 * 10.7 / 8.8)
+    said = "; the profiled steps were 2.43x as fast per example"
+    undecided = replace(found, interval=(0.8, 1.5))
+    for case in (undecided, replace(undecided, observed=None, interval=None)):
+        document = speedup_of(case, ())
+        assert document is not None
+        assert profiled_steps(document) == said
+    assert said in verdict(diagnosed(c.case(speedup=undecided)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.kernels.counters import METRICS, NOT_PROVEN, as_proven, of_devices, verdicts
 from mpprof.analysis.kernels.name_parts import spelled
 from mpprof.errors import UnreadableError
@@ -348,6 +349,7 @@ def test_a_table_of_more_kernels_than_a_run_has_is_refused() -> None:
 HOPPER = DeviceFacts("gpu", "NVIDIA H100 80GB HBM3", "nvidia", (9, 0))
 PATH = "sm__ops_path_tensor_src_bf16_dst_fp32.sum"
 GMMA = "sm__inst_executed_pipe_tensor_op_gmma.sum"
+IMMA = "sm__inst_executed_pipe_tensor_op_imma.sum"
 
 
 def kept(metric: str, count: str, *, precision: Precision = "fp16", more: str = "") -> Verdict:
@@ -371,6 +373,7 @@ def kept(metric: str, count: str, *, precision: Precision = "fp16", more: str = 
         (kept(HMMA, "0"), "NVIDIA H100 80GB HBM3", False),  # wgmma counts apart
         (kept(HMMA, "0"), "NVIDIA A100-SXM4-40GB", True),
         (kept(HMMA, "0", precision="int8"), "NVIDIA A100-SXM4-40GB", False),
+        (kept(IMMA, "0", precision="int8"), "NVIDIA A100-SXM4-40GB", True),
         (kept(PIPE, "0"), "NVIDIA H100 80GB HBM3", True),
         (kept(PATH, "0"), "NVIDIA H100 80GB HBM3", False),  # fp16, bf16 and tf32 were enough
         (kept(PATH, "0", more=", and so for every type that the card multiplies"), "NVIDIA H100 80GB HBM3", True),
@@ -401,3 +404,36 @@ def test_what_is_proven_now_stays_proven_when_it_is_kept() -> None:
         made = verdicts(lines, card=card)
         assert made
         assert as_proven(made, [HOPPER]) == made
+
+
+_OF_ONE = "sm__inst_executed_pipe_tensor_op_{}".format
+
+
+@example("Tesla T4", "volta_dgemm_64x64_nn", {_OF_ONE("hmma"): "0", _OF_ONE("dmma"): "0"})
+@example("Tesla T4", "ampere_igemm_int8_128x128", {_OF_ONE("hmma"): "0", _OF_ONE("imma"): "0"})
+@given(
+    st.sampled_from(["Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"]),
+    st.sampled_from(["volta_dgemm_64x64_nn", "ampere_igemm_int8_128x128", "volta_sgemm_128x64_nn", "gemm_fusion_dot"]),
+    st.dictionaries(st.sampled_from(METRICS), st.sampled_from(["0", "0", "2.5e+07"]), min_size=1),
+)  # fmt: skip
+def test_every_verdict_of_today_is_proven_when_it_is_read_back(
+    card: str, kernel: str, values: dict[str, str]
+) -> None:
+    product = device_peaks.find(card)
+    assert product is not None
+    lines = [
+        ",".join(["ID", "Kernel Name", *(f"{metric}.sum" for metric in values)]),
+        ",".join(["0", kernel, *values.values()]),
+    ]
+    made = verdicts(lines, card=card)
+    assert as_proven(made, [DeviceFacts("gpu", card, "nvidia", product.compute_capability)]) == made
+
+
+@pytest.mark.parametrize("proven", ["", "NVIDIA H100 80GB HBM3"])
+def test_a_kept_verdict_that_proves_nothing_gives_way_to_one_that_does(proven: str) -> None:
+    """A file of two versions: one entry for any card, and one for the card that ran."""
+    (other,) = {"", "NVIDIA H100 80GB HBM3"} - {proven}
+    stored = {("my::product", proven): kept(PATH, "5"), ("my::product", other): kept(HMMA, "9")}
+    found = of_devices(as_proven(stored, [HOPPER]), [HOPPER])
+    assert {key[1] for key in found} == {HOPPER.name}
+    assert {verdict.placement for verdict in found.values()} == {"tensor_core"}
