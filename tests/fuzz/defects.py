@@ -109,8 +109,8 @@ DEFECTS = (
     Defect(
         "durations of 0 in steps.jsonl: 6 s",
         "mpprof/analysis/steps/statistics.py",
-        "rows = np.isfinite(time) & (time > 0) & ~_beside(steps.profiled)",
-        "rows = np.isfinite(time) & ~_beside(steps.profiled)",
+        "rows = np.isfinite(time) & (time > 0) & ~_beside",
+        "rows = np.isfinite(time) & ~_beside",
         (f"{_BOUNDS}::test_a_step_without_duration_counts_for_no_step_time",),
     ),
     Defect(
