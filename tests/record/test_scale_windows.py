@@ -25,6 +25,7 @@ WINDOWS: dict[str, Any] = {
     "auto": "auto",  # opens after 40 calls at the latest: there are 42
     "to the end of the first fit": (46, 900),
     "from one epoch into the next": (46, 60),
+    "from the first call after a short one": (54, 70),
     "in the second epoch": (95, 104),
     "in the second fit": (176, 186),
 }

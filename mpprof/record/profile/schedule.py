@@ -109,9 +109,12 @@ class Profiling:
 
     def end_of_steps(self) -> None:
         """End the steps: what follows (an epoch's end, a validation) belongs to no step. The last call's line
-        now says how many of them it ran."""
+        now says how many of them it ran; a window that opened before a call for which there was no more input
+        begins with the next step."""
         if self.window is not None:
             self._recorder.attempt("markers", self.window.unmark)
+            if not self.window.calls:
+                self.window.begins_with(self._calls.step + 1)
         if self._last is not None:
             window, line = self._last
             window.facts["last_step"] = line.step

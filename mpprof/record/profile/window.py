@@ -127,12 +127,8 @@ class Window:
         self._marker: contextlib.AbstractContextManager[Any] | None = None
         self._running = False
         self.calls = 0  # that have run within it
-        self.facts: dict[str, Any] = {
-            "first_step": first_step,
-            "last_step": first_step - 1,
-            "started_unix_ns": time.time_ns(),
-            "status": "open",
-        }
+        self.facts: dict[str, Any] = {"started_unix_ns": time.time_ns(), "status": "open"}
+        self.begins_with(first_step)
 
     def start(self) -> None:
         begin = self._clock()
@@ -164,6 +160,10 @@ class Window:
         marker = self._probe.marker(step)
         marker.__enter__()
         self._marker = marker
+
+    def begins_with(self, first_step: int) -> None:
+        """Note the first step of the next call, with which the window begins if it runs."""
+        self.facts |= {"first_step": first_step, "last_step": first_step - 1}
 
     def ran(self, step: int) -> None:
         """Note that a call has run within the window, up to this step: not every call that was marked
