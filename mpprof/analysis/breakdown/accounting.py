@@ -155,7 +155,7 @@ def _no_whole_step(main: DeviceAccount, window: Window) -> str | None:
         return None
     return (
         "the only step marked on the device casts the inputs of matrix products, but runs no product: "
-        "it holds only the work that needs no input; profile a later step"
+        "it holds only the work that needs no input"
     )
 
 

@@ -155,7 +155,7 @@ def test_a_marked_step_that_prepares_products_and_runs_none_is_no_step(product: 
     if whole:
         assert judged(b).step_source == "steps_line"
         return
-    with pytest.raises(UnableError, match="casts the inputs of matrix products, and none of those ran"):
+    with pytest.raises(UnableError, match="casts the inputs of matrix products, but runs no product"):
         judged(b)
 
 
