@@ -61,7 +61,7 @@ def test_kineto_with_one_id_for_all_launches(value: int, tmp_path: Path) -> None
     assert not (found.kernels.op >= 0).any()
     said = [text for text in found.warnings if SAID in text]
     assert len(said) == 1
-    assert said[0].startswith(f"12 of 12 kernels and copies {SAID} (id {value})")
+    assert said[0].startswith(f"12 of 12 kernels and copies {SAID} (ids: 1)")
     assert steps_ms(found) == steps_ms(read(tmp_path, small().document()))
 
 
@@ -77,7 +77,7 @@ def test_kineto_whose_ids_repeat_after_the_counter_began_anew(tmp_path: Path) ->
     found = read(tmp_path, with_ids(small().document(), lambda id: (id - 1) % 8, "correlation"))
     assert (found.kernels.launch >= 0).tolist() == [False] * 4 + [True] * 4 + [False] * 4
     assert steps_ms(found) == steps_ms(read(tmp_path, small().document()))
-    assert "(id 0 and 3 more)" in found.warnings[0]
+    assert "(ids: 4)" in found.warnings[0]
 
 
 def test_kineto_whose_kernels_all_name_one_call(tmp_path: Path) -> None:

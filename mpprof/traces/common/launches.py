@@ -151,13 +151,12 @@ def _warnings(ids: Int64, shared: Bool) -> tuple[str, ...]:
     count = int(np.count_nonzero(shared))
     if not count:
         return ()
-    group, first = groups([ids[shared]], count)
-    most, more = ids[shared][first[np.argmax(np.bincount(group))]], len(first) - 1
-    which = f"id {most}" + (f" and {more} more" if more else "")
+    _, first = groups([ids[shared]], count)
     return (
         f"{count} of {len(ids)} kernels and copies have a correlation id that several launches share "
-        f"({which}): which call launched them is not known, and steps count them by the time at which they "
-        "ran. Record the trace again, or read the profiler's own file if this one was merged or rewritten",
+        f"(ids: {len(first)}): which call launched them is not known, and steps count them by the time at "
+        "which they ran. Record the trace again, or read the profiler's own file if this one was merged or "
+        "rewritten",
     )
 
 
