@@ -103,6 +103,23 @@ def test_no_folder_holds_more_modules_than_a_reader_can_look_through() -> None:
     assert {name for name, size in sizes.items() if size > MOST_MODULES} <= LISTS
 
 
+def test_every_folder_is_in_an_import_contract_or_below_one_that_is() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    named = {
+        module
+        for contract in contracts
+        for key in ("source_modules", "forbidden_modules", "modules", "layers")
+        for text in contract.get(key, ())
+        for container in contract.get("containers", ("",))
+        for module in (f"{container}.{part.strip(' ()')}".strip(".") for part in re.split("[|:]", text))
+    }
+    folders = {path.parent.relative_to(ROOT) for path in ROOT.joinpath("mpprof").rglob("*.py")} - {
+        Path("mpprof")
+    }
+    above = {folder: {".".join(each.parts) for each in (folder, *folder.parents)} for folder in folders}
+    assert [folder for folder, names in above.items() if not names & named] == []
+
+
 def sources() -> dict[str, Path]:
     """Every module of both packages by its dotted name."""
     found = {}
