@@ -565,7 +565,7 @@ class FitSession:
                 elif self._special or line.interval_ns is None:
                     self._emit(line)
                 else:  # as nearly always
-                    self._keep_interval(line.interval_ns // line.covers)
+                    self.observer.keep_interval(line)
                     self.recorder.put(line)
         self._spend_own(now)
         # Where the last call was like any other, only a further window that is wished for can be planned.
@@ -767,7 +767,7 @@ class FitSession:
             if plan is not None and self.profiling.window is None:
                 plan.interval(interval)
             if self._calls_run - (line.interval_calls or 1) >= WARM_CALLS:
-                self._keep_interval(interval // line.covers)
+                self.observer.keep_interval(line)
         self.recorder.put(line)
 
     def _emit_all(self, line: Line | None) -> None:
@@ -932,6 +932,7 @@ class FitSession:
             steps=self.calls.step,
             skipped=None if "skipped" in self.recorder.absent else self.observer.skipped,
             median_step_ns=statistics.median(intervals) if intervals else None,
+            mean_step_ns=self.observer.mean_step_ns,
             alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
             finished=self._ended in ("finished", "stopped") and lost is None,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
@@ -939,10 +940,10 @@ class FitSession:
             timings=len(intervals) if len(intervals) == intervals.maxlen else None,
         )
 
-    def summary(self, *, median: bool = True) -> str:
-        """Return one line on the run so far. `median`: with the median step time, where no verdict states
+    def summary(self, *, step_time: bool = True) -> str:
+        """Return one line on the run so far. `step_time`: with the mean step time, where no verdict states
         one."""
-        return self.result(self.recorder.root).line(median=median)
+        return self.result(self.recorder.root).line(step_time=step_time)
 
 
 _IN_FIT: dict[int, FitSession] = {}
