@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
-_TF32 = "MP803"
+_TF32, _ENDED_BY_ERROR = "MP803", "MP913"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
 _OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
@@ -542,6 +542,8 @@ def _warnings(document: doc.Report) -> list[str]:
         doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
     failed = content.out_of_memory(document)
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
+    if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:
+        ended = [stopped["summary"]]
     return [*ended, *([doubt] if doubt else []), *content.warnings(document)]
 
 

@@ -141,9 +141,10 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
         words.compiled(run["backend"], run["jit_compile"]),
     ]
     said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
-    if state in ("running", "stopped", "unfinished"):
+    if state in ("running", "failed", "stopped", "unfinished"):
         hint = {
             "running": "The training goes on: this page follows it.",
+            "failed": "An error ended the training.",
             "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
             "unfinished": "No end of the training was recorded.",
         }[state]

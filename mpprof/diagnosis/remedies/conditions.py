@@ -88,6 +88,20 @@ def scales_dynamically(signals: Signals) -> bool:
     return optimizer is not None and bool(optimizer.dynamic)
 
 
+def own_training_step(signals: Signals) -> bool:
+    """Tell whether the training step is the user's own: a recorded loop's, or of a model that overrides
+    `train_step`."""
+    facts = signals.case.run.facts
+    overridden = facts is not None and facts.model is not None and facts.model.train_step is not None
+    return overridden or own_loop(signals)
+
+
+def may_be_unscaled(signals: Signals) -> bool:
+    """Tell whether the training step is the user's own, and nobody could see whether it scales its loss."""
+    fit = known(signals.fit)
+    return own_training_step(signals) and (fit is None or fit.scale_loss_called is None)
+
+
 # ---- the card
 
 

@@ -187,12 +187,12 @@ LAUNCHES = (
     *in_bfloat16("MP304"),
     Row(
         "MP304", KERAS_3, "or a fixed loss_scale_factor with compile(auto_scale_loss=False)",
-        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)\n"
+        "optimizer = keras.optimizers.{inner}(1e-3, loss_scale_factor=1024.0)\n"
         "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
     ),
     Row(
         "MP304", KERAS_2, "or a fixed scale: LossScaleOptimizer(optimizer, dynamic=False, initial_scale=1024)",
-        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), dynamic=False, initial_scale=1024)",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), dynamic=False, initial_scale=1024)",
     ),
     Row(
         "MP304", TORCH, "fused=True in the optimizer, which un-scales within its update",
