@@ -61,6 +61,10 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
     return reasons
 
 
+_NOT_UNKNOWN = ("tensor_core.reason", "speedup.estimated", "answer.code")
+"""Nulls that say something themselves."""
+
+
 def _nulls(body: doc.Report) -> list[str]:
     """Return the paths of the nulls at the top and one level down, in the order of the document."""
     paths = []
@@ -69,7 +73,7 @@ def _nulls(body: doc.Report) -> list[str]:
             paths.append(key)
         elif isinstance(value, dict):
             paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
-    return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
+    return [path for path in paths if path not in _NOT_UNKNOWN]
 
 
 _NOT_IN_THE_LOG = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis.leading import leads
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 from mpprof.model.finding import Diagnosis
@@ -49,6 +50,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         "absent": {},
         "verdict": diagnosis.verdict,
+        "answer": _answer(diagnosis),
         "cause": diagnosis.cause,
         "explanation": list(diagnosis.explanation),
         "whatif": whatif_of(diagnosis.whatif),
@@ -71,6 +73,11 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     return cast("doc.Report", strict(body))
 
 
+def _answer(diagnosis: Diagnosis) -> doc.Answer:
+    leading, code = leads(diagnosis)
+    return {"leads": leading, "code": code}
+
+
 def _run(diagnosis: Diagnosis) -> doc.Run:
     run, fit = diagnosis.run, diagnosis.run.last_fit
     policy = fit.policy if fit else None
@@ -88,6 +95,8 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
     if run.facts is not None and (ended := run.facts.ended) is not None:
         first = (ended.error or "").splitlines()[:1]
         found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
+        if said := (ended.text or "").splitlines()[:1]:
+            found["ended"]["text"] = said[0][:_LONGEST_ERROR]
     model = run.facts.model if run.facts is not None else None
     if model is not None and model.parameters is not None:
         found["model_parameters"] = model.parameters
