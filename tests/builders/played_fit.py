@@ -134,6 +134,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
         stage.pass_("between_epochs", given.between)
         epoch_begin, end = stage.now, None
         open_line: dict[str, Any] | None = None
+        latest: dict[str, Any] = {}
         for number in range(1, given.calls + 1):
             fetches_before = given.backend in ("torch", "loop")
             if fetches_before:
@@ -148,6 +149,8 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
                 _close(stage, window)
             if window is not None and stage.step + 1 == window[0]:
                 stage.pass_("profiler", window[2])
+            if end is not None:
+                latest["interval_ns"] = (stage.now - begin) * MS
             begin = stage.now
             if given.backend == "jax":  # a call begins before the hooks of all, and elsewhere behind them
                 stage.hooks(hooks, "batch_begin", "batch", number)
@@ -172,7 +175,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
                 if given.backend == "loop":
                     line["input_wait_ns"] = wait * MS
                 stage.write("step", **line)
-                end = stage.now
+                end, latest = stage.now, stage.lines[-1]
                 _close(stage, window)
             stage.hooks(hooks, "batch_end", "batch", number)
             ran += 1

@@ -119,6 +119,8 @@ def input_of_running_fit() -> Facts:
         adapter = getattr(variables.get("data_handler"), "_adapter", None)
     if "Array" in type(adapter).__name__ or "TensorLike" in type(adapter).__name__:
         return {"kind": "arrays"}
+    if type(adapter).__name__ == "GeneratorDataAdapter":
+        return {"kind": "generator"}
     for name in ("_dataloader", "py_dataset", "_keras_sequence", "_dataset"):
         if found := describe_input(getattr(adapter, name, None)):
             return found
