@@ -440,7 +440,7 @@ class Signals:
     def mean_step_ns(self) -> float | None:
         """The recorded step time, a mean; None where no step after warm-up has a time."""
         summary = self.case.steps
-        return None if summary is None else getattr(summary, "mean_ns", summary.median_ns)
+        return None if summary is None else summary.mean_ns
 
     @property
     def runs_behind(self) -> bool:

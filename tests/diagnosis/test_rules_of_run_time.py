@@ -23,7 +23,7 @@ def case(given: Play, folder: Path, account: Account | None = None) -> Case:
     steps = stepping.summarise(run.steps, run.facts, finished=True)
     assert steps is not None
     if given.backend == "jax":  # a play has no waits for the device
-        steps = replace(steps, median_ns=_mean(given) * MS, first_steady=2)
+        steps = replace(steps, mean_ns=_mean(given) * MS, first_steady=2)
     return c.case(account=account, run=run, steps=steps)
 
 
