@@ -57,6 +57,11 @@ class UnableError(MpprofError):
     """An answer was asked for that the evidence cannot give."""
 
 
+def own_baseline(run: str, where: str) -> UsageError:
+    """Return the error that a run is to be compared with itself."""
+    return UsageError(f"{run} is its own baseline", where=where, next="Name another run of the same model")
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return the question whether the name nearest to `word` was meant; empty where none is near."""
     from difflib import get_close_matches  # only where a name was not found

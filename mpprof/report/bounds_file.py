@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mpprof.diagnosis import manual
-from mpprof.errors import UsageError
+from mpprof.errors import UsageError, own_baseline
 from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.regular import read_regular
@@ -47,6 +47,7 @@ KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 class Baseline:
     """The step of a stored report, and its `run`, which says what the step was measured on."""
 
+    path: Path
     median_ns: float
     interval_ns: tuple[float, float]  # the ends of its 95 % interval
     run: Mapping[str, Any]
@@ -154,7 +155,7 @@ def _stored(path: Path) -> Baseline:
         median = float(steps["median_ns"])
         if not 0 < low <= high <= limits.LONGEST_NS or not 0 < median <= limits.LONGEST_NS:
             raise ValueError("no such step")
-        return Baseline(median, (low, high), dict(run))
+        return Baseline(path, median, (low, high), dict(run))
     except OSError as error:
         what = f"this baseline cannot be read: {error.strerror}"
         raise UsageError(what, where=str(path), next=_STORE) from error
@@ -164,7 +165,10 @@ def _stored(path: Path) -> Baseline:
 
 
 def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
-    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none."""
+    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none.
+    Raises UsageError where the report's run is its own baseline."""
+    if bounds.baseline is not None and bounds.baseline.run.get("id") == report["run"]["id"]:
+        raise own_baseline(report["run"]["name"], str(bounds.baseline.path))
     steps, cores, absent = report["steps"], report["tensor_core"], report["absent"]
     values: dict[str, tuple[float | None, str]] = {
         "min_tensor_core_ratio": (
