@@ -18,7 +18,7 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import assigned, composition, records, saved
-from mpprof.analysis.steps import host_floor, host_path, validity
+from mpprof.analysis.steps import host_floor, host_path, machine_load, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
@@ -351,6 +351,7 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
         *validity.doubts(mine.run),
+        *machine_load.doubts(mine.run),
         *several.doubts(mine.hosts, mine.account, mine.run),
     )
 
