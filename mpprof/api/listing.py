@@ -78,7 +78,7 @@ def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
         "card": documents.device_name(documents.accelerators_first(facts.devices)) if facts else None,
         "batch_size": fit.batch_size if fit else None,
         "steps": steps.count if steps else None,
-        "step_ns": steps.median_ns if steps else None,
+        "step_ns": steps.mean_ns if steps else None,
         "state": state_of(run, now_unix_ns=now_unix_ns, elsewhere=elsewhere),
         "created_unix_ns": facts.created_unix_ns or None if facts else None,
         "last_written_unix_ns": written,

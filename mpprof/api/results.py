@@ -257,8 +257,8 @@ def _about(run: recorded.Run) -> list[str]:
     summary = summarise(run.steps, facts, finished=run.finished)
     if summary is not None:
         said.append(f"{format_count(summary.count)} steps")
-        if summary.median_ns is not None:
-            said.append(f"median {format_ns(summary.median_ns)}")
+        if summary.mean_ns is not None:
+            said.append(f"{format_ns(summary.mean_ns)} a step")
         if summary.examples_per_s is not None:
             said.append(f"{format_count(round(summary.examples_per_s))} examples/s")
     said.append(f"{len(run.traces)} {'trace' if len(run.traces) == 1 else 'traces'}")

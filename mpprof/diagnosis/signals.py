@@ -574,7 +574,8 @@ class Signals:
     def distorted(self) -> bool:
         """Profiled steps took far longer than unprofiled ones, and which part of them grew is not known."""
         account = self.case.account
-        return bool(account and account.wall_ns and account.window_ns > DISTORTED_RATIO * account.wall_ns)
+        usual_ns = account.unprofiled_ns if account else None
+        return bool(account and usual_ns and account.window_ns > DISTORTED_RATIO * usual_ns)
 
     @property
     def one_step(self) -> bool:

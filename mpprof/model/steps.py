@@ -127,6 +127,7 @@ class WorkerSummary:
 
     worker: int
     count: int
+    mean_ns: float | None
     median_ns: float | None
     p95_ns: float | None
 
@@ -138,6 +139,7 @@ class StepSummary:
     count: int
     steady: int  # steps that are neither warm-up, profiled, nor an epoch's edge
     first_steady: int | None  # step number at which warm-up has ended; None: it never did
+    mean_ns: float | None  # the step time: of all steps after warm-up, every stall included
     median_ns: float | None  # per optimizer step (interval / covers) over the steady ones
     p95_ns: float | None
     interval_ns: tuple[float, float] | None  # 95 %, of the median; of few means, of their mean

@@ -83,7 +83,7 @@ def judge(signals: Signals) -> Outcome:
         )
     scales = known(signals.scales)
     last = float(scales[-1]) if scales is not None else None
-    step_ns = signals.case.steps.median_ns if signals.case.steps else None
+    step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     return Found(
         summary=(
             f"{format_count(skipped)} of {format_count(steps)} updates after the start were skipped "

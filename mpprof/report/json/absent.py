@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 _FACT_OF = {
-    "step_ns": ("steps.median_ns", "steps", "time"),
+    "step_ns": ("steps.mean_ns", "steps", "time"),
     "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
     "observed": ("speedup.observed", "speedup"),
     "observed_per_update": ("speedup.observed", "speedup"),

@@ -138,7 +138,7 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
     attainable_ns = measured.attainable_step_ns if measured else None
     step_ns = diagnosis.account.step_ns if diagnosis.account else None
     if step_ns is None and diagnosis.steps:
-        step_ns = diagnosis.steps.median_ns
+        step_ns = diagnosis.steps.mean_ns
     after_ns = {step.code: step.step_ns for step in plan.order} if plan else {}
     end = None if code_of_other_type(diagnosis) else plan
     unexplained_ns = measured.unexplained_ns if measured and attainable_ns is not None else None

@@ -18,7 +18,7 @@ MODEL = model("dense", "dense_1")
 
 def summary(step_ms: float) -> StepSummary:
     ns = step_ms * 1e6
-    return StepSummary(100, 90, 2, ns, ns, (ns, ns), None, None, None, None)
+    return StepSummary(100, 90, 2, ns, ns, ns, (ns, ns), None, None, None, None)
 
 
 def run(dtype: str, batch: int, used: float | None = None) -> Run:
