@@ -94,7 +94,8 @@ class HardwareTable(Columnar):
     power_w: Float64
     sm_clock_hz: Float64
     temperature_c: Float64
-    cpu_ratio: Float64
+    cpu_ratio: Float64  # of the machine: all processes, over all cores
+    process_cpu_ratio: Float64  # of the process that trains and its children, over all cores
     rss_bytes: Float64
     throttle: tuple[tuple[str, ...], ...]  # per row
 

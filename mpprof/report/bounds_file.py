@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mpprof.diagnosis import manual
-from mpprof.errors import UsageError
+from mpprof.errors import UsageError, own_baseline
 from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.regular import read_regular
@@ -49,6 +49,7 @@ class Baseline:
     """The step of a stored report, and its `run`, which says what the step was measured on. `mean_ns` is None
     in a report of an older mpprof, whose step was a median."""
 
+    path: Path
     mean_ns: float | None
     interval_ns: tuple[float, float]  # the ends of its 95 % interval
     run: Mapping[str, Any]
@@ -156,7 +157,7 @@ def _stored(path: Path) -> Baseline:
         mean = float(steps["mean_ns"]) if "mean_ns" in steps else None
         if not 0 < low <= high <= limits.LONGEST_NS or not (mean is None or 0 < mean <= limits.LONGEST_NS):
             raise ValueError("no such step")
-        return Baseline(mean, (low, high), dict(run))
+        return Baseline(path, mean, (low, high), dict(run))
     except OSError as error:
         what = f"this baseline cannot be read: {error.strerror}"
         raise UsageError(what, where=str(path), next=_STORE) from error
@@ -166,7 +167,10 @@ def _stored(path: Path) -> Baseline:
 
 
 def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
-    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none."""
+    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none.
+    Raises UsageError where the report's run is its own baseline."""
+    if bounds.baseline is not None and bounds.baseline.run.get("id") == report["run"]["id"]:
+        raise own_baseline(report["run"]["name"], str(bounds.baseline.path))
     steps, cores, absent = report["steps"], report["tensor_core"], report["absent"]
     values: dict[str, tuple[float | None, str]] = {
         "min_tensor_core_ratio": (

@@ -28,7 +28,11 @@ forbidden = ["error"]
 @pytest.fixture
 def project(mpprof: Mpprof, tmp_path: Path) -> Path:
     """A project that keeps its bounds file and the report of a good run beside each other."""
-    assert mpprof("report", MIXED, "--format", "json", "-o", tmp_path / "baseline.json").code == 0
+    stored = tmp_path / "baseline.json"
+    assert mpprof("report", MIXED, "--format", "json", "-o", stored).code == 0
+    document = json.loads(stored.read_text())
+    document["run"]["id"] = "last-week"
+    stored.write_text(json.dumps(document))
     return bounded(tmp_path)
 
 
