@@ -82,7 +82,7 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
         return report.speedup is not None and report.speedup.baseline == "measured"  # never settled: the sign
     account = report.account or report.window
     if account is None:
-        step_ns = report.steps.median_ns if report.steps else None
+        step_ns = report.steps.mean_ns if report.steps else None
         return first is None or step_ns is None or _time_ns(first) < step_ns / 2
     gain_ns = _time_ns(first) if first is not None else 0.0
     if doubt.code == mp905_profiler_overhead.CODE:  # it lengthens the step, and hides nothing

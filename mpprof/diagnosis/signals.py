@@ -16,6 +16,8 @@ from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.idle import HOST_RUNS
+from mpprof.analysis.steps.run_time import run_time, why_none
+from mpprof.analysis.steps.statistics import asynchronous
 from mpprof.diagnosis.outcomes import (
     ENDED_BY_ERROR,
     NO_GPU,
@@ -48,6 +50,7 @@ from mpprof.model.hosts import Collective, DeviceLoad, Hosts
 from mpprof.model.kernels import ACCELERATED, Placements
 from mpprof.model.memory import MemoryAccount, PeakParts
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
+from mpprof.model.run_time import RunTime
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import Trace
@@ -445,6 +448,24 @@ class Signals:
     def summary(self) -> StepSummary | Absent:
         return self.case.steps or Absent("no step log was recorded", self.advice("record run"))
 
+    @property
+    def mean_step_ns(self) -> float | None:
+        """The recorded step time, a mean; None where no step after warm-up has a time."""
+        summary = self.case.steps
+        return None if summary is None else summary.mean_ns
+
+    @property
+    def runs_behind(self) -> bool:
+        """The device runs behind the host: one that is blocked need not keep the other waiting."""
+        table = self.case.run.steps
+        return table is not None and asynchronous(table, self.case.run.facts)
+
+    @cached_property
+    def run_time(self) -> RunTime | Absent:
+        """What the wall time of all `fit` calls was spent on."""
+        run = self.case.run
+        return run_time(run) or Absent(why_none(run), self.advice("record run"))
+
     @cached_property
     def skips(self) -> SkipHistory | Absent:
         table = self.table
@@ -589,7 +610,8 @@ class Signals:
     def distorted(self) -> bool:
         """Profiled steps took far longer than unprofiled ones, and which part of them grew is not known."""
         account = self.case.account
-        return bool(account and account.wall_ns and account.window_ns > DISTORTED_RATIO * account.wall_ns)
+        usual_ns = account.unprofiled_ns if account else None
+        return bool(account and usual_ns and account.window_ns > DISTORTED_RATIO * usual_ns)
 
     @property
     def one_step(self) -> bool:

@@ -472,12 +472,12 @@ def _with_remedy(found: Finding, signals: Signals) -> str:
 def _step(signals: Signals) -> str | None:
     """Return the step time, and what it rests on where that is little."""
     steps, account = signals.case.steps, signals.case.account
-    if steps is not None and steps.median_ns:
+    if steps is not None and steps.mean_ns:
         if steps.interval_ns is not None:
-            return format_ns(steps.median_ns)
+            return format_ns(steps.mean_ns)
         count = timings(signals.case.run)
-        few = "one timing of steady steps" if count == 1 else f"the median of {count} timings of steady steps"
-        return f"{format_ns(steps.median_ns)} ({few})"
+        few = "one timing of steady steps" if count == 1 else f"the mean of {count} timings of steady steps"
+        return f"{format_ns(steps.mean_ns)} ({few})"
     if account is None:
         return None
     return format_ns(account.step_ns) + (" (one profiled step)" if len(account.steps) == 1 else "")

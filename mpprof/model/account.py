@@ -211,6 +211,13 @@ class Account:
     profiled: DeviceAccount | None = (
         None  # the main device in the window's own time, as the other devices are
     )
+    usual_ns: float | None = None  # the median unprofiled step; None: it is not told from the mean
+
+    @property
+    def unprofiled_ns(self) -> float | None:
+        """What a profiled step is compared with: the median unprofiled step, which no stall makes longer;
+        None where none was recorded."""
+        return self.wall_ns if self.usual_ns is None else self.usual_ns
 
     @property
     def too_little(self) -> bool:

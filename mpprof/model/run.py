@@ -8,6 +8,7 @@ from typing import Any
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 
 
@@ -241,6 +242,7 @@ class Run:
         HostTrace, ...
     ] = ()  # of the last trace's window, its own host first; empty: it has one host
     step_range: str | None = None  # which ranges of the trace make its steps, where the user named some
+    spans: Spans | None = None  # what the step log holds beside steps and validations; None: there is no log
 
     @property
     def run_id(self) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mpprof.diagnosis import manual
-from mpprof.errors import UsageError
+from mpprof.errors import UsageError, own_baseline
 from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.regular import read_regular
@@ -40,14 +40,17 @@ MOST_BYTES = 64 << 20
 _MOST_DOTS = 100
 """In a line: tomllib takes time in proportion to the square of the parts of a dotted key."""
 _STORE = "Store one: mpprof report RUN --format json -o baseline.json"
+_OF_A_MEDIAN = "the baseline was stored by an older mpprof, which took the median for the step time"
 KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
 
 @frozen
 class Baseline:
-    """The step of a stored report, and its `run`, which says what the step was measured on."""
+    """The step of a stored report, and its `run`, which says what the step was measured on. `mean_ns` is None
+    in a report of an older mpprof, whose step was a median."""
 
-    median_ns: float
+    path: Path
+    mean_ns: float | None
     interval_ns: tuple[float, float]  # the ends of its 95 % interval
     run: Mapping[str, Any]
 
@@ -151,10 +154,10 @@ def _stored(path: Path) -> Baseline:
         document = json.loads(_text(path))
         steps, run = document["steps"], document.get("run") or {}
         low, high = map(float, steps["interval_ns"])
-        median = float(steps["median_ns"])
-        if not 0 < low <= high <= limits.LONGEST_NS or not 0 < median <= limits.LONGEST_NS:
+        mean = float(steps["mean_ns"]) if "mean_ns" in steps else None
+        if not 0 < low <= high <= limits.LONGEST_NS or not (mean is None or 0 < mean <= limits.LONGEST_NS):
             raise ValueError("no such step")
-        return Baseline(median, (low, high), dict(run))
+        return Baseline(path, mean, (low, high), dict(run))
     except OSError as error:
         what = f"this baseline cannot be read: {error.strerror}"
         raise UsageError(what, where=str(path), next=_STORE) from error
@@ -164,7 +167,10 @@ def _stored(path: Path) -> Baseline:
 
 
 def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
-    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none."""
+    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none.
+    Raises UsageError where the report's run is its own baseline."""
+    if bounds.baseline is not None and bounds.baseline.run.get("id") == report["run"]["id"]:
+        raise own_baseline(report["run"]["name"], str(bounds.baseline.path))
     steps, cores, absent = report["steps"], report["tensor_core"], report["absent"]
     values: dict[str, tuple[float | None, str]] = {
         "min_tensor_core_ratio": (
@@ -204,14 +210,16 @@ def _regression(report: doc.Report, stored: Baseline, limit: float, why: str) ->
     """Judge a step by both 95 % intervals: failed where it is longer by more than `limit` at the least,
     passed where it is not at the most. Not judged against a step under other conditions."""
     key, steps = "max_step_regression_ratio", report["steps"]
-    if steps is None or steps["interval_ns"] is None or steps["median_ns"] is None:
+    if steps is None or steps["interval_ns"] is None or (mean := steps.get("mean_ns")) is None:
         return Outcome(key, "unable", f"cannot be judged: {why}")
+    if stored.mean_ns is None:
+        return Outcome(key, "unable", f"cannot be judged: {_OF_A_MEDIAN}. {_STORE}")
     if (unlike := checks.unlike(report["run"], stored.run)) is not None:
         return Outcome(key, "unable", f"cannot be judged: {unlike}")
     low, high = steps["interval_ns"]
     least, most = low / stored.interval_ns[1] - 1, high / stored.interval_ns[0] - 1
     text = (
-        f"a step takes {words.duration(steps['median_ns'])}, and {words.duration(stored.median_ns)} in the "
+        f"a step takes {words.duration(mean)}, and {words.duration(stored.mean_ns)} in the "
         f"baseline: {least:+.1%} to {most:+.1%} (95 %), {limit:+.1%} at most"
     )
     verdict = "passed" if most <= limit else "failed" if least > limit else "unable"

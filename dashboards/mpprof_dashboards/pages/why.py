@@ -184,7 +184,7 @@ def _step(document: doc.Report) -> tuple[str, str, str, str]:
     if value is None and "window" in document:
         return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
     if value is None:
-        return "—", "step", "step-time", why_absent(document, "steps.median_ns", "steps", "time")
+        return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
     p95 = steps["p95_ns"] if steps else None
     return words.duration(value), "step", "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.statistics import asynchronous, median_interval, summarise
 from mpprof.analysis.steps.validity import timings
 from mpprof.model.account import Account, Basis
@@ -27,12 +26,11 @@ NEEDS = "an observed speedup needs"
 @frozen
 class StepTimes:
     """The step times of one run: `basis` "wall" from its records, "window" of its profiled steps. `mean_ns`:
-    the step of the account."""
+    the step that is compared."""
 
     name: str
     basis: Basis
     count: int
-    median_ns: float | None
     mean_ns: float | None
     interval_ns: tuple[float, float] | None
     means: bool = False  # each time is the mean of the steps between two waits
@@ -43,19 +41,18 @@ def step_times(run: Run, account: Account | None) -> StepTimes:
     those of the window."""
     if account is None or account.basis == "wall":
         summary = summarise(run.steps, run.facts)
-        middle = summary.median_ns if summary else None
+        mean_ns = summary.mean_ns if summary else None
         interval = summary.interval_ns if summary else None
         means = run.steps is not None and asynchronous(run.steps, run.facts)
-        return StepTimes(run.name, "wall", timings(run), middle, middle, interval, means)
+        return StepTimes(run.name, "wall", timings(run), mean_ns, interval, means)
     lengths = np.array(account.lengths_ns)
-    middle = median(lengths) if len(lengths) else None
-    return StepTimes(run.name, "window", len(lengths), middle, account.step_ns, median_interval(lengths))
+    return StepTimes(run.name, "window", len(lengths), account.step_ns, median_interval(lengths))
 
 
 def interval_of(baseline: StepTimes, mixed: StepTimes, scale: float) -> tuple[float, float] | str:
     """Return the interval of `scale` times the baseline's step over the mixed run's, or why there is none.
 
-    The worst combination of the two medians' intervals, widened to the means where an account holds these."""
+    The worst combination of the two medians' intervals, widened to the means that are compared."""
     few = [times for times in (baseline, mixed) if times.interval_ns is None]
     if few:
         means = ", or 2 close means of several steps" if any(times.means for times in few) else ""

@@ -238,7 +238,7 @@ def examples_per_s(run: Run, account: Account | None) -> float | None:
     from mpprof.analysis.steps.statistics import summarise
 
     summary = summarise(run.steps, run.facts)
-    step_ns = (summary.median_ns if summary else None) or (account.step_ns if account else None)
+    step_ns = (summary.mean_ns if summary else None) or (account.step_ns if account else None)
     batch = run.last_fit.batch_size if run.last_fit else None
     return batch / step_ns * 1e9 if batch and step_ns else None
 
@@ -270,12 +270,12 @@ def _by_records(mixed: Run, baseline: Run, scale: float) -> Speedup:
     why = "needs the traces of both runs: MPProfilerCallback(logdir) records one"
     fields = ("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices", "profiled")
     absent |= dict.fromkeys(fields, why)
-    baseline_ns = before.median_ns * scale if before.median_ns else None
+    baseline_ns = before.mean_ns * scale if before.mean_ns else None
     return _measured(
         baseline,
         baseline_ns,
         absent=absent,
-        observed=baseline_ns / after.median_ns if interval and baseline_ns and after.median_ns else None,
+        observed=baseline_ns / after.mean_ns if interval and baseline_ns and after.mean_ns else None,
         interval=interval,
         per_example=scale != 1.0,
     )

@@ -252,6 +252,16 @@ def from_py_dataset(signals: Signals) -> bool:
     return bool(_input(signals, "kind") == "PyDataset")
 
 
+def from_arrays(signals: Signals) -> bool:
+    """Tell whether arrays in memory feed the training, which Keras slices into batches."""
+    return bool(_input(signals, "kind") == "arrays")
+
+
+def from_generator(signals: Signals) -> bool:
+    """Tell whether a Python generator feeds the training."""
+    return bool(_input(signals, "kind") == "generator")
+
+
 def prefetches(signals: Signals) -> bool:
     """Tell whether a Prefetch is in the input pipeline."""
     return _operates(signals, "Prefetch") or signals.named("::Prefetch", "PrefetchConsume", "PrefetchProduce")

@@ -76,7 +76,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear(_note(skips))
     of_all = skips.early > skips.late
     lost, of = (skips.total, skips.all_steps) if of_all else (skips.late, skips.steps)
-    step_ns = signals.case.steps.median_ns if signals.case.steps else None
+    step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     return Found(
         summary=(
             f"{format_count(lost)} of {format_count(of)} updates {'' if of_all else 'after the start '}"

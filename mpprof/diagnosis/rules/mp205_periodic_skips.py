@@ -53,7 +53,7 @@ def judge(signals: Signals) -> Outcome:
         return Unable(skips.too_few)
     if not skips.late:
         return Clear("no update was skipped after the start")
-    step_ns = signals.case.steps.median_ns if signals.case.steps else None
+    step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     return Found(
         summary=(
             f"{format_count(skips.late)} of {format_count(skips.steps)} later updates were skipped "

@@ -115,7 +115,7 @@ def _warm_up(table: StepTable, summary: StepSummary, first_steady: int) -> _Warm
     times = _times(table)
     warm = (table.step < first_steady) & (times >= 0)
     ns = float(times[warm].sum())
-    excess_ns = ns - (summary.median_ns or 0.0) * float(table.covers[warm].sum())
+    excess_ns = ns - (summary.mean_ns or 0.0) * float(table.covers[warm].sum())
     first_epoch = _of_first_epoch(table, max(0.0, excess_ns))
     return _WarmUp(first_steady, ns, excess_ns, float(times[times >= 0].sum()), first_epoch)
 

@@ -53,7 +53,7 @@ LEADS = INVALID
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu and known(signals.backend) == "tensorflow":
         return NotApplicable("on TensorFlow every step ends with a wait")
-    recorded = profiled_ns(signals) or need(signals.summary).median_ns
+    recorded = profiled_ns(signals) or need(signals.summary).mean_ns
     busy = need(signals.gpu_account).device_ns
     if not recorded:
         return Unable("there are no steady steps to compare with the trace; train longer")

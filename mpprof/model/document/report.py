@@ -8,6 +8,7 @@ from mpprof.model.account import ComputeEvidence, ComputeKind
 from mpprof.model.document.findings import Finding, NotApplicable, Unable
 from mpprof.model.document.hosts import Communication, Hosts
 from mpprof.model.document.memory import Memory, OutOfMemory
+from mpprof.model.document.run_time import RunTime
 from mpprof.model.document.speedup import Bound, Speedup, WhatIf
 from mpprof.model.document.steps import Steps
 from mpprof.model.document.time import AccountOf, TensorCore, Time, Window
@@ -59,6 +60,11 @@ class Report(TypedDict):
     ]
     account: NotRequired[
         Annotated[AccountOf, "Whether the trace's times are of a step or of the whole window."]
+    ]
+    run_time: NotRequired[
+        Annotated[
+            RunTime | None, "What the wall time of all `fit` calls was spent on; null without a step log."
+        ]
     ]
     out_of_memory: NotRequired[
         Annotated[

@@ -50,8 +50,7 @@ def exception_of(call: Call | None) -> BaseException | None:
 def ended(error: BaseException | None) -> dict[str, Any]:
     """Return run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by
     `sys.exit`, where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an
-    out-of-memory error, of any other its type's name; `text`: the first
-    line of what another error says."""
+    out-of-memory error, of any other its type's name; `text`: the first line of what another error says."""
     if error is None:
         return {"reason": "unknown"}
     for one in _causes(error):

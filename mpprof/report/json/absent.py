@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpprof.analysis.steps.run_time import why_none
 from mpprof.diagnosis.verdict import causes, changes_type
 from mpprof.model.account import NO_WORK_SEEN
 from mpprof.model.finding import Diagnosis
 from mpprof.model.memory import MemoryAccount
+from mpprof.model.run_time import RunTime
 from mpprof.report.json import hosts
 from mpprof.report.json.time import on_host
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 _FACT_OF = {
-    "step_ns": ("steps.median_ns", "steps", "time"),
+    "step_ns": ("steps.mean_ns", "steps", "time"),
     "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
     "observed": ("speedup.observed", "speedup"),
     "observed_per_update": ("speedup.observed", "speedup"),
@@ -36,11 +38,15 @@ def code_of_other_type(diagnosis: Diagnosis) -> str | None:
     return first.code if first is not None and changes_type(first) else None
 
 
-def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
+def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> dict[str, str]:
     """Return every reason that is known, and a general but true reason for each null that came without
     one."""
     run = diagnosis.run
     reasons: dict[str, str] = run.facts.reasons if run.facts else {}
+    if spent is not None:
+        reasons |= {f"run_time.{part}": why for part, why in spent.absent.items()}
+    else:
+        reasons["run_time"] = why_none(run)
     reasons |= diagnosis.absent
     if diagnosis.account and diagnosis.account.absent:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}

@@ -21,6 +21,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
     body: doc.Steps = {
         "count": steps.count,
         "steady": steps.steady,
+        "mean_ns": rounded(steps.mean_ns),
         "median_ns": rounded(steps.median_ns),
         "p95_ns": rounded(steps.p95_ns),
         "skipped": steps.skipped,
@@ -38,6 +39,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
             {
                 "worker": each.worker,
                 "count": each.count,
+                "mean_ns": rounded(each.mean_ns),
                 "median_ns": rounded(each.median_ns),
                 "p95_ns": rounded(each.p95_ns),
             }
