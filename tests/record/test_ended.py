@@ -101,7 +101,10 @@ def test_the_next_fit_tells_within_the_handler_and_one_that_ends_well_takes_it_b
     except ResourceExhaustedError:
         fit(small(), 8, mine, at(1, lambda: told.append(run_json(tmp_path).get("ended"))))
     lines = [json.loads(line) for line in next(tmp_path.rglob("steps.jsonl")).read_text().splitlines()]
-    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["interrupted", "finished"]
+    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == [
+        "out_of_memory",
+        "finished",
+    ]
     assert "ended" not in run_json(tmp_path)
 
 
