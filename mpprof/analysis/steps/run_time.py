@@ -30,12 +30,14 @@ Names = dict[str, int]
 
 NAMES: tuple[PartName, ...] = get_args(PartName)
 NOT_TIMED = "recorded by an mpprof that did not time it"
+COUNTED = "the framework tells how often it compiled, and not for how long"
 OWN_LOOP = "a loop of the user's own has no callbacks: its work between steps is in `loop`"
 SETUP = "what a `fit` does before its first hook is not seen by a callback"
 WITHIN_STEPS = "Keras tells only when a call begins on this backend: the loop's own time is in `steps`"
 CALLBACKS_AND_LOOP = "callbacks and loop"
 CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
+ITERATORS = "making the iterator of an epoch"
 """What a part is named, within itself, where it holds what was not told apart."""
 
 BETWEEN, EDGE, CALL = "between calls", "edge", "call"
@@ -55,6 +57,7 @@ class _Calls:
     covers: Int64
     first: Bool
     unread: Bool
+    ahead_ns: Int64  # from the first hook of an epoch to its first call
     profiled: Bool
     waited_ns: Int64  # for input, by the step lines; ABSENT where not measured
     begins_only: bool  # Keras told no ends
@@ -173,7 +176,8 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
         "compile": bool((spent.rows("compile") & (spent.ns != ABSENT)).any()),
         "profiler": facts is not None,
     }
-    general = {"callbacks": OWN_LOOP if own_loop else None}
+    counted = spent.rows("compile").any()
+    general = {"callbacks": OWN_LOOP if own_loop else None, "compile": COUNTED if counted else None}
     if not spans.told:
         general["input"] = said.get("input_wait_ns")
     absent = {"setup": said.get("run_time.setup") or SETUP}
@@ -304,8 +308,10 @@ def _calls(
     ).tolist():  # an epoch's only call, which has no time of its own
         begin[row] = epoch_begins.get(int(epoch[row]), int(end[row]))
     begin = np.clip(begin, before, end)
+    begun = [epoch_begins.get(one, int(own)) for one, own in zip(epoch.tolist(), begin.tolist(), strict=True)]
+    ahead = np.where(first, np.minimum(np.maximum(0, begin - np.array(begun, np.int64)), begin - before), 0)
     return _Calls(
-        begin, end, begin - before, step, covers, first, unread, steps.profiled[rows],
+        begin, end, begin - before, step, covers, first, unread, ahead, steps.profiled[rows],
         steps.input_wait_ns[rows], begins_only, fetched_before,
     )  # fmt: skip
 
@@ -331,6 +337,8 @@ def _of_fit(
         pools.take("compile", name, ns, CALL, EDGE)
     if split and not calls.begins_only:
         _take_before_validations(pools, sums, fit)
+        if "input" in absent:
+            pools.take("steps", ITERATORS, int(calls.ahead_ns.sum()), EDGE)
     _take_calls(pools, calls, absent)
     pools.take_all("loop", "loop" if split else CALLBACKS_AND_LOOP, BETWEEN)
     pools.take_all("between_epochs", "between epochs" if split else CALLBACKS_AND_BETWEEN, EDGE)
