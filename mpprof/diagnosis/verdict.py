@@ -19,7 +19,7 @@ from mpprof.diagnosis.wording import (
     precisions,
     sentence,
 )
-from mpprof.model.account import AttainableRange, Class, Slice, Speedup
+from mpprof.model.account import AttainableRange, Class, Slice, Speedup, covered
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.kernels import Precision
 from mpprof.model.quantities import format_after, format_ns, format_ratio, format_speedup
@@ -233,9 +233,12 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> list[str]:
     launches, seen = "", ""
     what = "an example" if speedup.per_example else "the step"
     undecided = speedup.difference == "not known"
-    if undecided and speedup.interval is not None:
-        span = " to ".join(map(format_speedup, speedup.interval))
-        what, got = f"the timings do not show whether {what}", f"is shorter than {than} (95 %: {span})"
+    if undecided:
+        span = f"{number}, without an interval: {(speedup.absent or {}).get('interval')}"
+        if speedup.interval is not None:
+            ends = " to ".join(map(format_speedup, speedup.interval))
+            span = f"{covered(wide=speedup.interval_wide)}: {ends}"
+        what, got = f"the timings do not show whether {what}", f"is shorter than {than} ({span})"
         seen = _profiled(speedup)
     elif speedup.difference == "none":
         got = f"takes as long as {than} ({number}: no measurable difference)"

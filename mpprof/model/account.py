@@ -407,6 +407,15 @@ class EstimatedSpeedup:
     assumptions: tuple[str, ...]
 
 
+WITHIN_PAIR = "95 % within this pair of runs"
+"""What a speedup's interval covers: how much two runs of one script differ is known from repeats alone."""
+
+
+def covered(*, wide: bool) -> str:
+    """Return what the interval of a speedup covers, and that few timings make it wide."""
+    return f"{WITHIN_PAIR}{', of few timings' if wide else ''}"
+
+
 Difference = Literal["faster", "slower", "none", "not known"]
 
 NO_DIFFERENCE_RATIO = 0.05
@@ -468,11 +477,12 @@ class Speedup:
     potential: AttainableRange | None = None  # of a float32 run, or where a single step gives no expectation
     launches: Launches | None = None  # None: the host does not limit both runs, or that is not known
     profiled: ProfiledSpeedup | None = None  # None: the reason is in `absent`
+    interval_wide: bool = False  # it rests on few timings of a run
 
     @property
     def difference(self) -> Difference | None:
         """What the timings tell of the two steps; None where they give no speedup."""
-        return None if self.observed is None else difference(self.interval)
+        return None if self.observed is None else difference(self.interval) or "not known"
 
     @property
     def attainable(self) -> float | None:

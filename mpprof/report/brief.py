@@ -223,10 +223,9 @@ def _measured(document: doc.Report) -> list[str]:
     assert gain is not None
     assert observed is not None
     base = headline.baseline_words(document)
-    interval = gain["interval"]
     than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
-    if headline.undecided(document) and interval is not None:
-        return _undecided(document, than, words.speedups(*interval))
+    if headline.undecided(document):
+        return _undecided(document, than, content.span(gain, document["absent"]))
     if content.difference_of(gain) == "none":
         said = f"As fast as {than} ({words.speedup(observed)})"
     elif observed < 1.0:

@@ -31,6 +31,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
         else {"first": scale.first, "last": scale.last, "min": scale.min, "max": scale.max},
         "peak_memory_bytes": steps.peak_memory_bytes,
         "interval_ns": interval_ns(steps.interval_ns),
+        "mean_interval_ns": interval_ns(steps.mean_interval_ns),
         "first_steady": steps.first_steady,
         "examples_per_s": steps.examples_per_s,
         "steps_per_epoch": steps.steps_per_epoch,
