@@ -125,7 +125,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         trace_problem=problem,
         computes=compute_precision(run, cells),
         window=window,
-        ranges=_may_be_steps(trace) if window else (),
+        ranges=_may_be_steps(trace) if measured is not None and measured.unit != "step" else (),
         hosts=hosts,
     )
 
@@ -412,7 +412,7 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
         from mpprof.analysis.comparison import speedup as comparing
 
         sides = side(baseline), side(mine)
-        if (refused := comparability.refusal(*sides)) is not None:
+        if (refused := comparability.refusal(*sides) or comparability.not_steps(*sides)) is not None:
             return comparing.refused(baseline.run, refused)
         found = comparing.speedup(
             mine.account,
@@ -443,7 +443,7 @@ def side(mine: Analysis) -> Side:
     """Return what a run is, beside its step, where it is compared with another."""
     from mpprof.analysis.comparison.comparability import Side
 
-    return Side(mine.run, _main_device(mine), mine.peaks)
+    return Side(mine.run, _main_device(mine), mine.peaks, account=mine.account)
 
 
 _SAID_ELSEWHERE = ("allocations", "device", "kernels")

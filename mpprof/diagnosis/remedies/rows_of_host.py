@@ -132,6 +132,12 @@ INPUT = (
     ),
     Row(
         "MP310", ANY,
+        "read values from the device once in many steps, and copy without waiting for it: .to(device, non_blocking=True) "
+        "from pinned memory",
+        "mpprof ops {run}", "blocking",
+    ),
+    Row(
+        "MP310", ANY,
         "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and build their "
         "results in place",
         "mpprof ops {run}", "within",
