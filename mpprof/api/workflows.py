@@ -125,7 +125,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         trace_problem=problem,
         computes=compute_precision(run, cells),
         window=window,
-        ranges=_may_be_steps(trace) if measured is not None and measured.unit != "step" else (),
+        ranges=_may_be_steps(trace, measured) if measured is not None and measured.unit != "step" else (),
         hosts=hosts,
     )
 
@@ -164,10 +164,10 @@ def _with_steps_of(run: Run, trace: Trace, step_range: str) -> tuple[Run, Trace]
     return replace(run, steps=None, workers={}, warnings=(*run.warnings, said)), trace
 
 
-def _may_be_steps(trace: Trace) -> tuple[NamedRanges, ...]:
+def _may_be_steps(trace: Trace, measured: Account) -> tuple[NamedRanges, ...]:
     from mpprof.analysis.steps import ranges
 
-    return tuple(ranges.suggested(trace))
+    return tuple(each for each in ranges.suggested(trace) if each.name != measured.unit_name)
 
 
 def window_of(

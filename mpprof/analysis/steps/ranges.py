@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.steps.calls import RANGE
 from mpprof.analysis.steps.torch_marks import MODULE_CALL
+from mpprof.analysis.steps.warm_up import WARM_UP
 from mpprof.errors import NotFoundError, UsageError
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.trace import HostKind, MarkerTable, NamedRanges, Trace
@@ -189,12 +190,15 @@ def _pattern(text: str) -> str:
 
 def suggested(trace: Trace) -> list[NamedRanges]:
     """Return those of `listed` that may be steps: with half of the launches or more in them, or named as
-    steps are, and more than one, unless there is no such. Calls of modules are left out."""
+    steps are, and more than one, unless there is no such. Calls of modules, instructions of compiled programs
+    and what says warm-up are left out."""
+    instructions = {op.hlo.name for op in trace.ops if op.hlo is not None}
     holding = [
         each
         for each in listed(trace)
-        if not each.name.startswith((MODULE_CALL, f"/{MODULE_CALL}"))
+        if not (each.name.startswith((MODULE_CALL, f"/{MODULE_CALL}")) or WARM_UP.search(each.name))
         and (each.launches_ratio >= MANY_LAUNCHES_RATIO or _LIKE_A_STEP.search(each.name))
+        and each.name not in instructions
     ]
     return ([each for each in holding if each.count > 1] or holding)[:MOST_LISTED]
 
