@@ -18,7 +18,8 @@ NO_RECORDS = "a trace without records of mpprof"
 
 
 class RunRow(TypedDict):
-    """One run. Null: not known, with the reason in `absent`; a run that cannot be read has its `problem`."""
+    """One run. Null: not known, with the reason in `absent`; a run that cannot be read has its `problem`.
+    `error`: what ended a training that failed."""
 
     run: str
     id: str | None
@@ -28,6 +29,7 @@ class RunRow(TypedDict):
     steps: int | None
     step_ns: float | None
     state: RunState | None
+    error: str | None
     created_unix_ns: int | None
     last_written_unix_ns: int | None
     traces: int | None
@@ -80,13 +82,14 @@ def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
         "steps": steps.count if steps else None,
         "step_ns": steps.mean_ns if steps else None,
         "state": state_of(run, now_unix_ns=now_unix_ns, elsewhere=elsewhere),
+        "error": facts.ended.kind if facts and facts.ended and facts.ended.by_error else None,
         "created_unix_ns": facts.created_unix_ns or None if facts else None,
         "last_written_unix_ns": written,
         "traces": len(run.traces),
         "problem": None,
         "absent": {},
     }
-    missing = [key for key, value in row.items() if value is None and key != "problem"]
+    missing = [key for key, value in row.items() if value is None and key not in ("problem", "error")]
     row["absent"] = {key: _why(run, key) for key in missing}
     return row
 
@@ -105,6 +108,6 @@ def _why(run: Run, key: str) -> str:
 def _broken(name: str, error: MpprofError) -> RunRow:
     return {
         "run": name, "id": None, "policy": None, "card": None, "batch_size": None, "steps": None,
-        "step_ns": None, "state": None, "created_unix_ns": None, "last_written_unix_ns": None, "traces": None,
-        "problem": str(error), "absent": {},
+        "step_ns": None, "state": None, "error": None, "created_unix_ns": None, "last_written_unix_ns": None,
+        "traces": None, "problem": str(error), "absent": {},
     }  # fmt: skip

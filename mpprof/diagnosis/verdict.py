@@ -46,7 +46,7 @@ _JUDGED_BY: dict[Class, frozenset[str]] = {
     "unknown": frozenset(("MP907",)),
     "idle_input": frozenset(("MP301",)), "idle_launch": frozenset(("MP302", "MP304", "MP308", "MP311")),
     "idle_sync": frozenset(("MP304",)), "idle_compile": frozenset(("MP902",)),
-    "idle_between_steps": frozenset(("MP305",)), "idle_other": frozenset(("MP306",)),
+    "idle_between_steps": frozenset(("MP305",)), "idle_other": frozenset(("MP306", "MP310")),
 }  # fmt: skip
 """What a device does in a step beside the step's work, and the causes that are about it."""
 _LOST_WORDS: dict[Class, str] = CLASS_WORDS | {

@@ -18,6 +18,9 @@ Class = Literal[
 ]  # fmt: skip
 Phase = Literal["forward", "backward", "optimizer", "loss_scale", "input", "other"]
 Basis = Literal["wall", "window"]
+StepUnit = Literal["step", "pass", "part", "window"]
+"""What a "step" of the account is: one of a training; a pass of a module or a program that does not train; a
+part that repeats, which may be a layer as well as a pass; or the whole window."""
 ComputeKind = Literal["16-bit", "partly 16-bit", "float32", "float64", "unknown"]
 ComputeEvidence = Literal["policy", "inputs", "kernels", "nothing"]
 TraceBasis = Literal["device", "host"]
@@ -207,6 +210,8 @@ class Account:
     numbered: str = ""  # whose markers number the steps: "mpprof", "keras", ...; "" where none does
     lengths_ns: tuple[float, ...] = ()  # of each of `steps`, per optimizer step
     of: Literal["step", "window"] = "step"
+    unit: StepUnit = "step"
+    unit_name: str = ""  # whose pass it is; "" of others
     host_path: HostPath | None = None  # None: no calls and launches tell
     profiled: DeviceAccount | None = (
         None  # the main device in the window's own time, as the other devices are

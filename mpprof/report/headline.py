@@ -5,13 +5,14 @@ Both come from the report's `facts`, so that they name the cause and the target 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from mpprof.diagnosis import wording
 from mpprof.diagnosis.verdict import CLEAR_GAIN, MEETS_RATIO, NOTABLE_STEP_RATIO
 from mpprof.model.account import FEW_WORKS, ClassLaunches, Launches, Limit, LimitKind
 from mpprof.model.frozen import frozen
-from mpprof.report import content, words
+from mpprof.report import content, units, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -55,6 +56,14 @@ class Hero:
 
 
 def hero(document: doc.Report) -> Hero:
+    """Return the one figure for a run, with what its account is of by its own name."""
+    found, time = _hero(document), document["time"]
+    if found.under == "a step" and units.one(time) != "step":
+        return replace(found, under=f"one {units.one(time)}")
+    return replace(found, under=units.worded(found.under, time))
+
+
+def _hero(document: doc.Report) -> Hero:
     """Return the one figure for a run: its speedup against the attainable one where a comparable baseline was
     measured, else the best that can be said without."""
     kind, facts, speedup = kind_of(document), document["facts"], document["speedup"]
@@ -193,6 +202,10 @@ def on_cpu(document: doc.Report) -> bool:
 def headline(document: doc.Report, *, sized: bool = True) -> str:
     """Return the first cause with its size (without it, unless `sized`), else what there is to say; at most
     fifteen words."""
+    return units.worded(_headline(document, sized=sized), document["time"])
+
+
+def _headline(document: doc.Report, *, sized: bool) -> str:
     kind, facts = kind_of(document), document["facts"]
     if kind == "unlike":
         return _unlike(document)
