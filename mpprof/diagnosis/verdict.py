@@ -46,7 +46,8 @@ _JUDGED_BY: dict[Class, frozenset[str]] = {
     "unknown": frozenset(("MP907",)),
     "idle_input": frozenset(("MP301",)), "idle_launch": frozenset(("MP302", "MP304", "MP308", "MP311")),
     "idle_sync": frozenset(("MP304",)), "idle_compile": frozenset(("MP902",)),
-    "idle_between_steps": frozenset(("MP305",)), "idle_other": frozenset(("MP306",)),
+    "idle_between_steps": frozenset(("MP305",)), "idle_stall": frozenset(("MP301", "MP305", "MP902")),
+    "idle_other": frozenset(("MP306",)),
 }  # fmt: skip
 """What a device does in a step beside the step's work, and the causes that are about it."""
 _LOST_WORDS: dict[Class, str] = CLASS_WORDS | {
@@ -344,7 +345,7 @@ def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
         part
         for part in (measured.main.slices if measured else ())
         if part.category in _JUDGED_BY
-        and part.ratio >= NOTABLE_PART_RATIO
+        and (part.ratio or 0.0) >= NOTABLE_PART_RATIO
         and not found & _JUDGED_BY[part.category]
         and not (part.category == "copy" and "MP310" in diagnosis.clear)  # looked at as a whole, and small
     ]

@@ -450,7 +450,7 @@ def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
             if part.label != content.NOT_IN_THE_TRACE and part.ns >= content.MOSTLY_RATIO * row.ns:
                 whole = part.ns >= _NEARLY * row.ns
                 text = part.label if whole else f"mostly {part.label}"
-    return f"{words.percent(row.ratio):>6}  {text}".rstrip()
+    return f"{row.share:>6}  {text}".rstrip()
 
 
 def _chart(page: Page, rows: Sequence[Bar]) -> None:

@@ -41,6 +41,8 @@ def limits(shares: Iterable[Share], whole_ns: float, host_ns: float | None = Non
     for share in shares:
         if share.category != "profiling":
             gathered.setdefault((share.category, _kind(share)), []).append(share)
+    parts_ns = sum(max(0.0, share.ns) for own in gathered.values() for share in own)
+    whole_ns = max(whole_ns, parts_ns)  # those of a profiled step are longer
     found = [
         _limit(category, kind, own, whole_ns) for (category, kind), own in gathered.items() if whole_ns > 0
     ]
