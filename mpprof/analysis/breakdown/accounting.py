@@ -27,6 +27,7 @@ from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.analysis.steps.between import listed
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, threads_of
+from mpprof.analysis.steps.stalls import Stalls, stalls
 from mpprof.errors import UnableError
 from mpprof.model.account import (
     CLASSES,
@@ -99,7 +100,12 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     usual_ns = summary.median_ns if summary is not None and summary.median_ns is not None else wall_ns
     grouped = run is not None and run.steps is not None and stepping.asynchronous(run.steps, run.facts)
     lengths = _lengths(window, window_ns, None if grouped else usual_ns, run)
-    profiled, main = main, _against_the_wall(main, wall_ns, None if grouped else usual_ns, lengths.between_ns)
+    profiled, main = (
+        main,
+        _against_the_wall(
+            main, wall_ns, None if grouped else usual_ns, lengths.between_ns, stalls(run) if run else None
+        ),
+    )
     between, why = listed(trace, window)
     result = Account(
         basis="window" if wall_ns is None else "wall",
@@ -112,6 +118,8 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         devices=(main, *(devices[row] for row in order[1:])),
         steps=tuple(window.periods.number.tolist()),
         step_source=window.periods.source,
+        unit=window.periods.unit,
+        unit_name=window.periods.of,
         notes=(
             *window.periods.notes,
             *window.notes(trace),
@@ -541,7 +549,11 @@ def _shares(cells: list[Cell]) -> tuple[MatmulShare, ...]:
 
 
 def _against_the_wall(
-    main: DeviceAccount, wall_ns: float | None, usual_ns: float | None, between_ns: float | None
+    main: DeviceAccount,
+    wall_ns: float | None,
+    usual_ns: float | None,
+    between_ns: float | None,
+    stalled: Stalls | None,
 ) -> DeviceAccount:
     """Return the account of the main device against the recorded steps, of which `wall_ns` is the mean and
     `usual_ns` the median (None where none is timed by itself): `idle_between_steps` as recorded, `profiling`
@@ -559,8 +571,12 @@ def _against_the_wall(
         busy = math.fsum(cell.busy_ns_per_step for cell in ours)
         called = math.fsum(cell.calls_per_step for cell in ours)
         cells.append(Cell("profiling", rest, busy, called))
-    if stalled := wall_ns - math.fsum(cell.ns_per_step for cell in cells):
-        cells.append(Cell("idle_stall", stalled))
+    rest = wall_ns - math.fsum(cell.ns_per_step for cell in cells)
+    known_ns = 0.0 if stalled is None else max(0.0, min(rest, stalled.cause_ns))
+    if stalled is not None and known_ns > 0:
+        cells.append(Cell("idle_stall", known_ns, cause=stalled.cause))
+    if rest - known_ns:
+        cells.append(Cell("idle_stall", rest - known_ns))
     hidden: dict[Class, float] = {
         part.category: part.hidden_ns_per_step
         for part in main.slices

@@ -36,7 +36,7 @@ def limits(shares: Iterable[Share], whole_ns: float, host_ns: float | None = Non
     the time that the host needs, where that is more than the device's work takes at best; then nothing else
     limits."""
     if host_ns is not None:
-        return (Limit("idle_launch", "host", host_ns, host_ns, host_ns / whole_ns),)
+        return (Limit("idle_launch", "host", host_ns, host_ns, min(1.0, host_ns / whole_ns)),)
     gathered: dict[tuple[Class, LimitKind], list[Share]] = {}
     for share in shares:
         if share.category != "profiling":

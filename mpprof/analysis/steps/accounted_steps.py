@@ -12,6 +12,7 @@ from mpprof.analysis.steps.alignment import step_lines
 from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
+from mpprof.analysis.steps.mean_interval import STALL
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.quantities import format_ns, format_ratio
@@ -23,11 +24,6 @@ Int64 = NDArray[np.int64]
 
 MOST_MISSING_RATIO = 0.01
 """With more of a step's launches without a kernel than this, an account would be of another step."""
-
-
-STALLED = 2
-"""So many times the median makes a step a stall, which a loader, a callback, a validation or a checkpoint
-causes."""
 
 
 @frozen
@@ -126,7 +122,7 @@ def _without_stalls(periods: Periods) -> _Kept:
     length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
     whole_ns = length_ns if periods.pause_ns is None else length_ns + np.maximum(periods.pause_ns, 0)
     usual_ns = median(whole_ns)
-    long = (whole_ns > STALLED * usual_ns) | (length_ns > STALLED * median(length_ns))
+    long = (whole_ns > STALL * usual_ns) | (length_ns > STALL * median(length_ns))
     if not long.any():
         return _Kept(~long)
     return _Kept(
