@@ -42,7 +42,7 @@ def out_of_memory() -> None:
 
 
 def failing() -> None:
-    raise ZeroDivisionError("a secret of the data")
+    raise ZeroDivisionError("no examples\na secret of the data")
 
 
 def run_json(folder: Path) -> dict[str, Any]:
@@ -60,11 +60,15 @@ def test_close_while_the_error_is_handled_keeps_it(tmp_path: Path) -> None:
     assert "InUse:" in run_json(tmp_path)["ended"]["error"]
 
 
-def test_of_another_error_only_the_type_is_kept(tmp_path: Path) -> None:
+def test_of_another_error_the_type_and_its_first_line_are_kept(tmp_path: Path) -> None:
     mine = callback(tmp_path)
     with pytest.raises(ZeroDivisionError), contextlib.closing(mine):
         fit(small(), 8, mine, at(5, failing))
-    assert run_json(tmp_path)["ended"] == {"reason": "error", "error": "ZeroDivisionError"}
+    assert run_json(tmp_path)["ended"] == {
+        "reason": "error",
+        "error": "ZeroDivisionError",
+        "text": "no examples",
+    }
 
 
 def test_an_exit_is_no_error(tmp_path: Path) -> None:

@@ -375,7 +375,8 @@ _HARDWARE = (
     ("power_w", "Power (W)", 1.0, "W"),
     ("sm_clock_hz", "SM clock (MHz)", 1e-6, "MHz"),
     ("temperature_c", "Temperature (°C)", 1.0, "°C"),
-    ("cpu_ratio", "Process CPU (%)", 100.0, "ratio"),
+    ("cpu_ratio", "Machine CPU (%)", 100.0, "ratio"),
+    ("process_cpu_ratio", "Process CPU (%)", 100.0, "ratio"),
 )
 
 

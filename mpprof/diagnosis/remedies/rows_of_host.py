@@ -159,6 +159,14 @@ INPUT = (
         "mpprof ops {run}", "there and back",
     ),
     Row(
+        "MP310", ANY, "read values from the device once in many steps: each such copy waits for all work before it",
+        "mpprof ops {run}", "blocking",
+    ),
+    Row(
+        "MP310", TORCH, "copy without waiting for it: .to(device, non_blocking=True), from and to pinned memory",
+        "x = x.to(device, non_blocking=True)", "blocking", loop=True,
+    ),
+    Row(
         "MP310", ANY,
         "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and build their "
         "results in place",
@@ -215,12 +223,12 @@ LAUNCHES = (
     *in_bfloat16("MP304"),
     Row(
         "MP304", KERAS_3, "or a fixed loss_scale_factor with compile(auto_scale_loss=False)",
-        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)\n"
+        "optimizer = keras.optimizers.{inner}(1e-3, loss_scale_factor=1024.0)\n"
         "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
     ),
     Row(
         "MP304", KERAS_2, "or a fixed scale: LossScaleOptimizer(optimizer, dynamic=False, initial_scale=1024)",
-        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), dynamic=False, initial_scale=1024)",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), dynamic=False, initial_scale=1024)",
     ),
     Row(
         "MP304", TORCH, "fused=True in the optimizer, which un-scales within its update",

@@ -28,7 +28,17 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    INVALID,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.shared.clock import profiled_ns, timed_launches
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns
@@ -37,6 +47,7 @@ CODE, SLUG, TITLE = "MP903", "async-clock", "The clock timed the launch, not the
 ABOUT = "step times without the device's work"
 SPECIFICITY = GENERAL
 BOUND = "device"
+LEADS = INVALID
 
 
 def judge(signals: Signals) -> Outcome:

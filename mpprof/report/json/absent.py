@@ -50,6 +50,8 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> 
     reasons |= diagnosis.absent
     if diagnosis.account and diagnosis.account.absent:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}
+    if diagnosis.steps and diagnosis.steps.why_no_interval:
+        reasons["steps.mean_interval_ns"] = diagnosis.steps.why_no_interval
     if diagnosis.speedup and diagnosis.speedup.absent:
         reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
     if diagnosis.speedup and (could := diagnosis.speedup.potential) and could.eligible_ratio is None:
@@ -67,6 +69,10 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> 
     return reasons
 
 
+_NOT_UNKNOWN = ("tensor_core.reason", "speedup.estimated", "answer.code")
+"""Nulls that say something themselves."""
+
+
 def _nulls(body: doc.Report) -> list[str]:
     """Return the paths of the nulls at the top and one level down, in the order of the document."""
     paths = []
@@ -75,7 +81,7 @@ def _nulls(body: doc.Report) -> list[str]:
             paths.append(key)
         elif isinstance(value, dict):
             paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
-    return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
+    return [path for path in paths if path not in _NOT_UNKNOWN]
 
 
 _NOT_IN_THE_LOG = {

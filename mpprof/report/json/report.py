@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
+from mpprof.diagnosis.leading import leads
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 from mpprof.model.finding import Diagnosis
+from mpprof.report import units
 from mpprof.report.json import hosts, whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
 from mpprof.report.json.memory import memory_of, out_of_memory
@@ -38,7 +40,13 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": steps_of(diagnosis.steps),
-        "time": time_of(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike, diagnosis.hosts),
+        "time": time_of(
+            diagnosis.account,
+            diagnosis.run.step_range,
+            diagnosis.unlike,
+            diagnosis.hosts,
+            diagnosis.ranges,
+        ),
         "tensor_core": tensor_core_of(diagnosis),
         "speedup": speedup_of(diagnosis.speedup, diagnosis.how_to_switch),
         "bounds": [
@@ -52,6 +60,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         "absent": {},
         "verdict": diagnosis.verdict,
+        "answer": _answer(diagnosis),
         "cause": diagnosis.cause,
         "explanation": list(diagnosis.explanation),
         "whatif": whatif_of(diagnosis.whatif),
@@ -72,7 +81,12 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     if len(diagnosis.devices) > 1 or diagnosis.collectives:
         body["communication"] = hosts.communication_of(diagnosis.devices, diagnosis.collectives)
     body["absent"] = absent_of(diagnosis, body, spent)
-    return cast("doc.Report", strict(body))
+    return cast("doc.Report", units.document(strict(body), body["time"]))
+
+
+def _answer(diagnosis: Diagnosis) -> doc.Answer:
+    leading, code = leads(diagnosis)
+    return {"leads": leading, "code": code}
 
 
 def _run(diagnosis: Diagnosis) -> doc.Run:
@@ -92,6 +106,8 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
     if run.facts is not None and (ended := run.facts.ended) is not None:
         first = (ended.error or "").splitlines()[:1]
         found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
+        if said := (ended.text or "").splitlines()[:1]:
+            found["ended"]["text"] = said[0][:_LONGEST_ERROR]
     model = run.facts.model if run.facts is not None else None
     if model is not None and model.parameters is not None:
         found["model_parameters"] = model.parameters

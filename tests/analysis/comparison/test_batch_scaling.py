@@ -28,7 +28,7 @@ def run(dtype: str, batch: int, used: float | None = None) -> Run:
         return made
     none = np.full(3, np.nan)
     table = HardwareTable(
-        np.arange(3), np.zeros(3, np.int64), np.full(3, used), *[none] * 6, throttle=((),) * 3
+        np.arange(3), np.zeros(3, np.int64), np.full(3, used), *[none] * 7, throttle=((),) * 3
     )
     return replace(made, hardware=table)
 
