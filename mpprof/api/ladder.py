@@ -49,7 +49,8 @@ def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str]
         refused = comparability.refusal(*sides)
         changes: tuple[KernelChange, ...] = ()
         matching = None
-        if start.account and end.account and refused is None:
+        comparable = refused is None and comparability.not_steps(*sides) is None
+        if start.account and end.account and comparable:
             changes = aligning.kernel_changes(start.account, end.account, start.run, end.run)
             matching = aligning.matching(start.account, end.account, start.run, end.run)
         rungs.append(
@@ -92,8 +93,10 @@ def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analys
 
 
 def _windows(start: Analysis, end: Analysis) -> Windows | None:
-    """Return the whole windows of both runs, also of a run that has steps, where not both runs have them."""
-    if start.account is not None and end.account is not None:
+    """Return the whole windows of both runs, also of a run that has steps, where not both runs have them, or
+    what they have is not comparable."""
+    both = start.account is not None and end.account is not None
+    if both and comparability.not_steps(side(start), side(end)) is None:
         return None
     whole = _window(start), _window(end)
     if whole[0] is None or whole[1] is None:

@@ -125,7 +125,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         trace_problem=problem,
         computes=compute_precision(run, cells),
         window=window,
-        ranges=_may_be_steps(trace) if window else (),
+        ranges=_may_be_steps(trace, measured) if measured is not None and measured.unit != "step" else (),
         hosts=hosts,
     )
 
@@ -164,10 +164,10 @@ def _with_steps_of(run: Run, trace: Trace, step_range: str) -> tuple[Run, Trace]
     return replace(run, steps=None, workers={}, warnings=(*run.warnings, said)), trace
 
 
-def _may_be_steps(trace: Trace) -> tuple[NamedRanges, ...]:
+def _may_be_steps(trace: Trace, measured: Account) -> tuple[NamedRanges, ...]:
     from mpprof.analysis.steps import ranges
 
-    return tuple(ranges.suggested(trace))
+    return tuple(each for each in ranges.suggested(trace) if each.name != measured.unit_name)
 
 
 def window_of(
@@ -419,7 +419,7 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
         from mpprof.analysis.comparison import speedup as comparing
 
         sides = side(baseline), side(mine)
-        if (refused := comparability.refusal(*sides)) is not None:
+        if (refused := comparability.refusal(*sides) or comparability.not_steps(*sides)) is not None:
             return comparing.refused(baseline.run, refused)
         found = comparing.speedup(
             mine.account,
@@ -450,7 +450,7 @@ def side(mine: Analysis) -> Side:
     """Return what a run is, beside its step, where it is compared with another."""
     from mpprof.analysis.comparison.comparability import Side
 
-    return Side(mine.run, _main_device(mine), mine.peaks)
+    return Side(mine.run, _main_device(mine), mine.peaks, account=mine.account)
 
 
 _SAID_ELSEWHERE = ("allocations", "device", "kernels")

@@ -53,7 +53,7 @@ from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.run_time import RunTime
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
-from mpprof.model.trace import Trace
+from mpprof.model.trace import HostKind, Trace
 
 HALF_DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
 
@@ -375,12 +375,20 @@ class Signals:
 
     @property
     def _multiplied_on_cpu(self) -> bool:
-        """The trace shows that the run's matrix work ran on the CPU, and names no accelerator."""
+        """The trace shows that the run's matrix work ran on the CPU: it names no accelerator, or holds
+        calls of a driver of which none launches anything."""
         return (
             self.host_only
             and any(cell.placement == "cpu" for cell in self.cells)
-            and not self.named(*_ACCELERATORS)
+            and (self._launches_nothing or not self.named(*_ACCELERATORS))
         )
+
+    @property
+    def _launches_nothing(self) -> bool:
+        trace = self.case.trace
+        if trace is None or not (trace.host.correlation >= 0).any():
+            return False
+        return not np.isin(trace.host.kind, (HostKind.LAUNCH, HostKind.COPY)).any()
 
     @property
     def on_cpu(self) -> bool:

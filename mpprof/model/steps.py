@@ -152,3 +152,5 @@ class StepSummary:
     gpu_hours_per_epoch: float | None = None  # of its steps, on all GPUs; None: no GPU, epoch or step time
     workers: tuple[WorkerSummary, ...] = ()  # each of them, in order, where several trained together
     memory: RecordedMemory | None = None  # what the records say of memory
+    mean_interval_ns: tuple[float, float] | None = None  # 95 %, of `mean_ns`, within this run
+    why_no_interval: str | None = None  # of `mean_ns`

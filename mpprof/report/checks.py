@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mpprof.diagnosis import manual
 from mpprof.errors import NotFoundError, UsageError, did_you_mean
+from mpprof.model.account import covered
 from mpprof.model.frozen import frozen
 from mpprof.report import words
 
@@ -150,7 +151,7 @@ def of_speedup(report: doc.Report, least: float, baseline: doc.Report) -> Outcom
         why = _why(report, "interval")
         return Outcome("speedup", "unable", f"{says}, without an interval: {why}")
     low, high = interval
-    says += f" (95 %: {low:.4g}x to {high:.4g}x)"
+    says += f" ({covered(wide=bool(speedup.get('interval_wide')))}: {low:.4g}x to {high:.4g}x)"
     if low >= least:
         return Outcome("speedup", "passed", says)
     if high < least:

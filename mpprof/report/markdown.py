@@ -13,6 +13,7 @@ from mpprof.report import (
     comparing,
     content,
     two_windows,
+    units,
     whole_window,
     without_finding,
     words,
@@ -51,7 +52,7 @@ def render(document: doc.Report) -> str:
     lines += ["", *_run_time(content.run_time_rows(document))]
     lines += _findings(document["findings"], document)
     lines += _limits(document)
-    return _joined(lines)
+    return units.worded(_joined(lines), document["time"])
 
 
 def render_comparison(document: doc.Comparison) -> str:
@@ -95,6 +96,8 @@ def _time(document: doc.Report) -> list[str]:
         heading, rows, per = content.time_heading(time), content.time_rows(time), content.time_per(time)
         table = _breakdown(heading, rows, per, content.time_whole(time))
         table += [f"- {escape(line)}" for line in content.hidden(time)]
+        if offered := whole_window.offered(time.get("ranges", [])):
+            table.append(f"- {escape(offered)}")
         return [*table, escape(doubt), ""] if (doubt := content.time_doubt(time)) else table
     if "window" in document:
         found = document["window"]

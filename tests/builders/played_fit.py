@@ -127,6 +127,8 @@ def play(given: Play, folder: Path) -> Played:
 def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
     given, stage.fit = stage.play, fit
     hooks = given.callbacks
+    begins_only = given.backend in ("jax", "torch")
+    to_next = "dispatch_ns" if given.backend == "jax" else "interval_ns"  # torch on a CPU does not run behind
     stage.write("fit", fit=fit, t_ns=stage.now * MS)
     stage.hooks(hooks, "train_begin", "train")
     ran = 0
@@ -139,12 +141,12 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
             fetches_before = given.backend in ("torch", "loop")
             if fetches_before:
                 wait = _fetch(stage, number)
-            if given.backend != "jax":
+            if not begins_only:
                 stage.hooks(hooks, "batch_begin", "batch", number)
             window = given.window
-            if given.backend == "jax" and open_line is not None:
+            if open_line is not None:
                 begin = stage.now
-                open_line |= {"t_ns": begin * MS, "dispatch_ns": (begin - open_line.pop("begin")) * MS}
+                open_line |= {"t_ns": begin * MS, to_next: (begin - open_line.pop("begin")) * MS}
                 stage.write("step", **open_line)
                 _close(stage, window)
             if window is not None and stage.step + 1 == window[0]:
@@ -152,7 +154,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
             if end is not None:
                 latest["interval_ns"] = (stage.now - begin) * MS
             begin = stage.now
-            if given.backend == "jax":  # a call begins before the hooks of all, and elsewhere behind them
+            if begins_only:  # a call begins before the hooks of all, and elsewhere behind them
                 stage.hooks(hooks, "batch_begin", "batch", number)
             wait = wait if fetches_before else _fetch(stage, number)
             if number == 1 and epoch == 0:
@@ -166,7 +168,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
                 "t_ns": stage.now * MS,
                 "profiled": window is not None and window[0] <= stage.step <= window[1],
             }  # fmt: skip
-            if given.backend == "jax":
+            if begins_only:
                 open_line = {**line, "begin": begin}
             else:
                 line["duration_ns"] = (stage.now - begin) * MS
@@ -180,7 +182,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
             stage.hooks(hooks, "batch_end", "batch", number)
             ran += 1
             if broken is not None and ran == broken:
-                if given.backend != "jax":
+                if not begins_only:
                     stage.flush(fit)
                     stage.now = end or stage.now
                 return

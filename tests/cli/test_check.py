@@ -86,7 +86,7 @@ def test_a_step_within_the_scatter_of_both_runs_cannot_be_judged(mpprof: Mpprof,
     stored = project.parent / "baseline.json"
     document = json.loads(stored.read_text())
     mean = document["steps"]["mean_ns"]
-    document["steps"]["interval_ns"] = [mean * 0.8, mean * 1.2]
+    document["steps"]["mean_interval_ns"] = [mean * 0.8, mean * 1.25]
     stored.write_text(json.dumps(document))
     done = mpprof("check", MIXED, "--bounds", project)
     assert (done.code, failed(done.err)) == (1, ["max_step_regression_ratio"])
@@ -297,7 +297,7 @@ def test_whatever_a_value_is_instead_there_is_one_error(key: str, tmp_path: Path
         "baseline": "max_step_regression_ratio = 0.1",
         "max_step_regression_ratio": "baseline = 'b.json'",
     }
-    stored = {"steps": {"mean_ns": 1e6, "interval_ns": [9e5, 1.1e6]}}
+    stored = {"steps": {"mean_ns": 1e6, "mean_interval_ns": [9e5, 1.1e6]}}
     (tmp_path / "b.json").write_text(json.dumps(stored))
     for value in WRONG:
         table, _, name = key.rpartition(".")
@@ -315,9 +315,10 @@ def test_whatever_a_value_is_instead_there_is_one_error(key: str, tmp_path: Path
 @pytest.mark.parametrize(
     "steps",
     [
-        {"mean_ns": 1, "interval_ns": [0, 1]}, {"mean_ns": 0, "interval_ns": [1, 1]},
-        {"mean_ns": 10**400, "interval_ns": [1, 2]}, {"mean_ns": 1, "interval_ns": [2, 1]},
-        {"mean_ns": "NaN", "interval_ns": ["NaN", "NaN"]}, {"mean_ns": 1, "interval_ns": [1]}, [], None,
+        {"mean_ns": 1, "mean_interval_ns": [0, 1]}, {"mean_ns": 0, "mean_interval_ns": [1, 1]},
+        {"mean_ns": 10**400, "mean_interval_ns": [1, 2]}, {"mean_ns": 1, "mean_interval_ns": [2, 1]},
+        {"mean_ns": "NaN", "mean_interval_ns": ["NaN", "NaN"]}, {"mean_ns": 1, "mean_interval_ns": [1]},
+        {"mean_ns": 1, "mean_interval_ns": 7}, {"mean_ns": None}, {"median_ns": None}, [], None,
     ],
 )  # fmt: skip
 def test_a_stored_report_with_a_step_that_cannot_be(steps: object, tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         devices=(main, *(devices[row] for row in order[1:])),
         steps=tuple(window.periods.number.tolist()),
         step_source=window.periods.source,
+        unit=window.periods.unit,
+        unit_name=window.periods.of,
         notes=(
             *window.periods.notes,
             *window.notes(trace),

@@ -18,6 +18,7 @@ What a run did not see cannot be told from it: its interval holds for stalls as 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +94,29 @@ def of_mean(time_ns: Float64, steps: Numbers) -> MeanInterval | str:
     return MeanInterval(mean, ratio, int(blocks))
 
 
+def of_difference(above: MeanInterval, below: MeanInterval) -> tuple[float, float]:
+    """Return the interval of the difference of two means that do not depend on each other."""
+    return (
+        above.mean - below.mean - math.hypot(above.mean - above.low, below.high - below.mean),
+        above.mean - below.mean + math.hypot(above.high - above.mean, below.mean - below.low),
+    )
+
+
 def of_ratio(above: MeanInterval, below: MeanInterval) -> tuple[float, float]:
     """Return the interval of the ratio of two means that do not depend on each other: the distances of their
     logarithms combined as deviations are (Zou and Donner 2008)."""
     ratio, factor = above.mean / below.mean, math.exp(math.hypot(above.distance, below.distance))
     return ratio / factor, ratio * factor
+
+
+def of_repeats(above: Sequence[float], below: Sequence[float]) -> MeanInterval | None:
+    """Return the interval of the ratio of two mean steps by the scatter between runs: Student's t of the
+    logarithms of means, one a run, which scatter alike on both sides. None: two runs show no scatter."""
+    logs = [np.log(np.asarray(side, np.float64)) for side in (above, below)]
+    freedom = sum(map(len, logs)) - 2
+    if freedom < 1:
+        return None
+    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in logs)
+    each = squares / freedom * sum(1 / len(side) for side in logs)
+    ratio = math.exp(logs[0].mean() - logs[1].mean())
+    return MeanInterval(ratio, quantile_95(freedom) * math.sqrt(each), freedom + 1)

@@ -5,8 +5,9 @@ edges of epochs (before the first call, after the last, between). What the recor
 out of the pool that it lies in, never more than is there. What is left of the pools is `steps`, `loop` and
 `between_epochs`. So the parts sum to the wall time whatever a file states.
 
-Where Keras tells only begins (JAX), a call goes from its begin to the next one: fetching, the batch hooks of
-callbacks and the loop itself lie within it.
+Where Keras tells only begins (JAX, torch), a call goes from its begin to the next one: fetching, the batch
+hooks of callbacks and the loop itself lie within it. On torch the batch is taken before the call begins: the
+first of an epoch lies at the edge.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ Names = dict[str, int]
 
 NAMES: tuple[PartName, ...] = get_args(PartName)
 NOT_TIMED = "recorded by an mpprof that did not time it"
+COUNTED = "the framework tells how often it compiled, and not for how long"
 OWN_LOOP = "a loop of the user's own has no callbacks: its work between steps is in `loop`"
 SETUP = "what a `fit` does before its first hook is not seen by a callback"
 WITHIN_STEPS = "Keras tells only when a call begins on this backend: the loop's own time is in `steps`"
 CALLBACKS_AND_LOOP = "callbacks and loop"
 CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
+ITERATORS = "making the iterator of an epoch"
 """What a part is named, within itself, where it holds what was not told apart."""
 
 BETWEEN, EDGE, CALL = "between calls", "edge", "call"
@@ -54,9 +57,11 @@ class _Calls:
     covers: Int64
     first: Bool
     unread: Bool
+    ahead_ns: Int64  # from the first hook of an epoch to its first call
     profiled: Bool
     waited_ns: Int64  # for input, by the step lines; ABSENT where not measured
     begins_only: bool  # Keras told no ends
+    fetched_before: bool  # a call's batch is taken before it begins
 
     @property
     def last(self) -> Bool:
@@ -171,7 +176,8 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
         "compile": bool((spent.rows("compile") & (spent.ns != ABSENT)).any()),
         "profiler": facts is not None,
     }
-    general = {"callbacks": OWN_LOOP if own_loop else None}
+    counted = spent.rows("compile").any()
+    general = {"callbacks": OWN_LOOP if own_loop else None, "compile": COUNTED if counted else None}
     if not spans.told:
         general["input"] = said.get("input_wait_ns")
     absent = {"setup": said.get("run_time.setup") or SETUP}
@@ -209,6 +215,8 @@ def _fits(run: Run, steps: StepTable, spans: Spans) -> Iterator[_Fit]:
     told = {span.fit: span for span in reversed(spans.fits)}
     steps_of, epochs_of, spent_of = map(_rows_of, (steps.fit, spans.epochs.fit, spans.spent.fit))
     begins_only = _begins_only(steps)
+    on_jax = run.facts is not None and run.facts.framework.get("backend") == "jax"
+    fetched_before = not (begins_only and on_jax)
     evaluated = _validations(run.validations)
     taken = 0  # validations of earlier fits
     numbers = sorted({*told, *steps_of})
@@ -228,7 +236,9 @@ def _fits(run: Run, steps: StepTable, spans: Spans) -> Iterator[_Fit]:
         begins = dict(
             zip(spans.epochs.epoch[epochs].tolist(), spans.epochs.begin_ns[epochs].tolist(), strict=True)
         )
-        calls = _calls(steps, rows, (begin_ns, end_ns), begins, begins_only=begins_only)
+        calls = _calls(
+            steps, rows, (begin_ns, end_ns), begins, begins_only=begins_only, fetched_before=fetched_before
+        )
         yield _Fit(span, begin_ns, end_ns, calls, spent_of.get(fit, _NONE), tuple(own))
 
 
@@ -248,7 +258,7 @@ def _begin(steps: StepTable, rows: Int64, span: FitSpan) -> int:
     if not len(rows):
         return 0 if span.end_ns is None else span.end_ns
     first = rows[:1]
-    return int(steps.t_ns[first][0] - max(0, _own_ns(steps, first)[0]))
+    return int(steps.t_ns[first][0] - max(0, _own_ns(steps, first, begins_only=_begins_only(steps))[0]))
 
 
 def _next_begin(told: Mapping[int, FitSpan], numbers: Sequence[int], fit: int) -> int | None:
@@ -268,9 +278,10 @@ def _validations(table: ValidationTable | None) -> list[tuple[int, int]]:
     return found
 
 
-def _own_ns(steps: StepTable, rows: Int64) -> Int64:
+def _own_ns(steps: StepTable, rows: Int64, *, begins_only: bool) -> Int64:
     """Return how long each call took by its own line: between its hooks, or to the next one's begin."""
-    return np.where(steps.duration_ns[rows] >= 0, steps.duration_ns[rows], steps.dispatch_ns[rows])
+    to_next = steps.interval_ns if begins_only and (steps.dispatch_ns < 0).all() else steps.dispatch_ns
+    return np.where(steps.duration_ns[rows] >= 0, steps.duration_ns[rows], to_next[rows])
 
 
 def _calls(
@@ -280,6 +291,7 @@ def _calls(
     epoch_begins: Mapping[int, int],
     *,
     begins_only: bool,
+    fetched_before: bool,
 ) -> _Calls:
     """Return the calls of one fit within its bounds, each after the one before whatever the lines say."""
     end = np.clip(np.maximum.accumulate(steps.t_ns[rows]), *bounds) if len(rows) else rows
@@ -289,16 +301,18 @@ def _calls(
     first[1:] = np.diff(epoch) != 0
     unread = np.zeros(len(rows), np.bool_)
     unread[1:] = ~first[1:] & (step[1:] - covers[1:] > step[:-1])
-    own, gap = _own_ns(steps, rows), np.maximum(0, steps.gap_ns[rows])
+    own, gap = _own_ns(steps, rows, begins_only=begins_only), np.maximum(0, steps.gap_ns[rows])
     begin = np.where(own >= 0, end - np.minimum(own, end - before), before + np.minimum(gap, end - before))
     for row in np.flatnonzero(
         first & (own < 0)
     ).tolist():  # an epoch's only call, which has no time of its own
         begin[row] = epoch_begins.get(int(epoch[row]), int(end[row]))
     begin = np.clip(begin, before, end)
+    begun = [epoch_begins.get(one, int(own)) for one, own in zip(epoch.tolist(), begin.tolist(), strict=True)]
+    ahead = np.where(first, np.minimum(np.maximum(0, begin - np.array(begun, np.int64)), begin - before), 0)
     return _Calls(
-        begin, end, begin - before, step, covers, first, unread, steps.profiled[rows],
-        steps.input_wait_ns[rows], begins_only,
+        begin, end, begin - before, step, covers, first, unread, ahead, steps.profiled[rows],
+        steps.input_wait_ns[rows], begins_only, fetched_before,
     )  # fmt: skip
 
 
@@ -319,10 +333,12 @@ def _of_fit(
     _take_validations(pools, sums, fit, within_hooks=bool(sums.of("callbacks")))
     _take_input(pools, sums, calls)
     _take_batch_hooks(pools, sums, calls)
-    for name, ns in sums.of("compile", "batch").items():
-        pools.take("compile", name, ns, CALL)
+    for name, ns in sums.of("compile", "batch", "epoch").items():
+        pools.take("compile", name, ns, CALL, EDGE)
     if split and not calls.begins_only:
         _take_before_validations(pools, sums, fit)
+        if "input" in absent:
+            pools.take("steps", ITERATORS, int(calls.ahead_ns.sum()), EDGE)
     _take_calls(pools, calls, absent)
     pools.take_all("loop", "loop" if split else CALLBACKS_AND_LOOP, BETWEEN)
     pools.take_all("between_epochs", "between epochs" if split else CALLBACKS_AND_BETWEEN, EDGE)
@@ -388,7 +404,7 @@ def _take_input(pools: _Pools, sums: _Sums, calls: _Calls) -> None:
         first = {"batches": sum(waits[calls.first].tolist())}
         later = {"batches": sum(waits[~calls.first].tolist())}
     for name, ns in first.items():
-        pools.take("input", name, ns, *((CALL, EDGE) if calls.begins_only else (EDGE, BETWEEN)))
+        pools.take("input", name, ns, *((EDGE, BETWEEN) if calls.fetched_before else (CALL, EDGE)))
     for name, ns in later.items():
         pools.take("input", name, ns, *((CALL,) if calls.begins_only else (BETWEEN, CALL)))
 

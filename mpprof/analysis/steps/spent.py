@@ -95,7 +95,8 @@ def compiles(run: Run) -> Compiles | None:
     again = spent.rows("compile", ("batch",)) & (spent.first_step > begun)
     later = np.ones(len(steps), np.bool_)
     later[rows] = False
-    took = np.maximum(np.maximum(steps.interval_ns, steps.duration_ns), steps.dispatch_ns)[later]
+    to_next = np.where(steps.dispatch_ns >= 0, steps.dispatch_ns, steps.interval_ns)
+    took = np.where(steps.duration_ns >= 0, steps.duration_ns, to_next)[later]
     timed = spent.ns[again]
     counted = len(timed) > 0 and bool((timed == ABSENT).all())
     return Compiles(

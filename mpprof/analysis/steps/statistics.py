@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.analysis.arrays.student_t import half_width
+from mpprof.analysis.steps.mean_interval import of_mean
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
@@ -305,7 +306,8 @@ def summarise(
     rows = steady(steps)
     time = per_step_ns(steps)[rows]
     skipped, ratio = _skipped(steps)
-    step_ns = averaged(steps, facts).mean_ns
+    times = averaged(steps, facts)
+    step_ns, interval = times.mean_ns, of_mean(times.time_ns, times.steps)
     batch = facts.fits[-1].batch_size if facts and facts.fits else None
     epoch = steps_per_epoch(steps, finished=finished)
     gpus = facts.replicas if facts and any(device.kind == "gpu" for device in facts.devices) else None
@@ -325,6 +327,8 @@ def summarise(
         examples_per_s=batch / step_ns * 1e9 if batch and step_ns else None,
         steps_per_epoch=epoch,
         gpu_hours_per_epoch=epoch * step_ns * gpus / NS_PER_HOUR if epoch and step_ns and gpus else None,
+        mean_interval_ns=None if isinstance(interval, str) else (interval.low, interval.high),
+        why_no_interval=interval if isinstance(interval, str) else None,
     )
 
 

@@ -159,6 +159,14 @@ INPUT = (
         "mpprof ops {run}", "there and back",
     ),
     Row(
+        "MP310", ANY, "read values from the device once in many steps: each such copy waits for all work before it",
+        "mpprof ops {run}", "blocking",
+    ),
+    Row(
+        "MP310", TORCH, "copy without waiting for it: .to(device, non_blocking=True), from and to pinned memory",
+        "x = x.to(device, non_blocking=True)", "blocking", loop=True,
+    ),
+    Row(
         "MP310", ANY,
         "these copies stay within the device: find the ops that issue them (mpprof ops RUN) and build their "
         "results in place",

@@ -27,6 +27,13 @@ class Steps(TypedDict):
         Interval | None,
         "95 % confidence interval of the median; of two to five means of several steps that of their mean.",
     ]
+    mean_interval_ns: NotRequired[
+        Annotated[
+            Interval | None,
+            "95 % confidence interval of mean_ns, within this run: how much another run of the same script "
+            "would differ is not in it.",
+        ]
+    ]
     first_steady: Annotated[int | None, "Step at which warm-up has ended."]
     examples_per_s: NotRequired[Annotated[Number | None, "By the mean step."]]
     steps_per_epoch: NotRequired[Annotated[int | None, "Of the median epoch that has ended."]]

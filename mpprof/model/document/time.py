@@ -107,6 +107,19 @@ class Time(TypedDict):
     slices: Annotated[list[Slice], "Of the main device; classes without time are left out."]
     devices: Annotated[list[Device], "All of them, the main device first."]
     device: Annotated[str, "The main device, as the trace names it."]
+    unit: NotRequired[
+        Annotated[
+            Literal["step", "pass", "part"],
+            "What every step of this account is: a step of a training; a pass of a module or program without "
+            "backward or optimizer work; or a part that repeats, which may be a layer. Left out: a step.",
+        ]
+    ]
+    unit_name: NotRequired[Annotated[str, "The module, program or range that one pass is of."]]
+    ranges: NotRequired[
+        Annotated[
+            list[RangeOfTrace], "Ranges that may be steps, most launches first, where `unit` is no step."
+        ]
+    ]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
     step_source: Annotated[str, "How steps were found."]
     step_range: NotRequired[

@@ -50,6 +50,8 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> 
     reasons |= diagnosis.absent
     if diagnosis.account and diagnosis.account.absent:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}
+    if diagnosis.steps and diagnosis.steps.why_no_interval:
+        reasons["steps.mean_interval_ns"] = diagnosis.steps.why_no_interval
     if diagnosis.speedup and diagnosis.speedup.absent:
         reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
     if diagnosis.speedup and (could := diagnosis.speedup.potential) and could.eligible_ratio is None:

@@ -11,6 +11,7 @@ from mpprof.diagnosis.leading import leads
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 from mpprof.model.finding import Diagnosis
+from mpprof.report import units
 from mpprof.report.json import hosts, whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
 from mpprof.report.json.memory import memory_of, out_of_memory
@@ -39,7 +40,13 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
         "steps": steps_of(diagnosis.steps),
-        "time": time_of(diagnosis.account, diagnosis.run.step_range, diagnosis.unlike, diagnosis.hosts),
+        "time": time_of(
+            diagnosis.account,
+            diagnosis.run.step_range,
+            diagnosis.unlike,
+            diagnosis.hosts,
+            diagnosis.ranges,
+        ),
         "tensor_core": tensor_core_of(diagnosis),
         "speedup": speedup_of(diagnosis.speedup, diagnosis.how_to_switch),
         "bounds": [
@@ -74,7 +81,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     if len(diagnosis.devices) > 1 or diagnosis.collectives:
         body["communication"] = hosts.communication_of(diagnosis.devices, diagnosis.collectives)
     body["absent"] = absent_of(diagnosis, body, spent)
-    return cast("doc.Report", strict(body))
+    return cast("doc.Report", units.document(strict(body), body["time"]))
 
 
 def _answer(diagnosis: Diagnosis) -> doc.Answer:
