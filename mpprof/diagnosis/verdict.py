@@ -74,7 +74,7 @@ def changes_type(found: Finding) -> bool:
     return any(remedy.other_type for remedy in found.remedies)
 
 
-_UNLIKE = "MP906"
+_UNLIKE, _ENDED_BY_ERROR = "MP906", "MP913"
 
 
 def unlike(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -311,8 +311,8 @@ def _why(signals: Signals, diagnosis: Diagnosis) -> tuple[list[str], Finding | N
     ):
         return [open_], None
     top = top or next(iter(serious), None) or _notable(signals, findings)
-    if top is None and best is None and signals.ran_out_of_memory:
-        return ["training ran out of memory: mpprof memory says what to try"], None
+    if signals.ran_out_of_memory and (top.code == _ENDED_BY_ERROR if top else best is None):
+        return ["training ran out of memory: mpprof memory says what to try"], top
     if of_a_cpu and (top is None or top.severity == "info"):
         return [], None  # what costs time on a CPU says nothing about a GPU
     if idle := _idle(top, signals):
