@@ -40,6 +40,7 @@ def compiled(
     time_limit_s: float = TIME_LIMIT_S,
     progress: Progress = lambda phase: None,
     python: str = sys.executable,
+    trust: bool = False,
 ) -> Compiled:
     """Compile the train step of `model` (a .keras file, or module:function) for one card under one policy.
 
@@ -53,6 +54,7 @@ def compiled(
         "batch_size": batch_size,
         "input_shapes": [list(shape) for shape in input_shapes] if input_shapes else None,
         "imports": list(imports),
+        "trust": trust,
         "compute_capability": list(card.compute_capability),
         "target": targets.description(card),
         "cache": str(kept / "forecast") if (kept := entries.usable_folder()) else None,
@@ -74,7 +76,7 @@ def is_function(model: str) -> bool:
 
 
 def _run(python: str, folder: Path, time_limit_s: float, progress: Progress, what: str) -> None:
-    command = [python, "-m", "mpprof.forecasts.child", str(folder / "request.json"), str(folder)]
+    command = [python, "-P", "-m", "mpprof.forecasts.child", str(folder / "request.json"), str(folder)]
     errors = folder / "stderr.txt"
     with errors.open("wb") as stderr:
         child = subprocess.Popen(
