@@ -363,6 +363,13 @@ DEFECTS = (
         "if False:",
         (f"{_MODELS}::test_a_description_without_end",),
     ),
+    Defect(
+        "a name that a spreadsheet takes for a formula: written as one on the command line",
+        "mpprof/report/tables.py",
+        """return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) and not _is_number(plain) else plain""",
+        "return plain",
+        ("tests/report/test_csv.py::test_a_text_that_would_be_a_formula_is_a_text",),
+    ),
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mpprof.errors import NotFoundError, UnreadableError, UsageError
+from mpprof.errors import NotFoundError, UnreadableError, UsageError, optional_package
 from mpprof.record.keras_compat import KERAS_2
 
 LARGEST_CONFIG_BYTES = 64 << 20
@@ -107,8 +107,7 @@ def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> str:
 
 def _of_hdf5(path: Path) -> ModelFile:
     """Read the attributes of the file alone: its groups may be links to other files."""
-    import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]  # comes with Keras
-
+    h5py = optional_package("h5py")  # comes with Keras
     with h5py.File(path, "r") as opened:
         if "model_config" not in opened.attrs:
             raise UnreadableError(
