@@ -76,7 +76,7 @@ def is_function(model: str) -> bool:
 
 
 def _run(python: str, folder: Path, time_limit_s: float, progress: Progress, what: str) -> None:
-    command = [python, "-P", "-m", "mpprof.forecasts.child", str(folder / "request.json"), str(folder)]
+    command = [python, "-m", "mpprof.forecasts.child", str(folder / "request.json"), str(folder)]
     errors = folder / "stderr.txt"
     with errors.open("wb") as stderr:
         child = subprocess.Popen(
@@ -120,11 +120,13 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process' own environment without XLA flags, and with the GPUs of this machine hidden."""
+    """Return this process' own environment without XLA flags, with the GPUs of this machine hidden, and with
+    the current directory left out of where Python looks for libraries."""
     kept = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "JAX_PLATFORMS")}
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "CUDA_VISIBLE_DEVICES": ""}
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONSAFEPATH": "1"}  # fmt: skip
 
 
 def _error(folder: Path, code: int, phase: str, what: str, over_s: float | None) -> MpprofError:
