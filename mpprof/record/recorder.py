@@ -9,6 +9,7 @@ import atexit
 import logging
 import os
 import platform
+import re
 import tempfile
 import threading
 import time
@@ -46,6 +47,9 @@ MOST_FITS_HELD = 32
 """Of more fits run.json holds the first and the last, so that it does not grow with each; the facts of those
 between are lines of the step log (kind "fit_facts")."""
 
+SHORTEST_USER = 4
+"""Names as short ("root") are other things' names, too."""
+
 ALIKE_SECONDS = 300.0
 """Workers of one training begin it within so long of each other: they wait for each other, too."""
 
@@ -75,6 +79,7 @@ class Recorder:
         self._feeds: list[Feed] = []
         self._series = Series()
         self._run_file: DocumentWriter | None = None
+        self._private: tuple[tuple[re.Pattern[str], str], ...] = ()
         self._handed = ""  # the text that it has got
         self._fit_noted: dict[str, Any] = {}
         self._late = self._said_unsaved = False
@@ -107,6 +112,7 @@ class Recorder:
             warn_once("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
         self._folder = formats.folder_of(self.root, self.worker)
+        self._private = self.attempt("names", _private_names, self.root) or ()
         self._run_file = DocumentWriter(self._folder / formats.RUN_FILE)
         self.zero_ns = self.clock()
         self.facts = {
@@ -145,10 +151,20 @@ class Recorder:
         fits = facts.get("fits", [])
         if len(fits) > MOST_FITS_HELD:
             facts["fits"] = [*fits[: MOST_FITS_HELD - 1], fits[-1]]
-        text = formats.document({"schema": formats.RUN_SCHEMA, **facts, "absent": dict(self.absent)})
+        facts["absent"] = {key: self._unnamed(why) for key, why in dict(self.absent).items()}
+        for entry in (facts.get("ended", {}), *facts.get("profile_windows", ())):
+            entry |= {key: self._unnamed(entry[key]) for key in ("error", "status") if key in entry}
+        text = formats.document({"schema": formats.RUN_SCHEMA, **facts})
         if text != self._handed:
             self._run_file.put(text)
             self._handed = text
+
+    def _unnamed(self, error: Any) -> Any:
+        """Return an error's text without the directories and the user that everybody's own texts name."""
+        if isinstance(error, str):
+            for pattern, instead in self._private:
+                error = pattern.sub(instead, error)
+        return error
 
     def _note_fit(self) -> None:
         """Write the facts of the last fit into the step log, where run.json may hold them no more as another
@@ -356,7 +372,7 @@ class Recorder:
 
     def _end_early(self, steps: LineWriter) -> None:
         """Have the step log say that recording ends here, where it can still be written."""
-        end = {"reason": self.absent["recording"], "t_ns": self.clock() - self.zero_ns}
+        end = {"reason": self._unnamed(self.absent["recording"]), "t_ns": self.clock() - self.zero_ns}
         steps.end_with(lambda: {"kind": "recording_end", "step": self._last_step(), **end})
 
     def _last_step(self) -> int:
@@ -382,6 +398,17 @@ class Recorder:
         self._steps = self._samples = self._sampler = self._run_file = None
         self.put = self.append = _drop
         self._feeds = []
+
+
+def _private_names(root: Path) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return what errors' texts name that is nobody else's: directories, the longest first, and the user."""
+    places = {str(root.absolute()): "<logdir>", os.getcwd(): "<cwd>", os.path.expanduser("~"): "~"}
+    paths = sorted((path for path in places if path.count(os.sep) > 1), key=len, reverse=True)
+    user = os.path.basename(os.path.expanduser("~"))
+    names = [(re.compile(rf"{re.escape(path)}(?![\w-])"), places[path]) for path in paths]
+    if len(user) > SHORTEST_USER:
+        names.append((re.compile(rf"(?<!\w){re.escape(user)}(?!\w)"), "<user>"))
+    return tuple(names)
 
 
 def _drop(line: Recorded) -> None:

@@ -238,6 +238,24 @@ def test_samples_that_cannot_be_written_cost_no_step(
     assert "No space left" in read.facts.absent["hardware"]
 
 
+def test_an_errors_text_names_neither_the_users_directories_nor_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, logs = tmp_path / "people" / "quillon", tmp_path / "Study of Quinn"
+    home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+
+    def fails(self: Any, *arguments: Any) -> Any:
+        raise FileNotFoundError(2, f"quillon has no {home}/x", f"{logs}/run/y")
+
+    monkeypatch.setattr("mpprof.record.calls.CallLog.begin", fails)
+    loop(logs / "run", 3)
+    for name in ("run.json", "steps.jsonl"):
+        text = (logs / "run" / "mpprof" / name).read_text()
+        assert "<user> has no ~/x: '<logdir>/y'" in text
+        assert not any(word in text for word in ("quillon", "Quinn", "people"))
+
+
 # --- many fits ---------------------------------------------------------------------------------------------
 
 
