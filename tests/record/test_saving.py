@@ -36,6 +36,15 @@ def loop(logdir: Path, steps: int, at: Callable[[int], object] = id, **more: Any
     return recorder
 
 
+def until(happens: Callable[[], bool]) -> None:
+    """Wait for what the writer's thread does; 20 s are longer than any machine takes."""
+    for _ in range(6_000):
+        if happens():
+            return
+        threading.Event().wait(0.003)
+    raise AssertionError("it has not happened")
+
+
 def kinds(root: Path) -> list[str | None]:
     lines = (root / "mpprof" / "steps.jsonl").read_text().splitlines()
     return [json.loads(line).get("kind") for line in lines]
@@ -90,8 +99,8 @@ def test_run_json_that_cannot_be_written_is_tried_again(
         fsync(file)
 
     def waits(step: int) -> None:
-        while step == 50 and not (tmp_path / "mpprof" / "run.json").exists():
-            threading.Event().wait(0.001)
+        if step == 50:
+            until((tmp_path / "mpprof" / "run.json").exists)
 
     monkeypatch.setattr(os, "fsync", full)
     with caplog.at_level(logging.WARNING):
@@ -140,11 +149,10 @@ def test_where_the_step_log_fails_recording_has_ended_and_the_training_has_not(
 
     def fails(step: int) -> None:
         if step == 60:
-            while log.read_bytes().count(b'"kind":"step"') < 59:
-                threading.Event().wait(0.001)
+            until(lambda: log.read_bytes().count(b'"kind":"step"') >= 59)
             full.set()
-        while step == 80 and b"recording_end" not in log.read_bytes():
-            threading.Event().wait(0.001)
+        if step == 80:
+            until(lambda: b"recording_end" in log.read_bytes())
 
     monkeypatch.setattr(os, "write", half)
     loop(tmp_path, 100, fails)
