@@ -49,7 +49,8 @@ def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str]
         refused = comparability.refusal(*sides)
         changes: tuple[KernelChange, ...] = ()
         matching = None
-        if start.account and end.account and refused is None:
+        comparable = refused is None and comparability.not_steps(*sides) is None
+        if start.account and end.account and comparable:
             changes = aligning.kernel_changes(start.account, end.account, start.run, end.run)
             matching = aligning.matching(start.account, end.account, start.run, end.run)
         rungs.append(
@@ -92,8 +93,10 @@ def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analys
 
 
 def _windows(start: Analysis, end: Analysis) -> Windows | None:
-    """Return the whole windows of both runs, also of a run that has steps, where not both runs have them."""
-    if start.account is not None and end.account is not None:
+    """Return the whole windows of both runs, also of a run that has steps, where not both runs have them, or
+    what they have is not comparable."""
+    both = start.account is not None and end.account is not None
+    if both and comparability.not_steps(side(start), side(end)) is None:
         return None
     whole = _window(start), _window(end)
     if whole[0] is None or whole[1] is None:
@@ -116,10 +119,10 @@ def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[
     """Return what makes the parts of two runs hard to compare, whatever their records say."""
     said = [
         f"profiling changed {mine.run.name}: its parts are those of a profiled step, which takes "
-        f"{format_ns(mine.account.window_ns)} instead of {format_ns(mine.account.wall_ns)}"
+        f"{format_ns(mine.account.window_ns)} instead of {format_ns(mine.account.unprofiled_ns)}"
         for mine in (start, end)
-        if mine.account and mine.account.wall_ns
-        if mine.account.window_ns > DISTORTED_RATIO * mine.account.wall_ns
+        if mine.account and mine.account.unprofiled_ns
+        if mine.account.window_ns > DISTORTED_RATIO * mine.account.unprofiled_ns
     ]
     shares = [ratio for ratio in (matching.by_layer_ratio if matching else ()) if ratio is not None]
     if shares and min(shares) < LEAST_MATCHED:

@@ -108,7 +108,7 @@ def _record(path: Path, redactor: Redactor) -> bytes | str:
     text = path.read_text(encoding="utf-8", errors="replace")
     first = _parsed(text.partition("\n")[0]) if path.suffix == ".jsonl" else _parsed(text)
     if text and not (isinstance(first, dict) and str(first.get("schema")).startswith("mpprof.")):
-        return "it is no record of mpprof"
+        return "it is not a record of mpprof"
     if path.suffix == ".jsonl":
         return "".join(_line(line, redactor) for line in text.splitlines(keepends=True)).encode()
     return json.dumps(_redacted(first, redactor), indent=1).encode()
@@ -151,7 +151,7 @@ def _trace(run: Run, path: Path, redactor: Redactor, limit: int) -> bytes | str:
     try:
         traces.read(path)
     except MpprofError as error:
-        return f"it is no trace: {error.what}"
+        return f"it is not a trace: {error.what}"
     content = redactor.trace(content)
     return gzip.compress(content, 6, mtime=0) if path.suffix == ".gz" else content
 

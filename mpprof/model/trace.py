@@ -123,16 +123,22 @@ class HostTable:
         return len(self.start_ns)
 
 
+XLA_MODULE = "xla_module "
+"""How the family of a marker begins that is a run of a compiled program on a device; the program's name
+follows."""
+
+
 @frozen
 class MarkerTable:
-    """Step markers of the host, sorted by start. `number` is -1 where the marker carries none."""
+    """Step markers of the host, sorted by start. `number` is -1 where the marker carries none. Beside them
+    what a profiler marks on devices: their steps ("steps_line"), and the runs of programs (`XLA_MODULE`)."""
 
     number: Int64
     start_ns: Int64
     end_ns: Int64
     thread: Int32  # row in Trace.threads
     family: Int32  # row in Trace.strings: "mpprof", "keras", "tensorflow", "jax", "steps_line"
-    device: Int32 | None = None  # "steps_line": row in Trace.devices whose steps these are; else -1
+    device: Int32 | None = None  # of a marker on a device: its row in Trace.devices; else -1
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -97,9 +97,10 @@ class Recorder:
         self.throttling: set[str] = set()
         """What `throttled` would say: asked at every reading, where a call costs."""
 
-    def open(self, worker: Worker | None = None) -> None:
+    def open(self, worker: Worker | None = None, begun: tuple[int, int] | None = None) -> None:
         """Claim a directory, or as a further worker join the run of the first one, which may take a while.
-        Never raises: without a directory `on` stays False."""
+        `begun`: when the run began, by its own clock and in Unix nanoseconds; None: now. Never raises:
+        without a directory `on` stays False."""
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         name = f"{stamp}-{os.getpid()}"
@@ -114,11 +115,11 @@ class Recorder:
         self._folder = formats.folder_of(self.root, self.worker)
         self._private = self.attempt("names", _private_names, self.root) or ()
         self._run_file = DocumentWriter(self._folder / formats.RUN_FILE)
-        self.zero_ns = self.clock()
+        self.zero_ns, unix_ns = begun or (self.clock(), time.time_ns())
         self.facts = {
             "run_id": name,
             "created_unix_ns": int(now * 1e9),
-            "clock": {"monotonic_ns": self.zero_ns, "unix_ns": time.time_ns()},
+            "clock": {"monotonic_ns": self.zero_ns, "unix_ns": unix_ns},
             "host": platform.node() or None,
         }
         self.on = True
@@ -153,7 +154,7 @@ class Recorder:
             facts["fits"] = [*fits[: MOST_FITS_HELD - 1], fits[-1]]
         facts["absent"] = {key: self._unnamed(why) for key, why in dict(self.absent).items()}
         for entry in (facts.get("ended", {}), *facts.get("profile_windows", ())):
-            entry |= {key: self._unnamed(entry[key]) for key in ("error", "status") if key in entry}
+            entry |= {key: self._unnamed(entry[key]) for key in ("error", "text", "status") if key in entry}
         text = formats.document({"schema": formats.RUN_SCHEMA, **facts})
         if text != self._handed:
             self._run_file.put(text)
@@ -293,8 +294,8 @@ class Recorder:
         return LineWriter(self._folder / name, begins, self._trouble, seen, each_second, text)
 
     def _heed(self) -> None:
-        """Try again to write run.json, and look whether somebody asks for a further window. In the writer's
-        thread."""
+        """Write run.json where that has failed, and look whether somebody asks for a further window; in the
+        writer's thread."""
         if (run_file := self._run_file) is not None and run_file.late_s:
             with failures_suppressed():  # no thread can be started now
                 run_file.again()

@@ -7,13 +7,14 @@ shown, what to run next. Nothing is cut in the middle: what does not fit is left
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.verdict import MEETS_RATIO
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
-from mpprof.report import comparing, content, headline, words
+from mpprof.report import comparing, content, headline, units, words
 from mpprof.report import without_finding as limited
 from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
 
@@ -24,7 +25,7 @@ WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
-_TF32 = "MP803"
+_TF32, _ENDED_BY_ERROR = "MP803", "MP913"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
 _OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
@@ -58,7 +59,7 @@ def render(
     """Return the report (`report.json.document`) on one screen.
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
-    page = Page(color=color, width=width)
+    page = Page(color=color, width=width, time=document["time"])
     page.paragraph(_identity(document, page.width), hang=2, style="dim")
     page.paragraph(verdict(document, page.width), style="bold")
     page.row("")
@@ -118,7 +119,8 @@ def verdict(document: doc.Report, width: int) -> str:
     composed = [f"{result} {cause}".strip() for result, cause in pairs]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
     first = [] if headline.without_units(document) else [whole]
-    return fitting([*first, *composed, *causes], width, LINES_OF_VERDICT)
+    candidates = [units.worded(each, document["time"]) for each in (*first, *composed, *causes)]
+    return fitting(candidates, width, LINES_OF_VERDICT)
 
 
 def _causes(document: doc.Report) -> list[str]:
@@ -223,10 +225,9 @@ def _measured(document: doc.Report) -> list[str]:
     assert gain is not None
     assert observed is not None
     base = headline.baseline_words(document)
-    interval = gain["interval"]
     than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
-    if headline.undecided(document) and interval is not None:
-        return _undecided(document, than, words.speedups(*interval))
+    if headline.undecided(document):
+        return _undecided(document, than, content.span(gain, document["absent"]))
     if content.difference_of(gain) == "none":
         said = f"As fast as {than} ({words.speedup(observed)})"
     elif observed < 1.0:
@@ -264,7 +265,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
     only where they need a qualification."""
     facts, log = document["facts"], document["steps"]
     if facts["step_ns"] is not None:
-        first = f"step {words.duration(facts['step_ns'])}"
+        first = f"{units.one(document['time'])} {words.duration(facts['step_ns'])}"
     elif "window" in document:
         first = f"window {words.duration(document['window']['span_ns'])}"
     else:
@@ -285,7 +286,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
         if of_scale:
             parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
         parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak[0])}{peak[1]}")
-    return wrapped(", ".join(parts), width, hang=2)
+    return wrapped(units.worded(", ".join(parts), document["time"]), width, hang=2)
 
 
 def _share(document: doc.Report) -> str:
@@ -311,7 +312,8 @@ def _share(document: doc.Report) -> str:
 def bars(document: doc.Report, most: int) -> list[Bar]:
     """Return the step with the causes that could shorten it; with none, the step with its largest classes.
     The first bar is the whole; empty where neither is known."""
-    return cause_bars(document, most) or _class_bars(document, most)
+    found = cause_bars(document, most) or _class_bars(document, most)
+    return [replace(bar, label=units.worded(bar.label, document["time"])) for bar in found]
 
 
 def cause_bars(document: doc.Report, most: int) -> list[Bar]:
@@ -542,6 +544,8 @@ def _warnings(document: doc.Report) -> list[str]:
         doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
     failed = content.out_of_memory(document)
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
+    if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:
+        ended = [stopped["summary"]]
     return [*ended, *([doubt] if doubt else []), *content.warnings(document)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
-from mpprof.report import content, two_windows, words
+from mpprof.report import content, two_windows, units, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -54,11 +54,16 @@ def heading(document: doc.Comparison, rung: doc.Rung) -> str:
     start, end = _ends(document, rung)
     names = f"{words.plain(start['run']['name'])} → {words.plain(end['run']['name'])}"
     steps_ns = [content.step_ns(run) for run in (start, end)]
-    if "windows" in rung and None in steps_ns:
+    if "windows" in rung and (None in steps_ns or _shows_other(start, end)):
         spans = [words.duration(ns) for ns in two_windows.ends(rung["windows"]["span_ns"])]
         return f"{names}: windows of {spans[0]} and {spans[1]}, not steps"
     times = [words.duration(ns) for ns in steps_ns]
-    return f"{names}: {times[0]} → {times[1]} a step"
+    return f"{names}: {units.worded(f'{times[0]} → {times[1]} a step', end['time'])}"
+
+
+def _shows_other(*reports: doc.Report) -> bool:
+    """Return whether the account of one of these is of something else than a step."""
+    return any("unit" in report["time"] for report in reports if report["time"] is not None)
 
 
 def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
@@ -69,6 +74,8 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
     if "windows" in rung:
         said += rung["windows"]["statements"]
+        if _shows_other(*_ends(document, rung)):
+            said.append(rung["absent"].get("observed", ""))
     if "windows" not in rung or rung["observed"] is not None:
         said += content.measured(rung, absent)
     said += learned(document, rung)

@@ -5,13 +5,14 @@ Both come from the report's `facts`, so that they name the cause and the target 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from mpprof.diagnosis import wording
 from mpprof.diagnosis.verdict import CLEAR_GAIN, MEETS_RATIO, NOTABLE_STEP_RATIO
 from mpprof.model.account import FEW_WORKS, ClassLaunches, Launches, Limit, LimitKind
 from mpprof.model.frozen import frozen
-from mpprof.report import content, words
+from mpprof.report import content, units, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -55,6 +56,14 @@ class Hero:
 
 
 def hero(document: doc.Report) -> Hero:
+    """Return the one figure for a run, with what its account is of by its own name."""
+    found, time = _hero(document), document["time"]
+    if found.under == "a step" and units.one(time) != "step":
+        return replace(found, under=f"one {units.one(time)}")
+    return replace(found, under=units.worded(found.under, time))
+
+
+def _hero(document: doc.Report) -> Hero:
     """Return the one figure for a run: its speedup against the attainable one where a comparable baseline was
     measured, else the best that can be said without."""
     kind, facts, speedup = kind_of(document), document["facts"], document["speedup"]
@@ -66,8 +75,10 @@ def hero(document: doc.Report) -> Hero:
         return Hero(kind, of_step.figure, f"{of_step.under}{content.profiled_steps(speedup)}")
     if kind == "not comparable":
         return of_step or Hero(kind, "No speedup", "see why below")
-    if kind == "measured" and speedup and speedup["interval"] and undecided(document):
-        return Hero(kind, words.speedups(*speedup["interval"]), _of_undecided(document))
+    if kind == "measured" and speedup and undecided(document):
+        ends = speedup["interval"]
+        figure = words.speedups(*ends) if ends else words.speedup(facts["observed"])
+        return Hero(kind, figure, _of_undecided(document))
     if kind == "measured" and facts["observed"] is not None:
         return Hero(kind, words.speedup(facts["observed"]), _of_attainable(document))
     if kind == "float32" and speedup and (could := speedup.get("attainable")):
@@ -114,7 +125,8 @@ def _of_undecided(document: doc.Report) -> str:
     """Return what stands under an interval that holds 1 and is wide."""
     speedup, attainable = document["speedup"], document["facts"]["attainable"]
     assert speedup is not None
-    parts = [f"95 % interval; the timings do not show which is faster{content.profiled_steps(speedup)}"]
+    sure = content.interval_covers(speedup) if speedup["interval"] else "without an interval"
+    parts = [f"{sure}; the timings do not show which is faster{content.profiled_steps(speedup)}"]
     parts += [] if attainable is None else [f"{words.speedup(attainable)} attainable"]
     return "; ".join(parts)
 
@@ -190,6 +202,10 @@ def on_cpu(document: doc.Report) -> bool:
 def headline(document: doc.Report, *, sized: bool = True) -> str:
     """Return the first cause with its size (without it, unless `sized`), else what there is to say; at most
     fifteen words."""
+    return units.worded(_headline(document, sized=sized), document["time"])
+
+
+def _headline(document: doc.Report, *, sized: bool) -> str:
     kind, facts = kind_of(document), document["facts"]
     if kind == "unlike":
         return _unlike(document)

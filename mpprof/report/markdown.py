@@ -13,6 +13,7 @@ from mpprof.report import (
     comparing,
     content,
     two_windows,
+    units,
     whole_window,
     without_finding,
     words,
@@ -48,9 +49,10 @@ def render(document: doc.Report) -> str:
     lines += _time(document)
     for label, said in content.facts(document):
         lines += [f"- **{label}**: {escape(said[0])}", *(f"  - {escape(line)}" for line in said[1:])]
-    lines += ["", *_findings(document["findings"], document)]
+    lines += ["", *_run_time(content.run_time_rows(document))]
+    lines += _findings(document["findings"], document)
     lines += _limits(document)
-    return _joined(lines)
+    return units.worded(_joined(lines), document["time"])
 
 
 def render_comparison(document: doc.Comparison) -> str:
@@ -94,6 +96,8 @@ def _time(document: doc.Report) -> list[str]:
         heading, rows, per = content.time_heading(time), content.time_rows(time), content.time_per(time)
         table = _breakdown(heading, rows, per, content.time_whole(time))
         table += [f"- {escape(line)}" for line in content.hidden(time)]
+        if offered := whole_window.offered(time.get("ranges", [])):
+            table.append(f"- {escape(offered)}")
         return [*table, escape(doubt), ""] if (doubt := content.time_doubt(time)) else table
     if "window" in document:
         found = document["window"]
@@ -114,6 +118,18 @@ def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: fl
     whole = [row for row in rows if not row.part]
     total, share = sum(row.ns for row in whole), round(sum(row.ratio for row in whole), 6)
     return [*lines, f"| **sum** | {column(total)} | {words.percent(share)} | |", ""]
+
+
+def _run_time(rows: list[content.SpentRow]) -> list[str]:
+    if not rows:
+        return []
+    column = words.column(sum(row.ns for row in rows))
+    lines = [f"{content.RUN_TIME_HEADING}:", "", f"| {' | '.join(content.RUN_TIME_COLUMNS)} |"]
+    lines.append("| --- | ---: | ---: | --- |")
+    for row in rows:
+        share = words.percent(row.ratio)
+        lines.append(f"| {row.label} | {column(row.ns)} | {share} | {escape(row.by)} |")
+    return [*lines, ""]
 
 
 def _findings(findings: list[doc.Finding], report: doc.Report) -> list[str]:

@@ -116,7 +116,7 @@ class Redactor:
     """Knows the names to take out, and counts what it took."""
 
     def __init__(self, hosts: Iterable[str], paths: Iterable[str] = (), users: Iterable[str] = ()) -> None:
-        """`paths`: directories that are taken out wherever they stand, and `users` by name."""
+        """Take out `paths`, which are directories, wherever they stand, and `users` by name."""
         labels = {name for host in hosts for name in (host, host.partition(".")[0]) if name}
         self.hosts = sorted(labels - {"localhost", "host"}, key=len, reverse=True)
         self.counts: Counter[str] = Counter()

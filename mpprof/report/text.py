@@ -16,6 +16,7 @@ from mpprof.report import (
     comparing,
     content,
     two_windows,
+    units,
     whole_window,
     without_finding,
     words,
@@ -49,11 +50,13 @@ def wrapped(text: str, width: int, *, indent: int = 0, hang: int = 0) -> list[st
 
 
 class Page:
-    """Lines of text with an indent, wrapped to a width; colour goes on after wrapping."""
+    """Lines of text with an indent, wrapped to a width; colour goes on after wrapping. `time`: of the report,
+    for what its "step" is called."""
 
-    def __init__(self, *, color: bool, width: int) -> None:
+    def __init__(self, *, color: bool, width: int, time: doc.Time | None = None) -> None:
         self.width = max(MIN_WIDTH, width)
         self._color = color
+        self._time = time
         self.lines: list[str] = []
 
     def paint(self, text: str, style: str) -> str:
@@ -67,11 +70,13 @@ class Page:
         self, text: str, *, indent: int = 0, hang: int = 0, label: str = "", style: str = ""
     ) -> None:
         """Add `text` behind a `label`; lines after the first start `hang` further in than the label."""
-        lines = wrapped(f"{label}{text}", self.width, indent=indent, hang=hang)
+        said = units.worded(f"{label}{text}", self._time)
+        lines = wrapped(said, self.width, indent=indent, hang=hang)
         self.lines += [self.paint(line, style) if style else line for line in lines]
 
     def row(self, text: str, style: str = "") -> None:
-        self.lines.append(self.paint(text.rstrip(), style) if style else text.rstrip())
+        text = units.worded(text.rstrip(), self._time)
+        self.lines.append(self.paint(text, style) if style else text)
 
     def text(self, *, ascii_only: bool) -> str:
         text = "\n".join(self.lines).strip("\n") + "\n"
@@ -94,7 +99,7 @@ def render(
     `width` in columns (68 at least), `ascii_only` for terminals that cannot show more, `path` for the
     commands that are suggested at the end.
     """
-    page = Page(color=color, width=width)
+    page = Page(color=color, width=width, time=document["time"])
     run = document["run"]
     page.paragraph(f"{run['name']}: {content.subject(document)}", hang=2, style="dim")
     page.lines.append("")
@@ -108,6 +113,7 @@ def render(
             page.paragraph(line, indent=2, hang=2)
     _time(page, document)
     _facts(page, document)
+    _run_time(page, content.run_time_rows(document))
     _findings(page, document["findings"], document)
     _limits(page, document)
     _next(page, content.next_steps(document, path))
@@ -184,6 +190,8 @@ def _time(page: Page, document: doc.Report) -> None:
         _breakdown(page, content.time_heading(time), content.time_rows(time), content.time_whole(time))
         if doubt := content.time_doubt(time):
             page.paragraph(doubt, indent=2, hang=2)
+        if offered := whole_window.offered(time.get("ranges", [])):
+            page.paragraph(offered, indent=2, hang=2)
         for line in content.hidden(time):
             page.paragraph(line, indent=2, hang=2)
     elif "window" in document:
@@ -239,6 +247,21 @@ def _facts(page: Page, document: doc.Report) -> None:
             continue  # it has a heading of its own, above all else
         for row, line in enumerate(lines):
             page.paragraph(line, label=f"{label if row == 0 else '':<14}", hang=14)
+
+
+def _run_time(page: Page, rows: list[content.SpentRow]) -> None:
+    if not rows:
+        return
+    page.heading(content.RUN_TIME_HEADING)
+    column = words.column(sum(row.ns for row in rows))
+    shown = [(row.label, column(row.ns), words.percent(row.ratio), row.by) for row in rows]
+    label, ns, ratio, _ = (max(map(len, each)) for each in zip(*shown, strict=True))
+    for each in shown:
+        head = f"  {each[0]:<{label}}  {each[1]:>{ns}}  {each[2]:>{ratio}}"
+        first, *more = wrapped(each[3], page.width - len(head) - 2) or [""]
+        page.row(f"{head}  {first}")
+        for line in more:
+            page.row(f"{'':<{len(head)}}  {line}")
 
 
 def _findings(page: Page, findings: list[doc.Finding], report: doc.Report) -> None:

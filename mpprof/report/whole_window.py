@@ -78,10 +78,16 @@ def what_is_not_said(window: doc.Window) -> list[str]:
     said = [f"{window['reason']}. A window gives no step time, no speedup and no cost per step"]
     if how:
         said.append(f"to have steps: {how}")
-    if window["ranges"]:
-        named = ", ".join(map(_range, window["ranges"][:3]))
-        said.append(f"ranges in this trace that may be steps: {named}")
+    if named := offered(window["ranges"]):
+        said.append(named)
     return said
+
+
+def offered(ranges: list[doc.RangeOfTrace]) -> str | None:
+    """Return the ranges that may be steps, as `--step-range` takes them; None where there are none."""
+    if not ranges:
+        return None
+    return f"ranges in this trace that may be 'steps': {', '.join(map(_range, ranges[:3]))}"
 
 
 def _range(found: doc.RangeOfTrace) -> str:

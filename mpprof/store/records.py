@@ -10,11 +10,13 @@ import numpy as np
 from mpprof.errors import NotFoundError, TooNewError, UnreadableError
 from mpprof.model import limits
 from mpprof.model.run import FitFacts, RunFacts
+from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 from mpprof.store import bounded, formats
 from mpprof.store.facts import fit_of, read_facts
 from mpprof.store.lines import Faults, read_blocks
 from mpprof.store.rewrite_log import rewrite_log_beside
+from mpprof.store.span_columns import SpanColumns
 from mpprof.store.step_columns import HardwareColumns, Record, StepColumns, validation_table
 
 
@@ -33,6 +35,7 @@ class Records:
     hardware: HardwareTable | None
     finished: bool
     warnings: tuple[str, ...]
+    spans: Spans | None = None  # what the step log holds beside steps and validations
 
 
 def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) -> Records:
@@ -63,7 +66,7 @@ def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) 
         absent = _absent(facts, steps) | log.absent
         facts = replace(facts, absent=absent, fits=_with_fits(facts.fits, log.fits))
     said = (*warnings, *log.warnings, *more)
-    return Records(facts, steps, log.validations, hardware, log.finished, said)
+    return Records(facts, steps, log.validations, hardware, log.finished, said, log.spans)
 
 
 def _with_fits(fits: tuple[FitFacts, ...], noted: dict[int, FitFacts]) -> tuple[FitFacts, ...]:
@@ -96,6 +99,7 @@ class _Log:
 
     steps: StepTable | None = None
     validations: ValidationTable | None = None
+    spans: Spans | None = None
     finished: bool = True
     warnings: tuple[str, ...] = ()
     fits: dict[int, FitFacts] = field(default_factory=dict)  # those that run.json may not hold
@@ -103,7 +107,8 @@ class _Log:
 
 
 def _read_steps(path: Path, finished: bool, most_bytes: int | None) -> _Log:
-    faults, columns, log = Faults(path), StepColumns(), _Log(finished=finished)
+    faults, columns, spans = Faults(path), StepColumns(), SpanColumns()
+    log = _Log(finished=finished)
     validations: list[Record] = []
     late: list[Record] = []
     unsound = 0
@@ -126,11 +131,18 @@ def _read_steps(path: Path, finished: bool, most_bytes: int | None) -> _Log:
                 late.append(_numbers(record, _LATE_KEYS))
             elif kind == "validation":
                 validations.append(_numbers(record, ("t_ns", "duration_ns")))
+            if kind != "step":
+                spans.add(record)
     if faults.missing:
         return _Log(warnings=(f"{path}: missing; there are no step records",))
     if unsound:
         faults.notes.append(
             f"{path}: {unsound} step lines hold values of the wrong type or size and were skipped"
+        )
+    if spans.unsound:
+        faults.notes.append(
+            f"{path}: {spans.unsound} lines of kind epoch or spent hold values of the wrong type or size and "
+            "were skipped"
         )
     table = columns.table()
     if repeated := int(np.count_nonzero(np.diff(table.step) <= 0)):
@@ -139,7 +151,7 @@ def _read_steps(path: Path, finished: bool, most_bytes: int | None) -> _Log:
             "a log written twice, or mixed from two runs"
         )
     log.steps, log.validations = _with_late_readings(table, late), validation_table(validations)
-    log.warnings = faults.warnings()
+    log.spans, log.warnings = spans.spans(), faults.warnings()
     return log
 
 

@@ -114,7 +114,7 @@ class DocumentWriter:
         self.again()
 
     def again(self) -> None:
-        """Try to write what is not on disk, unless a thread is at it. Raises RuntimeError as `put` does."""
+        """Write what is not on disk, unless a thread is at it. Raises RuntimeError as `put` does."""
         with self._lock:
             if self._text is None or self._thread is not None:
                 return

@@ -241,7 +241,7 @@ def test_only_records_of_mpprof_are_packed(mpprof: Mpprof, stranger: Path) -> No
     (folder / "deeper" / "run.json").write_text('{"token": "hunter2"}')
     said, members = held(mpprof, stranger)
     assert not any(b"hunter2" in content for content in members.values())
-    assert "mpprof/hardware.jsonl: it is no record of mpprof" in said
+    assert "mpprof/hardware.jsonl: it is not a record of mpprof" in said
 
 
 def test_a_file_that_only_begins_as_a_trace_is_not_packed(mpprof: Mpprof, stranger: Path) -> None:

@@ -285,13 +285,13 @@ def one(logdir: Path) -> StepRecorder:
 
 def test_a_fit_writes_no_facts_of_the_fits_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
-    replace_text = writing.replace_text
+    put = writing.DocumentWriter.put
 
-    def counted(target: Path, text: str) -> None:
+    def counted(self: writing.DocumentWriter, text: str) -> None:
         written.append(len(text))
-        replace_text(target, text)
+        put(self, text)
 
-    monkeypatch.setattr(writing, "replace_text", counted)
+    monkeypatch.setattr(writing.DocumentWriter, "put", counted)
     recorder, each = one(tmp_path), []
     for _ in range(3):
         fits(recorder, 40)

@@ -72,6 +72,11 @@ def shared_xplanes() -> list[Path]:
     return sorted(SHARED.glob("*/*.xplane.pb"))
 
 
+def shared_xplanes_of_gpus() -> list[Path]:
+    """Those that XProf has kernel statistics of."""
+    return [path for path in shared_xplanes() if "tpu" not in str(path.relative_to(SHARED))]
+
+
 def needs_shared() -> pytest.MarkDecorator:
     return pytest.mark.skipif(not V100.exists(), reason=f"no recorded traces at {SHARED}")
 

@@ -12,7 +12,7 @@ import pytest
 from mpprof import traces
 from mpprof.model.trace import Trace, WorkKind
 from tests.paths import SAMPLES
-from tests.traces.conftest import V100, needs_shared, shared_xplanes
+from tests.traces.conftest import V100, needs_shared, shared_xplanes, shared_xplanes_of_gpus
 from tests.traces.peer import answer, steps_agree, xprof
 
 STEPS = {"v100-8gpu-bert-fp16": 1}  # the other files hold no step marker, and XProf says so, too
@@ -32,7 +32,7 @@ def by_op(trace: Trace) -> dict[str, float]:
 
 
 @needs_shared()
-@pytest.mark.parametrize("path", [p for p in shared_xplanes() if p != V100], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [p for p in shared_xplanes_of_gpus() if p != V100], ids=lambda p: p.name)
 def test_device_ops_agree_with_xprof(path: Path, tmp_path: Path) -> None:
     """XProf counts everything twice: on the streams, and on the lines that it derives from them. It knows an
     instruction by its name alone, so equal names in several programs become one op; and it does not look for
@@ -59,7 +59,7 @@ def test_device_ops_agree_with_xprof(path: Path, tmp_path: Path) -> None:
 
 
 @needs_shared()
-@pytest.mark.parametrize("path", shared_xplanes(), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", shared_xplanes_of_gpus(), ids=lambda p: p.name)
 def test_kernels_survive_the_export_for_the_trace_viewer(path: Path, tmp_path: Path) -> None:
     """XProf's export holds the streams and, beside them, lines derived from each, which are not counted."""
     export = tmp_path / f"{path.name.partition('.')[0]}.trace.json"

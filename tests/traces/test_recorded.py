@@ -13,7 +13,7 @@ from mpprof import traces
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 from mpprof.traces.common import walk, walk_reference
 from tests.paths import SHARED
-from tests.traces.conftest import V100, needs_shared, shared_xplanes
+from tests.traces.conftest import V100, needs_shared, shared_xplanes, shared_xplanes_of_gpus
 from tests.traces.peer import events_agree, ops_agree, steps_agree, xprof
 from tests.traces.test_damage import check
 
@@ -32,7 +32,7 @@ def kernels_by_name(trace: Trace) -> dict[str, tuple[int, int]]:
 
 
 @needs_shared()
-@pytest.mark.parametrize("path", shared_xplanes(), ids=lambda p: p.parent.name + "/" + p.name)
+@pytest.mark.parametrize("path", shared_xplanes_of_gpus(), ids=lambda p: p.parent.name + "/" + p.name)
 def test_kernels_agree_with_xprof(path: Path, tmp_path: Path) -> None:
     theirs: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
     for row in xprof(path, "kernel_stats", tmp_path):
@@ -54,9 +54,10 @@ def test_recorded_traces_are_read_whole(path: Path) -> None:
     check(trace)
     assert trace.basis == "device"
     assert len(trace.kernels) > 0
-    assert (trace.kernels.launch >= 0).mean() > 0.9
-    work = trace.kernels.kind == WorkKind.KERNEL
-    assert (trace.kernels.op[work] >= 0).mean() > 0.9
+    if trace.devices[0].facts.kind == "gpu":  # a TPU states no launches, and an op of few instructions
+        assert (trace.kernels.launch >= 0).mean() > 0.9
+        work = trace.kernels.kind == WorkKind.KERNEL
+        assert (trace.kernels.op[work] >= 0).mean() > 0.9
     for device in range(len(trace.devices)):
         rows = trace.kernels.device == device
         own = [s for s, stream in enumerate(trace.streams) if stream.device == device]

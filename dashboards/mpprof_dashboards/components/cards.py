@@ -114,7 +114,7 @@ def warnings(texts: Sequence[str]) -> html.Div | None:
     )
 
 
-def finding(item: doc.Finding) -> html.Article:
+def finding(item: doc.Finding, per: str = "per step") -> html.Article:
     """Return one cause that was found: what it costs, the evidence with its limits, the remedy and its
     gain."""
     severity = item["severity"]
@@ -144,21 +144,21 @@ def finding(item: doc.Finding) -> html.Article:
                 ],
                 className="mp-finding-body",
             ),
-            _cost(item),
+            cost := _cost(item, per),
         ],
-        className=f"mp-card mp-finding mp-edge-{severity}" + ("" if _cost(item) else " mp-costless"),
+        className=f"mp-card mp-finding mp-edge-{severity}" + ("" if cost else " mp-costless"),
         **{"data-code": item["code"]},
     )
 
 
-def folded(item: doc.Finding) -> html.Details:
-    """Return a finding folded under its title."""
+def folded(item: doc.Finding, per: str = "per step") -> html.Details:
+    """Return a finding folded under its title; its times are `per` what the account is of."""
     title = [
         html.Span(SEVERITY[item["severity"]], className=f"mp-badge mp-{item['severity']}"),
         html.Span(item["title"], className="mp-strong"),
         html.Span(f"{item['code']} {item['slug']}", className="mp-code"),
     ]
-    return html.Details([html.Summary(title), finding(item)], className="mp-folded")
+    return html.Details([html.Summary(title), finding(item, per)], className="mp-folded")
 
 
 def _opening(text: str, item: doc.Finding) -> str:
@@ -183,15 +183,15 @@ def _evidence(rows: Sequence[doc.Evidence]) -> html.Div | None:
     return html.Div(table, className="mp-scroll")
 
 
-def _cost(item: doc.Finding) -> html.Div | None:
+def _cost(item: doc.Finding, per: str) -> html.Div | None:
     """Return the right-hand side of a finding: what its remedy gains, or what it costs in time and memory."""
     facts: list[tuple[str, str, str]] = []
     gain, cost, share = item.get("gain_ns_per_step"), item["cost_ns_per_step"], item.get("lost_ratio")
     lost = "" if share is None else f", {words.percent(share)} of the time lost"
     if gain is not None:
-        facts.append(("Gains", words.duration(gain), f"per step at best{lost}"))
+        facts.append(("Gains", words.duration(gain), f"{per} at best{lost}"))
     elif cost is not None:
-        facts.append(("Costs", words.duration(cost), f"per step{lost}"))
+        facts.append(("Costs", words.duration(cost), f"{per}{lost}"))
     elif (cost := item.get("cost_ns_in_window")) is not None:
         facts.append(("Costs", words.duration(cost), "in the whole window"))
     if item["cost_bytes"] is not None:

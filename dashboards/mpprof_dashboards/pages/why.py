@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from mpprof.report import whole_window, without_finding, words
+from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
     PAYING_RATIO,
     SMALL_RATIO,
@@ -141,9 +141,10 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
         words.compiled(run["backend"], run["jit_compile"]),
     ]
     said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
-    if state in ("running", "stopped", "unfinished", "unrecorded"):
+    if state in ("running", "failed", "stopped", "unfinished", "unrecorded"):
         hint = {
             "running": "The training goes on: this page follows it.",
+            "failed": "An error ended the training.",
             "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
             "unfinished": "No end of the training was recorded.",
             "unrecorded": "Recording ended before the training did: later steps are not known.",
@@ -184,9 +185,10 @@ def _step(document: doc.Report) -> tuple[str, str, str, str]:
     if value is None and "window" in document:
         return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
     if value is None:
-        return "—", "step", "step-time", why_absent(document, "steps.median_ns", "steps", "time")
+        return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
     p95 = steps["p95_ns"] if steps else None
-    return words.duration(value), "step", "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
+    name = units.one(document["time"])
+    return words.duration(value), name, "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
 
 
 def _share(document: doc.Report) -> tuple[str, str, str, str]:
@@ -270,6 +272,7 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
         note += "; pale: float32 loses it, too"
     if any(row.brought_ns for row in rows):
         note += "; half pale: 16 bits bring it"
+    title, note = (units.worded(text, document["time"]) for text in (title, note))
     return cards.section(title, html.Div(drawing, className="mp-card"), note=note)
 
 
@@ -408,7 +411,7 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
                 start_ns=position,
                 tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
                 brought_ns=brought if brought > SMALL_RATIO * gain else 0.0,
-                note=f"{words.percent(gain / step)} of the step",
+                note=units.worded(f"{words.percent(gain / step)} of the step", document["time"]),
                 hint=found["summary"] or found["title"],
                 href=proof_href(found, query) if query else "",
             )
@@ -468,7 +471,10 @@ def _time(document: doc.Report) -> html.Section | None:
     drawing = html.Div(bars.chart(account_rows(time), "account"), className="mp-card")
     doubt = time_doubt(time)
     remarks = [*([doubt] if doubt else []), *time["notes"]]
-    note = f"{time_per(time)}; every instant on {basis}, in one class"
+    title, note = (
+        units.worded(text, time)
+        for text in (title, f"{time_per(time)}; every instant on {basis}, in one class")
+    )
     return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
 
@@ -493,9 +499,9 @@ _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_s
 def account_rows(time: doc.Time) -> list[bars.Row]:
     """Return the step class by class, adding up to the whole."""
     whole = time_whole(time)
-    name = "Profiled step" if "unlike" in time else "Whole step"
+    name = units.worded("Profiled step" if "unlike" in time else "Whole step", time)
     total = bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)
-    return [*_account(time_slices(time), whole, "per step"), total]
+    return [*_account(time_slices(time), whole, units.worded("per step", time)), total]
 
 
 def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.Row]:
@@ -530,7 +536,7 @@ def _matrix(document: doc.Report) -> html.Section | None:
         )
         for part in sorted(matmul["by"], key=lambda part: -part["ns_per_step"])
     ]
-    note = "per step, by unit and precision"
+    note = units.worded("per step, by unit and precision", document["time"])
     if share is None or share["ratio"] is None:
         reason = share["reason"] if share else None
         note += f". There is no share: {sentence(reason) if reason else why_absent(document, 'tensor_core')}"
@@ -545,7 +551,7 @@ def _findings(document: doc.Report) -> html.Section | None:
         return None
     return cards.section(
         "Evidence",
-        *(cards.folded(item) for item in findings),
+        *(cards.folded(item, units.worded("per step", document["time"])) for item in findings),
         note="by finding, in the order of the plan",
         id="findings",
     )

@@ -54,5 +54,6 @@ def account_of_window(
         notes=windows[order[0]].notes(trace),
         absent={"step_ns": why},
         of="window",
+        unit="window",
     )
     return weighed(found, ownership, run)

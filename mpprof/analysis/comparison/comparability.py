@@ -6,6 +6,7 @@ side states is not known to be alike, and said so.
 
 from __future__ import annotations
 
+from mpprof.model.account import Account, StepUnit
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Precision
@@ -27,6 +28,7 @@ class Side:
     device: DeviceFacts | None = None
     peaks: DevicePeaks | None = None
     ran: Precision | None = None  # what most of its matrix time computed in
+    account: Account | None = None  # of its trace's steps
 
 
 def unlike(one: Side, other: Side) -> tuple[str, ...]:
@@ -54,6 +56,16 @@ def unlike(one: Side, other: Side) -> tuple[str, ...]:
     return tuple(labels)
 
 
+def same_run(one: Run, other: Run) -> bool:
+    """Return whether both are one run, by the id of its records or, without any, by its trace; two ranges of
+    steps of it are two."""
+    if one.step_range != other.step_range:
+        return False
+    if one.facts is None or other.facts is None:
+        return [trace.resolve() for trace in one.traces] == [trace.resolve() for trace in other.traces]
+    return one.facts.run_id == other.facts.run_id
+
+
 def refusal(one: Side, other: Side) -> str | None:
     """Return why the two runs cannot be compared at all: they train different models. None: they may be
     compared."""
@@ -68,6 +80,25 @@ def refusal(one: Side, other: Side) -> str | None:
         f"they train different models: {len(kinds[0])} layers with {sizes[0]:,} parameters, and "
         f"{len(kinds[1])} with {sizes[1]:,}; record both runs of one model"
     )
+
+
+def not_steps(one: Side, other: Side) -> str | None:
+    """Return why the times of two traces are not those of the same steps; None where they are, where both are
+    passes of one module or program, or where a trace shows none."""
+    accounts = one.account, other.account
+    if accounts[0] is None or accounts[1] is None:
+        return None
+    kinds = [(account.unit, account.unit_name) for account in accounts if account is not None]
+    if kinds[0] == kinds[1] and kinds[0][0] in ("step", "pass"):
+        return None
+    shown = [f"{side.run.name} shows {_shown(*kind)}" for side, kind in zip((one, other), kinds, strict=True)]
+    return f"not compared: {', and '.join(shown)}; --step-range names ranges that both have"
+
+
+def _shown(unit: StepUnit, name: str) -> str:
+    if unit == "part":
+        return "a part that repeats, which may be a layer"
+    return f"passes of {name}" if unit == "pass" else "steps"
 
 
 def other_card(one: Side, other: Side) -> str | None:

@@ -124,8 +124,11 @@ _LISTS: dict[Family, str] = {
     "comm": """CollectiveReduce CollectiveReduceV2 CollectiveReduceV3 CollectiveGather CollectiveBcastSend
         CollectiveBcastRecv NcclAllReduce _NcclBroadcastRecv _NcclReduceSend HorovodAllreduce all-reduce
         all-gather reduce-scatter all-to-all collective-permute collective-broadcast all-reduce-start
-        all-reduce-done all-gather-start all-gather-done send recv psum c10d::allreduce_""",
-    "copy": "Copy _HostSend _HostRecv _Send _Recv MemcpyD2H MemcpyH2D copy-start copy-done infeed outfeed",
+        all-reduce-done all-gather-start all-gather-done collective-permute-start collective-permute-done
+        reduce-scatter-start reduce-scatter-done all-to-all-start all-to-all-done ragged-all-to-all
+        send recv send-done recv-done psum c10d::allreduce_""",
+    "copy": """Copy _HostSend _HostRecv _Send _Recv MemcpyD2H MemcpyH2D copy-start copy-done infeed outfeed
+        slice-start slice-done dynamic-slice-start dynamic-slice-done""",
     "memset": "memset",
     "other": """Identity IdentityN NoOp Const Shape Size Rank ReadVariableOp AssignVariableOp VarHandleOp
         ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor ResizeNearestNeighborGrad ResizeBicubic

@@ -24,7 +24,23 @@ MATRIX_RULES: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 
+_HLO = r"^%?(?:[\w.-]+ = .*? )?"
+"""XLA on a TPU writes the whole instruction: `%copy-done.2 = f32[8]{0} copy-done((f32[8]{0}, u32[]) %copy-start.2)`."""
+_ENDS = r"(?:\.\d+)*(?:\(|$)"
+
 MOVE_RULES: tuple[Rule, ...] = (
+    Rule(
+        "hlo-collective",
+        r"^(?!.*is_host_transfer=true)%?(?:[\w.-]+ = .*? )?(?:(?:ragged-)?all-(?:reduce|gather|to-all)|reduce-scatter|collective-(?:permute|broadcast)|send|recv)(?:-start|-done)?" + _ENDS
+        + r"|^%?[\w.-]*(?:all-(?:reduce|gather|to-all)|reduce-scatter|collective-)[\w.-]* = .*? async-(?:start|update|done)\(",
+        always("not_matmul", "unknown", "comm"), "communication between devices, or (-done) the wait for its start half", "openxla/xla HLO opcodes", "all",
+        "%all-reduce-done.1 = f32[1024]{0} all-reduce-done(f32[1024]{0} %all-reduce-start.1)",
+    ),
+    Rule(
+        "hlo-copy", _HLO + r"(?:copy|(?:dynamic-)?(?:update-)?slice|async|send|recv)-(?:start|update|done)" + _ENDS,
+        _COPY, "a copy beside other work, or (-done) the wait for its start half", "openxla/xla HLO opcodes", "all",
+        "%copy-done.2 = f32[1024]{0:T(8,128)} copy-done((f32[1024]{0:T(8,128)}, f32[1024]{0:T(8,128)S(5)}, u32[]) %copy-start.2)",
+    ),
     Rule(
         "nccl", r"\b[nr]ccl(?:dev)?kernel\w*|\b[nr]ccl\w*(?:allreduce|allgather|reducescatter|broadcast|sendrecv|alltoall|reduce)\w*|\bmscclkernel\w*|oneccl\w*",
         always("not_matmul", "unknown", "comm"), "a collective of NCCL or RCCL", "NVIDIA/nccl src/device", "all",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, are_among, gaps, join, latest, union
 from mpprof.analysis.steps.accounted_steps import Window
+from mpprof.analysis.steps.boundaries import PROGRAM
 from mpprof.analysis.steps.calls import Calls, calls, outermost
 from mpprof.model.account import Between
 from mpprof.model.frozen import frozen
@@ -60,7 +61,8 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
     Of several steps it is what lies between two that follow one another; of a single one what follows it.
     """
     periods = window.periods
-    found = None if periods.pause_ns is None else calls(trace, window.device)
+    told = periods.pause_ns is not None and periods.source != PROGRAM
+    found = calls(trace, window.device) if told else None
     if found is None:
         return None, "the trace holds no call of the training function: steps were found by other means"
     if found.thread < 0:

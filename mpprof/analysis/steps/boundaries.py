@@ -8,25 +8,38 @@ calls belongs to no step.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
-from mpprof.analysis.arrays.intervals import Intervals, latest
+from mpprof.analysis.arrays.intervals import Intervals, latest, row_around
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, Calls, calls, outermost, threads_of
+from mpprof.analysis.steps.calls import (
+    FUNCTIONS,
+    MODULE,
+    OPTIMIZER,
+    RANGE,
+    Calls,
+    calls,
+    outermost,
+    threads_of,
+)
 from mpprof.analysis.steps.clocks import clock_shift
 from mpprof.analysis.steps.repetition import begins, repetition
+from mpprof.analysis.steps.training import trains
 from mpprof.analysis.steps.warm_up import warm_up
+from mpprof.model.account import StepUnit
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_ratio
-from mpprof.model.trace import HostKind, Trace, WorkKind
+from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.trace import XLA_MODULE, HostKind, Trace, WorkKind
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
+PROGRAM = "program"
 _UNEVEN = 2.0
 _LEAST_IN_CALLS = 0.9
 """Share of the device's time in the calls where each waits for its work: 95 % and more in recorded traces,
@@ -55,9 +68,10 @@ class Periods:
     """The whole steps of one device, in order; empty arrays where it has none, and `notes` say why.
 
     `number` is the marker's step number, -1 where it has none. `source` says how steps were told apart:
-    "function" (calls of the training function), a marker family, "group", "steps_line" or "period" (the
-    repetition of the kernel sequence). `missing_ratio` is the share of the launches in these steps whose
-    kernel is not in the trace. `marker_ns` is when the host entered each step's marker, and `numbered` the
+    "function" (calls of the training function), a marker family, "group", "steps_line", "program" (runs of
+    a compiled program) or "period" (the repetition of the kernel sequence). `unit` says what one of them is,
+    and `of` whose pass it is. `missing_ratio` is the share of the launches in these steps whose kernel is not
+    in the trace. `marker_ns` is when the host entered each step's marker, and `numbered` the
     family of that marker; None and "" where steps come from no marker. `work` is what was launched in the
     steps; None where only time tells. `pause_ns` is the time from each step's end to the beginning of the
     next one, -1 where that is not in the trace; None where steps were not told by calls, and nothing lies
@@ -74,6 +88,8 @@ class Periods:
     numbered: str = ""
     work: Work | None = None
     pause_ns: Int64 | None = None
+    unit: StepUnit = "step"
+    of: str = ""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -86,6 +102,7 @@ class Periods:
             None if self.marker_ns is None else self.marker_ns[rows], self.numbered,
             None if self.work is None else self.work.of(rows),
             None if self.pause_ns is None else self.pause_ns[rows],
+            self.unit, self.of,
         )  # fmt: skip
 
     def followed(self) -> Bool:
@@ -129,6 +146,7 @@ def _attempts(trace: Trace, device: int, rows: Int64, kernels: Int64) -> Iterato
             return  # whoever names ranges asks for no other steps
     yield _by_group(trace, kernels)
     yield _by_steps_line(trace, device)
+    yield _by_programs(trace, device)
     if joined is None or not joined.known:
         yield _without_warm_up(trace, kernels, _by_repetition(trace, kernels))
 
@@ -137,7 +155,8 @@ def _attempts(trace: Trace, device: int, rows: Int64, kernels: Int64) -> Iterato
 
 
 def _by_calls(trace: Trace, device: int, found: Calls, joined: _Joined, rows: Int64) -> Periods:
-    """Return the periods from each call to the later of its end and that of the last work launched in it."""
+    """Return the periods from each call to the later of its end and that of the last work launched in it; of
+    a module that does not train to the end of that work, since its call may return before or after it."""
     table = trace.kernels
     step, notes = joined.step, [*found.notes, *joined.notes]
     n, begin = len(found), pick(table.start_ns, rows)
@@ -152,7 +171,7 @@ def _by_calls(trace: Trace, device: int, found: Calls, joined: _Joined, rows: In
     other = np.flatnonzero((step < 0) & (table.kind[rows] == WorkKind.KERNEL))
     before = np.maximum(before, _ran_before(found, joined.time_ns[other], end[other]))
     start = np.maximum(found.start_ns - shift_ns, before)
-    until = np.maximum(found.end_ns - shift_ns, last)
+    until = last if found.family == MODULE else np.maximum(found.end_ns - shift_ns, last)
     launches, missing = _launches(trace, device, found)
     cut = (first == _NEVER) & (missing > 0)
     if cut.any():
@@ -160,11 +179,7 @@ def _by_calls(trace: Trace, device: int, found: Calls, joined: _Joined, rows: In
         notes.append(f"cut by the collector (launches but no kernels) and left out: step {which}")
     whole = (first < _NEVER) & (until > start)
     if not whole.any():
-        what = (
-            "range of that name"
-            if found.family == RANGE
-            else f"call of the training function ({found.family})"
-        )
+        what = _CALLED.get(found.family, f"call of the training function ({found.family})")
         return nothing(*notes, f"no {what} launched kernels")
     launched, lost = int(launches[whole].sum()), int(missing[whole].sum())
     ratio = lost / launched if launched else 0.0
@@ -172,10 +187,44 @@ def _by_calls(trace: Trace, device: int, found: Calls, joined: _Joined, rows: In
         notes.append(f"{lost} of {launched} launches ({format_ratio(ratio)}) have no kernel in the trace")
     next_one = whole[1:] & _follows(found.number) & ~_validated(found)
     pause = np.append(np.where(next_one, start[1:] - until[:-1], -1), -1)
+    if found.of:
+        notes += _parts_of_pass(trace, rows[own[of == np.argmax(whole)]])
     return Periods(
         start, until, found.number, found.family, tuple(notes), ratio, found.marker_ns, found.numbered,
-        Work(pick(rows, own), of), pause,
+        Work(pick(rows, own), of), None if found.family == OPTIMIZER else pause,
+        "pass" if found.of else "step", found.of,
     ).keep(whole)  # fmt: skip
+
+
+_CALLED = {
+    RANGE: "range of that name",
+    OPTIMIZER: "work between two updates of an optimizer",
+    MODULE: "call of a module",
+}
+
+
+def _parts_of_pass(trace: Trace, rows: Int64) -> list[str]:
+    """Return what is to be said of the parts that one pass repeats: they are no passes."""
+    rows = _of_busiest_stream(trace, rows[trace.kernels.kind[rows] == WorkKind.KERNEL])
+    found = repetition(trace.kernels.name[rows])
+    if found is None:
+        return []
+    start = trace.kernels.start_ns[rows]
+    first = begins(trace.kernels.name[rows], start, start + trace.kernels.duration_ns[rows], found.length)
+    if len(first) < 2:
+        return []
+    count, each_ns = (len(rows) - found.outside) // found.length, median(np.diff(start[first]))
+    return [
+        f"a pass repeats a sequence of {found.length} kernels {count} times, {format_ns(each_ns)} each: "
+        "these are parts of it, such as its layers"
+    ]
+
+
+def _of_busiest_stream(trace: Trace, rows: Int64) -> Int64:
+    """Return those of these rows that are of the stream with most of them: streams beside it run when they
+    can, so their kernels come in no fixed order."""
+    streams, counts = np.unique(trace.kernels.stream[rows], return_counts=True)
+    return rows[trace.kernels.stream[rows] == streams[np.argmax(counts)]] if len(rows) else rows
 
 
 _NEVER = np.iinfo(np.int64).max
@@ -287,7 +336,7 @@ def _lagging(trace: Trace, found: Calls, rows: Int64) -> bool:
     if len(found.validation):
         launch = launch[~found.validation.contains(host.start_ns[launch])]
     other = host.thread.take(launch) != found.thread
-    if found.family == RANGE or 2 * np.count_nonzero(other) <= len(other):
+    if found.family in (RANGE, OPTIMIZER, MODULE) or 2 * np.count_nonzero(other) <= len(other):
         return False
     at = found.at(host.start_ns[launch])
     if np.count_nonzero(other & (at < 0)) > _MOST_LATE * len(other):
@@ -395,12 +444,41 @@ def _by_steps_line(trace: Trace, device: int) -> Periods:
     return Periods(start[:-1][whole], start[1:][whole], number[:-1][whole], "steps_line")
 
 
+def _by_programs(trace: Trace, device: int) -> Periods:
+    """Return the runs of the compiled program that took most of the device's time, as its profiler marks
+    them; of one that is named a training step, if there is such. Without backward or optimizer work a run is
+    a pass."""
+    table = trace.markers
+    if table.device is None:
+        return nothing()
+    own = np.flatnonzero(table.device == device)
+    families = np.array([trace.strings[row] for row in table.family[own].tolist()], np.object_)
+    programs = sorted({family for family in families.tolist() if family.startswith(XLA_MODULE)})
+    if not programs:
+        return nothing()
+    took = {each: int((table.end_ns - table.start_ns)[own[families == each]].sum()) for each in programs}
+    named = [each for each in programs if _STEP_PROGRAM.search(each)]
+    chosen = max(named or programs, key=lambda each: took[each])
+    rows = own[families == chosen]
+    rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
+    start, end, name = table.start_ns[rows], table.end_ns[rows], chosen.removeprefix(XLA_MODULE)
+    if len(rows) < 2:
+        return nothing()
+    unit: StepUnit = "step" if named or trains(trace) else "pass"
+    note = f"no step markers: a {unit} is a run of the program {name}, as the profiler marks it on the device"
+    pause = np.append(start[1:] - end[:-1], -1)
+    return Periods(start, end, table.number[rows], PROGRAM, (note,), pause_ns=pause, unit=unit, of=name)
+
+
+_STEP_PROGRAM = re.compile(r"(?<![a-z])(train|step)(?!\w*(eval|test|valid|predict|infer))")
+
+
 def _by_repetition(trace: Trace, rows: Int64) -> Periods:
     """Return the period of the sequence of kernel names on the device's busiest stream; its steps begin after
-    the longest usual pause. Streams beside it run when they can, so their kernels come in no fixed order."""
+    the longest usual pause. They are steps of a training alone, and only where no call of one module or range
+    holds several of them."""
     table = trace.kernels
-    streams, counts = np.unique(table.stream[rows], return_counts=True)
-    rows = rows[table.stream[rows] == streams[np.argmax(counts)]]
+    rows = _of_busiest_stream(trace, rows)
     name, start = table.name[rows], table.start_ns[rows]
     found = repetition(name)
     if found is None:
@@ -415,8 +493,18 @@ def _by_repetition(trace: Trace, rows: Int64) -> Periods:
     first = begins(name, start, start + table.duration_ns[rows], found.length)
     if len(first) < 2:
         return nothing("no step markers, and fewer than two whole repetitions of the sequence of kernels")
-    edges = start[first]
+    edges, trained = start[first], trains(trace)
+    if trained and _within_one_range(trace, rows[first]):
+        return nothing(
+            f"no step markers; a sequence of {found.length} kernels repeats within one call of a module or "
+            "range, so it is a part of that: no step can be told apart"
+        )
     note = f"no step markers: steps are repetitions of the sequence of {found.length} kernels"
+    if not trained:
+        note = (
+            f"the account is of a part that repeats ({found.length} kernels), which may be a layer as well "
+            "as a whole pass: no step markers, and no backward or optimizer work"
+        )
     distinct = np.diff(edges) > 0
     return Periods(
         edges[:-1][distinct],
@@ -424,7 +512,24 @@ def _by_repetition(trace: Trace, rows: Int64) -> Periods:
         np.full(int(distinct.sum()), -1, np.int64),
         "period",
         (note,),
+        unit="step" if trained else "part",
     )
+
+
+def _within_one_range(trace: Trace, firsts: Int64) -> bool:
+    """Return whether several of the repetitions that begin with these rows were launched in one of the
+    outermost ranges (or modules) of the host."""
+    host, launch = trace.host, trace.kernels.launch[firsts]
+    launch = launch[launch >= 0]
+    for thread in np.unique(host.thread[launch]).tolist():
+        ranges = (host.thread == thread) & (host.kind == HostKind.OTHER) & (host.correlation < 0)
+        rows = np.flatnonzero(ranges)
+        rows = rows[outermost(host.start_ns[rows], host.start_ns[rows] + host.duration_ns[rows])]
+        end_ns = host.start_ns[rows] + host.duration_ns[rows]
+        at = row_around(host.start_ns[rows], end_ns, host.start_ns[launch[host.thread[launch] == thread]])
+        if (np.bincount(at[at >= 0]) > 1).any():
+            return True
+    return False
 
 
 def _without_warm_up(trace: Trace, rows: Int64, found: Periods) -> Periods:

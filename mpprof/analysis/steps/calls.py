@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, latest, row_around
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.layers import scopes
+from mpprof.analysis.steps import torch_marks
+from mpprof.analysis.steps.training import trains
 from mpprof.analysis.steps.warm_up import measured
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
-from mpprof.model.trace import HostKind, Trace
+from mpprof.model.trace import XLA_MODULE, HostKind, Trace
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -28,6 +30,10 @@ FUNCTIONS = ("function", "call")
 user's."""
 FAMILIES = ("function", "mpprof", "call", "keras", "tensorflow", "jax")
 """Whose intervals are believed first. `steps_line` is no host interval: a converter derived it."""
+OPTIMIZER = "optimizer"
+"""From the end of an optimizer's update to the end of the next: PyTorch marks each update by itself."""
+MODULE = "module"
+"""Calls of the outermost module of a model that does not train."""
 RANGE = "range"
 """Ranges that name the steps, as the user said or by their own words: then they are the only markers."""
 NUMBERED = ("mpprof", "keras", "tensorflow", "jax")
@@ -39,6 +45,8 @@ TRAINING_PHASES = frozenset(("backward", "optimizer", "loss_scale"))
 """Phases of ops that a validation does not have."""
 
 _NEVER = np.iinfo(np.int64).min
+_ROUNDING = 100
+"""Markers that follow one another may overlap by a hundredth of the shorter one."""
 _AMBIGUOUS = r"__inference_((?:one|multi)_step_on_iterator_\d+)$"
 """Keras 3 gives its compiled training and validation one name; the number tells that they are two functions
 (`make_train_function` and `make_test_function` of keras/src/backend/tensorflow/trainer.py)."""
@@ -62,6 +70,7 @@ class Calls:
     marker_ns: Int64
     validation: Intervals = EMPTY
     notes: tuple[str, ...] = ()
+    of: str = ""  # of what does not train: whose passes they are
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -81,10 +90,12 @@ def threads_of(trace: Trace, device: int) -> Bool | None:
 def calls(trace: Trace, device: int = 0) -> Calls | None:
     """Return the calls by the thread that trains with this device: of the first family that has any, on the
     thread of its host that has most, the outermost where they nest; without any marker, the passes that
-    ranges name measured. None without host intervals."""
+    ranges name measured, else the updates of PyTorch's optimizers, else the calls of the outermost module of
+    a model that does not train. None without host intervals."""
     table = trace.markers
     own = threads_of(trace, device)
     families = np.array([trace.strings[row] if row >= 0 else "" for row in table.family.tolist()], object)
+    families[np.array([family.startswith(XLA_MODULE) for family in families.tolist()], np.bool_)] = ""
     others = sorted({f for f in families.tolist() if f not in (*FAMILIES, "steps_line", "")})
     for family in (*FAMILIES, *others):
         rows = np.flatnonzero(families == family)
@@ -94,13 +105,16 @@ def calls(trace: Trace, device: int = 0) -> Calls | None:
             continue
         thread = _training_thread(trace, device, rows, by_launches=family == RANGE)
         rows = rows[table.thread[rows] == thread]
-        rows = rows[outermost(table.start_ns[rows], table.end_ns[rows])]
-        start, end = table.start_ns[rows], table.end_ns[rows]
+        kept, end = in_turn(table.start_ns[rows], table.end_ns[rows])
+        rows = rows[kept]
+        start = table.start_ns[rows]
         if family not in FUNCTIONS:
             return Calls(table.number[rows], start, end, family, thread, family, start)
         found = Calls(table.number[rows], start, end, family, thread, "", start)
         return _with_fetch(trace, _without_validation(trace, _numbered(trace, families, found)))
-    return _measured(trace, own) if not len(table) else None
+    if (families != "").any():
+        return None
+    return _measured(trace, own) or _updates(trace, own) or _passes(trace, own)
 
 
 def _measured(trace: Trace, threads: Bool | None) -> Calls | None:
@@ -113,7 +127,39 @@ def _measured(trace: Trace, threads: Bool | None) -> Calls | None:
     note = f"no step markers: steps are the ranges that say measured ({name}), not those that say warm-up"
     return Calls(
         np.full(len(rows), -1, np.int64), start, start + host.duration_ns[rows], RANGE,
-        int(host.thread[rows[0]]), "", start, notes=(note,),
+        int(host.thread[rows[0]]), "", start, notes=(note,), of="" if trains(trace) else name,
+    )  # fmt: skip
+
+
+def _updates(trace: Trace, threads: Bool | None) -> Calls | None:
+    """Return the steps from the end of an optimizer's update to the end of the next; None for fewer than two
+    updates. What comes before the first belongs to a step whose beginning nothing shows."""
+    rows, each = torch_marks.updates(trace, threads)
+    host, rows = trace.host, rows[::each]
+    if len(rows) < 2:
+        return None
+    end = host.start_ns[rows] + host.duration_ns[rows]
+    name = trace.strings[host.name[rows[0]]]
+    note = f"no step markers: a step is from the end of an update ({name}) to the end of the next"
+    if each > 1:
+        note = f"no step markers: a step has {each} updates ({name}), after which its work is the same again"
+    return Calls(
+        np.full(len(rows) - 1, -1, np.int64), end[:-1], end[1:], OPTIMIZER, int(host.thread[rows[0]]), "",
+        end[:-1], notes=(f"{note}; what comes before the first is left out",),
+    )  # fmt: skip
+
+
+def _passes(trace: Trace, threads: Bool | None) -> Calls | None:
+    """Return the calls of the outermost module in which most was launched; None of a training, of which such
+    a call is only the forward part, and where no module is in the trace."""
+    rows = torch_marks.module_calls(trace, threads)
+    if not len(rows) or trains(trace):
+        return None
+    host, start = trace.host, trace.host.start_ns[rows]
+    name = trace.strings[host.name[rows[0]]].removeprefix(torch_marks.MODULE_CALL)
+    return Calls(
+        np.full(len(rows), -1, np.int64), start, start + host.duration_ns[rows], MODULE,
+        int(host.thread[rows[0]]), "", start, of=name,
     )  # fmt: skip
 
 
@@ -137,6 +183,16 @@ def outermost(start: Int64, end: Int64) -> Bool:
     """Return which of these intervals, sorted by start, lie in no other one."""
     reach = np.maximum.accumulate(end)
     return np.concatenate([[True], start[1:] >= reach[:-1]]) if len(start) else np.empty(0, np.bool_)
+
+
+def in_turn(start: Int64, end: Int64) -> tuple[Bool, Int64]:
+    """Return which of these intervals, sorted by start, lie in no other one, and where each of those ends:
+    where the next begins, if that is a rounding earlier than it says."""
+    if not len(start):
+        return np.empty(0, np.bool_), end
+    rounding = np.minimum((end - start)[1:], (end - start)[:-1]) // _ROUNDING
+    kept = np.concatenate([[True], start[1:] >= np.maximum.accumulate(end)[:-1] - rounding])
+    return kept, np.minimum(end[kept], np.append(start[kept][1:], np.iinfo(np.int64).max))
 
 
 def _numbered(trace: Trace, families: NDArray[np.object_], found: Calls) -> Calls:

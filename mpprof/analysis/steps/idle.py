@@ -52,6 +52,7 @@ LAUNCHING: Part = ("idle_launch", "between launches")
 CHECKING: Part = ("idle_launch", "between launches of the loss scale")
 LEAVING: Part = ("idle_launch", "leaving the function")
 ALLOCATING: Part = ("idle_other", "memory allocated by the driver")
+COPYING: Part = ("idle_other", "copies that block the host")
 BLOCKED: Part = ("idle_other", "blocked driver calls")
 HOST_OPS: Part = ("idle_other", "ops busy on the host")
 QUEUED: Part = ("idle_other", "gaps in the queue")
@@ -59,8 +60,8 @@ UNKNOWN: Part = ("idle_other", None)
 _DISPATCH: Part = ("idle_launch", "ops that launch")  # LAUNCHING, or HOST_OPS where one takes too long
 _PYTHON: Part = ("idle_launch", "Python")  # CALLING, or UNKNOWN where it takes too long
 _PARTS = (
-    INPUT, COMPILE, SYNC, CALLING, LAUNCHING, CHECKING, LEAVING, ALLOCATING, BLOCKED, HOST_OPS, QUEUED,
-    UNKNOWN, _DISPATCH, _PYTHON,
+    INPUT, COMPILE, SYNC, CALLING, LAUNCHING, CHECKING, LEAVING, ALLOCATING, COPYING, BLOCKED, HOST_OPS,
+    QUEUED, UNKNOWN, _DISPATCH, _PYTHON,
 )  # fmt: skip
 _ROW = {part: row for row, part in enumerate(_PARTS)}
 HOST_RUNS = "the host runs "
@@ -240,8 +241,9 @@ def _launched(trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift)
 
 def blocked_ns(trace: Trace, within: Intervals) -> Int64:
     """Return how long each driver call took that began in these instants (of the host's clock) and did not
-    return soon."""
-    rows = np.flatnonzero(_blocked(trace) & within.contains(trace.host.start_ns))
+    return soon, but for copies that block the host."""
+    blocked = _blocked(trace)
+    rows = np.flatnonzero(blocked & ~_copying(trace, blocked) & within.contains(trace.host.start_ns))
     return trace.host.duration_ns[rows]
 
 
@@ -255,6 +257,19 @@ def _blocked(trace: Trace) -> Bool:
         np.add.at(device_ns, kernels.launch, kernels.duration_ns)
         blocked &= table.duration_ns - device_ns[:-1] > BLOCKED_NS
     return np.asarray(blocked)
+
+
+def _copying(trace: Trace, blocked: Bool) -> Bool:
+    """Return which of the `blocked` calls are copies to the host, or from its pageable memory: by their
+    nature they do not return before their copy is done, and so not before all work that is queued in front of
+    it. Other copies from the host wait for nothing, and were held up."""
+    copying, kernels = np.zeros(len(blocked) + 1, np.bool_), trace.kernels  # launch -1 finds the last
+    if blocked.any():
+        pageable = np.array(["pageable ->" in text.lower() for text in trace.strings], np.bool_)
+        waits = kernels.copy == CopyKind.DEVICE_TO_HOST
+        waits |= (kernels.copy == CopyKind.HOST_TO_DEVICE) & pageable[kernels.name]
+        copying[kernels.launch[waits]] = True
+    return np.asarray(copying[:-1] & blocked)
 
 
 def _of(kind: NDArray[np.int8], kinds: Sequence[HostKind]) -> Bool:
@@ -284,6 +299,10 @@ class _Host:
     @cached_property
     def _blocked(self) -> Bool:
         return _blocked(self.trace)
+
+    @cached_property
+    def _copying(self) -> Bool:
+        return _copying(self.trace, self._blocked)
 
     @cached_property
     def _cpu_ops(self) -> Bool:
@@ -321,6 +340,12 @@ class _Host:
         if thread is None:
             return self._of_all("blocked", lambda: self._blocked)
         return self._chosen(thread, self._blocked)
+
+    def copying(self, thread: int | None = None) -> Intervals:
+        """Return when a thread was in a copy that blocks it; any thread where none is given."""
+        if thread is None:
+            return self._of_all("copying", lambda: self._copying)
+        return self._chosen(thread, self._copying)
 
     def cpu_ops(self, thread: int | None = None) -> Intervals:
         """Return when an op ran on the CPU."""
@@ -411,6 +436,7 @@ def _explanations(
         yield COMPILE, partial(host.on, launcher, HostKind.COMPILE)
         yield SYNC, partial(host.on, launcher, HostKind.SYNC)
         yield ALLOCATING, partial(host.on, launcher, HostKind.ALLOCATE)
+        yield COPYING, partial(host.copying, launcher)
         yield BLOCKED, partial(host.blocked, launcher)
         yield HOST_OPS, partial(host.cpu_ops, launcher)
         yield LAUNCHING, partial(host.calls, launcher)
@@ -421,6 +447,7 @@ def _explanations(
         yield SYNC, partial(host.on, trainer, HostKind.SYNC)
         yield CALLING, partial(_called, host, trainer)
         yield _PYTHON, lambda: host.fronts
+    yield COPYING, host.copying
     yield BLOCKED, host.blocked
     yield HOST_OPS, host.cpu_ops
     if (thread := trainer if launcher is None else launcher) is not None:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.steps.calls import RANGE
+from mpprof.analysis.steps.torch_marks import MODULE_CALL
+from mpprof.analysis.steps.warm_up import WARM_UP
 from mpprof.errors import NotFoundError, UsageError
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.trace import HostKind, MarkerTable, NamedRanges, Trace
@@ -27,6 +29,9 @@ NOTABLE_RATIO = 0.01
 """Launches outside of the steps are told from a hundredth on."""
 MANY_LAUNCHES_RATIO = 0.5
 """What most of a trace's work is not launched in is no step of it."""
+_LIKE_A_STEP = re.compile(r"(?i)(?<![a-z])(train|step|batch|iter(ation)?|execute|decode|prefill)(?![a-z]*\()")
+"""What loops and servers call a step: `training_step`, `train_batch`, `execute_context_0`,
+`step[DECODE bs=32]`."""
 _LONGEST = 80
 _DIGITS = re.compile(r"\d+")
 _DRIVER = (HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC)
@@ -56,8 +61,13 @@ def with_steps_of(trace: Trace, wanted: str) -> Trace:
     kept = np.flatnonzero(own)
     kept = kept[np.argsort(start[kept], kind="stable")]
     strings = trace.strings if RANGE in trace.strings else (*trace.strings, RANGE)
+    number = np.array([matches[name] for name in host.name[rows[kept]].tolist()], np.int64)
+    for thread in np.unique(host.thread[rows[kept]]).tolist():
+        own = host.thread[rows[kept]] == thread
+        if (np.diff(number[own]) <= 0).any():  # it counts nothing: a batch size, say
+            number[own] = -1
     marks = MarkerTable(
-        number=np.array([matches[name] for name in host.name[rows[kept]].tolist()], np.int64),
+        number=number,
         start_ns=start[kept],
         end_ns=end[kept],
         thread=host.thread[rows[kept]],
@@ -179,9 +189,17 @@ def _pattern(text: str) -> str:
 
 
 def suggested(trace: Trace) -> list[NamedRanges]:
-    """Return those of `listed` that may be steps: with half of the launches or more in them, and more than
-    one, unless there is no such."""
-    holding = [each for each in listed(trace) if each.launches_ratio >= MANY_LAUNCHES_RATIO]
+    """Return those of `listed` that may be steps: with half of the launches or more in them, or named as
+    steps are, and more than one, unless there is no such. Calls of modules, instructions of compiled programs
+    and what says warm-up are left out."""
+    instructions = {op.hlo.name for op in trace.ops if op.hlo is not None}
+    holding = [
+        each
+        for each in listed(trace)
+        if not (each.name.startswith((MODULE_CALL, f"/{MODULE_CALL}")) or WARM_UP.search(each.name))
+        and (each.launches_ratio >= MANY_LAUNCHES_RATIO or _LIKE_A_STEP.search(each.name))
+        and each.name not in instructions
+    ]
     return ([each for each in holding if each.count > 1] or holding)[:MOST_LISTED]
 
 

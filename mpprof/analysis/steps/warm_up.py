@@ -14,7 +14,7 @@ from mpprof.model.trace import HostKind, Trace
 
 Int64 = NDArray[np.int64]
 
-_WARM_UP = re.compile(r"(?<![a-z])warm(?:ing)?[-_ ]?up(?![a-z])", re.IGNORECASE)
+WARM_UP = re.compile(r"(?<![a-z])warm(?:ing)?[-_ ]?up(?![a-z])", re.IGNORECASE)
 _MEASURED = re.compile(r"(?<![a-z])measur(?:e|ed|ement|ing)(?![a-z])", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 _LONGEST = 512
@@ -24,7 +24,7 @@ _NO_RANGE = (HostKind.OP, HostKind.EXECUTOR, HostKind.LAUNCH, HostKind.COPY, Hos
 
 def warm_up(trace: Trace) -> Intervals:
     """Return when any thread of the host was in a range that says warm-up; empty where no range does."""
-    rows = _ranges(trace, lambda text: bool(_WARM_UP.search(text)))
+    rows = _ranges(trace, lambda text: bool(WARM_UP.search(text)))
     start = trace.host.start_ns[rows]
     return union(start, start + trace.host.duration_ns[rows])
 
@@ -38,7 +38,7 @@ def measured(trace: Trace, threads: NDArray[np.bool_] | None) -> Int64:
     if not len(warm_up(trace)):
         return none
     host = trace.host
-    rows = _ranges(trace, lambda text: bool(_MEASURED.search(text)) and not _WARM_UP.search(text))
+    rows = _ranges(trace, lambda text: bool(_MEASURED.search(text)) and not WARM_UP.search(text))
     if threads is not None:
         rows = rows[threads[host.thread[rows]]]
     if not len(rows):

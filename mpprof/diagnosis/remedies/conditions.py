@@ -9,6 +9,7 @@ import numpy as np
 
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.layers import kinds
+from mpprof.analysis.steps import training
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, fetches_per_call
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.remedies import frameworks
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 Condition = Callable[["Signals"], bool]
 
 AMPERE, VOLTA = (8, 0), (7, 0)
-_OF_TRAINING = (
-    "ackward", "gradient", "transpose(jvp", "ptimizer", "ResourceApply", "dgrad", "wgrad", "bprop", "train",
-    "Train", "Adam", "SGD", "multi_tensor_apply",
-)  # fmt: skip
+_OF_TRAINING = (*training.WORDS, "train", "Train")
 """What a trace of a training holds at least one of, in the names of its kernels, ops, ranges or calls."""
 _OF_TORCH = ("aten::", "at::native::")
 """A trace with the names of torch's functions or kernels would name those of its autograd and optimizers."""
@@ -86,6 +84,20 @@ def scales_dynamically(signals: Signals) -> bool:
     """Tell whether a dynamic loss scale skips the steps that overflow."""
     optimizer = known(signals.optimizer)
     return optimizer is not None and bool(optimizer.dynamic)
+
+
+def own_training_step(signals: Signals) -> bool:
+    """Tell whether the training step is the user's own: a recorded loop's, or of a model that overrides
+    `train_step`."""
+    facts = signals.case.run.facts
+    overridden = facts is not None and facts.model is not None and facts.model.train_step is not None
+    return overridden or own_loop(signals)
+
+
+def may_be_unscaled(signals: Signals) -> bool:
+    """Tell whether the training step is the user's own, and nobody could see whether it scales its loss."""
+    fit = known(signals.fit)
+    return own_training_step(signals) and (fit is None or fit.scale_loss_called is None)
 
 
 # ---- the card
@@ -236,6 +248,16 @@ def from_data_loader(signals: Signals) -> bool:
 def from_py_dataset(signals: Signals) -> bool:
     """Tell whether a PyDataset (in Keras 2 a Sequence) feeds the training."""
     return bool(_input(signals, "kind") == "PyDataset")
+
+
+def from_arrays(signals: Signals) -> bool:
+    """Tell whether arrays in memory feed the training, which Keras slices into batches."""
+    return bool(_input(signals, "kind") == "arrays")
+
+
+def from_generator(signals: Signals) -> bool:
+    """Tell whether a Python generator feeds the training."""
+    return bool(_input(signals, "kind") == "generator")
 
 
 def prefetches(signals: Signals) -> bool:

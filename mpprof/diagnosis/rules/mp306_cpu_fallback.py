@@ -7,7 +7,8 @@ What it means
 
 How we know
     In the trace an op of the executor keeps the host busy for long, right after a copy from the device and
-    right before one to it, and no kernel on the device belongs to that op.
+    right before one to it, and no kernel on the device belongs to that op. MP310 counts an op that only
+    copies and waits for that.
 
 What it costs
     The op's time on the host, in which nothing can be launched, and its copies.
@@ -56,8 +57,12 @@ NEAR_NS = 500_000
 """So close to the op do its copies begin and end: a wake-up and a launch lie between."""
 _PLUMBING = (
     r"Iterator|_Send|_Recv|"
-    r"^(NoOp|Identity|Const|StatefulPartitionedCall|PartitionedCall|If|While|Case|Call|RemoteCall)$"
+    r"^(NoOp|Identity|Const|StatefulPartitionedCall|PartitionedCall|If|While|Case|Call|RemoteCall)$|"
+    r"^aten::(to|_to_copy|copy_|_copy_from|item|_local_scalar_dense|cpu|cuda|pin_memory)$"
 )
+"""Ops that compute nothing: they call others, or move a value."""
+_IN_CALLS = 0.5
+"""An op that is in the driver's calls for half of its time launches, copies or waits: it does not compute."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -128,12 +133,26 @@ def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], f
         after = up[np.abs(kernels.start_ns[up] - end) <= NEAR_NS]
         if re.search(_PLUMBING, op.type or op.name.rsplit("/", 1)[-1]) or not len(before) or not len(after):
             continue
-        if op.name in computed:  # the host took long to launch it
+        if op.name in computed or _in_calls(trace, row):  # the host took long to launch it, or to copy
             continue
         total[op.name] += (end - start) / len(steps)
         copies = np.concatenate((before, after))
         around |= {trace.ops[at].name for at in kernels.op[copies].tolist() if at >= 0}
     return total, frozenset(around)
+
+
+def _in_calls(trace: Trace, row: int) -> bool:
+    """Return whether the op in this row of the host's events spends half of its time in the driver's
+    calls."""
+    host, end = trace.host, int(trace.host.start_ns[row] + trace.host.duration_ns[row])
+    last = row + int(np.searchsorted(host.start_ns[row : _end_of(host.thread, row)], end))
+    inside = np.arange(row + 1, last)
+    calls = inside[np.isin(host.kind[inside], (HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC))]
+    return int(host.duration_ns[calls].sum()) >= _IN_CALLS * int(host.duration_ns[row])
+
+
+def _end_of(thread: NDArray[np.int32], row: int) -> int:
+    return int(np.searchsorted(thread, thread[row], side="right"))
 
 
 def _computing(trace: Trace, device: int) -> NDArray[np.bool_]:

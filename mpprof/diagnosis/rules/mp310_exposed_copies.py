@@ -8,7 +8,9 @@ What it means
     host's ops).
 
 How we know
-    Time in which a copy runs and no kernel does, in the account's class `copy`. For the largest copies to or
+    Time in which a copy runs and no kernel does, in the account's class `copy`; and idle time in which the
+    host was in a copy that did not return: a copy to the host, or from pageable memory, waits for all work in
+    front of it, and meanwhile nothing is launched. For the largest copies to or
     from the device the rate is stated, computed from bytes and time. Whether host memory was pageable is
     taken from the collector where it names the kind of memory; else a rate below 4 GB/s, a third of what
     pinned memory reaches over PCIe 3.0 x16, indicates pageable memory, which the driver copies twice.
@@ -40,6 +42,7 @@ import re
 from collections.abc import Sequence
 
 from mpprof.analysis.breakdown import copies
+from mpprof.analysis.steps.idle import COPYING
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
@@ -60,6 +63,8 @@ SCALE = Scale(info_ratio=0.10, warning_ratio=0.20, error_ratio=0.30, normal=True
 """A mention from a tenth of the step, as a float32 run has the same copies. From XProf's limit for "highly"
 input-bound on, a fifth of the step, the batch's way to the device is a loss that a prefetch hides, whatever
 the precision; 14 recorded trainings on T4 and RTX 2060 have 1 % or less."""
+NOTABLE_RATIO = 0.01
+"""Of the step: less idle time behind copies than this is not told apart."""
 _COPIES = (None, "copy")
 """Families of a copy: fills, which the account holds with them, move nothing."""
 LARGE_BYTES = 1 << 20
@@ -70,28 +75,48 @@ PAGEABLE_BYTES_PER_S = 4e9
 def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     rows = signals.of("copy")
-    claims = attainable.whole(rows)
+    waits = signals.select(lambda cell: cell.cause == COPYING[1])
+    waited, copied = signals.time(waits), signals.time(rows)
+    if waited < NOTABLE_RATIO * signals.whole_ns or not copied:
+        waits = ()
+    claims = attainable.whole((*rows, *waits))
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"copies take {format_ratio(signals.cost_ratio(claims))} of the step")
     cells = [signals.cells[row] for row in rows]
     within = math.fsum(cell.ns_per_step for cell in cells if re.search(_WITHIN, cell.kernel or ""))
-    outside = 2 * within <= signals.time(rows)
+    outside = 2 * within <= copied
     returning = _there_and_back(cells) if outside else ()
+    blocking = bool(waits) and waited > copied
     case = "there and back" if returning else "from outside" if outside else "within"
     largest = _largest(signals, cells) if outside else None
+    does = "copies, or waits for copies that block the host, for" if waits else "does nothing but copy for"
+    named = evidence.listed(_moving(cells)) if blocking else _said(largest) if largest else ""
     return Found(
-        summary="the device does nothing but copy for {cost} {each} ({share})"
-        + (f": {_said(largest)}" if largest else "")
+        summary=f"the device {does} {{cost}} {{each}} ({{share}})"
+        + (f": {named}" if named else "")
         + (f"; to the host and back for {evidence.listed(returning)}" if returning else ""),
         evidence=(
-            evidence.ratio("exposed copies in {whole}", signals.cost_ratio(claims), SCALE.info_ratio),
+            evidence.ratio(
+                f"exposed copies{' and the wait behind them' if waits else ''} in {{whole}}",
+                signals.cost_ratio(claims),
+                SCALE.info_ratio,
+            ),
             evidence.count("copies {per}", math.fsum(c.calls_per_step for c in cells if c.family in _COPIES)),
-            evidence.ratio("of their time, within the device", within / signals.time(rows)),
+            evidence.ratio("of their time, within the device", within / copied),
+            *((evidence.ns("idle behind copies that block the host", waited),) if waits else ()),
             *((evidence.rate("rate of the largest copies", largest.rate),) if largest else ()),
         ),
-        cases=(case,),
+        cases=("blocking" if blocking else case,),
         scale=SCALE,
         claims=claims,
+    )
+
+
+def _moving(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Return the ops that copy between host and device, those that copy longest first."""
+    moving = [cell for cell in cells if cell.op and not re.search(_WITHIN, cell.kernel or "")]
+    return tuple(
+        dict.fromkeys(cell.op for cell in sorted(moving, key=lambda cell: -cell.ns_per_step) if cell.op)
     )
 
 

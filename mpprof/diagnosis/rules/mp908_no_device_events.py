@@ -5,8 +5,10 @@ What it means
     holds the host alone, and kernels cannot be judged. It is the most common failure of a first profile.
 
 How we know
-    The run recorded a GPU; the trace has no device plane with kernels. An export of Nsight Systems has a
-    table of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and some ran.
+    The run recorded a GPU, or the trace has calls that launch work; the trace has no device plane with
+    kernels. Where it has ops and no such call, the ops ran on the CPU, and nothing is missing. An export of
+    Nsight Systems has a table of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and some
+    ran.
 
 What it costs
     Every answer about kernels, Tensor Cores and idle time.
@@ -31,14 +33,18 @@ Sources
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, INVALID, NO_GPU, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.trace import HostKind, Trace
 
 CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"
 ABOUT = "missing device events"
 SPECIFICITY = GENERAL
 BOUND = "device"
+LEADS = INVALID
 
 
 def judge(signals: Signals) -> Outcome:
@@ -55,6 +61,13 @@ def judge(signals: Signals) -> Outcome:
     if trace.warnings:
         return Unable(f"the trace is damaged, so its device events may be lost: {trace.warnings[0]}")
     device = need(signals.device)
+    if missing is not None and trace.source.format != "nsys":
+        return Unable(missing)
+    if missing is None and signals.case.run.facts is None and not _launched(trace):
+        return Unable(
+            "the trace has no call that launches work: either nothing was put on the device "
+            '(.to("cuda") is missing), or the calls were not recorded (mpprof doctor)'
+        )
     if missing is not None:
         return Found(
             summary=missing,
@@ -70,3 +83,7 @@ def judge(signals: Signals) -> Outcome:
         ),
         severity="error",
     )
+
+
+def _launched(trace: Trace) -> bool:
+    return bool(np.isin(trace.host.kind, (HostKind.LAUNCH, HostKind.COPY)).any())

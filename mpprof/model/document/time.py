@@ -101,12 +101,25 @@ class Time(TypedDict):
     waited_ns: NotRequired[
         Annotated[Number, "How long the host then waited for the device, once that call had returned."]
     ]
-    wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
+    wall_ns: Annotated[Number | None, "The recorded step, unprofiled: `steps.mean_ns`."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]
     slices: Annotated[list[Slice], "Of the main device; classes without time are left out."]
     devices: Annotated[list[Device], "All of them, the main device first."]
     device: Annotated[str, "The main device, as the trace names it."]
+    unit: NotRequired[
+        Annotated[
+            Literal["step", "pass", "part"],
+            "What every step of this account is: a step of a training; a pass of a module or program without "
+            "backward or optimizer work; or a part that repeats, which may be a layer. Left out: a step.",
+        ]
+    ]
+    unit_name: NotRequired[Annotated[str, "The module, program or range that one pass is of."]]
+    ranges: NotRequired[
+        Annotated[
+            list[RangeOfTrace], "Ranges that may be steps, most launches first, where `unit` is no step."
+        ]
+    ]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
     step_source: Annotated[str, "How steps were found."]
     step_range: NotRequired[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.model.account import FEW_WORKS, Class
 from mpprof.model.frozen import frozen
-from mpprof.report import whole_window, words
+from mpprof.report import units, whole_window, words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -45,6 +45,10 @@ class TimeRow:
 
 def time_heading(time: doc.Time) -> str:
     """Return what the breakdown divides, and what its step time rests on."""
+    return units.worded(_time_heading(time), time)
+
+
+def _time_heading(time: doc.Time) -> str:
     window = words.plural(time["window_steps"], "profiled step")
     if "step_range" in time:
         window += f", each a range {words.plain(time['step_range'])},"
@@ -53,15 +57,14 @@ def time_heading(time: doc.Time) -> str:
         where += ", no accelerator: ops on the host's threads"
     if "unlike" in time:
         return (
-            f"A step takes {words.duration(time['step_ns'])} (wall, median); shares are of a profiled step "
+            f"A step takes {words.duration(time['step_ns'])} (wall, mean); shares are of a profiled step "
             f"of {words.duration(time_whole(time))} ({window} on {where})"
         )
     if time["wall_ns"] is not None:
-        return (
-            f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
-        )
+        return f"A step takes {words.duration(time['step_ns'])} (wall, mean; shares from {window} on {where})"
     said = f"A step takes {words.duration(time['step_ns'])}"
-    if "step_range" not in time and time.get("function_ns") is not None and time["basis"] != "host":
+    of_function = "step_range" not in time and "unit" not in time
+    if of_function and time.get("function_ns") is not None and time["basis"] != "host":
         said += _of_the_function(time)
     return f"{said} (in the profiler window: {window} on {where})"
 

@@ -127,11 +127,11 @@ def plan(document: doc.Report) -> list[str]:
 
 
 def step_ns(document: doc.Report) -> float | None:
-    """Return the step time that costs are compared with: the account's, else the step log's median."""
+    """Return the step time that costs are compared with: the account's, else the step log's."""
     if document["time"]:
         return float(document["time"]["step_ns"])
     steps = document["steps"]
-    return words.number(steps["median_ns"]) if steps else None
+    return words.number(steps.get("mean_ns")) if steps else None
 
 
 def _named(document: doc.Report) -> list[doc.Finding]:
@@ -150,8 +150,8 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
         (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to fix it")
         for finding in _named(document)
     ]
-    if "window" in document and document["window"]["ranges"]:
-        name = quoted(document["window"]["ranges"][0]["name"])
+    if ranges := _ranges(document):
+        name = quoted(ranges[0]["name"])
         steps.append((f"mpprof report {run} --step-range {name}", "makes steps of these ranges"))
     share = document["tensor_core"]
     if share and (share["fallback_ns_per_step"] or share["unknown_ratio"]):
@@ -166,6 +166,13 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
     if document["time"] is None and document["steps"] is not None:
         steps.append(('MPProfilerCallback(logdir, profile_steps="auto")', "records what the device ran"))
     return steps[:3]
+
+
+def _ranges(document: doc.Report) -> list[doc.RangeOfTrace]:
+    """Return the ranges that may be steps, where none were found."""
+    if document["time"] is not None:
+        return document["time"].get("ranges", [])
+    return document["window"]["ranges"] if "window" in document else []
 
 
 def _comparison(run: doc.Run, path: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from mpprof.model.account import Account, DeviceAccount, Slice
 from mpprof.model.finding import Diagnosis
 from mpprof.model.hosts import Hosts
 from mpprof.model.steps import StepSummary
+from mpprof.model.trace import NamedRanges
 from mpprof.report.json.values import interval_ns, rounded
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
     body: doc.Steps = {
         "count": steps.count,
         "steady": steps.steady,
+        "mean_ns": rounded(steps.mean_ns),
         "median_ns": rounded(steps.median_ns),
         "p95_ns": rounded(steps.p95_ns),
         "skipped": steps.skipped,
@@ -30,6 +32,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
         else {"first": scale.first, "last": scale.last, "min": scale.min, "max": scale.max},
         "peak_memory_bytes": steps.peak_memory_bytes,
         "interval_ns": interval_ns(steps.interval_ns),
+        "mean_interval_ns": interval_ns(steps.mean_interval_ns),
         "first_steady": steps.first_steady,
         "examples_per_s": steps.examples_per_s,
         "steps_per_epoch": steps.steps_per_epoch,
@@ -38,6 +41,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
             {
                 "worker": each.worker,
                 "count": each.count,
+                "mean_ns": rounded(each.mean_ns),
                 "median_ns": rounded(each.median_ns),
                 "p95_ns": rounded(each.p95_ns),
             }
@@ -57,7 +61,11 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
 
 
 def time_of(
-    account: Account | None, step_range: str | None, unlike: str | None, hosts: Hosts | None
+    account: Account | None,
+    step_range: str | None,
+    unlike: str | None,
+    hosts: Hosts | None,
+    ranges: tuple[NamedRanges, ...] = (),
 ) -> doc.Time | None:
     if account is None:
         return None
@@ -82,6 +90,11 @@ def time_of(
         "notes": list(account.notes),
         "idle_between_steps_ns": rounded(account.between_ns),
     }
+    if account.unit == "pass" or account.unit == "part":
+        body["unit"] = account.unit
+        body["ranges"] = ranges_of(ranges)
+        if account.unit_name:
+            body["unit_name"] = account.unit_name
     if step_range is not None:
         body["step_range"] = step_range
     if unlike is not None:
@@ -91,6 +104,12 @@ def time_of(
         body["launched_ns"] = rounded(account.host_path.launched_ns)
         body["waited_ns"] = rounded(account.host_path.waited_ns)
     return body
+
+
+def ranges_of(ranges: tuple[NamedRanges, ...]) -> list[doc.RangeOfTrace]:
+    return [
+        {"name": each.name, "count": each.count, "launches_ratio": each.launches_ratio} for each in ranges
+    ]
 
 
 def _devices(account: Account, hosts: Hosts | None) -> list[doc.Device]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mpprof.model.account import Account, Cell, Slice
 from mpprof.model.finding import Remedy
 from mpprof.model.trace import NamedRanges
+from mpprof.report.json.time import ranges_of
 from mpprof.report.json.values import rounded
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ def window_of(
         "families": _families(ran),
         "reason": (window.absent or {}).get("step_ns", "no step can be told apart"),
         "mark": [{"text": each.text, "snippet": each.snippet or None} for each in how_to_mark],
-        "ranges": [
-            {"name": each.name, "count": each.count, "launches_ratio": each.launches_ratio} for each in ranges
-        ],
+        "ranges": ranges_of(ranges),
         "notes": list(window.notes),
     }
 

@@ -53,7 +53,12 @@ _OPTIMIZERS = re.compile(r"(?:^|/)keras/src/optimizers/(\w+)\.py\(\d+\): apply$"
 """The frame of Keras' own optimizers, which work without torch's `Optimizer.step` annotation."""
 OWN_STEP = "mpprof_step#"
 """Our step marker in a trace that somebody else recorded, whose steps may be numbered otherwise."""
+_ANNOTATIONS = (STEP, OWN_STEP, OPTIMIZER)
+"""Annotations by their names: torch 1.8 writes them in the category of its operators."""
 
+COUNTER_RANGES = "cuda_profiler_range"
+"""Ranges in which CUPTI counted, in place of recording kernels."""
+_MOST_UNREAD = 64
 _LARGEST = (1 << 62) - 1
 _LONGEST_FRAME = 256
 CODE_NS = 1_000_000
@@ -128,6 +133,8 @@ class Collected:
     """Steps that Kineto projects onto a device: device, number, start, duration."""
     code: list[tuple[tuple[object, object], str, int, int]] = field(default_factory=list)
     """Long frames of the Python tracer: key of the thread, name, start, duration."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Events by category that are of no kind that is read, such as those of another vendor's device."""
     timeless: int = 0
     negative: int = 0
     unpaired: int = 0
@@ -189,7 +196,7 @@ def _interval(found: Collected, event: Event) -> None:
     if category in WORK:
         _work(found, event, WORK[category], name, args)
     elif category in OPS:
-        _host(found, event, "op", name, args)
+        _host(found, event, "note" if name.startswith(_ANNOTATIONS) else "op", name, args)
     elif category in CALLS:
         _host(found, event, "call", name, args)
     elif category in NOTES:
@@ -207,6 +214,8 @@ def _interval(found: Collected, event: Event) -> None:
             start, text = nanoseconds(event.get("ts")), function_name(name)
             if text and start is not None:
                 found.code.append((_key(event), text, start, duration))
+    elif category in found.unread or len(found.unread) < _MOST_UNREAD:
+        found.unread[category] = found.unread.get(category, 0) + 1
 
 
 def function_name(frame: str) -> str:

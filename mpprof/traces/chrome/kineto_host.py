@@ -12,6 +12,7 @@ from mpprof.model import limits
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op, TraceDevice
 from mpprof.traces.chrome.kineto import (
     LOSS_SCALE,
+    MODULE,
     OPTIMIZER,
     OWN_STEP,
     STEP,
@@ -142,13 +143,19 @@ def _scope(what: str, name: str, around: Scope, forward: Path | None) -> Scope:
 def host_table(found: Collected, nested: Nest) -> HostTable:
     """Return the table of ops, calls and annotations, each with the shapes of the op that it lies in.
 
-    Frames serve as scopes only, and memory events have a table of their own.
+    Of modules the outermost calls are ranges, by their names in the file; other frames serve as scopes only.
+    Memory events have a table of their own.
     """
     rows = found.host
     kept = np.array([what not in ("module", "frame", "memory") for what in rows.what], np.bool_)
-    order = nested.order[kept[nested.order]]
-    name = np.array(rows.name, np.int32)
     kinds = _kinds(found)
+    name = np.array(rows.name, np.int32)
+    outermost = _outermost_modules(rows, nested.order)
+    if len(outermost):
+        texts = found.strings.texts()
+        kept[outermost] = True
+        name[outermost] = [found.strings(MODULE + texts[row]) for row in name[outermost].tolist()]
+    order = nested.order[kept[nested.order]]
     kind = np.array([kinds[what, row] for what, row in zip(rows.what, rows.name, strict=True)] or [], np.int8)
     return HostTable(
         thread=np.array(rows.thread, np.int32)[order],
@@ -160,6 +167,22 @@ def host_table(found: Collected, nested: Nest) -> HostTable:
         correlation=np.array(rows.correlation, np.int64)[order],
         shapes=nested.shapes[order],
     )
+
+
+def _outermost_modules(rows: HostRows, order: Int64) -> Int64:
+    """Return the rows of module calls that lie in no other one of their thread; `order` as of `Nest`."""
+    is_module = np.array([what == "module" for what in rows.what], np.bool_)
+    at = order[is_module[order]]
+    thread, start, duration = (
+        np.array(column, np.int64)[at] for column in (rows.thread, rows.start_ns, rows.duration_ns)
+    )
+    kept = np.zeros(len(at), np.bool_)
+    for one in np.unique(thread).tolist():
+        own = thread == one
+        begin = start[own]
+        reach = np.maximum.accumulate(begin + duration[own])
+        kept[own] = np.append(True, begin[1:] >= reach[:-1])
+    return at[kept]
 
 
 def _kinds(found: Collected) -> dict[tuple[str, int], HostKind]:
@@ -175,7 +198,7 @@ def _kind(what: str, name: str) -> HostKind:
         return HostKind.INPUT if name.startswith("enumerate(DataLoader)") else HostKind.OP
     if what == "call":
         return host_kind(name)
-    if what == "span":
+    if what in ("span", "module"):
         return HostKind.OTHER
     if what == "code":
         return HostKind.CODE

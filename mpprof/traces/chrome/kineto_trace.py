@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -23,7 +24,14 @@ from mpprof.model.trace import (
     WorkKind,
 )  # fmt: skip
 from mpprof.traces.chrome import kineto_host as hosts
-from mpprof.traces.chrome.kineto import Collected, clean, device_facts, number_threads, whole
+from mpprof.traces.chrome.kineto import (
+    COUNTER_RANGES,
+    Collected,
+    clean,
+    device_facts,
+    number_threads,
+    whole,
+)
 from mpprof.traces.chrome.kineto_cpu import working
 from mpprof.traces.common import columns, overlaps
 from mpprof.traces.common.columns import constant
@@ -46,7 +54,8 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
     host = replace(host, start_ns=host.start_ns - zero)
     facts = device_facts(header.get("deviceProperties"))
     side = _device_side(found, facts, zero)
-    devices, streams, kernels = side.devices, side.streams, side.kernels
+    on_cpu = not found.work.kind and _ran_on_cpu(found, host)
+    devices, streams, kernels = () if on_cpu else side.devices, side.streams, side.kernels
     basis = "device" if devices else "host"
     unjoined: tuple[str, ...] = ()
     if devices:
@@ -73,6 +82,35 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
         strings=found.strings.texts(),
         warnings=(*_warnings(found, kernels, basis), *unjoined),
         missing=_missing(found, nested, basis, len(marks), len(memory)),
+        notes=_of_idle_cards(side.devices) if on_cpu else (),
+    )
+
+
+_OF_CPU = re.compile(r"^aten::_?(mkldnn|nnpack|slow_conv|thnn_conv|onednn)")
+"""Ops that PyTorch runs on a CPU alone."""
+
+
+def _ran_on_cpu(found: Collected, host: HostTable) -> bool:
+    """Return whether ops ran and nothing was launched: the trace has other calls of the driver's runtime, or
+    ops that only a CPU has. Without either the calls themselves may not have been recorded."""
+    if not (host.kind == HostKind.OP).any() or np.isin(host.kind, (HostKind.LAUNCH, HostKind.COPY)).any():
+        return False
+    texts = found.strings.texts()
+    called = "call" in found.host.what
+    return called or any(
+        what == "op" and _OF_CPU.match(texts[row])
+        for what, row in zip(found.host.what, found.host.name, strict=True)
+    )
+
+
+def _of_idle_cards(devices: tuple[TraceDevice, ...]) -> tuple[str, ...]:
+    """Return what is to be said of cards that are in the machine and were given no work."""
+    names = sorted({device.facts.name or "a GPU" for device in devices})
+    if not names:
+        return ()
+    return (
+        f"the machine has {' and '.join(names)}, but nothing was launched there: the ops ran on the CPU "
+        '(.to("cuda") is missing, or this build of PyTorch has no CUDA)',
     )
 
 
@@ -212,6 +250,22 @@ def _warnings(found: Collected, kernels: KernelTable, basis: str) -> list[str]:
     return said
 
 
+_OF_NO_DEVICE = frozenset(
+    ("trace", "ac2g", "fwdbwd", "async_cpu_to_gpu", "python_function", "gpu_user_annotation", "")
+)
+
+
+def _other_events(found: Collected) -> str:
+    """Return what a trace without kernels holds of a device's instead; empty where it holds nothing."""
+    if COUNTER_RANGES in found.unread:
+        return (
+            f"the trace holds ranges of hardware counters ({COUNTER_RANGES}) and no kernels: profile once "
+            "more without profiler metrics in experimental_config"
+        )
+    others = sorted(set(found.unread) - _OF_NO_DEVICE)
+    return f"the trace holds no kernels, but events that are not read ({', '.join(others)})" if others else ""
+
+
 def _missing(found: Collected, nested: hosts.Nest, basis: str, marks: int, memory: int) -> dict[str, str]:
     missing = {
         "hlo": "Kineto records no compiled programs",
@@ -219,6 +273,8 @@ def _missing(found: Collected, nested: hosts.Nest, basis: str, marks: int, memor
     }
     if basis == "host":
         missing["device"] = "no accelerator in this trace: kernels are the host's ops"
+    if basis == "device" and not found.work.kind and (other := _other_events(found)):
+        missing["kernels"] = other
     if not memory:
         missing["allocations"] = "the trace holds no allocator events (profile with profile_memory=True)"
     if not marks:

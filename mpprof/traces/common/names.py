@@ -35,8 +35,10 @@ DERIVED_LINES = frozenset(
         "Sparse Core Modules", "Sparse Core Ops",
     )
 )  # fmt: skip
-TPU_WORK_LINES = frozenset(("XLA Ops", "Async XLA Ops"))
-"""On a TPU plane these are no derivation: the hardware's own record of what ran."""
+ASYNCHRONOUS = "Async XLA Ops"
+TPU_WORK_LINES = frozenset(("XLA Ops", ASYNCHRONOUS))
+"""On a TPU plane these are no derivation: the hardware's own record of what ran. On the asynchronous one
+copies overlap each other."""
 
 
 def derived_name(name: str) -> str | None:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
-from mpprof.model.trace import CopyKind, KernelTable, Stream, WorkKind
+from mpprof.model.trace import XLA_MODULE, CopyKind, KernelTable, Stream, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner, constant
 from mpprof.traces.common.launches import take
 from mpprof.traces.common.names import (
+    ASYNCHRONOUS,
     TPU_WORK_LINES,
     bytes_of,
     copy_kind,
@@ -40,9 +41,11 @@ _TEXTS = (*_OP_TEXTS, *_SHAPES, *_DETAILS)
 
 
 @frozen
-class StepsLine:
-    """The events of a `Steps` line, which a converter derived for one device."""
+class DeviceMarks:
+    """Events that mark a device's time: the `Steps` line, which a converter derived, or the runs of one
+    program on its line `XLA Modules`. `family` as of a MarkerTable."""
 
+    family: str
     device: int
     number: Int64
     start_ns: Int64
@@ -57,7 +60,7 @@ class DeviceReader:
     ops: Ops
     shift_ns: int
     parts: list[KernelTable] = field(default_factory=list)
-    steps: list[StepsLine] = field(default_factory=list)
+    marks: list[DeviceMarks] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     damages: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -72,6 +75,9 @@ class DeviceReader:
             else:
                 (derived if is_derived(line.id, line.name) else real).append(line)
         self._steps(plane, [line for line in derived if derived_name(line.name) == "Steps"], device)
+        self._modules(
+            plane, [line for line in plane.lines if derived_name(line.name) == "XLA Modules"], device
+        )
         if plane.cut and not plane.metadata_names:
             return
         if derived and not real and any(line.end > line.start + 32 for line in derived):
@@ -88,11 +94,14 @@ class DeviceReader:
             if line.id not in rows:
                 rows[line.id] = len(streams)
                 streams.append(Stream(device, line.id, line.name or f"Stream #{line.id}"))
-        self.parts.append(self._kernels(events, device, [rows[line.id] for line in real], nested=tpu))
+        nested = tuple(rows[line.id] for line in real if tpu and line.name != ASYNCHRONOUS)
+        self.parts.append(self._kernels(events, device, [rows[line.id] for line in real], nested))
 
     def _kernels(
-        self, events: PlaneEvents, device: int, streams: Sequence[int], *, nested: bool
+        self, events: PlaneEvents, device: int, streams: Sequence[int], nested: Sequence[int]
     ) -> KernelTable:
+        """Return the table of the events; `nested`: the streams on which events hold others, and only the
+        innermost are work."""
         n = len(events)
         kind, copy, size = self._work(events)
         table = KernelTable(
@@ -116,7 +125,7 @@ class DeviceReader:
             order = np.lexsort((-table.duration_ns, table.start_ns, table.stream))
             table = take(table, order)
             keep = columns.leaves(table.start_ns, table.duration_ns, table.stream)
-            table = take(table, np.flatnonzero(keep))
+            table = take(table, np.flatnonzero(keep | ~np.isin(table.stream, nested)))
         return table
 
     def _ops(self, events: PlaneEvents) -> Int32:
@@ -164,7 +173,27 @@ class DeviceReader:
         names = np.where(names >= 0, names, events.name)
         texts = self.strings.texts()  # taken last: text() above interns the step names
         number = np.array([_whole(texts[row]) if row >= 0 else -1 for row in names.tolist()], np.int64)
-        self.steps.append(StepsLine(device, number, events.start_ns, events.start_ns + events.duration_ns))
+        until = events.start_ns + events.duration_ns
+        self.marks.append(DeviceMarks("steps_line", device, number, events.start_ns, until))
+
+    def _modules(self, plane: RawPlane, lines: list[RawLine], device: int) -> None:
+        """Add the runs of each compiled program that ran more than once, the most frequent ones. Its name
+        stands before its fingerprint: `jit_f(1219…)`."""
+        if not lines:
+            return
+        events = events_of(walked(plane, lines, (), ()), self.strings, self.shift_ns)
+        texts = self.strings.texts()
+        programs, of, count = np.unique(events.name, return_inverse=True, return_counts=True)
+        often = np.flatnonzero((count > 1) & (programs >= 0))
+        for program in often[np.argsort(-count[often], kind="stable")][:_MOST_PROGRAMS].tolist():
+            own = of == program
+            start = events.start_ns[own]
+            family = XLA_MODULE + texts[programs[program]].partition("(")[0]
+            until = start + events.duration_ns[own]
+            self.marks.append(DeviceMarks(family, device, constant(-1, len(start)), start, until))
+
+
+_MOST_PROGRAMS = 64
 
 
 def _whole(text: str) -> int:

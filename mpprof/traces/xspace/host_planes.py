@@ -29,7 +29,7 @@ from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawPlane
 from mpprof.traces.xspace.allocations import NAMES as ALLOCATIONS
 from mpprof.traces.xspace.allocations import allocation_table
-from mpprof.traces.xspace.devices import StepsLine
+from mpprof.traces.xspace.devices import DeviceMarks
 from mpprof.traces.xspace.events import PlaneEvents, Walked, events_of, walked
 
 Int64 = NDArray[np.int64]
@@ -67,9 +67,9 @@ class Host:
     damages: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def markers(self, lines: Sequence[StepsLine], strings: Interner) -> MarkerTable:
-        """Return the step markers and calls of the training function of all threads, and the rows of `Steps`
-        lines, by start."""
+    def markers(self, lines: Sequence[DeviceMarks], strings: Interner) -> MarkerTable:
+        """Return the step markers and calls of the training function of all threads, and the marks of
+        devices, by start."""
         rows, number = self.marks
         texts = strings.texts()
         names = self.table.name[rows]
@@ -79,9 +79,9 @@ class Host:
         parts = [(number, start, start + self.table.duration_ns[rows], self.table.thread[rows], family, -1)]
         for line in lines:
             n = len(line.number)
-            steps = constant(strings("steps_line"), n, np.int32)
+            family = constant(strings(line.family), n, np.int32)
             parts.append(
-                (line.number, line.start_ns, line.end_ns, constant(-1, n, np.int32), steps, line.device)
+                (line.number, line.start_ns, line.end_ns, constant(-1, n, np.int32), family, line.device)
             )
         order = np.argsort(np.concatenate([p[1] for p in parts]), kind="stable")
         merged = [np.concatenate([p[i] for p in parts])[order] for i in range(5)]

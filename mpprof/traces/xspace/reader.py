@@ -174,7 +174,7 @@ def _assemble(
         ops=ops.table(),
         kernels=kernels,
         host=host.table,
-        markers=host.markers(reader.steps, parts.strings),
+        markers=host.markers(reader.marks, parts.strings),
         allocations=host.allocations,
         basis="device" if on_device else "host",
         strings=parts.strings.texts(),

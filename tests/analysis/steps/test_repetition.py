@@ -9,6 +9,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps import torch_marks
 from mpprof.analysis.steps.boundaries import Periods, periods
 from mpprof.analysis.steps.repetition import Repetition, begins, repetition
 from mpprof.model.trace import MarkerTable, Trace
@@ -25,9 +26,14 @@ WITHIN_ONE_STEP = (  # of each, a single step or none was recorded; what repeats
 JAX_CALLS = {"jax08_attention": 1, "jax08_elementwise": 4, "te_fused_attention_gfx950": 3}
 
 
-def without_markers(trace: Trace) -> Trace:
+def without_markers(trace: Trace, *, at_all: bool = True) -> Trace:
+    """The trace without step markers; `at_all`: and without the ranges that PyTorch puts round updates and modules."""
     wide, small = np.empty(0, np.int64), np.empty(0, np.int32)
-    return replace(trace, markers=MarkerTable(wide, wide, wide, small, small, small))
+    bare = replace(trace, markers=MarkerTable(wide, wide, wide, small, small, small))
+    if not at_all:
+        return bare
+    own = (torch_marks.UPDATE, torch_marks.MODULE_CALL)
+    return replace(bare, strings=tuple("-" if text.startswith(own) else text for text in bare.strings))
 
 
 def numbers(names: str) -> np.ndarray:
@@ -55,6 +61,17 @@ def test_without_its_markers_a_recorded_trace_has_the_same_steps(name: str) -> N
     assert per_step(bare, found, busiest) == counts[1:]
     assert median(found.end_ns - found.start_ns) == pytest.approx(
         median(truth.end_ns - truth.start_ns), rel=0.02
+    )
+
+
+@needs_shared()
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_from_update_to_update_are_as_long_as_the_marked_ones(name: str) -> None:
+    marked = traces.read(SHARED / name)
+    truth, found = periods(marked, 0), periods(without_markers(marked, at_all=False), 0)
+    assert (found.source, found.unit, len(found)) == ("optimizer", "step", len(truth) - 1)
+    assert (found.end_ns - found.start_ns) / (truth.end_ns - truth.start_ns)[1:] == pytest.approx(
+        1.0, rel=0.005
     )
 
 

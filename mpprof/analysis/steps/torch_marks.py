@@ -1,0 +1,92 @@
+"""What PyTorch marks by itself, where nothing else marks steps: the updates of its optimizers, each in a
+range `Optimizer.step#SGD.step`, and the calls of its modules (`nn.Module: Net_0`, with `with_stack=True`)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.intervals import row_around
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.model.trace import HostKind, Trace
+
+Int64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+UPDATE, MODULE_CALL = "Optimizer.step#", "nn.Module: "
+_SAME_WORK = 0.9
+"""Share of kernels that two steps have in common, in the median: a step that logs or saves has some more."""
+_MOST_UPDATES = 4
+"""A GAN updates two networks in a step; we know of no training that updates more than four."""
+_NO_RANGE = (HostKind.OP, HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC, HostKind.CODE)
+
+
+def updates(trace: Trace, threads: Bool | None) -> tuple[Int64, int]:
+    """Return the rows of the host's events that are an optimizer's update, in order, on the thread that has
+    most of them; and how many of them a step has. `threads`: which threads count; None: all."""
+    rows = _on_one_thread(trace, _named(trace, UPDATE, threads))
+    rows = _outermost(trace, rows)
+    return rows, _updates_per_step(trace, rows) if len(rows) > 2 else 1
+
+
+def module_calls(trace: Trace, threads: Bool | None) -> Int64:
+    """Return the rows of the host's events that are calls of the one module which launched most of the work
+    that has a known launch, of those that lie in no other module; empty where none launched half of it."""
+    rows = _outermost(trace, _on_one_thread(trace, _named(trace, MODULE_CALL, threads)))
+    kernels = np.flatnonzero(trace.kernels.launch >= 0)
+    if not len(rows) or not len(kernels):
+        return np.empty(0, np.int64)
+    start, worked_ns = trace.host.start_ns[rows], trace.kernels.duration_ns[kernels]
+    launched_ns = trace.host.start_ns[trace.kernels.launch[kernels]]
+    call = row_around(start, start + trace.host.duration_ns[rows], launched_ns)
+    name = trace.host.name[rows].astype(np.int64)
+    held_ns = np.bincount(name[call[call >= 0]], worked_ns[call >= 0], int(name.max()) + 1)
+    most = int(np.argmax(held_ns))
+    return rows[name == most] if 2 * held_ns[most] >= worked_ns.sum() else np.empty(0, np.int64)
+
+
+def _named(trace: Trace, begins: str, threads: Bool | None) -> Int64:
+    named = np.array([text.startswith(begins) for text in trace.strings], np.bool_)
+    rows = np.flatnonzero(named[trace.host.name]) if named.any() else np.empty(0, np.int64)
+    rows = rows[~np.isin(trace.host.kind[rows], _NO_RANGE)]
+    return rows if threads is None else rows[threads[trace.host.thread[rows]]]
+
+
+def _on_one_thread(trace: Trace, rows: Int64) -> Int64:
+    if not len(rows):
+        return rows
+    return np.asarray(rows[trace.host.thread[rows] == np.bincount(trace.host.thread[rows]).argmax()])
+
+
+def _outermost(trace: Trace, rows: Int64) -> Int64:
+    """Return which of these rows of one thread lie in no other one."""
+    start = trace.host.start_ns[rows]
+    reach = np.maximum.accumulate(start + trace.host.duration_ns[rows])
+    return np.asarray(rows[np.append(True, start[1:] >= reach[:-1])]) if len(rows) else rows
+
+
+def _updates_per_step(trace: Trace, rows: Int64) -> int:
+    """Return after how many updates the work between them is the same again: two where two networks train in
+    turn, or two optimizers share one; 1 where that is not clear. Several batches to an update are one
+    step."""
+    ends = trace.host.start_ns[rows] + trace.host.duration_ns[rows]
+    kernels = np.flatnonzero(trace.kernels.launch >= 0)
+    if not len(kernels):
+        return 1
+    step = np.searchsorted(ends, trace.host.start_ns[trace.kernels.launch[kernels]]) - 1
+    kernels, step = kernels[(step >= 0) & (step < len(rows) - 1)], step[(step >= 0) & (step < len(rows) - 1)]
+    names, name = np.unique(trace.kernels.name[kernels], return_inverse=True)
+    if not len(names):
+        return 1
+    counts = np.bincount(step * len(names) + name, minlength=(len(rows) - 1) * len(names))
+    counts = counts.reshape(-1, len(names))
+    alike = [_in_common(counts, each) for each in range(1, min(_MOST_UPDATES, (len(rows) - 1) // 2) + 1)]
+    enough = [each + 1 for each, common in enumerate(alike) if common >= _SAME_WORK]
+    return enough[0] if enough else 1
+
+
+def _in_common(counts: Int64, apart: int) -> float:
+    """Return the share of kernels that updates so far apart have in common, in the median."""
+    one, other = counts[:-apart], counts[apart:]
+    whole = np.maximum(np.maximum(one, other).sum(axis=1), 1)
+    return median(np.minimum(one, other).sum(axis=1) / whole)

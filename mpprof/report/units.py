@@ -1,0 +1,76 @@
+"""What a report calls the "step" of its account: a step, a pass of a module or a program, or a part that
+repeats.
+
+Rules and sentences are written of steps. Where the account is of something else, its name takes the place of
+the word here and nowhere else: a pass without a training must never be called a step.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from mpprof.report import words
+
+if TYPE_CHECKING:
+    from mpprof.model import document as doc
+
+_NOUNS = {"pass": ("pass", "passes"), "part": ("repeating part", "repeating parts")}
+_WORD = re.compile(
+    r"(?<![\w'\"`#/.|=\-])(?<!names a )(?<!after each )(?P<word>steps?)"
+    r"(?![\w'\"`#/|=(\[-]| log\b| marker| times\b|\.\w)"
+)
+"""The word by itself: not in names, options, quotes or paths, and not of a step log or step markers."""
+_TAKES = re.compile(r"\bA step takes\b")
+_SENTENCES = frozenset(
+    (
+        "verdict", "explanation", "summary", "text", "reason", "assumptions", "statement", "sentence",
+        "label", "because", "do", "remedy", "warnings", "notes", "absent",
+    )
+)  # fmt: skip
+"""Keys of the report's document whose texts are sentences of ours."""
+_LONGEST_NAME = 60
+
+
+def one(time: doc.Time | None) -> str:
+    """Return what the account is of, in a few words: "step", "pass of Net_0", "repeating part"."""
+    unit = _unit(time)
+    if unit == "step":
+        return unit
+    return f"{_NOUNS[unit][0]}{_of(time)}"
+
+
+def worded(text: str, time: doc.Time | None) -> str:
+    """Return a sentence about steps as one about what the account is of."""
+    unit = _unit(time)
+    if unit == "step":
+        return text
+    single, several = _NOUNS[unit]
+    text = _TAKES.sub(lambda _: f"One {one(time)} takes", text)
+    return _WORD.sub(lambda match: several if match["word"].endswith("s") else single, text)
+
+
+def document(body: Any, time: doc.Time | None) -> Any:
+    """Return the report's document with its sentences worded so."""
+    return body if _unit(time) == "step" else _walked(body, time, inside=False)
+
+
+def _walked(value: Any, time: doc.Time | None, *, inside: bool) -> Any:
+    if isinstance(value, dict):
+        named = "unit" in value and "limit" in value  # a piece of evidence, whose name is in words
+        return {
+            key: _walked(each, time, inside=inside or key in _SENTENCES or (named and key == "name"))
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_walked(each, time, inside=inside) for each in value]
+    return worded(value, time) if inside and isinstance(value, str) else value
+
+
+def _unit(time: doc.Time | None) -> str:
+    return time.get("unit", "step") if time is not None else "step"
+
+
+def _of(time: doc.Time | None) -> str:
+    name = time.get("unit_name") if time is not None else None
+    return f" of {words.shorten(words.plain(name), _LONGEST_NAME)}" if name else ""

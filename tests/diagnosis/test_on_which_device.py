@@ -1,0 +1,86 @@
+"""Where ops really ran, and what waits in a copy: a CPU run on a machine with a GPU, counter ranges, `.to()`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpprof.api import workflows
+from mpprof.model.finding import Diagnosis
+from tests.builders import unmarked
+from tests.traces.kineto import Kineto
+
+
+def diagnosed(tmp_path: Path, k: Kineto) -> Diagnosis:
+    return workflows.diagnose(k.write(tmp_path / "w.pt.trace.json"))
+
+
+def codes(found: Diagnosis) -> set[str]:
+    return {each.code for each in found.findings}
+
+
+def unable(found: Diagnosis) -> dict[str, str]:
+    return {each.code: each.reason for each in found.unable}
+
+
+@pytest.mark.parametrize(
+    "built", [unmarked.on_the_cpu(), unmarked.on_the_cpu(runtime=False, op="aten::mkldnn_linear")]
+)
+def test_ops_without_a_launch_ran_on_the_cpu(tmp_path: Path, built: Kineto) -> None:
+    """The driver was traced and nothing was launched; or the ops are of a library for CPUs."""
+    found = diagnosed(tmp_path, built)
+    assert "MP908" not in codes(found) | set(unable(found))
+    (note,) = (each for each in found.warnings if "nothing was launched there" in each)
+    assert "NVIDIA H100 80GB HBM3" in note
+    assert '.to("cuda")' in note
+    assert found.window is not None
+    assert found.window.trace_basis == "host"
+
+
+def test_where_not_even_calls_were_recorded_both_may_be(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, unmarked.on_the_cpu(runtime=False))
+    assert "MP908" not in codes(found)
+    assert "either nothing was put on the device" in unable(found)["MP908"]
+
+
+def test_launches_without_kernels_are_a_profiler_that_saw_nothing(tmp_path: Path) -> None:
+    k = unmarked.on_the_cpu()
+    k.host("cuda_runtime", "cudaLaunchKernel", 500, 4, correlation=9)
+    assert "MP908" in codes(diagnosed(tmp_path, k))
+
+
+@pytest.mark.parametrize(
+    ("category", "said"),
+    [
+        ("cuda_profiler_range", "ranges of hardware counters"),
+        ("mtia_ccp_events", "not read (mtia_ccp_events)"),
+    ],
+)
+def test_events_of_another_kind_are_named(tmp_path: Path, category: str, said: str) -> None:
+    k = Kineto()
+    k.host("cuda_runtime", "cudaLaunchKernel", 0, 4, correlation=1)
+    k.op("aten::mm", 0, 20)
+    k.host(category, "range", 5, 100, tid=7)
+    found = diagnosed(tmp_path, k)
+    assert "MP908" not in codes(found)
+    assert said in unable(found)["MP908"]
+
+
+def test_what_waits_in_a_copy_is_no_op_on_the_cpu(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, unmarked.waits_in_a_copy())
+    assert found.account is not None
+    assert len(found.account.steps) == 5
+    by_code = {each.code: each for each in found.findings}
+    assert "MP306" not in by_code
+    copies = by_code["MP310"]
+    assert "wait for copies that block the host" in copies.summary.replace("waits", "wait")
+    assert "aten::to" in copies.summary
+    waited = next(each.value for each in copies.evidence if "behind copies" in each.name)
+    assert waited == pytest.approx(4_005_000, rel=0.01)  # from the last kernel's end to the copy's beginning
+    assert not any("driver calls that did not return" in each for each in found.warnings)
+
+
+def test_a_copy_from_pinned_memory_waits_for_nothing_and_was_held_up(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, unmarked.waits_in_a_copy(down=False))
+    assert any("driver calls that did not return" in each for each in found.warnings)
