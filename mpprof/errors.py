@@ -13,6 +13,7 @@ All of them end a command with exit code 2 and one line; anything else is a bug 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -54,6 +55,19 @@ class TooNewError(UnreadableError):
 
 class UnableError(MpprofError):
     """An answer was asked for that the evidence cannot give."""
+
+
+def own_baseline(run: str, where: str) -> UsageError:
+    """Return the error that a run is to be compared with itself."""
+    return UsageError(f"{run} is its own baseline", where=where, next="Name another run of the same model")
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return the question whether the name nearest to `word` was meant; empty where none is near."""
+    from difflib import get_close_matches  # only where a name was not found
+
+    near = get_close_matches(word.lower(), list(names), n=1, cutoff=0.7)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def optional_package(name: str) -> Any:

@@ -94,7 +94,7 @@ def _account_of(host: HostTrace, run: Run, trace: Path, account: Account) -> Hos
         worker=host.worker,
         trace=trace,
         step_ns=account.window_ns,
-        wall_ns=summary.median_ns if summary is not None else None,
+        wall_ns=summary.mean_ns if summary is not None else None,
         devices=tuple(map(_without_cells, devices)),
         steps=account.steps,
     )

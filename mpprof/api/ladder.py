@@ -119,10 +119,10 @@ def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[
     """Return what makes the parts of two runs hard to compare, whatever their records say."""
     said = [
         f"profiling changed {mine.run.name}: its parts are those of a profiled step, which takes "
-        f"{format_ns(mine.account.window_ns)} instead of {format_ns(mine.account.wall_ns)}"
+        f"{format_ns(mine.account.window_ns)} instead of {format_ns(mine.account.unprofiled_ns)}"
         for mine in (start, end)
-        if mine.account and mine.account.wall_ns
-        if mine.account.window_ns > DISTORTED_RATIO * mine.account.wall_ns
+        if mine.account and mine.account.unprofiled_ns
+        if mine.account.window_ns > DISTORTED_RATIO * mine.account.unprofiled_ns
     ]
     shares = [ratio for ratio in (matching.by_layer_ratio if matching else ()) if ratio is not None]
     if shares and min(shares) < LEAST_MATCHED:

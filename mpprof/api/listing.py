@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from mpprof.analysis.steps import statistics as stepping
-from mpprof.errors import MpprofError
+from mpprof.errors import MpprofError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import RunState
 from mpprof.report import json as documents
@@ -18,7 +18,8 @@ NO_RECORDS = "a trace without records of mpprof"
 
 
 class RunRow(TypedDict):
-    """One run. Null: not known, with the reason in `absent`; a run that cannot be read has its `problem`."""
+    """One run. Null: not known, with the reason in `absent`; a run that cannot be read has its `problem`.
+    `error`: what ended a training that failed."""
 
     run: str
     id: str | None
@@ -28,6 +29,7 @@ class RunRow(TypedDict):
     steps: int | None
     step_ns: float | None
     state: RunState | None
+    error: str | None
     created_unix_ns: int | None
     last_written_unix_ns: int | None
     traces: int | None
@@ -49,7 +51,7 @@ def listed(path: Path, *, now_unix_ns: int, elsewhere: bool = False) -> list[Run
     broken: list[RunRow] = []
     for place in at:
         try:
-            run = place.read()
+            run = _read(place)
         except MpprofError as error:
             broken.append(_broken(place.name, error))
         else:
@@ -57,6 +59,14 @@ def listed(path: Path, *, now_unix_ns: int, elsewhere: bool = False) -> list[Run
     refused = loading.closed_beside(path, at)
     broken += [_broken(os.path.relpath(error.where, path), error) for error in refused]
     return [*sorted(rows, key=lambda row: (row["created_unix_ns"] or 0, row["run"])), *broken]
+
+
+def _read(place: loading.Place) -> Run:
+    """Return the run of a place. Raises UnreadableError for one whose files are all empty, too."""
+    run = place.read()
+    if run.facts is None and not run.steps and not any(trace.stat().st_size for trace in run.traces):
+        raise UnreadableError("holds nothing", where=str(place.root), next="Record it again, or delete it")
+    return run
 
 
 def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
@@ -70,15 +80,16 @@ def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
         "card": documents.device_name(documents.accelerators_first(facts.devices)) if facts else None,
         "batch_size": fit.batch_size if fit else None,
         "steps": steps.count if steps else None,
-        "step_ns": steps.median_ns if steps else None,
+        "step_ns": steps.mean_ns if steps else None,
         "state": state_of(run, now_unix_ns=now_unix_ns, elsewhere=elsewhere),
+        "error": facts.ended.kind if facts and facts.ended and facts.ended.by_error else None,
         "created_unix_ns": facts.created_unix_ns or None if facts else None,
         "last_written_unix_ns": written,
         "traces": len(run.traces),
         "problem": None,
         "absent": {},
     }
-    missing = [key for key, value in row.items() if value is None and key != "problem"]
+    missing = [key for key, value in row.items() if value is None and key not in ("problem", "error")]
     row["absent"] = {key: _why(run, key) for key in missing}
     return row
 
@@ -97,6 +108,6 @@ def _why(run: Run, key: str) -> str:
 def _broken(name: str, error: MpprofError) -> RunRow:
     return {
         "run": name, "id": None, "policy": None, "card": None, "batch_size": None, "steps": None,
-        "step_ns": None, "state": None, "created_unix_ns": None, "last_written_unix_ns": None, "traces": None,
-        "problem": str(error), "absent": {},
+        "step_ns": None, "state": None, "error": None, "created_unix_ns": None, "last_written_unix_ns": None,
+        "traces": None, "problem": str(error), "absent": {},
     }  # fmt: skip

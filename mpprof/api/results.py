@@ -86,6 +86,8 @@ class Run(recorded.Run):
         steps: the step log, in columns; None where none was recorded.
         validations: when each validation ran, in columns; None where none was recorded.
         hardware: samples of GPUs and CPU, in columns; None where none were recorded.
+        spans: when fits and epochs began and ended, and what callbacks, input and compiling took; None
+            without a step log.
         workers: step logs of the workers after the first, by number; empty for a single worker.
         traces: paths of its traces, oldest first; the last is analysed. Empty where there is none.
         hosts: the last trace of each host, the run's own first; empty for a run on one host.
@@ -257,8 +259,8 @@ def _about(run: recorded.Run) -> list[str]:
     summary = summarise(run.steps, facts, finished=run.finished)
     if summary is not None:
         said.append(f"{format_count(summary.count)} steps")
-        if summary.median_ns is not None:
-            said.append(f"median {format_ns(summary.median_ns)}")
+        if summary.mean_ns is not None:
+            said.append(f"{format_ns(summary.mean_ns)} a step")
         if summary.examples_per_s is not None:
             said.append(f"{format_count(round(summary.examples_per_s))} examples/s")
     said.append(f"{len(run.traces)} {'trace' if len(run.traces) == 1 else 'traces'}")

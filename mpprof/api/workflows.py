@@ -18,13 +18,13 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import assigned, composition, records, saved
-from mpprof.analysis.steps import host_floor, host_path, validity
+from mpprof.analysis.steps import host_floor, host_path, machine_load, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Case, Signals
-from mpprof.errors import UnableError, UnreadableError
+from mpprof.errors import UnableError, UnreadableError, own_baseline
 from mpprof.model.account import Account, Speedup, TensorCoreShare
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
@@ -289,7 +289,13 @@ def judge(
     dismissed: Iterable[str] = (),
 ) -> Diagnosis:
     """Return the judgement of what was already analysed. `ladder`: as a rung of several runs, or after a
-    change, unlike by design. `dismissed`: codes of findings that come last, and are not called the cause."""
+    change, unlike by design. `dismissed`: codes of findings that come last, and are not called the cause.
+    Raises UsageError for a run that is its own baseline."""
+    if baseline is not None:
+        from mpprof.analysis.comparison.comparability import same_run
+
+        if same_run(mine.run, baseline.run):
+            raise own_baseline(mine.run.name, str(baseline.run.path))
     speedup = _speedup(mine, baseline)
     case = replace(mine, speedup=speedup, baseline=baseline, ladder=ladder, dismissed=frozenset(dismissed))
     held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
@@ -345,6 +351,7 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
         *validity.doubts(mine.run),
+        *machine_load.doubts(mine.run),
         *several.doubts(mine.hosts, mine.account, mine.run),
     )
 

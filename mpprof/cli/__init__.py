@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -39,7 +40,7 @@ from mpprof.cli.report import Report
 from mpprof.cli.serve import Serve
 from mpprof.cli.survey import Survey
 from mpprof.cli.verify import Verify
-from mpprof.errors import MpprofError, UsageError
+from mpprof.errors import MpprofError, UsageError, did_you_mean
 
 INTERRUPTED = 130
 
@@ -71,17 +72,25 @@ TALK = ("demo", "serve", "verify")
 """Commands that write while they run, or let another program write: no line of progress stands below that."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, with its errors among ours: one line, and where to read more."""
+_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
+"""What argparse says of a word that is none of those it takes."""
 
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, next=f"See `{self.prog} --help`")
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with its errors among ours: one line, what was perhaps meant, and where to read more."""
+
+    def error(self, message: str, meant: str = "") -> NoReturn:
+        if choice := _CHOICE.search(message):
+            meant = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+        raise UsageError(message, next=f"{meant} See `{self.prog} --help`".lstrip())
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Raise UsageError for what a command does not take: argparse would name the help of mpprof alone."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            wrong = unknown[0].partition("=")[0]
+            meant = did_you_mean(wrong, self._option_string_actions) if wrong.startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}", meant)
         return found, unknown
 
 

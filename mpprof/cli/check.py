@@ -22,13 +22,20 @@ class Check:
 
     Bounds are the Tensor Core share, the share of skipped steps, the peak memory,
     the step time against a stored report, and findings that must not be there.
-    docs/checks.md shows a file."""
+    docs/checks.md shows a file. Two runs of one script differ by more than the
+    scatter within a run: with --repeat the step is judged by the scatter between
+    runs. A directory of runs stands for all of them."""
 
     name = "check"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         paths.add_path(parser)
         parser.add_argument("--bounds", metavar="FILE", type=Path, required=True, help="a TOML file")
+        for option, whose in (("--repeat", "RUN's script"), ("--baseline-repeat", "the baseline's script")):
+            parser.add_argument(
+                option, metavar="RUN", type=Path, nargs="+", action="extend", default=[],
+                help=f"further runs of {whose}",
+            )  # fmt: skip
         parser.add_argument(
             "--format", choices=FORMATS, default="text",
             help="github: text, with failed checks as annotations (text does the same where "
@@ -46,7 +53,8 @@ class Check:
             run = paths.load(args, path, args.run_id)
             document = documents.document(workflows.diagnose(run, strict=args.strict))
             document = paths.renamed(document, path, args.path)
-        outcomes = list(bounds_file.judge(document, bounds))
+        repeats = [_documents(args, given) for given in (args.repeat, args.baseline_repeat)]
+        outcomes = list(bounds_file.judge(document, bounds, *repeats))
         if args.format == "json":
             output.write(documents.dumps(_rows(document, outcomes, bounds.ignore)), None)
             return gate.conclude(args, outcomes)
@@ -58,6 +66,19 @@ class Check:
         lines = [f"{each.verdict:<9}  {each.check}: {' '.join(each.text.split())}" for each in outcomes]
         output.write("\n".join([*lines, *dismissed]) or "passed     no forbidden finding", None)
         return gate.conclude(args, outcomes)
+
+
+def _documents(args: argparse.Namespace, given: Iterable[Path]) -> list[Report]:
+    """Return the report of every run at these paths."""
+    from mpprof.api import workflows
+    from mpprof.report import json as documents
+
+    found: list[Report] = []
+    for each in given:
+        with paths.opened(args, each) as path:
+            analysed = workflows.diagnose_each(workflows.runs(path), strict=args.strict)
+            found += map(documents.document, analysed)
+    return found
 
 
 def _rows(

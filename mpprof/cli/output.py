@@ -6,7 +6,9 @@ import argparse
 import errno
 import os
 import re
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
@@ -49,8 +51,9 @@ def check_output(path: Path | None, *, force: bool) -> None:
         raise UsageError(
             "exists already", where=str(path), next="Choose another name, or --force to replace it"
         )
-    if not path.parent.is_dir():
-        raise UsageError("no such directory", where=str(path.parent), next="Create it first")
+    folder = Path(os.path.realpath(path)).parent
+    if not path.exists() and not folder.is_dir():
+        raise UsageError("no such directory", where=str(folder), next="Create it first")
 
 
 def write(text: str, path: Path | None, *, force: bool = False) -> None:
@@ -81,21 +84,59 @@ def _print(text: str) -> None:
 
 
 def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
-    """Write a whole file or none: it is written beside its place, then renamed into it."""
+    """Write a whole file or none: it is written beside its place, then renamed into it, with the owner and
+    mode of the file that it replaces. Links are followed. What is no regular file (a device, a pipe, an open
+    descriptor such as /dev/stdout) is opened and written into, and stays what it is."""
     check_output(path, force=force)
+    try:
+        if (descriptor := _descriptor(path)) is not None or (path.exists() and not path.is_file()):
+            with open(path if descriptor is None else os.dup(descriptor), "wb", buffering=0) as stream:
+                rest = memoryview(content)
+                while rest:
+                    rest = rest[stream.write(rest) or 0 :]
+        else:
+            _replace(content, Path(os.path.realpath(path)))
+    except OSError as error:
+        raise MpprofError(
+            f"cannot be written ({error.strerror})", where=str(path), next="Choose another place with -o"
+        ) from error
+
+
+def _replace(content: bytes, path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{time_ns():x}.part")
     made = False
     try:
         with temporary.open("xb") as file:
             made = True
+            if path.exists() and hasattr(os, "fchmod"):
+                replaced = path.stat()
+                with suppress(OSError):  # of another user's file: it may be written, and not given away
+                    os.fchown(file.fileno(), replaced.st_uid, replaced.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(replaced.st_mode))
             file.write(content)
         temporary.replace(path)
-    except OSError as error:
+    except OSError:
         if made:
             temporary.unlink(missing_ok=True)
-        raise MpprofError(
-            f"cannot be written ({error.strerror})", where=str(path), next="Choose another place with -o"
-        ) from error
+        raise
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the open descriptor of this process that a path stands for (/dev/stdout, /dev/fd/3, or a link to
+    one on Linux); None for any other path."""
+    place = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(place)
+        folder = os.path.realpath(folder)
+        if folder == f"/proc/{os.getpid()}/fd" and name.isdecimal():
+            return int(name)
+        if not os.path.islink(os.path.join(folder, name)):
+            return None
+        place = os.path.join(folder, os.readlink(os.path.join(folder, name)))
+    return None
+
+
+_MOST_LINKS = 40  # as many as Linux follows
 
 
 def width(without_terminal: int = WIDTH_WITHOUT_TERMINAL) -> int:

@@ -27,7 +27,7 @@ from mpprof.diagnosis.outcomes import (
     known,
 )
 from mpprof.diagnosis.remedies.choosing import joined
-from mpprof.diagnosis.rules import mp906_unlike_runs
+from mpprof.diagnosis.rules import mp906_unlike_runs, mp913_ended_by_error
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
 from mpprof.diagnosis.wording import WORTH_RECORDING
@@ -378,7 +378,7 @@ def _ranked(
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost
             return (2 * noun.SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
-            return (0, 0, *tie)
+            return (0, -1 if found.code == mp913_ended_by_error.CODE else 0, *tie)
         if found.severity == "warning" and order[0] != _MEMORY:
             return (1, mild - 0.5, *tie) if order[0] < _QUESTIONS_OF_PRINCIPLE else (2, 0, *tie)
         return (4, 0, *tie)

@@ -46,11 +46,11 @@ def added_ns(signals: Signals) -> float:
     profiling distorted the step, it is the idle time beyond what an unprofiled step leaves beside the
     device's work, which profiling does not change. 0 without unprofiled steps to compare with."""
     account = signals.case.measured
-    if account is None or not account.wall_ns:
+    if account is None or not (usual_ns := account.unprofiled_ns):
         return 0.0
     idle_ns = signals.time(signals.of("idle_launch"))
     if signals.distorted:
-        return max(0.0, idle_ns - (account.wall_ns - account.device_ns) / signals.undistorted)
+        return max(0.0, idle_ns - (usual_ns - account.device_ns) / signals.undistorted)
     return account.added_by_profiling_ns
 
 

@@ -91,13 +91,13 @@ def _docstring(rule: Rule) -> str:
 
 
 def _nearest(wanted: str) -> list[Rule]:
-    """Return the rules that are nearest to `wanted`: by number for what looks like a code, else those with
-    nearly this name, then those that speak of its words."""
-    number = re.fullmatch(r"(?:mp)?(\d{1,4})", wanted)
+    """Return the rules that are nearest to `wanted`: by its first three digits for what looks like a code,
+    else those with nearly this name, then those that speak of its words."""
+    number = re.fullmatch(r"(?:mp)?(\d{1,3})\d*", wanted)
     if number:
-        return sorted(
-            rules.ALL, key=lambda rule: (abs(int(rule.CODE[2:]) - int(number.group(1))), rule.CODE)
-        )[:3]
+        away = {rule.CODE: abs(int(rule.CODE[2:]) - int(number.group(1))) for rule in rules.ALL}
+        near = sorted(rules.ALL, key=lambda rule: (away[rule.CODE], rule.CODE))[:3]
+        return near[:1] if not away[near[0].CODE] else near
     by_slug = {rule.SLUG: rule for rule in rules.ALL}
     import difflib  # only where a name was not found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from mpprof.model.account import Cell
 from mpprof.model.finding import Confidence, Evidence, Severity
@@ -156,6 +156,7 @@ NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
 ONLY_INFERS = NotApplicable("the trace shows an inference: no gradients and no optimizer")
 NO_GPU = NotApplicable("the run used no GPU")
 OUT_OF_MEMORY = NotApplicable("training ran out of memory")
+ENDED_BY_ERROR = NotApplicable("an error ended the training")
 
 
 @frozen
@@ -165,6 +166,14 @@ class Unable:
     reason: str
 
 
+Leads = Literal["error", "learning", "inactive", "invalid"]
+"""What the finding of a rule is before any cost: the training ended by an error, it does not learn, mixed
+precision is not in effect, the measurement is not valid. `diagnosis.leading` has the order."""
+ERROR: Leads = "error"
+LEARNING: Leads = "learning"
+INACTIVE: Leads = "inactive"
+INVALID: Leads = "invalid"
+
 Outcome = Found | Clear | NotApplicable | Unable
 
 
@@ -172,7 +181,8 @@ class Rule(Protocol):
     """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
     looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`). One
     with `OF_TRAINING = True` asks of gradients, updates or the loss: it does not apply to an inference. One
-    with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's work: it does not apply to a run on a CPU."""
+    with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's work: it does not apply to a run on a CPU. `LEADS`
+    says of a rule whose finding comes before all costs what it then is (see `Leads`)."""
 
     __name__: str
     __doc__: str | None

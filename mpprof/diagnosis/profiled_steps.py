@@ -42,7 +42,8 @@ def profiled_ns(signals: Signals) -> float | None:
 def added_ns(signals: Signals) -> float:
     """Return by how many ns a profiled step is longer than an unprofiled one; 0 where that is not known."""
     account = known(signals.account)
-    return max(0.0, account.window_ns - account.wall_ns) if account and account.wall_ns else 0.0
+    usual_ns = account.unprofiled_ns if account else None
+    return max(0.0, account.window_ns - usual_ns) if account and usual_ns else 0.0
 
 
 def works_longer(signals: Signals) -> bool:
@@ -81,15 +82,15 @@ _WHY: dict[Reason, str] = {
 def unlike(signals: Signals) -> str | None:
     """Say that the profiled steps do not stand for the others, and why; None where they do, or none tells."""
     account = known(signals.account)
-    if account is None or not account.wall_ns:
+    if account is None or not (usual_ns := account.unprofiled_ns):
         return None
-    lengths = f"take {format_ns(account.window_ns)}, unprofiled ones {format_ns(account.wall_ns)}"
+    lengths = f"take {format_ns(account.window_ns)}, unprofiled ones {format_ns(usual_ns)}"
     if signals.distorted:
         why = reason(signals)
         launching = signals.time(signals.of("idle_launch")) >= MOSTLY * added_ns(signals)
         where = ", most of all between launches" if why == "profiler" and launching else ""
         return f"the window is not representative: profiled steps {lengths}; {_WHY[why]}{where}"
-    if account.window_ns * DISTORTED_RATIO < account.wall_ns:
+    if account.window_ns * DISTORTED_RATIO < usual_ns:
         longer = "it does not show what makes the others longer"
         return f"the window is not representative: profiled steps {lengths}; {longer}"
     return None

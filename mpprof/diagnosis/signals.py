@@ -16,9 +16,13 @@ from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.idle import HOST_RUNS
+from mpprof.analysis.steps.run_time import run_time, why_none
+from mpprof.analysis.steps.statistics import asynchronous
 from mpprof.diagnosis.outcomes import (
+    ENDED_BY_ERROR,
     NO_GPU,
     NOT_IN_16_BITS,
+    OUT_OF_MEMORY,
     Absent,
     Claim,
     NotApplicable,
@@ -46,6 +50,7 @@ from mpprof.model.hosts import Collective, DeviceLoad, Hosts
 from mpprof.model.kernels import ACCELERATED, Placements
 from mpprof.model.memory import MemoryAccount, PeakParts
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
+from mpprof.model.run_time import RunTime
 from mpprof.model.shell import quoted
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import HostKind, Trace
@@ -97,19 +102,21 @@ class Case:
 @frozen
 class SkipHistory:
     """One row per reading of the skip counter: the step it was read after, the optimizer updates skipped
-    since the reading before, and the steps that ran since then. Sums are exact, positions to the reading."""
+    since the reading before, and the steps that ran since then. Sums are exact, positions to the reading.
+    `scale`: the loss scale then, NaN where it was not read; `spoiled`: a loss on record since the reading
+    before is not finite."""
 
     step: NDArray[np.int64]
     skipped: NDArray[np.int64]
     span: NDArray[np.int64]
+    scale: NDArray[np.float64]
+    spoiled: NDArray[np.bool_]
 
-    def within(self, first: int, last: int | None = None) -> tuple[int, int]:
-        """Return (skipped, steps) of the readings that lie wholly in steps `first`..`last`, both
-        inclusive."""
-        inside = self.step - self.span + 1 >= first
-        if last is not None:
-            inside &= self.step <= last
-        return int(self.skipped[inside].sum()), int(self.span[inside].sum())
+    def __getitem__(self, rows: NDArray[np.bool_] | slice) -> SkipHistory:
+        """Return these readings alone."""
+        return SkipHistory(
+            self.step[rows], self.skipped[rows], self.span[rows], self.scale[rows], self.spoiled[rows]
+        )
 
 
 class Signals:
@@ -203,6 +210,14 @@ class Signals:
         """The training is known to have ended for want of memory."""
         facts = known(self.facts)
         return facts is not None and facts.ended is not None and facts.ended.reason == "out_of_memory"
+
+    @property
+    def ended_by_error(self) -> NotApplicable | None:
+        """What a rule says that asks for a longer training, of one that an error ended."""
+        facts = known(self.facts)
+        if facts is None or facts.ended is None or not facts.ended.by_error:
+            return None
+        return OUT_OF_MEMORY if self.ran_out_of_memory else ENDED_BY_ERROR
 
     @property
     def fit(self) -> FitFacts | Absent:
@@ -441,6 +456,24 @@ class Signals:
     def summary(self) -> StepSummary | Absent:
         return self.case.steps or Absent("no step log was recorded", self.advice("record run"))
 
+    @property
+    def mean_step_ns(self) -> float | None:
+        """The recorded step time, a mean; None where no step after warm-up has a time."""
+        summary = self.case.steps
+        return None if summary is None else summary.mean_ns
+
+    @property
+    def runs_behind(self) -> bool:
+        """The device runs behind the host: one that is blocked need not keep the other waiting."""
+        table = self.case.run.steps
+        return table is not None and asynchronous(table, self.case.run.facts)
+
+    @cached_property
+    def run_time(self) -> RunTime | Absent:
+        """What the wall time of all `fit` calls was spent on."""
+        run = self.case.run
+        return run_time(run) or Absent(why_none(run), self.advice("record run"))
+
     @cached_property
     def skips(self) -> SkipHistory | Absent:
         table = self.table
@@ -455,7 +488,10 @@ class Signals:
             )
         step = table.step[rows]
         before = np.concatenate([[int(table.step[0] - table.covers[0])], step[:-1]])
-        return SkipHistory(step, table.skipped[rows], step - before)
+        scale = np.where(table.loss_scale_known[rows], table.loss_scale[rows], np.nan)
+        bad = np.cumsum(table.loss_known & ~np.isfinite(table.loss))[rows]
+        spoiled = np.diff(bad, prepend=0) > 0
+        return SkipHistory(step, table.skipped[rows], step - before, scale, spoiled)
 
     @cached_property
     def scales(self) -> NDArray[np.float64] | Absent:
@@ -582,7 +618,8 @@ class Signals:
     def distorted(self) -> bool:
         """Profiled steps took far longer than unprofiled ones, and which part of them grew is not known."""
         account = self.case.account
-        return bool(account and account.wall_ns and account.window_ns > DISTORTED_RATIO * account.wall_ns)
+        usual_ns = account.unprofiled_ns if account else None
+        return bool(account and usual_ns and account.window_ns > DISTORTED_RATIO * usual_ns)
 
     @property
     def one_step(self) -> bool:

@@ -19,7 +19,7 @@ from mpprof.diagnosis.wording import (
     precisions,
     sentence,
 )
-from mpprof.model.account import AttainableRange, Class, Slice, Speedup
+from mpprof.model.account import AttainableRange, Class, Slice, Speedup, covered
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.kernels import Precision
 from mpprof.model.quantities import format_after, format_ns, format_ratio, format_speedup
@@ -233,9 +233,12 @@ def _against_baseline(signals: Signals, speedup: Speedup) -> list[str]:
     launches, seen = "", ""
     what = "an example" if speedup.per_example else "the step"
     undecided = speedup.difference == "not known"
-    if undecided and speedup.interval is not None:
-        span = " to ".join(map(format_speedup, speedup.interval))
-        what, got = f"the timings do not show whether {what}", f"is shorter than {than} (95 %: {span})"
+    if undecided:
+        span = f"{number}, without an interval: {(speedup.absent or {}).get('interval')}"
+        if speedup.interval is not None:
+            ends = " to ".join(map(format_speedup, speedup.interval))
+            span = f"{covered(wide=speedup.interval_wide)}: {ends}"
+        what, got = f"the timings do not show whether {what}", f"is shorter than {than} ({span})"
         seen = _profiled(speedup)
     elif speedup.difference == "none":
         got = f"takes as long as {than} ({number}: no measurable difference)"
@@ -472,12 +475,12 @@ def _with_remedy(found: Finding, signals: Signals) -> str:
 def _step(signals: Signals) -> str | None:
     """Return the step time, and what it rests on where that is little."""
     steps, account = signals.case.steps, signals.case.account
-    if steps is not None and steps.median_ns:
+    if steps is not None and steps.mean_ns:
         if steps.interval_ns is not None:
-            return format_ns(steps.median_ns)
+            return format_ns(steps.mean_ns)
         count = timings(signals.case.run)
-        few = "one timing of steady steps" if count == 1 else f"the median of {count} timings of steady steps"
-        return f"{format_ns(steps.median_ns)} ({few})"
+        few = "one timing of steady steps" if count == 1 else f"the mean of {count} timings of steady steps"
+        return f"{format_ns(steps.mean_ns)} ({few})"
     if account is None:
         return None
     return format_ns(account.step_ns) + (" (one profiled step)" if len(account.steps) == 1 else "")

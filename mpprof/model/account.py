@@ -216,6 +216,13 @@ class Account:
     profiled: DeviceAccount | None = (
         None  # the main device in the window's own time, as the other devices are
     )
+    usual_ns: float | None = None  # the median unprofiled step; None: it is not told from the mean
+
+    @property
+    def unprofiled_ns(self) -> float | None:
+        """What a profiled step is compared with: the median unprofiled step, which no stall makes longer;
+        None where none was recorded."""
+        return self.wall_ns if self.usual_ns is None else self.usual_ns
 
     @property
     def too_little(self) -> bool:
@@ -405,6 +412,15 @@ class EstimatedSpeedup:
     assumptions: tuple[str, ...]
 
 
+WITHIN_PAIR = "95 % within this pair of runs"
+"""What a speedup's interval covers: how much two runs of one script differ is known from repeats alone."""
+
+
+def covered(*, wide: bool) -> str:
+    """Return what the interval of a speedup covers, and that few timings make it wide."""
+    return f"{WITHIN_PAIR}{', of few timings' if wide else ''}"
+
+
 Difference = Literal["faster", "slower", "none", "not known"]
 
 NO_DIFFERENCE_RATIO = 0.05
@@ -466,11 +482,12 @@ class Speedup:
     potential: AttainableRange | None = None  # of a float32 run, or where a single step gives no expectation
     launches: Launches | None = None  # None: the host does not limit both runs, or that is not known
     profiled: ProfiledSpeedup | None = None  # None: the reason is in `absent`
+    interval_wide: bool = False  # it rests on few timings of a run
 
     @property
     def difference(self) -> Difference | None:
         """What the timings tell of the two steps; None where they give no speedup."""
-        return None if self.observed is None else difference(self.interval)
+        return None if self.observed is None else difference(self.interval) or "not known"
 
     @property
     def attainable(self) -> float | None:

@@ -29,6 +29,10 @@ SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 Confidence = Literal["low", "medium", "high"]
 
 
+Leading = Literal["error", "learning", "inactive", "invalid", "time", "memory", "nothing"]
+"""What leads a report, in this order."""
+
+
 @frozen
 class Evidence:
     """One measured value and the limit it was held against. `unit` in the field's short form: "ns",

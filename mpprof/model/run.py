@@ -8,6 +8,7 @@ from typing import Any
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 
 
@@ -115,6 +116,7 @@ class FitFacts:
     gradient_accumulation_steps: int | None
     non_finite_weights: tuple[str, ...] | None = None  # when it ended; None: not looked at
     loss: str | None = None  # what the model was compiled to minimise, in one line; None: not recorded
+    scale_loss_called: bool | None = None  # while the step was traced; None: nobody could see it
     input: dict[str, Any] = field(default_factory=dict)  # what makes the batches: `kind`, and how it is set
 
 
@@ -144,10 +146,28 @@ class Timing:
 @frozen
 class Ended:
     """How a training ended otherwise than by its end: "out_of_memory" (`error` is then the error's text),
-    "interrupted" by the keyboard, "exit" (`sys.exit`), "error" (its type), or "unknown"."""
+    "interrupted" by the keyboard, "exit" (`sys.exit`), "error" (its type, with its own words in `text`), or
+    "unknown"."""
 
     reason: str
     error: str | None
+    text: str | None = None
+
+    @property
+    def by_error(self) -> bool:
+        """Whether an error ended it, which an interrupt and `sys.exit` are not."""
+        return self.reason in ("error", "out_of_memory")
+
+    @property
+    def first_line(self) -> str:
+        """The error's type and the first line of what it says; "" where neither is known."""
+        head = ": ".join(filter(None, (self.error, self.text)))
+        return next(iter(head.splitlines()), "")
+
+    @property
+    def kind(self) -> str:
+        """The error in a word or three: "out of memory", "ValueError"."""
+        return "out of memory" if self.reason == "out_of_memory" else self.error or "error"
 
 
 @frozen
@@ -222,6 +242,7 @@ class Run:
         HostTrace, ...
     ] = ()  # of the last trace's window, its own host first; empty: it has one host
     step_range: str | None = None  # which ranges of the trace make its steps, where the user named some
+    spans: Spans | None = None  # what the step log holds beside steps and validations; None: there is no log
 
     @property
     def run_id(self) -> str:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 
-RunState = Literal["running", "ended", "stopped", "unfinished"]
-"""Stopped: no end of the training was recorded, and nothing was written for `runs.state.STOPPED_AFTER_S`.
-Unfinished: no end was recorded, of a run elsewhere, whose writes are not seen as they happen."""
+RunState = Literal["running", "ended", "failed", "stopped", "unfinished"]
+"""Failed: an error ended the training. Stopped: no end of the training was recorded, and nothing was written
+for `runs.state.STOPPED_AFTER_S`. Unfinished: no end was recorded, of a run elsewhere, whose writes are not
+seen as they happen."""
 HOST_MARK = "@"
 """Between a run's id and the host, in an id of the run as that host saw it."""
 

@@ -94,7 +94,8 @@ class HardwareTable(Columnar):
     power_w: Float64
     sm_clock_hz: Float64
     temperature_c: Float64
-    cpu_ratio: Float64
+    cpu_ratio: Float64  # of the machine: all processes, over all cores
+    process_cpu_ratio: Float64  # of the process that trains and its children, over all cores
     rss_bytes: Float64
     throttle: tuple[tuple[str, ...], ...]  # per row
 
@@ -126,6 +127,7 @@ class WorkerSummary:
 
     worker: int
     count: int
+    mean_ns: float | None
     median_ns: float | None
     p95_ns: float | None
 
@@ -137,6 +139,7 @@ class StepSummary:
     count: int
     steady: int  # steps that are neither warm-up, profiled, nor an epoch's edge
     first_steady: int | None  # step number at which warm-up has ended; None: it never did
+    mean_ns: float | None  # the step time: of all steps after warm-up, every stall included
     median_ns: float | None  # per optimizer step (interval / covers) over the steady ones
     p95_ns: float | None
     interval_ns: tuple[float, float] | None  # 95 %, of the median; of few means, of their mean
@@ -149,3 +152,5 @@ class StepSummary:
     gpu_hours_per_epoch: float | None = None  # of its steps, on all GPUs; None: no GPU, epoch or step time
     workers: tuple[WorkerSummary, ...] = ()  # each of them, in order, where several trained together
     memory: RecordedMemory | None = None  # what the records say of memory
+    mean_interval_ns: tuple[float, float] | None = None  # 95 %, of `mean_ns`, within this run
+    why_no_interval: str | None = None  # of `mean_ns`

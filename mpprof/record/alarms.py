@@ -77,6 +77,8 @@ class Watch:
     _skips: deque[tuple[int, int]] = field(default_factory=deque)  # (skipped, steps) of the last readings
     _skipped_lately: bool = False
     _scale: float | None = None
+    _held: float = math.inf  # the lowest scale since the start
+    _overflowed: float | None = None  # the scale at the last overflow
     _good: int = 0  # steps without a skip or a change of scale
     _usual: list[int] = field(default_factory=list)
     _late: deque[int] = field(default_factory=lambda: deque(maxlen=DRIFT_STEPS))
@@ -117,7 +119,7 @@ class Watch:
         if seen.step <= STARTUP_STEPS:
             return
         self._streak = self._streak + skipped if skipped >= seen.span else 0
-        self._skips.append((skipped, seen.span))
+        self._skips.append((self._lowering(seen.loss_scale, skipped), seen.span))
         while sum(steps for _, steps in self._skips) - self._skips[0][1] >= RATIO_STEPS:
             self._skips.popleft()
         steps, lost = sum(steps for _, steps in self._skips), sum(skips for skips, _ in self._skips)
@@ -129,7 +131,19 @@ class Watch:
         elif steps >= RATIO_STEPS and lost >= SKIPPED_RATIO * steps:
             yield "endless_skips", f"{lost} of the last {steps} optimizer updates were skipped (MP201)"
 
+    def _lowering(self, scale: float | None, skipped: int) -> int:
+        """Return how many of these skips did more than take back a doubling of the scale: all, where it was
+        not read, or stands where it falls no further."""
+        if scale is None or not math.isfinite(scale) or scale <= 0:
+            return skipped
+        held, self._held = self._held, min(self._held, scale)
+        if not skipped or math.isinf(held) or (scale <= 1.0 and scale == self._scale):
+            return skipped
+        return min(skipped, math.ceil(math.log2(held / scale))) if scale < held else 0
+
     def _look_at_scale(self, seen: Seen, scale: float) -> Iterator[tuple[Kind, str]]:
+        if seen.skipped or (self._scale is not None and scale < self._scale):
+            self._overflowed = self._scale or scale * 2.0 ** (seen.skipped or 0)
         if scale != self._scale or seen.skipped:
             self._good, self._scale = 0, scale
         else:
@@ -139,7 +153,8 @@ class Watch:
                 "loss_scale_low",
                 f"the loss scale has fallen to {scale:g}: gradients overflow even unscaled (MP201)",
             )
-        if scale > RUNAWAY_SCALE or not math.isfinite(scale):
+        stopped = self._overflowed is not None and scale <= self._overflowed
+        if (scale > RUNAWAY_SCALE and not stopped) or not math.isfinite(scale):
             yield "loss_scale_runaway", f"the loss scale has grown to {scale:g}: nothing overflows (MP203)"
         if self.growth_steps and self._good > STUCK_PERIODS * self.growth_steps:
             yield (

@@ -29,8 +29,13 @@ from mpprof.record.run_with_timeout import FAILURES, failures_suppressed, raise_
 from mpprof.record.session import FitSession
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard_sink import EventFile
+from mpprof.record.wall_time.hooks import Hook, TimedList, list_being_made, time_hooks
+from mpprof.record.wall_time.sums import Spent
 
 log = logging.getLogger("mpprof")
+
+BEGINS_ONLY = keras.backend.backend() in ASYNCHRONOUS
+"""Whether only the begins of batches are told, see `Probe.asynchronous`."""
 
 NEWS_RATIO = 0.1
 """A further verdict is given when the run has grown by so much: short fits of a long run end at once."""
@@ -145,12 +150,22 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._failed = False
         self._audited: Callable[[], Any] = _nothing
         self._judged_steps = 0  # how many there were at the last verdict
+        self._begun: tuple[int, int] | None = None  # the first hook of a fit: our clock, Unix time in ns
+        self._spent: Spent | None = None  # of the fit that begins, where the others' hooks are timed
 
     @property
     def root(self) -> Path | None:
         """The directory of this run: `logdir`, or one below it. None before the first `fit`."""
         recorder = self._session.recorder if self._session else None
         return recorder.root if recorder and recorder.facts else None
+
+    def set_model(self, model: Any) -> None:
+        self._guard(self._note_begin)
+        super().set_model(model)
+
+    def set_params(self, params: Any) -> None:
+        super().set_params(params)
+        self._guard(self._time_hooks)
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._guard(self._train_begin)
@@ -163,8 +178,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._guard(self._session.start_epoch, epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if self._session is not None:
-            self._guard(self._session.end_epoch, logs)
+        self._end_steps(epoch, logs)
+        self._close_epoch()
 
     def on_test_begin(self, logs: Any = None) -> None:
         if self._session is not None:
@@ -176,7 +191,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     # The hooks of a batch are not guarded by `_guard`: one call less, in a place that runs a million times.
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def _begin_call(self, batch: int, logs: Any = None) -> None:
         calls = self._calls
         try:
             if calls.step < calls.fast_until and not calls.is_open:
@@ -187,19 +202,73 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             raise_if_signalled(error)
             self._give_up(error)
 
-    if keras.backend.backend() not in ASYNCHRONOUS:
+    def _end_call(self, batch: int, logs: Any = None) -> None:
+        calls = self._calls
+        try:
+            if calls.step < calls.fast_until and calls.is_open:
+                calls.end_fast(logs)
+            elif self._session is not None and not self._failed:
+                self._session.end(logs)
+        except FAILURES as error:  # as above
+            raise_if_signalled(error)
+            self._give_up(error)
+
+    on_train_batch_begin = _begin_call
+    if not BEGINS_ONLY:
         # Keras gives up asynchronous dispatch for a callback that has this hook at all, so where the
         # device runs behind the host it must not exist.
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            calls = self._calls
-            try:
-                if calls.step < calls.fast_until and calls.is_open:
-                    calls.end_fast(logs)
-                elif self._session is not None and not self._failed:
-                    self._session.end(logs)
-            except FAILURES as error:  # as above
-                raise_if_signalled(error)
-                self._give_up(error)
+        on_train_batch_end = _end_call
+
+    # Where the hooks of the others are timed, the markers between them call these, see `wall_time.hooks`.
+
+    def _end_steps(self, epoch: int | None = None, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.end_last_epoch, logs)
+
+    def _close_epoch(self, epoch: int | None = None, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.close_epoch)
+
+    def _end_record(self, event: Any = None, logs: Any = None) -> None:
+        if self._session is not None:
+            self._guard(self._session.end_of_record)
+
+    def _note_begin(self) -> None:
+        self._begun = self._settings.clock(), time.time_ns()
+
+    def _time_hooks(self) -> None:
+        """Time the hooks of the other callbacks of the `fit` that begins, where Keras has just made their
+        list for it."""
+        made = list_being_made(self)
+        if made is None:
+            self._begun = None  # a list of the user's own: its fit begins later
+        if not isinstance(made, keras.callbacks.CallbackList) or isinstance(made.callbacks, TimedList):
+            return
+        if self._session is not None and self._session.runs():
+            return  # a fit within ours
+        spent = Spent(self._settings.clock)
+        begin: dict[str, Hook] = {"on_train_batch_begin": self._begin_call}
+        time_hooks(
+            made, self, spent,
+            first={
+                "on_epoch_begin": self.on_epoch_begin,
+                **(begin if BEGINS_ONLY else {"on_train_batch_end": self._end_call}),
+                "on_test_begin": lambda event=None, logs=None: self.on_test_begin(logs),
+                "on_epoch_end": self._end_steps,
+                "on_train_end": self._end_record,
+            },
+            own={
+                "on_train_begin": lambda event=None, logs=None: self.on_train_begin(logs),
+                "on_train_end": lambda event=None, logs=None: self.on_train_end(logs),
+            },
+            last={
+                **({} if BEGINS_ONLY else begin),
+                "on_test_end": lambda event=None, logs=None: self.on_test_end(logs),
+                "on_epoch_end": self._close_epoch,
+            },
+            failed=self._give_up,
+        )  # fmt: skip
+        self._spent = spent
 
     # Keras 2 (tf_keras) takes this callback, too, and asks it these. Its logs then are plain numbers.
     _supports_tf_logs = False
@@ -254,7 +323,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._session, self._calls, self._judged_steps = session, session.calls, 0
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
-        session.start_fit(self._model, steps if isinstance(steps, int) and steps > 0 else None)
+        begun, spent, self._begun, self._spent = self._begun, self._spent, None, None
+        per_epoch = steps if isinstance(steps, int) and steps > 0 else None
+        session.start_fit(self._model, per_epoch, begun, spent)
         if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
             self._audited = weakref.ref(self._model)
             tell(audit_lines(self._model, session.batch_size))
@@ -318,6 +389,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self.__dict__.update(state)
         self._calls = CallLog(0)
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
+        self._begun = self._spent = None
 
 
 def _nothing() -> None:

@@ -185,6 +185,11 @@ class CallLog:
         """When the open call began, or the last one."""
         return self._begin_ns
 
+    @property
+    def last_ns(self) -> int:
+        """When a call was last told to begin or to end."""
+        return max(self._begin_ns, self._end_ns or 0)
+
     def dispatched(self, batch: int | None, now_ns: int) -> Line | None:
         """Note, where only begins are seen, that the call before has been dispatched.
 

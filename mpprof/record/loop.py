@@ -34,6 +34,7 @@ from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.session import ASYNCHRONOUS_NOTE, FitSession
 from mpprof.record.step_line import Line
+from mpprof.record.wall_time.input import InputWait
 
 T = TypeVar("T")
 
@@ -228,6 +229,7 @@ class StepRecorder:
             self._epoch_ends = True
             return
         self._attempt(self._session.end_epoch)
+        self._attempt(self._session.close_epoch)
         self._epoch, self._batch = self._epoch + 1, 0
         self._attempt(self._session.start_epoch, self._epoch)
 
@@ -316,6 +318,7 @@ class _LoopSession(FitSession):
 
     def finish(self, reason: str) -> None:
         self.end_epoch()
+        self.close_epoch()
         if self.in_fit:
             self._end_fit(reason)
 
@@ -329,6 +332,8 @@ class _LoopSession(FitSession):
 
     def waited_for_batch(self, wait_ns: int) -> None:
         self._wait_for_batch_ns = wait_ns
+        if self._input is not None:
+            self._input.waited(wait_ns)
 
     def end(self, logs: dict[str, Any] | None) -> None:
         before = self.calls.step
@@ -465,6 +470,19 @@ class _LoopSession(FitSession):
         if self.probe.backend == "none" and not self.profiling.wanted:
             absent["profile_windows"] = NO_PROFILER
 
+    def _split_wall_time(self) -> None:
+        super()._split_wall_time()
+        self.recorder.absent.pop("run_time.setup", None)  # a loop has none
+
+    def _why_hooks_are_not_timed(self) -> Absent:
+        return Absent("a loop of the user's own has no callbacks")
+
+    def _time_input(self) -> Absent:
+        return Absent("recorded where the loop iterates over recorder.batches(data)")
+
+    def _part(self) -> str | None:
+        return "batch" if self.calls.is_open else None
+
     def _framework(self) -> Facts:
         return {**super()._framework(), "loop": "custom"}
 
@@ -478,6 +496,8 @@ class _LoopSession(FitSession):
         """Record what the loop iterates over, where that states how it makes batches."""
         if found := self.recorder.attempt("input", describe_input, data):
             self._fit_facts["input"] = found
+        self._input = InputWait(self.spent, (found or {}).get("kind", "batches"))
+        self.recorder.absent.pop("run_time.input", None)
 
     def _describe_model(self) -> None:
         if self.model.model is not None:

@@ -76,9 +76,10 @@ class Recorder:
         self.throttling: set[str] = set()
         """What `throttled` would say: asked at every reading, where a call costs."""
 
-    def open(self, worker: Worker | None = None) -> None:
+    def open(self, worker: Worker | None = None, begun: tuple[int, int] | None = None) -> None:
         """Claim a directory, or as a further worker join the run of the first one, which may take a while.
-        Never raises: without a directory `on` stays False."""
+        `begun`: when the run began, by its own clock and in Unix nanoseconds; None: now. Never raises:
+        without a directory `on` stays False."""
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         name = f"{stamp}-{os.getpid()}"
@@ -91,11 +92,11 @@ class Recorder:
             warn_once("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
         self._folder = formats.folder_of(self.root, self.worker)
-        self.zero_ns = self.clock()
+        self.zero_ns, unix_ns = begun or (self.clock(), time.time_ns())
         self.facts = {
             "run_id": name,
             "created_unix_ns": int(now * 1e9),
-            "clock": {"monotonic_ns": self.zero_ns, "unix_ns": time.time_ns()},
+            "clock": {"monotonic_ns": self.zero_ns, "unix_ns": unix_ns},
             "host": platform.node() or None,
         }
         self.on = True

@@ -18,14 +18,17 @@ from typing import Any
 from mpprof.errors import UsageError
 from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
+from mpprof.record.backends.compiles import Compiles
 from mpprof.record.calls import CallLog
 from mpprof.record.facts.ended import Call, call_of_running_fit, ended, exception_of
 from mpprof.record.facts.fit import (
     Evaluation,
     batch_size_of_running_fit,
     callbacks_of_running_fit,
+    epoch_iterator_of_running_fit,
     fit_facts,
     input_of_running_fit,
+    part_of_running_fit,
     running_evaluation,
     running_fit,
     thread_of,
@@ -42,6 +45,9 @@ from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
 from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.step_line import Line
+from mpprof.record.wall_time.hooks import NOT_TIMED, OURS, TIMED_ALREADY, TimedList, put_back
+from mpprof.record.wall_time.input import InputWait, time_input
+from mpprof.record.wall_time.sums import NOTABLE_NS, Spent
 
 WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
@@ -78,6 +84,11 @@ ASYNCHRONOUS_NOTE = (
 NO_LOSS = (
     "the running mean of the loss, which is read every few steps, did not show it (a custom train_step need "
     "not keep one); to ask Keras for it at each batch end would make Keras wait for the device"
+)
+
+
+SETUP = (
+    "what fit does before its first hook (adapters, the first batch of a generator) is not seen by callbacks"
 )
 
 
@@ -137,10 +148,27 @@ class FitSession:
         self._fit: Callable[[], Any] | None = None  # what stands for it; None: no `fit` of Keras
         self._within_ns: int | None = None  # since when another `fit` runs within it
         self._state: int | None = None  # of the training, as the open call found it
+        self.spent = Spent(recorder.clock)
+        self._waited_ns = 0  # for the device, within the hook that runs
+        self._hooks_timed = False  # of the other callbacks of this fit; markers then call ours
+        self._input: InputWait | None = None  # where it is timed
+        self._compiles: Compiles | None = None  # while a fit runs
+        self._asked_at: str | None = None  # for what the source of compiles is asked
+        self._epoch: tuple[int, int] | None = None  # that runs: its number, and when it began
+        self._end_ns: int | None = None  # of the fit's record
+        self._last_ns = 0  # when a hook beside those of batches was told last
 
     # --- one fit ---------------------------------------------------------------------------------------
 
-    def start_fit(self, model: Any, steps_per_epoch: int | None) -> None:
+    def start_fit(
+        self,
+        model: Any,
+        steps_per_epoch: int | None,
+        begun: tuple[int, int] | None = None,
+        spent: Spent | None = None,
+    ) -> None:
+        """Begin a fit. `begun`: when its first hook was told, by our clock and in Unix nanoseconds; None:
+        now. `spent`: into which the times of the other callbacks' hooks go; None: they are not timed."""
         recorder = self.recorder
         if (self.in_fit and self._told_twice()) or self._leaves_out():
             return
@@ -149,7 +177,7 @@ class FitSession:
             other.recorder.attempt("closing", other.make_way)
         first = not self.calls.fit
         if first and not recorder.on:  # an interrupt may have ended the one before as it began
-            recorder.open(recorder.attempt("worker", self.probe.worker, model))
+            recorder.open(recorder.attempt("worker", self.probe.worker, model), begun)
         callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
         fit = recorder.attempt("profile_windows", running_fit)
         self._fit = None if fit is None else weakref.ref(fit)
@@ -173,7 +201,12 @@ class FitSession:
         # Any call of several steps may then have run fewer than it claims: each is read.
         self._end_unknown = self.calls.per_call > 1 and steps_per_epoch is None
         self._ended = None
-        recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": self._clock() - recorder.zero_ns})
+        begun_ns = self._last_ns = self._clock() if begun is None else begun[0]
+        recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": begun_ns - recorder.zero_ns})
+        self.spent, self._hooks_timed = spent or Spent(self._clock), spent is not None
+        self.spent.begin_fit(self.calls.fit, self.calls.step + 1, self._step_now, recorder.put)
+        self._own_calls = self.spent.of("callbacks", OURS, "batch")
+        self._epoch = self._end_ns = None
         if self.signalled is not None and (why_not := recorder.attempt("signal", self.signalled.install)):
             recorder.absent["signal"] = why_not
         self.in_fit, self._first_of_epoch, self._described, self._special = True, True, False, True
@@ -183,15 +216,25 @@ class FitSession:
         self._read_batch_size()
         self._find_counters(begins=True)
         self._describe_fit()
+        self._split_wall_time()
         recorder.save()
 
+    def end_of_record(self) -> None:
+        """Note that the record of the fit ends here: what callbacks do at the end of training is not in it,
+        wherever in the list they stand."""
+        if self._active():
+            self._end_ns = self._clock()
+
     def end_fit(self, stopped: bool) -> None:
+        if self._end_ns is None:
+            self._end_ns = self._clock()
         self._end_fit("stopped" if stopped else "finished")
 
     def abandon(self) -> None:
         """Abandon the recording, which has failed: release the profiler, the signal and the files."""
         self._over()
         self._unsignal()
+        self._stop_compiles()
         with failures_suppressed():  # may be what has failed; a step that has run keeps its line
             self._emit_all(self.calls.close_epoch())
         self.profiling.close()
@@ -223,6 +266,11 @@ class FitSession:
     def stopped(self) -> bool:
         return bool(getattr(self._model(), "stop_training", False))
 
+    def runs(self) -> bool:
+        """Return whether a fit of this session is running, in whatever thread: also around another one."""
+        fit = None if self._fit is None or not (self.in_fit or self._within_ns is not None) else self._fit()
+        return fit is not None and thread_of(fit) is not None
+
     def active(self) -> bool:
         """Return whether what is told now belongs to the fit that is recorded."""
         return self.in_fit or self._back()
@@ -244,10 +292,18 @@ class FitSession:
         elif goes_on is None:
             self.profiling.close()  # there is one profiler
 
+    def _stop_compiles(self) -> None:
+        self._ask_compiles("batch")
+        source, self._compiles = self._compiles, None
+        if source is not None:
+            self.recorder.attempt("run_time.compile", source.stop)
+
     def _over(self) -> None:
         self.in_fit, self._within_ns = False, None
         self.calls.leave_fast_path()
         _IN_FIT.pop(id(self), None)
+        if self._hooks_timed and self._fit is not None:
+            put_back(self._fit())
 
     def _leaves_out(self) -> bool:
         """Return whether the fit that begins is one within ours, of the same callback: ours goes on after
@@ -308,7 +364,14 @@ class FitSession:
                 self.recorder.attempt("non_finite_weights", describe_weights, self.recorder, self.model)
             rest = self._last_memory() if reason == "interrupted" else self.observer.rest()
         finally:  # also where an interrupt comes meanwhile
-            self.recorder.put({"kind": "fit_end", "reason": reason, **rest})
+            self._stop_compiles()
+            self.spent.write()
+            told = self.recorder.facts.get("ended") if reason == "interrupted" else None
+            if told and told["reason"] != "unknown":
+                reason = told["reason"]
+            t_ns = self._end_ns if self._end_ns is not None else self._last_hook_ns()
+            t_ns -= self.recorder.zero_ns
+            self.recorder.put({"kind": "fit_end", "reason": reason, "t_ns": t_ns, **rest})
             self.observer.explain_absences()
             self.recorder.pause()
 
@@ -341,7 +404,29 @@ class FitSession:
             self._fit_facts["initial_epoch"] = epoch
             self.recorder.save()
         self.calls.start_epoch(epoch)
+        if self._input is not None:
+            self._input.begin_epoch()
         self._first_of_epoch = True
+        self._last_ns = self._clock()
+        self._epoch = epoch, self._last_ns
+
+    def end_last_epoch(self, logs: dict[str, Any] | None) -> None:
+        """End the epoch as Keras tells its end."""
+        begin_ns = self._clock()
+        self.end_epoch(logs)
+        self.spent.add(self.spent.of("callbacks", OURS, "epoch"), self._clock() - begin_ns)
+
+    def close_epoch(self) -> None:
+        """Write the line of the epoch whose last hook has been told, and what was spent in it."""
+        epoch, self._epoch = self._epoch, None
+        if epoch is None or not self._active():
+            return
+        number, begin_ns = epoch
+        self._ask_compiles("batch")
+        self._last_ns, zero_ns = self._clock(), self.recorder.zero_ns
+        self.spent.write()
+        times = {"begin_ns": begin_ns - zero_ns, "end_ns": self._last_ns - zero_ns}
+        self.recorder.put({"kind": "epoch", "fit": self.calls.fit, "epoch": number, **times})
 
     def end_epoch(self, logs: dict[str, Any] | None = None, hook: str = "on_epoch_end") -> None:
         """End the epoch, whose last call has run. Comes before validation, and again at Keras' own epoch
@@ -393,6 +478,8 @@ class FitSession:
 
     def _comes_late(self, hook: str) -> bool:
         """Return whether another callback does something at this hook before ours, or that is not known."""
+        if self._hooks_timed:
+            return False  # ours is the first
         callbacks = self.recorder.attempt("timing", callbacks_of_running_fit) or []
         before = list(takewhile(lambda each: getattr(each, "_session", None) is not self, callbacks))
         return len(before) == len(callbacks) or any(overrides(each, hook) for each in before)
@@ -422,6 +509,7 @@ class FitSession:
         else:
             self._open_ran = self._state != self.probe.state(self.model)
         self.profiling.close(within_call=self._within_epoch and self.calls.is_open)
+        self._ask_compiles("batch")
         self._validation_ns = self._clock()
 
     def _whose_evaluation(self) -> Evaluation:
@@ -430,7 +518,8 @@ class FitSession:
     def end_validation(self) -> None:
         begin, self._validation_ns = self._validation_ns, None
         if self._active() and begin is not None:
-            now = self._clock()
+            now = self._last_ns = self._clock()
+            self._ask_compiles("validation")
             end = now - self.recorder.zero_ns
             self.recorder.put({"kind": "validation", "t_ns": end, "duration_ns": now - begin})
             if self._within_epoch:
@@ -478,6 +567,7 @@ class FitSession:
                 else:  # as nearly always
                     self._keep_interval(line.interval_ns // line.covers)
                     self.recorder.put(line)
+        self._spend_own(now)
         # Where the last call was like any other, only a further window that is wished for can be planned.
         if (self._special or self.profiling.plan is not None) and not self.profiling.idle:
             # The line before a window is to say that there was a wait. A wish that has come just now finds it
@@ -494,7 +584,8 @@ class FitSession:
         """End a call that has run, on a synchronous backend."""
         if not (self.in_fit and self.recorder.on) and not self._active():
             return
-        line = self.calls.end(self._clock())
+        now = self._clock()
+        line = self.calls.end(now)
         if line is None:
             return
         if logs and type(loss := logs.get("loss")) is float:
@@ -504,7 +595,14 @@ class FitSession:
             self._after_call(line)
         if line.step >= self._schedule.next or self._end_unknown:
             self._look(line)
+        self._spend_own(now)
         self._enter_fast_path()
+
+    def _spend_own(self, since_ns: int) -> None:
+        """Note what our own hook of a batch has taken by now, without its waits for the device: those are the
+        steps'. The fast path, a few microseconds, is not measured."""
+        waited, self._waited_ns = self._waited_ns, 0
+        self.spent.add(self._own_calls, self._clock() - since_ns - waited)
 
     def _enter_fast_path(self) -> None:
         """Enter the fast path: the calls up to the next reading are like any other, until something else
@@ -518,9 +616,20 @@ class FitSession:
         if self.profiling.plan is not None or not recorder.on:
             calls.fast_until = 0
 
+    def _step_now(self) -> int:
+        """Return the step within whose interval it is now: where only begins are seen, the one that began
+        last is counted as the next one begins."""
+        return self.calls.step + (self.queues and self.calls.is_open)
+
+    def _last_hook_ns(self) -> int:
+        """Return when the last hook was told."""
+        return max(self._last_ns, self.calls.last_ns, self.spent.since)
+
     def _look(self, line: Line) -> None:
         """Read what is due after this call."""
-        if self._schedule.due(line.step - line.covers, line.step) or self._end_unknown:
+        before = line.step - line.covers
+        self._write_spent(before)
+        if self._schedule.due(before, line.step) or self._end_unknown:
             observer = self.observer
             if (reading := observer.read()) is not None:
                 observer.note(line, reading)
@@ -539,6 +648,7 @@ class FitSession:
             self._queued.append(line)
             return
         observer, in_window, before = self.observer, self.profiling.profiles, line.step - line.covers
+        self._write_spent(before)
         if not in_window and (self._schedule.due(before, line.step) or self._end_unknown):
             line.snapshot = observer.snapshot(self._model())
             if observer.memory_on:
@@ -552,6 +662,11 @@ class FitSession:
             else:  # one call later: until then the device has that one to work on
                 self._awaited = line
 
+    def _write_spent(self, before: int) -> None:
+        """Write what is notable of the time that was spent, every `read_every` steps."""
+        if self._schedule.round(before, self.calls.step):
+            self.spent.write(NOTABLE_NS)
+
     def _waits(self, before: int, now_ns: int) -> bool:
         """Return whether to wait for the device after this call."""
         if not self.runs_behind or not self.observer.schedule.round(before, self.calls.step):
@@ -560,8 +675,11 @@ class FitSession:
         return self.calls.step <= WAIT_STEPS or waited_ns is None or now_ns - waited_ns >= WAIT_NS
 
     def _wait(self, line: Line | None = None) -> None:
+        begin_ns = self._clock()
         if self.recorder.attempt("waiting", self._waited):
-            self.calls.waited(self._clock(), line)
+            now = self._clock()
+            self.calls.waited(now, line)
+            self._waited_ns += now - begin_ns
 
     def _waited(self) -> bool:
         self._wait_for_device()
@@ -570,11 +688,13 @@ class FitSession:
     def _wait_for(self, line: Line) -> None:
         """Wait until the device has finished the call of this line. The one after it was dispatched
         meanwhile, so the device does not run idle while the host waits."""
-        self._awaited = None
+        self._awaited, begin_ns = None, self._clock()
         reading = None if line.snapshot is None else self.observer.arrived(line.snapshot)
         line.snapshot = None if reading is None else Taken(reading)
         if reading is not None:
-            self.calls.waited(self._clock(), line, behind=1)
+            now = self._clock()
+            self.calls.waited(now, line, behind=1)
+            self._waited_ns += now - begin_ns
 
     def _wait_for_device(self) -> None:
         self.probe.wait(self.model)
@@ -743,6 +863,58 @@ class FitSession:
             self.recorder.absent["model.earlier"] = (
                 f"only the model of the last fit is described, not {', '.join(sorted(earlier))}"
             )
+
+    def _split_wall_time(self) -> None:
+        """Begin to tell apart what this fit's wall time goes into, and explain what cannot be told apart."""
+        self._input = None
+        self._compiles = self._known("compile", self.probe.compiles, self._model, self._compiled)
+        self._known("setup", lambda: Absent(SETUP))
+        self._known("callbacks", self._why_hooks_are_not_timed)
+        self._known("input", self._time_input)
+
+    def _known(self, part: str, ask: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the answer, or None where it is an absence: `absent` then says why the part is not split."""
+        field = f"run_time.{part}"
+        found = self.recorder.attempt(field, ask, *arguments)
+        if isinstance(found, Absent):
+            self.recorder.absent[field] = found.reason
+            return None
+        if self.recorder.works(field):
+            self.recorder.absent.pop(field, None)
+        return found
+
+    def _why_hooks_are_not_timed(self) -> Absent | None:
+        if self._hooks_timed:
+            return None
+        timed = isinstance(getattr(running_fit(), "callbacks", None), TimedList)
+        return Absent(TIMED_ALREADY if timed else NOT_TIMED)
+
+    def _time_input(self) -> Absent | None:
+        iterator = epoch_iterator_of_running_fit()
+        if iterator is None:
+            return Absent("only a fit of Keras 3 takes its batches where they can be timed")
+        if not self.queues:
+            return Absent("the batches are taken within the train function: only a trace shows the wait")
+        kind = str(self._fit_facts.get("input", {}).get("kind", "input"))
+        wait = InputWait(self.spent, kind)
+        why_not = time_input(iterator, wait, lambda error: self.recorder.fail("run_time.input", error))
+        self._input = wait if why_not is None else None
+        return why_not
+
+    def _compiled(self, calls: int, ns: int | None) -> None:
+        """Note what was compiled, where a source tells of it at once, or was asked by `_ask_compiles`."""
+        source = self._compiles
+        if source is not None and (at := self._asked_at or self._part()) is not None:
+            self.spent.count(self.spent.of("compile", source.name, at), calls, ns)
+
+    def _part(self) -> str | None:
+        return part_of_running_fit()
+
+    def _ask_compiles(self, at: str) -> None:
+        if self._compiles is not None:
+            self._asked_at = at
+            self.recorder.attempt("run_time.compile", self._compiles.ask)
+            self._asked_at = None
 
     # --- the end ---------------------------------------------------------------------------------------
 

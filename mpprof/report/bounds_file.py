@@ -15,13 +15,15 @@ MP503 = "the casts of the input pipeline are meant"
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from mpprof.analysis.steps.mean_interval import MeanInterval, of_ratio, of_repeats
 from mpprof.diagnosis import manual
-from mpprof.errors import UsageError
+from mpprof.errors import UsageError, own_baseline
 from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.regular import read_regular
@@ -40,15 +42,18 @@ MOST_BYTES = 64 << 20
 _MOST_DOTS = 100
 """In a line: tomllib takes time in proportion to the square of the parts of a dotted key."""
 _STORE = "Store one: mpprof report RUN --format json -o baseline.json"
+_OF_A_MEDIAN = "the baseline was stored by an older mpprof, which took the median for the step time"
 KEYS: Final = (*NUMBERS, "baseline", "forbidden")
 
 
 @frozen
 class Baseline:
-    """The step of a stored report, and its `run`, which says what the step was measured on."""
+    """The step of a stored report, and its `run`, which says what the step was measured on. `mean_ns` is None
+    in a report of an older mpprof, whose step was a median; `interval`: of the mean, or why there is none."""
 
-    median_ns: float
-    interval_ns: tuple[float, float]  # the ends of its 95 % interval
+    path: Path
+    mean_ns: float | None
+    interval: MeanInterval | str
     run: Mapping[str, Any]
 
 
@@ -149,22 +154,33 @@ def _baseline(value: Any, path: Path) -> Path:
 def _stored(path: Path) -> Baseline:
     try:
         document = json.loads(_text(path))
-        steps, run = document["steps"], document.get("run") or {}
-        low, high = map(float, steps["interval_ns"])
-        median = float(steps["median_ns"])
-        if not 0 < low <= high <= limits.LONGEST_NS or not 0 < median <= limits.LONGEST_NS:
+        steps, run = document["steps"], dict(document.get("run") or {})
+        if "mean_ns" not in steps and float(steps["median_ns"]) > 0:
+            return Baseline(path, None, _OF_A_MEDIAN, run)
+        mean = float(steps["mean_ns"])
+        low, high = map(float, steps.get("mean_interval_ns") or (mean, mean))
+        if not 0 < low <= mean <= high <= limits.LONGEST_NS:
             raise ValueError("no such step")
-        return Baseline(median, (low, high), dict(run))
+        return Baseline(path, mean, _interval(document), run)
     except OSError as error:
         what = f"this baseline cannot be read: {error.strerror}"
         raise UsageError(what, where=str(path), next=_STORE) from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        what = "is not a stored report with step times and their interval"
+        what = "is not a stored report with step times"
         raise UsageError(what, where=str(path), next=_STORE) from error
 
 
-def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
-    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none."""
+def judge(
+    report: doc.Report,
+    bounds: Bounds,
+    repeats: Sequence[doc.Report] = (),
+    baseline_repeats: Sequence[doc.Report] = (),
+) -> Iterator[Outcome]:
+    """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none. The
+    repeats are further runs of the same script and of the baseline's: with any, a step is judged by the
+    scatter between runs. Raises UsageError where a run is its own baseline, and for repeats of nothing."""
+    if bounds.baseline is None and (repeats or baseline_repeats):
+        raise UsageError("repeats need a baseline", next="Name one in the file of bounds: docs/checks.md")
     steps, cores, absent = report["steps"], report["tensor_core"], report["absent"]
     values: dict[str, tuple[float | None, str]] = {
         "min_tensor_core_ratio": (
@@ -182,7 +198,7 @@ def judge(report: doc.Report, bounds: Bounds) -> Iterator[Outcome]:
             yield _bound(key, value, bounds.numbers[key], why)
     if bounds.baseline is not None:
         limit = bounds.numbers["max_step_regression_ratio"]
-        yield _regression(report, bounds.baseline, limit, _why(absent, "interval_ns"))
+        yield _regression(report, bounds.baseline, limit, repeats, baseline_repeats)
     wanted = checks.without(bounds.forbidden, bounds.ignore)
     yield from checks.of_findings(dismissals.applied(report, bounds.ignore), wanted)
 
@@ -200,19 +216,63 @@ def _bound(key: str, value: float | None, limit: float, why: str) -> Outcome:
     return Outcome(key, "passed" if kept else "failed", f"{show(value)}, {show(limit)} at {least}")
 
 
-def _regression(report: doc.Report, stored: Baseline, limit: float, why: str) -> Outcome:
-    """Judge a step by both 95 % intervals: failed where it is longer by more than `limit` at the least,
-    passed where it is not at the most. Not judged against a step under other conditions."""
-    key, steps = "max_step_regression_ratio", report["steps"]
-    if steps is None or steps["interval_ns"] is None or steps["median_ns"] is None:
+def _interval(report: Mapping[str, Any]) -> MeanInterval | str:
+    """Return the interval of a report's mean step, or why it has none."""
+    steps, absent = report["steps"], report.get("absent") or {}
+    if not steps or not steps.get("mean_interval_ns") or not steps.get("mean_ns"):
+        return _why(absent, "mean_interval_ns")
+    mean = float(steps["mean_ns"])
+    return MeanInterval(mean, math.log(float(steps["mean_interval_ns"][1]) / mean), 0)
+
+
+def _mean(report: doc.Report) -> float | None:
+    return report["steps"].get("mean_ns") if report["steps"] else None
+
+
+def _regression(
+    report: doc.Report,
+    stored: Baseline,
+    limit: float,
+    repeats: Sequence[doc.Report],
+    baseline_repeats: Sequence[doc.Report],
+) -> Outcome:
+    """Judge a step by the 95 % interval of its ratio to the baseline's: failed where it is longer by more
+    than `limit` at the least, passed where it is not at the most. Not judged against a step under other
+    conditions."""
+    key, own = "max_step_regression_ratio", stored.run.get("id")
+    above = list({each["run"]["id"]: each for each in (report, *repeats)}.values())  # each run counts once
+    below = list({each["run"]["id"]: each for each in baseline_repeats if each["run"]["id"] != own}.values())
+    both = {each["run"]["id"] for each in above} & {own, *(each["run"]["id"] for each in below)}
+    for each in above:
+        if each["run"]["id"] in both:
+            raise own_baseline(each["run"]["name"], str(stored.path))
+    why = next((why for each in (*above, *below) if (why := checks.unlike(each["run"], stored.run))), None)
+    if stored.mean_ns is None:
+        why = f"{_OF_A_MEDIAN}. {_STORE}"
+    untimed = next((each for each in (*above, *below) if _mean(each) is None), None)
+    if why is None and untimed is not None:
+        why = f"{untimed['run']['name']}: {_why(untimed['absent'], 'mean_ns')}"
+    if why is not None or stored.mean_ns is None:
         return Outcome(key, "unable", f"cannot be judged: {why}")
-    if (unlike := checks.unlike(report["run"], stored.run)) is not None:
-        return Outcome(key, "unable", f"cannot be judged: {unlike}")
-    low, high = steps["interval_ns"]
-    least, most = low / stored.interval_ns[1] - 1, high / stored.interval_ns[0] - 1
+    means = [
+        [ns for ns in map(_mean, above) if ns],
+        [stored.mean_ns, *(ns for ns in map(_mean, below) if ns)],
+    ]
+    before, after, ratio = stored.interval, _interval(report), of_repeats(*means)
+    if ratio is not None:
+        ends = ratio.low, ratio.high
+        how = f"by the scatter between {len(means[0])} and {len(means[1])} runs"
+    elif isinstance(before, str) or isinstance(after, str):
+        said = after if isinstance(after, str) else f"in the baseline: {before}"
+        return Outcome(key, "unable", f"cannot be judged: no interval of the step, {said}")
+    else:
+        ends = of_ratio(after, before)
+        how = "within this pair of runs; what their repeats would differ in is not in it: see --repeat"
+    now, was = (words.duration(sum(side) / len(side)) for side in means)
+    least, most = ends[0] - 1, ends[1] - 1
     text = (
-        f"a step takes {words.duration(steps['median_ns'])}, and {words.duration(stored.median_ns)} in the "
-        f"baseline: {least:+.1%} to {most:+.1%} (95 %), {limit:+.1%} at most"
+        f"a step takes {now}, and {was} in the baseline: {least:+.1%} to {most:+.1%} (95 %, {how}), "
+        f"{limit:+.1%} at most"
     )
     verdict = "passed" if most <= limit else "failed" if least > limit else "unable"
     return Outcome(key, verdict, text)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
 LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
-_TF32 = "MP803"
+_TF32, _ENDED_BY_ERROR = "MP803", "MP913"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
 _OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
@@ -225,10 +225,9 @@ def _measured(document: doc.Report) -> list[str]:
     assert gain is not None
     assert observed is not None
     base = headline.baseline_words(document)
-    interval = gain["interval"]
     than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
-    if headline.undecided(document) and interval is not None:
-        return _undecided(document, than, words.speedups(*interval))
+    if headline.undecided(document):
+        return _undecided(document, than, content.span(gain, document["absent"]))
     if content.difference_of(gain) == "none":
         said = f"As fast as {than} ({words.speedup(observed)})"
     elif observed < 1.0:
@@ -545,6 +544,8 @@ def _warnings(document: doc.Report) -> list[str]:
         doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
     failed = content.out_of_memory(document)
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
+    if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:
+        ended = [stopped["summary"]]
     return [*ended, *([doubt] if doubt else []), *content.warnings(document)]
 
 

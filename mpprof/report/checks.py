@@ -6,12 +6,12 @@ judged, which is not the same as passed.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mpprof.diagnosis import manual
-from mpprof.errors import NotFoundError, UsageError
+from mpprof.errors import NotFoundError, UsageError, did_you_mean
+from mpprof.model.account import covered
 from mpprof.model.frozen import frozen
 from mpprof.report import words
 
@@ -75,8 +75,7 @@ def _code(name: str, option: str) -> str:
     try:
         return manual.code_of(name)
     except NotFoundError as error:
-        near = difflib.get_close_matches(name.lower(), (*SEVERITIES, DIVERGED_LOSS), n=1, cutoff=0.7)
-        next_ = f"Did you mean {near[0]}?" if near else error.next
+        next_ = did_you_mean(name, (*SEVERITIES, DIVERGED_LOSS)) or error.next
         raise UsageError(f"{option} {name}: neither a cause nor a severity", next=next_) from error
 
 
@@ -152,7 +151,7 @@ def of_speedup(report: doc.Report, least: float, baseline: doc.Report) -> Outcom
         why = _why(report, "interval")
         return Outcome("speedup", "unable", f"{says}, without an interval: {why}")
     low, high = interval
-    says += f" (95 %: {low:.4g}x to {high:.4g}x)"
+    says += f" ({covered(wide=bool(speedup.get('interval_wide')))}: {low:.4g}x to {high:.4g}x)"
     if low >= least:
         return Outcome("speedup", "passed", says)
     if high < least:

@@ -75,8 +75,10 @@ def _hero(document: doc.Report) -> Hero:
         return Hero(kind, of_step.figure, f"{of_step.under}{content.profiled_steps(speedup)}")
     if kind == "not comparable":
         return of_step or Hero(kind, "No speedup", "see why below")
-    if kind == "measured" and speedup and speedup["interval"] and undecided(document):
-        return Hero(kind, words.speedups(*speedup["interval"]), _of_undecided(document))
+    if kind == "measured" and speedup and undecided(document):
+        ends = speedup["interval"]
+        figure = words.speedups(*ends) if ends else words.speedup(facts["observed"])
+        return Hero(kind, figure, _of_undecided(document))
     if kind == "measured" and facts["observed"] is not None:
         return Hero(kind, words.speedup(facts["observed"]), _of_attainable(document))
     if kind == "float32" and speedup and (could := speedup.get("attainable")):
@@ -123,7 +125,8 @@ def _of_undecided(document: doc.Report) -> str:
     """Return what stands under an interval that holds 1 and is wide."""
     speedup, attainable = document["speedup"], document["facts"]["attainable"]
     assert speedup is not None
-    parts = [f"95 % interval; the timings do not show which is faster{content.profiled_steps(speedup)}"]
+    sure = content.interval_covers(speedup) if speedup["interval"] else "without an interval"
+    parts = [f"{sure}; the timings do not show which is faster{content.profiled_steps(speedup)}"]
     parts += [] if attainable is None else [f"{words.speedup(attainable)} attainable"]
     return "; ".join(parts)
 

@@ -49,7 +49,8 @@ def render(document: doc.Report) -> str:
     lines += _time(document)
     for label, said in content.facts(document):
         lines += [f"- **{label}**: {escape(said[0])}", *(f"  - {escape(line)}" for line in said[1:])]
-    lines += ["", *_findings(document["findings"], document)]
+    lines += ["", *_run_time(content.run_time_rows(document))]
+    lines += _findings(document["findings"], document)
     lines += _limits(document)
     return units.worded(_joined(lines), document["time"])
 
@@ -117,6 +118,18 @@ def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: fl
     whole = [row for row in rows if not row.part]
     total, share = sum(row.ns for row in whole), round(sum(row.ratio for row in whole), 6)
     return [*lines, f"| **sum** | {column(total)} | {words.percent(share)} | |", ""]
+
+
+def _run_time(rows: list[content.SpentRow]) -> list[str]:
+    if not rows:
+        return []
+    column = words.column(sum(row.ns for row in rows))
+    lines = [f"{content.RUN_TIME_HEADING}:", "", f"| {' | '.join(content.RUN_TIME_COLUMNS)} |"]
+    lines.append("| --- | ---: | ---: | --- |")
+    for row in rows:
+        share = words.percent(row.ratio)
+        lines.append(f"| {row.label} | {column(row.ns)} | {share} | {escape(row.by)} |")
+    return [*lines, ""]
 
 
 def _findings(findings: list[doc.Finding], report: doc.Report) -> list[str]:

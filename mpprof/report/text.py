@@ -113,6 +113,7 @@ def render(
             page.paragraph(line, indent=2, hang=2)
     _time(page, document)
     _facts(page, document)
+    _run_time(page, content.run_time_rows(document))
     _findings(page, document["findings"], document)
     _limits(page, document)
     _next(page, content.next_steps(document, path))
@@ -246,6 +247,21 @@ def _facts(page: Page, document: doc.Report) -> None:
             continue  # it has a heading of its own, above all else
         for row, line in enumerate(lines):
             page.paragraph(line, label=f"{label if row == 0 else '':<14}", hang=14)
+
+
+def _run_time(page: Page, rows: list[content.SpentRow]) -> None:
+    if not rows:
+        return
+    page.heading(content.RUN_TIME_HEADING)
+    column = words.column(sum(row.ns for row in rows))
+    shown = [(row.label, column(row.ns), words.percent(row.ratio), row.by) for row in rows]
+    label, ns, ratio, _ = (max(map(len, each)) for each in zip(*shown, strict=True))
+    for each in shown:
+        head = f"  {each[0]:<{label}}  {each[1]:>{ns}}  {each[2]:>{ratio}}"
+        first, *more = wrapped(each[3], page.width - len(head) - 2) or [""]
+        page.row(f"{head}  {first}")
+        for line in more:
+            page.row(f"{'':<{len(head)}}  {line}")
 
 
 def _findings(page: Page, findings: list[doc.Finding], report: doc.Report) -> None:

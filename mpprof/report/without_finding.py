@@ -30,11 +30,20 @@ FIELD_WORDS = {
     "deterministic_ops": "whether ops are deterministic",
     "tf32_enabled": "whether TF32 is on",
     "batch_size": "the batch size",
+    "run_time": "the parts of the run's wall time",
+    "run_time.setup": "the time before the first hook",
+    "run_time.input": "the wait for input, of the run's time",
+    "run_time.callbacks": "the callbacks' own time",
+    "run_time.compile": "the time of compiling",
+    "run_time.profiler": "the profiler's own time",
+    "run_time.loop": "the loop's own time",
     "steps": "the step log",
     "steps.examples_per_s": "examples per second",
-    "steps.interval_ns": "the interval of the step time",
+    "steps.interval_ns": "the interval of the median step",
+    "steps.mean_interval_ns": "the interval of the step time",
     "steps.loss_scale": "the loss scale",
-    "steps.median_ns": "the step time",
+    "steps.mean_ns": "the step time",
+    "steps.median_ns": "the median step",
     "steps.p95_ns": "the step time at p95",
     "steps.peak_memory_bytes": "the peak memory",
     "steps.skipped": "skipped steps",
@@ -197,7 +206,7 @@ def _said_of_speedup(reason: str, absent: dict[str, str]) -> bool:
 
 def not_measured(document: doc.Report) -> list[str]:
     """Return what is absent, a line for each reason; what another line of the report says is left out."""
-    told = {"tensor_core", "speedup", "whatif", "cause"}
+    told = {"tensor_core", "speedup", "whatif", "cause", "run_time"}
     told |= {section for section in ("steps", "time") if document[section] is None}
     if (why := document["absent"].get("bounds")) and sentence(why) in document["verdict"]:
         told.add("bounds")

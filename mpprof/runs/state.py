@@ -20,6 +20,8 @@ def state_of(run: Run, *, now_unix_ns: int, elsewhere: bool) -> RunState | None:
     `elsewhere`: its files are copies, whose times are not those of the writes."""
     if run.facts is None or run.steps is None:
         return None
+    if run.facts.ended is not None and run.facts.ended.by_error:
+        return "failed"
     if run.finished:
         return "ended"
     if elsewhere:

@@ -102,7 +102,9 @@ def facts_of(record: Json) -> RunFacts:
 
 def _ended(record: Json) -> Ended | None:
     reason = bounded.name(record, "reason")
-    return None if reason is None else Ended(reason, bounded.text(record, "error"))
+    if reason is None:
+        return None
+    return Ended(reason, bounded.text(record, "error"), bounded.text(record, "text"))
 
 
 def _framework(record: Json) -> Json:
@@ -212,6 +214,7 @@ def _fit(record: Json) -> FitFacts:
         gradient_accumulation_steps=bounded.whole(record, "gradient_accumulation_steps"),
         non_finite_weights=_names(spoiled),
         loss=bounded.name(record, "loss"),
+        scale_loss_called=_bool(record, "scale_loss_called"),
         input=bounded.mapping(record, "input"),
     )
 

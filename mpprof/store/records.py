@@ -9,11 +9,13 @@ import numpy as np
 
 from mpprof.errors import NotFoundError, TooNewError, UnreadableError
 from mpprof.model.run import RunFacts
+from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 from mpprof.store import formats
 from mpprof.store.facts import read_facts
 from mpprof.store.lines import Faults, read_blocks
 from mpprof.store.rewrite_log import rewrite_log_beside
+from mpprof.store.span_columns import SpanColumns
 from mpprof.store.step_columns import HardwareColumns, Record, StepColumns, validation_table
 
 
@@ -31,6 +33,7 @@ class Records:
     hardware: HardwareTable | None
     finished: bool
     warnings: tuple[str, ...]
+    spans: Spans | None = None  # what the step log holds beside steps and validations
 
 
 def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) -> Records:
@@ -54,11 +57,11 @@ def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) 
         facts = replace(facts, graph_rewrite_result=facts.graph_rewrite_result | told)
     # A process that was killed within its first second has no line of its fit yet.
     begun = facts is not None and bool(facts.fits)
-    steps, validations, finished, said = _read_steps(steps_path, not begun, most_bytes)
+    steps, validations, spans, finished, said = _read_steps(steps_path, not begun, most_bytes)
     hardware, more = _read_hardware(folder / formats.HARDWARE_FILE, most_bytes)
     if facts is not None and steps is not None:
         facts = replace(facts, absent=_absent(facts, steps))
-    return Records(facts, steps, validations, hardware, finished, (*warnings, *said, *more))
+    return Records(facts, steps, validations, hardware, finished, (*warnings, *said, *more), spans)
 
 
 def _absent(facts: RunFacts, steps: StepTable) -> dict[str, str]:
@@ -81,8 +84,8 @@ def _absent(facts: RunFacts, steps: StepTable) -> dict[str, str]:
 
 def _read_steps(
     path: Path, finished: bool, most_bytes: int | None
-) -> tuple[StepTable | None, ValidationTable | None, bool, tuple[str, ...]]:
-    faults, columns = Faults(path), StepColumns()
+) -> tuple[StepTable | None, ValidationTable | None, Spans | None, bool, tuple[str, ...]]:
+    faults, columns, spans = Faults(path), StepColumns(), SpanColumns()
     validations: list[Record] = []
     late: list[Record] = []
     unsound = 0
@@ -99,11 +102,18 @@ def _read_steps(
                 late.append(_numbers(record, _LATE_KEYS))
             elif kind == "validation":
                 validations.append(_numbers(record, ("t_ns", "duration_ns")))
+            if kind != "step":
+                spans.add(record)
     if faults.missing:
-        return None, None, True, (f"{path}: missing; there are no step records",)
+        return None, None, None, True, (f"{path}: missing; there are no step records",)
     if unsound:
         faults.notes.append(
             f"{path}: {unsound} step lines hold values of the wrong type or size and were skipped"
+        )
+    if spans.unsound:
+        faults.notes.append(
+            f"{path}: {spans.unsound} lines of kind epoch or spent hold values of the wrong type or size and "
+            "were skipped"
         )
     table = columns.table()
     if repeated := int(np.count_nonzero(np.diff(table.step) <= 0)):
@@ -111,7 +121,8 @@ def _read_steps(
             f"{path}: the step number does not grow at {repeated} lines: "
             "a log written twice, or mixed from two runs"
         )
-    return _with_late_readings(table, late), validation_table(validations), finished, faults.warnings()
+    steps = _with_late_readings(table, late)
+    return steps, validation_table(validations), spans.spans(), finished, faults.warnings()
 
 
 def _with_late_readings(table: StepTable, late: list[Record]) -> StepTable:

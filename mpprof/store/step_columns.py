@@ -142,7 +142,7 @@ def validation_table(records: Sequence[Record]) -> ValidationTable:
 
 MEASURED = (
     "utilization_ratio", "memory_used_bytes", "power_w", "sm_clock_hz", "temperature_c", "cpu_ratio",
-    "rss_bytes",
+    "process_cpu_ratio", "rss_bytes",
 )  # fmt: skip
 
 

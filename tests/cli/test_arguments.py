@@ -46,6 +46,24 @@ def test_what_a_command_does_not_take_points_to_its_own_help(
     assert capsys.readouterr().err.endswith(f"See `{shown} --help`\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["reprot", "x"], "Did you mean report? See `mpprof --help`"),
+        (["report", "x", "--basline", "y"], "Did you mean --baseline? See `mpprof report --help`"),
+        (["ls", "--fromat=json", "x"], "Did you mean --format? See `mpprof ls --help`"),
+        (["ls", "--format", "jsn", "x"], "Did you mean json? See `mpprof ls --help`"),
+        (["report", "x", "--fail-on", "MP3011"], "Did you mean MP301 input-bound?"),
+        (["report", "x", "--frobnicate"], "arguments: --frobnicate. See `mpprof report --help`"),
+    ],
+)
+def test_a_slip_of_the_keyboard_gets_the_word_that_was_meant(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f"{meant}\n")
+
+
 def test_a_command_may_follow_the_options_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quiet", "explain", "MP101"]) == 0
     assert "MP101" in capsys.readouterr().out

@@ -28,7 +28,11 @@ forbidden = ["error"]
 @pytest.fixture
 def project(mpprof: Mpprof, tmp_path: Path) -> Path:
     """A project that keeps its bounds file and the report of a good run beside each other."""
-    assert mpprof("report", MIXED, "--format", "json", "-o", tmp_path / "baseline.json").code == 0
+    stored = tmp_path / "baseline.json"
+    assert mpprof("report", MIXED, "--format", "json", "-o", stored).code == 0
+    document = json.loads(stored.read_text())
+    document["run"]["id"] = "last-week"
+    stored.write_text(json.dumps(document))
     return bounded(tmp_path)
 
 
@@ -67,11 +71,22 @@ def test_a_dismissed_finding_does_not_fail_and_is_listed_with_its_reason(
     assert "dismissed  MP104 float32-island: it is meant" in done.out
 
 
+def test_a_baseline_whose_step_was_a_median_is_to_be_stored_again(mpprof: Mpprof, project: Path) -> None:
+    stored = project.parent / "baseline.json"
+    document = json.loads(stored.read_text())
+    del document["steps"]["mean_ns"]
+    stored.write_text(json.dumps(document))
+    done = mpprof("check", MIXED, "--bounds", project)
+    assert (done.code, failed(done.err)) == (1, ["max_step_regression_ratio"])
+    said = "took the median for the step time. Store one: mpprof report RUN --format json -o baseline.json"
+    assert said in " ".join(done.out.split())
+
+
 def test_a_step_within_the_scatter_of_both_runs_cannot_be_judged(mpprof: Mpprof, project: Path) -> None:
     stored = project.parent / "baseline.json"
     document = json.loads(stored.read_text())
-    median = document["steps"]["median_ns"]
-    document["steps"]["interval_ns"] = [median * 0.8, median * 1.2]
+    mean = document["steps"]["mean_ns"]
+    document["steps"]["mean_interval_ns"] = [mean * 0.8, mean * 1.25]
     stored.write_text(json.dumps(document))
     done = mpprof("check", MIXED, "--bounds", project)
     assert (done.code, failed(done.err)) == (1, ["max_step_regression_ratio"])
@@ -282,7 +297,7 @@ def test_whatever_a_value_is_instead_there_is_one_error(key: str, tmp_path: Path
         "baseline": "max_step_regression_ratio = 0.1",
         "max_step_regression_ratio": "baseline = 'b.json'",
     }
-    stored = {"steps": {"median_ns": 1e6, "interval_ns": [9e5, 1.1e6]}}
+    stored = {"steps": {"mean_ns": 1e6, "mean_interval_ns": [9e5, 1.1e6]}}
     (tmp_path / "b.json").write_text(json.dumps(stored))
     for value in WRONG:
         table, _, name = key.rpartition(".")
@@ -300,9 +315,10 @@ def test_whatever_a_value_is_instead_there_is_one_error(key: str, tmp_path: Path
 @pytest.mark.parametrize(
     "steps",
     [
-        {"median_ns": 1, "interval_ns": [0, 1]}, {"median_ns": 0, "interval_ns": [1, 1]},
-        {"median_ns": 10**400, "interval_ns": [1, 2]}, {"median_ns": 1, "interval_ns": [2, 1]},
-        {"median_ns": "NaN", "interval_ns": ["NaN", "NaN"]}, {"median_ns": 1, "interval_ns": [1]}, [], None,
+        {"mean_ns": 1, "mean_interval_ns": [0, 1]}, {"mean_ns": 0, "mean_interval_ns": [1, 1]},
+        {"mean_ns": 10**400, "mean_interval_ns": [1, 2]}, {"mean_ns": 1, "mean_interval_ns": [2, 1]},
+        {"mean_ns": "NaN", "mean_interval_ns": ["NaN", "NaN"]}, {"mean_ns": 1, "mean_interval_ns": [1]},
+        {"mean_ns": 1, "mean_interval_ns": 7}, {"mean_ns": None}, {"median_ns": None}, [], None,
     ],
 )  # fmt: skip
 def test_a_stored_report_with_a_step_that_cannot_be(steps: object, tmp_path: Path) -> None:

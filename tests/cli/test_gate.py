@@ -155,7 +155,7 @@ def test_a_speedup_that_is_not_known_fails_with_the_reason(mpprof: Mpprof) -> No
     ],
     ids=["card", "batch", "model"],
 )  # fmt: skip
-@pytest.mark.parametrize("ladder", [(), (FLOAT32,)], ids=["two", "ladder"])
+@pytest.mark.parametrize("ladder", [(), (ISLAND,)], ids=["two", "ladder"])
 def test_a_speedup_over_a_run_under_other_conditions_is_not_judged(
     change: tuple[str | int, ...], said: str, ladder: tuple[Path, ...], mpprof: Mpprof, tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ def test_each_run_has_its_policy_card_batch_and_the_step_time_of_its_report(mppr
     report = json.loads(mpprof("report", MIXED, "--format", "json").out)
     assert (row["policy"], row["batch_size"]) == ("mixed_float16", 64)
     assert row["card"] == report["run"]["device"]
-    assert row["step_ns"] == report["steps"]["median_ns"]
+    assert row["step_ns"] == pytest.approx(report["steps"]["mean_ns"])
     assert (row["state"], row["absent"]) == ("ended", {})
     created = [each["created_unix_ns"] for each in found.values()]
     assert created == sorted(created)  # type: ignore[type-var]
@@ -126,10 +126,24 @@ def test_a_broken_run_is_listed_with_its_reason_and_a_lone_trace_without_figures
 
     lone = tmp_path / "lone" / "host.xplane.pb"
     lone.parent.mkdir()
-    lone.write_bytes(Space().to_bytes())
+    lone.write_bytes(Space(hostnames=["here"]).to_bytes())
     row = rows(mpprof, lone)["host.xplane.pb"]
     assert (row["step_ns"], row["state"], row["traces"]) == (None, None, 1)
     assert "without records" in row["absent"]["step_ns"]  # type: ignore[index]
+
+
+def test_a_run_whose_files_are_empty_is_listed_with_that_reason(mpprof: Mpprof, tmp_path: Path) -> None:
+    """As the help promises: "runs that cannot be read come last, with the reason"."""
+    recorded(tmp_path, "whole")
+    for file in ("log/mpprof/steps.jsonl", "traces/host.xplane.pb"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    found = rows(mpprof, tmp_path)
+    assert list(found) == ["whole", "log"]  # beside records only these are runs
+    assert found["log"]["problem"] == f"{tmp_path / 'log'}: holds nothing. Record it again, or delete it"
+    (lone,) = rows(mpprof, tmp_path / "traces").values()
+    assert "host.xplane.pb: holds nothing" in str(lone["problem"])
+    assert "broken" in mpprof("ls", tmp_path / "traces").out.splitlines()[1]
 
 
 def test_csv_has_the_same_rows(mpprof: Mpprof, tmp_path: Path) -> None:

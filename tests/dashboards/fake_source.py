@@ -406,7 +406,8 @@ def hardware_table(n: int = 30) -> HardwareTable:
     return HardwareTable(
         t_ns=t, gpu=np.zeros(n, np.int64), utilization_ratio=0.7 + 0.1 * np.sin(t / 1e9),
         memory_used_bytes=nan, power_w=250 + 40 * np.sin(t / 1e9), sm_clock_hz=np.full(n, 1.41e9),
-        temperature_c=np.linspace(45, 66, n), cpu_ratio=np.full(n, 0.9), rss_bytes=np.full(n, 3.1e9),
+        temperature_c=np.linspace(45, 66, n), cpu_ratio=np.full(n, 0.9), process_cpu_ratio=nan,
+        rss_bytes=np.full(n, 3.1e9),
         throttle=tuple(("sw_power_cap",) if i > 20 else () for i in range(n)),
     )  # fmt: skip
 

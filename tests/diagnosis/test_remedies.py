@@ -327,6 +327,12 @@ def test_what_the_input_pipeline_has_is_not_asked_for(names: Sequence[str], opti
         ),
         ("keras on torch", {"kind": "PyDataset", "workers": 6}, "more workers", "DataLoader"),
         ("tf_keras", {"kind": "PyDataset"}, "fit(..., workers=8", "PyDataset"),
+        ("keras on tensorflow", {"kind": "arrays"}, 'shuffle="batch"', "cache"),
+        ("keras on torch", {"kind": "arrays"}, 'shuffle="batch"', "DataLoader"),
+        ("keras on tensorflow", {"kind": "generator"}, "in place of the generator", "data.map("),
+        ("keras on torch", {"kind": "generator"}, "in place of the generator", "DataLoader"),
+        ("keras on jax", {"kind": "generator"}, "in place of the generator", "tf.data"),
+        ("tf_keras", {"kind": "generator"}, "Sequence in place of the generator", "PyDataset"),
     ],
 )
 def test_the_recorded_input_decides(
@@ -336,6 +342,17 @@ def test_the_recorded_input_decides(
     said = finding("MP301", c.case(records=facts, account=c.account(c.cell("idle_input", 30)))).remedy
     assert words in said
     assert void not in said
+
+
+def test_keras_own_prefetch_of_arrays_is_not_taken_for_a_pipeline_of_the_users() -> None:
+    """Keras feeds arrays through a tf.data pipeline of its own, whose trace shows a Prefetch."""
+    case = replace(
+        traced("IteratorGetNext", "Iterator::Root::Prefetch"),
+        run=c.run(recorded("keras on tensorflow", fit={"input": {"kind": "arrays"}})),
+    )
+    said = finding("MP301", case).remedy
+    assert "already prefetches" not in said
+    assert "tf.data" not in said
 
 
 CONV = {"family": "conv_fprop", "kernel": "volta_scudnn_128x64_relu_interior_nn_v1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpprof.diagnosis.rules.mp201_endless_skips import longest_run
+from mpprof.diagnosis.shared.skips import longest_run
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow
 from tests.builders import cases as c

@@ -143,7 +143,7 @@ def test_mp506_needs_a_trace() -> None:
 def memory(used_gib, peak_gib):
     nan = np.full(4, np.nan)
     samples = HardwareTable(
-        np.arange(4), np.zeros(4, np.int64), nan, np.full(4, used_gib * 2.0**30), nan, nan, nan, nan, nan,
+        np.arange(4), np.zeros(4, np.int64), nan, np.full(4, used_gib * 2.0**30), nan, nan, nan, nan, nan, nan,
         ((),) * 4,
     )  # fmt: skip
     table = c.steps()

@@ -167,7 +167,7 @@ def samples(clocks, throttle=()):
     n = len(clocks)
     nan = np.full(n, np.nan)
     return HardwareTable(
-        np.arange(n), np.zeros(n, np.int64), nan, nan, nan, np.array(clocks, float), nan, nan, nan,
+        np.arange(n), np.zeros(n, np.int64), nan, nan, nan, np.array(clocks, float), nan, nan, nan, nan,
         tuple(throttle for _ in clocks),
     )  # fmt: skip
 

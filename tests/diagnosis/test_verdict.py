@@ -84,12 +84,13 @@ def test_no_measurable_difference_and_slower_are_said_so() -> None:
     said = sentence(c.case(account=c.account(), speedup=wide))
     assert "no measurable difference" not in said
     assert (
-        "the timings do not show whether the step is shorter than in float32 (95 %: 0.90x to 1.04x), where "
-        "1.00x is attainable"
+        "the timings do not show whether the step is shorter than in float32 (95 % within this pair of runs: 0.90x "
+        "to 1.04x), where 1.00x is attainable"
     ) in said
     seen = replace(wide, profiled=ProfiledSpeedup(1.02, 102 * c.MS, 100 * c.MS, 5, 5))
-    assert "(95 %: 0.90x to 1.04x); the profiled steps were 1.02x as fast" in sentence(
-        c.case(account=c.account(), speedup=seen)
+    assert (
+        "(95 % within this pair of runs: 0.90x to 1.04x); the profiled steps were 1.02x as fast"
+        in sentence(c.case(account=c.account(), speedup=seen))
     )
     slower = c.speedup(baseline_ms=50, interval=(0.49, 0.51), expected=None)
     said = sentence(c.case(account=c.account(), speedup=slower))

@@ -19,6 +19,7 @@ _ODD = "tests/api/test_odd_traces.py"
 _BOUNDS = "tests/store/test_bounds.py"
 _CACHE = "tests/traces/test_cache.py"
 _HOSTILE = "tests/dashboards/test_hostile.py"
+_OUTPUT = "tests/cli/test_output.py"
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,37 @@ DEFECTS = (
         "app.server.register_error_handler(DependencyException, _no_such_file)",
         "pass",
         (f"{_HOSTILE}::test_a_script_that_is_not_there_is_not_found",),
+    ),
+    Defect(
+        "-o names a device or a pipe: replaced by a file",
+        "mpprof/cli/output.py",
+        "or (path.exists() and not path.is_file()):",
+        "or False:",
+        (
+            f"{_OUTPUT}::test_a_device_stays_a_device",
+            f"{_OUTPUT}::test_a_pipe_carries_what_is_written",
+        ),
+    ),
+    Defect(
+        "-o names a link: replaced by a file",
+        "mpprof/cli/output.py",
+        "_replace(content, Path(os.path.realpath(path)))",
+        "_replace(content, path)",
+        (f"{_OUTPUT}::test_a_link_stays_and_its_target_is_written",),
+    ),
+    Defect(
+        "-o replaces a file of mode 0600: 0644",
+        "mpprof/cli/output.py",
+        "os.fchmod(file.fileno(), stat.S_IMODE(replaced.st_mode))",
+        "pass",
+        (f"{_OUTPUT}::test_the_mode_of_a_replaced_file_is_kept",),
+    ),
+    Defect(
+        "-o /dev/stdout: what the shell redirected it to is replaced, and what others wrote is lost",
+        "mpprof/cli/output.py",
+        "(descriptor := _descriptor(path)) is not None",
+        "(descriptor := None) is not None",
+        (f"{_OUTPUT}::test_standard_output_is_written_where_it_stands",),
     ),
 )
 

@@ -42,7 +42,7 @@ def out_of_memory() -> None:
 
 
 def failing() -> None:
-    raise ZeroDivisionError("a secret of the data")
+    raise ZeroDivisionError("no examples\na secret of the data")
 
 
 def run_json(folder: Path) -> dict[str, Any]:
@@ -60,11 +60,15 @@ def test_close_while_the_error_is_handled_keeps_it(tmp_path: Path) -> None:
     assert "InUse:" in run_json(tmp_path)["ended"]["error"]
 
 
-def test_of_another_error_only_the_type_is_kept(tmp_path: Path) -> None:
+def test_of_another_error_the_type_and_its_first_line_are_kept(tmp_path: Path) -> None:
     mine = callback(tmp_path)
     with pytest.raises(ZeroDivisionError), contextlib.closing(mine):
         fit(small(), 8, mine, at(5, failing))
-    assert run_json(tmp_path)["ended"] == {"reason": "error", "error": "ZeroDivisionError"}
+    assert run_json(tmp_path)["ended"] == {
+        "reason": "error",
+        "error": "ZeroDivisionError",
+        "text": "no examples",
+    }
 
 
 def test_an_exit_is_no_error(tmp_path: Path) -> None:
@@ -101,7 +105,10 @@ def test_the_next_fit_tells_within_the_handler_and_one_that_ends_well_takes_it_b
     except ResourceExhaustedError:
         fit(small(), 8, mine, at(1, lambda: told.append(run_json(tmp_path).get("ended"))))
     lines = [json.loads(line) for line in next(tmp_path.rglob("steps.jsonl")).read_text().splitlines()]
-    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["interrupted", "finished"]
+    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == [
+        "out_of_memory",
+        "finished",
+    ]
     assert "ended" not in run_json(tmp_path)
 
 

@@ -369,7 +369,7 @@ def test_on_jax_the_last_step_before_somebody_elses_failure_is_recorded(jax_fold
     read = records(jax_folder / name)
     steps, ends = steps_and_ends(jax_folder / name)
     assert read.steps is not None
-    assert ends == ["interrupted"]
+    assert ends == ["error"]
     assert (steps[-1], int(read.steps.covers.sum())) == (ran, ran)
     skipped = int(read.steps.skipped[read.steps.skipped > 0].sum())
     updated = json.loads((jax_folder / "answers.json").read_text())["updates"][name]

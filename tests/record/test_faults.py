@@ -817,9 +817,10 @@ def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
         hungry.numbers.assign(1)
         fit()
     lines = [json.loads(line) for line in (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()]
-    (end,) = (k for k, line in enumerate(lines) if line.get("reason") == "interrupted")
-    assert (lines[end]["kind"], lines[end - 1]["step"]) == ("fit_end", 10)
-    assert lines[end]["memory"][0]["peak_bytes"] > lines[end - 1]["memory"][0]["peak_bytes"]
+    (end,) = (k for k, line in enumerate(lines) if line.get("reason") == "out_of_memory")
+    last = [line for line in lines[:end] if line.get("kind") == "step"][-1]
+    assert (lines[end]["kind"], last["step"]) == ("fit_end", 10)
+    assert lines[end]["memory"][0]["peak_bytes"] > last["memory"][0]["peak_bytes"]
     samples = (tmp_path / "mpprof" / "hardware.jsonl").read_text().splitlines()
     assert json.loads(samples[-1])["rss_bytes"] > 0
     check(caplog, tmp_path, 10 if then == "close" else 30, warned=0)

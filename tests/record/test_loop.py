@@ -223,7 +223,7 @@ def test_a_failing_step_leaves_no_line_and_its_error_passes(tmp_path: Path) -> N
     records = read_records(tmp_path)
     assert records.steps is not None
     assert records.steps.step.tolist() == [1]
-    assert '"reason":"interrupted"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
+    assert '"reason":"error"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
 
 
 def test_a_step_within_a_step_and_an_unknown_backend_are_wrong_usage(tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ def diagnosis(name: str = "bert-fp16") -> Diagnosis:
             count=400,
             steady=371,
             first_steady=12,
+            mean_ns=STEP_NS,
             median_ns=STEP_NS,
             p95_ns=48_000_000.0,
             interval_ns=(41_000_000.0, 41_400_000.0),

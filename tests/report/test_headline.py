@@ -145,8 +145,8 @@ def sample(run: str) -> doc.Report:
         ("h100-mixed-bfloat16", "Mixed precision is in effect: 100 % of matrix time ran on", "100 %"),
         ("v100-convnet-mixed-float16", "Mixed precision works: 1.89x of 1.94x attainable.", "1.89x"),
         ("v100-float32-island", "A layer stays in float32 (conv2d_2, conv2d_3): 15.0 ms of", "10.1 %"),
-        ("v100-input-bound-mixed-float16", "The device waits for input: 25.5 ms to gain in each", "1.01x"),
-        ("v100-loss-scale-thrash", "Optimizer updates are skipped again and again: 10.3 ms lost", "31.2 %"),
+        ("v100-input-bound-mixed-float16", "The device waits for input: 25.5 ms to gain in each", "1.02x"),
+        ("v100-loss-scale-thrash", "Optimizer updates are skipped again and again: 10.1 ms lost", "31.2 %"),
         ("v100-odd-vocabulary-mixed-float16", "The vocabulary is not a multiple of 8: 31.6 ms of", "1.36x"),
         ("v100-truncated", "The trace is incomplete; 100 % of its matrix time ran on", "100 %"),
         ("v100-xla-convnet-mixed-float16", "Mixed precision works: 3.48x of 3.51x attainable;", "3.48x"),
@@ -172,10 +172,10 @@ def test_a_run_that_waits_as_float32_does_is_not_called_fine() -> None:
 
 
 def test_a_run_as_fast_as_can_be_that_does_not_learn_is_not_called_fine() -> None:
-    """1.89x of 1.94x, but only 1.30x per applied update; and a loss that is not finite has no speed."""
+    """1.92x of 1.94x, but only 1.32x per applied update; and a loss that is not finite has no speed."""
     document = LogDirectory(SAMPLES).report("v100-loss-scale-thrash", "v100-convnet-float32")
-    assert document["facts"]["observed"] == pytest.approx(1.89, abs=0.01)
-    assert headline(document).startswith("Optimizer updates are skipped again and again: 10.3 ms lost")
+    assert document["facts"]["observed"] == pytest.approx(1.916, abs=0.001)
+    assert headline(document).startswith("Optimizer updates are skipped again and again: 10.1 ms lost")
     document = deepcopy(document)
     document["facts"]["observed_per_update"] = document["facts"]["observed"]
     document["findings"][0] |= {"code": "MP206", "title": "The loss is not finite"}
@@ -204,8 +204,11 @@ def test_skipped_updates_cost_what_the_log_says() -> None:
     log = (Path(SAMPLES) / "v100-loss-scale-thrash" / "mpprof" / "steps.jsonl").read_text().splitlines()
     lines = [line for line in map(json.loads, log) if line.get("kind") == "step"]
     skipped = sum(line.get("skipped", 0) for line in lines)
-    steady = statistics.median(
-        line["interval_ns"] for line in lines[20:] if "interval_ns" in line and not line.get("profiled")
+    profiled = {line["step"] for line in lines if line["profiled"]}
+    steady = statistics.mean(
+        line["interval_ns"]
+        for line in lines[10:]
+        if "interval_ns" in line and not profiled & {line["step"] + k for k in (-1, 0, 1)}
     )
     each = steady * len(lines) / (len(lines) - skipped)
     assert document["facts"]["step_ns_per_update"] == pytest.approx(each, rel=0.01)
@@ -213,7 +216,7 @@ def test_skipped_updates_cost_what_the_log_says() -> None:
     assert lost_per_update(document, "MP501") is None
     assert (
         beside(document)
-        == "An applied update takes 32.8 ms: 50 of 160 steps changed no weight, because their scaled gradients were not finite (overflow)."
+        == "An applied update takes 32.5 ms: 50 of 160 steps changed no weight, because their scaled gradients were not finite (overflow)."
     )
     document = deepcopy(document)
     document["facts"]["step_ns_per_update"] = None
@@ -231,7 +234,7 @@ def test_a_speedup_after_remedies_is_never_beyond_the_attainable_one() -> None:
     waits, vocabulary = sample(INPUT_BOUND), sample(VOCABULARY)
     assert speedup_after(waits, waits["facts"]["after_remedies_ns"] or 0.0) is None
     assert speedup_after(vocabulary, vocabulary["facts"]["after_remedies_ns"] or 0.0) == pytest.approx(
-        3.375, abs=0.001
+        3.3725, abs=0.001
     )
 
 
@@ -249,13 +252,13 @@ def test_a_speedup_after_remedies_is_never_beyond_the_attainable_one() -> None:
         ),
         (
             "v100-odd-vocabulary-mixed-float16",
-            "31.8 ms of each 52.8 ms step are lost; the causes below explain",
+            "31.8 ms of each 52.9 ms step are lost; the causes below explain",
         ),
         ("h100-mixed-bfloat16", "No loss was found. Beyond precision, the changes below gain up to 1.55 ms"),
         ("v100-xla-convnet-mixed-float16", "The changes below would shorten float32, too."),
         (
             "a100-tf32-baseline-mixed-float16",
-            "406 µs of each 14.0 ms step are lost. The changes below gain 8.22 ms, of which float32 would gain "
+            "412 µs of each 14.0 ms step are lost. The changes below gain 8.22 ms, of which float32 would gain "
             "5.87 ms, too.",
         ),
         ("v100-float32-island", ""),
@@ -280,7 +283,7 @@ def test_why_a_run_is_slower_is_said_only_where_launching_limits_both_runs() -> 
     bound = sample("a100-launch-bound-mixed-float16")
     found = bound["speedup"]["launches"]
     assert (found["baseline"], found["mixed"]) == (185, 267)
-    assert found["mixed_host_ns"] - found["baseline_host_ns"] == pytest.approx(501_350)
+    assert found["mixed_host_ns"] - found["baseline_host_ns"] == pytest.approx(501_164, rel=1e-4)
     said = "267 launches a step instead of 185 (54 more for loss scaling, 27 for casts)"
     assert more_launches(bound) == said
     assert said in " ".join(brief.render(bound).split())

@@ -19,7 +19,7 @@ DIAGNOSES = (hand_made.diagnosis, hand_made.bare, hand_made.cpu)
 CONTRACT = {
     "": "schema run steps time tensor_core speedup bounds memory findings unable clear warnings absent verdict",
     "run": "name policy backend device jit_compile batch_size",
-    "steps": "count steady median_ns p95_ns skipped skipped_ratio loss_scale peak_memory_bytes",
+    "steps": "count steady mean_ns median_ns p95_ns skipped skipped_ratio loss_scale peak_memory_bytes",
     "time": "basis step_ns function_ns wall_ns window_ns device_ns between_steps slices devices",
     "tensor_core": "matmul_ns_per_step ratio reason by_precision fallback_ns_per_step unknown_ratio",
     "speedup": "baseline baseline_id observed interval expected expected_with_host ceiling estimated slices "

@@ -318,12 +318,12 @@ def test_several_workers_are_told_with_the_slowest() -> None:
     given = hand_made.diagnosis()
     assert given.steps is not None
 
-    def told(*medians: float | None) -> str:
-        workers = tuple(WorkerSummary(k, 40, median, median) for k, median in enumerate(medians))
+    def told(*means: float | None) -> str:
+        workers = tuple(WorkerSummary(k, 40, mean, mean, mean) for k, mean in enumerate(means))
         document = documents.document(replace(given, steps=replace(given.steps, workers=workers)))
         return content.steps(document)
 
-    assert told(10e6, 14e6).endswith("2 workers, medians 10.0 ms to 14.0 ms (the slowest is worker 1)")
-    assert told(10e6, 10e6, None).endswith("2 workers, medians 10.0 ms each")
+    assert told(10e6, 14e6).endswith("2 workers, steps of 10.0 ms to 14.0 ms (the slowest is worker 1)")
+    assert told(10e6, 10e6, None).endswith("2 workers, steps of 10.0 ms each")
     assert "worker" not in told()
     assert "worker" not in told(10e6)

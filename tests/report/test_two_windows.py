@@ -102,4 +102,5 @@ def test_a_run_with_steps_is_held_against_one_without_by_its_window(tmp_path: Pa
     found = documents.compare_document(compare(stepped, plain))
     assert [each["account"]["basis"] for each in found["runs"]] == ["step", "window"]
     assert found["steps"][0]["windows"]["span_ns"]["from"] > 0  # type: ignore[operator]
-    assert "windows" not in documents.compare_document(compare(stepped, stepped))["steps"][0]
+    again = small().write(tmp_path / "c.json")
+    assert "windows" not in documents.compare_document(compare(stepped, again))["steps"][0]

@@ -67,8 +67,8 @@ def _line(figure: Figure, x: Any, y: Any, name: str, colour: str, texts: list[st
 
 
 def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure | None:
-    """Return a figure of every step's time, with profiled and warm-up steps marked, and with the steady
-    median and 95th percentile.
+    """Return a figure of every step's time, with profiled and warm-up steps marked, and with the mean,
+    the steady median and 95th percentile.
 
     Warm-up is marked only where the report says when it ended (`first_steady`)."""
     if table is None or not len(table):
@@ -83,6 +83,7 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure 
         ("warm-up", warm & ~table.profiled, theme.MEASURED, "circle-open"),
         ("step", ~table.profiled & ~warm, theme.MEASURED, "circle"),
     )
+    mean = summary.get("mean_ns") if summary else None
     median, p95 = (summary["median_ns"], summary["p95_ns"]) if summary else (None, None)
     top = _top(ns, ~warm & ~table.profiled)
     above = np.nan_to_num(ns) > top
@@ -105,7 +106,11 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure 
         _line(figure, table.step[rows], np.full(len(rows), top / per), f"above {words.duration(top)}",
               theme.ACCENT, [words.duration(value) for value in ns[rows]],
               mode="markers", marker={"symbol": "triangle-up", "size": 9})  # fmt: skip
-    for value, name, dash in ((median, "median", "solid"), (p95, "95th percentile", "dot")):
+    for value, name, dash in (
+        (mean, "mean", "solid"),
+        (median, "median", "dash"),
+        (p95, "95th percentile", "dot"),
+    ):
         if value is not None:
             figure.add(
 "scatter",
@@ -370,7 +375,8 @@ _HARDWARE = (
     ("power_w", "Power (W)", 1.0, "W"),
     ("sm_clock_hz", "SM clock (MHz)", 1e-6, "MHz"),
     ("temperature_c", "Temperature (°C)", 1.0, "°C"),
-    ("cpu_ratio", "Process CPU (%)", 100.0, "ratio"),
+    ("cpu_ratio", "Machine CPU (%)", 100.0, "ratio"),
+    ("process_cpu_ratio", "Process CPU (%)", 100.0, "ratio"),
 )
 
 

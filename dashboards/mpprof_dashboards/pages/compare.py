@@ -15,7 +15,14 @@ from dash import Input, Output, State, html
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import comparing, several_devices, two_windows, words
-from mpprof.report.content import difference_of, lowered_by_host, profiled_steps, recorded_peak, step_ns
+from mpprof.report.content import (
+    difference_of,
+    interval_covers,
+    lowered_by_host,
+    profiled_steps,
+    recorded_peak,
+    step_ns,
+)
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import bars, cards, segments
@@ -504,7 +511,7 @@ def _without_speedup(rung: doc.Rung) -> str:
 
 def _interval(rung: doc.Rung) -> str:
     ends = rung["interval"]
-    said = f"95 % interval {words.speedups(*ends)}" if ends else ""
+    said = f"{interval_covers(rung)}: {words.speedups(*ends)}" if ends else rung["absent"].get("interval", "")
     if difference_of(rung) == "not known":
         said += "; the timings do not show which is faster"
     return f"{said}{profiled_steps(rung)}".removeprefix("; ")

@@ -156,6 +156,7 @@ def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:
     steady = f"steps, {words.count(steps['steady'])} of them steady" if steps else "steps"
     return [
         (words.count(steps["count"] if steps else None), steady, "step-count", ""),
+        _known(document, "mean_ns", "a step (mean)", words.duration, "mean"),
         _known(document, "median_ns", "median", words.duration, "median"),
         _known(document, "p95_ns", "95th percentile", words.duration, "p95"),
         _known(document, "skipped", "updates skipped", words.count, "skips"),
@@ -167,12 +168,12 @@ def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:
 
 def _known(
     document: doc.Report,
-    field: Literal["median_ns", "p95_ns", "skipped"],
+    field: Literal["mean_ns", "median_ns", "p95_ns", "skipped"],
     label: str,
     form: Callable[[Any], str],
     id: str,
 ) -> tuple[str, str, str, str]:
-    value = document["steps"][field] if document["steps"] else None
+    value = document["steps"].get(field) if document["steps"] else None
     if value is None:
         return "—", label, id, why_absent(document, f"steps.{field}", "steps")
     return form(value), label, id, ""

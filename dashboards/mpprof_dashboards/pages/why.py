@@ -141,9 +141,10 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
         words.compiled(run["backend"], run["jit_compile"]),
     ]
     said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
-    if state in ("running", "stopped", "unfinished"):
+    if state in ("running", "failed", "stopped", "unfinished"):
         hint = {
             "running": "The training goes on: this page follows it.",
+            "failed": "An error ended the training.",
             "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
             "unfinished": "No end of the training was recorded.",
         }[state]
@@ -183,7 +184,7 @@ def _step(document: doc.Report) -> tuple[str, str, str, str]:
     if value is None and "window" in document:
         return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
     if value is None:
-        return "—", "step", "step-time", why_absent(document, "steps.median_ns", "steps", "time")
+        return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
     p95 = steps["p95_ns"] if steps else None
     name = units.one(document["time"])
     return words.duration(value), name, "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""

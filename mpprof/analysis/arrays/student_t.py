@@ -14,11 +14,13 @@ _T_95 = (
 """Two-sided 95 % quantiles by degrees of freedom, from 1 (any table of the distribution has them)."""
 
 
+def quantile_95(freedom: int) -> float:
+    """Return the two-sided 95 % quantile. Above 30 degrees of freedom that of 30, which is a little wide."""
+    return _T_95[min(freedom, len(_T_95)) - 1]
+
+
 def half_width(values: NDArray[np.float64]) -> float | None:
     """Return half of the 95 % interval of the mean of `values`, which do not depend on each other. None:
-    fewer than two. Above 30 degrees of freedom the quantile of 30 is used, which is a little wide."""
+    fewer than two."""
     n = len(values)
-    if n < 2:
-        return None
-    quantile = _T_95[min(n - 1, len(_T_95)) - 1]
-    return quantile * float(np.std(values, ddof=1)) / math.sqrt(n)
+    return None if n < 2 else quantile_95(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)

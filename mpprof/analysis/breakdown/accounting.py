@@ -84,7 +84,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     devices = [device_account(trace, placements, ownership, window) for window in windows]
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
     main, window = devices[order[0]], windows[order[0]]
-    wall_ns = summary.median_ns if summary is not None else None
+    wall_ns = summary.mean_ns if summary is not None else None
     if (why := _no_whole_step(main, window)) is not None:
         raise UnableError(
             why,
@@ -121,6 +121,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         absent=lengths.absent | ({} if why is None else {"between_steps": why}),
         lengths_ns=window.lengths_ns,
         profiled=replace(profiled, cells=()),
+        usual_ns=summary.median_ns if summary is not None else None,
     )
     return weighed(result, ownership, run)
 

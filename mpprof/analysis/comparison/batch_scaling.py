@@ -49,11 +49,11 @@ def of(runs: Sequence[Run], steps: Sequence[StepSummary | None]) -> tuple[Batche
     groups: dict[tuple[object, ...], dict[int, _Point]] = {}
     for row, (run, summary) in enumerate(zip(runs, steps, strict=True)):
         fit, model = run.last_fit, run.facts.model if run.facts else None
-        if fit is None or model is None or not fit.batch_size or summary is None or not summary.median_ns:
+        if fit is None or model is None or not fit.batch_size or summary is None or not summary.mean_ns:
             continue
         kinds = tuple(layer.class_name for layer in model.layers)
         dtype = compute_precision(run).dtype
-        point = _Point(row, fit.batch_size, summary.median_ns, _utilization(run))
+        point = _Point(row, fit.batch_size, summary.mean_ns, _utilization(run))
         groups.setdefault((kinds, model.parameters, fit.jit_compile, dtype), {}).setdefault(
             point.batch, point
         )

@@ -109,18 +109,16 @@ def from_records(
 
 
 def _side(run: Run) -> Side | None:
-    from mpprof.analysis.steps.statistics import steady, summarise
+    from mpprof.analysis.steps.statistics import averaged
 
-    summary = summarise(run.steps, run.facts)
-    if run.steps is None or summary is None or not summary.median_ns:
+    if run.steps is None or not (step_ns := (times := averaged(run.steps, run.facts)).mean_ns):
         return None
-    rows = steady(run.steps)
-    waits = run.steps.input_wait_ns[rows & (run.steps.input_wait_ns >= 0)]
-    covers = run.steps.covers[rows & (run.steps.input_wait_ns >= 0)]
-    wait = median(waits / covers) / summary.median_ns if len(waits) else None
+    row = times.row[run.steps.input_wait_ns[times.row] >= 0]
+    wait_ns, steps = run.steps.input_wait_ns[row].sum(), run.steps.covers[row].sum()
+    wait = min(1.0, float(wait_ns / steps) / step_ns) if len(row) else None
     used = run.hardware.utilization_ratio if run.hardware is not None else np.empty(0)
     used = used[np.isfinite(used)]
-    return Side(summary.median_ns, median(used) if len(used) else None, wait)
+    return Side(step_ns, median(used) if len(used) else None, wait)
 
 
 # --- the statements ----------------------------------------------------------------------------------------

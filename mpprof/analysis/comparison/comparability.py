@@ -56,6 +56,16 @@ def unlike(one: Side, other: Side) -> tuple[str, ...]:
     return tuple(labels)
 
 
+def same_run(one: Run, other: Run) -> bool:
+    """Return whether both are one run, by the id of its records or, without any, by its trace; two ranges of
+    steps of it are two."""
+    if one.step_range != other.step_range:
+        return False
+    if one.facts is None or other.facts is None:
+        return [trace.resolve() for trace in one.traces] == [trace.resolve() for trace in other.traces]
+    return one.facts.run_id == other.facts.run_id
+
+
 def refusal(one: Side, other: Side) -> str | None:
     """Return why the two runs cannot be compared at all: they train different models. None: they may be
     compared."""

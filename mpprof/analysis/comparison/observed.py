@@ -1,82 +1,90 @@
-"""The step times that an observed speedup rests on, and its interval: without one there is no speedup.
+"""The step times that an observed speedup rests on, and its interval, or why it has none.
 
 One or two profiled steps are no measurement: the first may have tuned its kernels, the machine may have been
-busy. So a speedup needs six step times a side, from the records of both runs or else from the profiler
-windows of both, and comes with the interval that they allow. Where steps are timed between waits for the
-device, two such means of six steps in all do: their interval is wide.
+busy. So a speedup needs six steps a side, from the records of both runs or else from the profiler windows of
+both.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.statistics import asynchronous, median_interval, summarise
-from mpprof.analysis.steps.validity import timings
+from mpprof.analysis.steps.mean_interval import FEWEST_STEPS, MeanInterval, of_mean, of_ratio
+from mpprof.analysis.steps.statistics import averaged
 from mpprof.model.account import Account, Basis
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
 
-FEWEST = 6
-"""Step times a side: the fewest of which a median has a 95 % interval."""
-
 NEEDS = "an observed speedup needs"
-"""How the reason begins that a run has too few step times."""
+"""How the reason begins that a run has too few steps."""
 
 
 @frozen
 class StepTimes:
     """The step times of one run: `basis` "wall" from its records, "window" of its profiled steps. `mean_ns`:
-    the step of the account."""
+    the step that is compared, of `count` steps; `interval`: of it, or why there is none."""
 
     name: str
     basis: Basis
     count: int
-    median_ns: float | None
     mean_ns: float | None
-    interval_ns: tuple[float, float] | None
-    means: bool = False  # each time is the mean of the steps between two waits
+    interval: MeanInterval | str
+
+
+@frozen
+class Observed:
+    """The ratio of two runs' steps, and its interval; `absent` says why either is None."""
+
+    ratio: float | None
+    interval: tuple[float, float] | None
+    wide: bool
+    absent: dict[str, str]
 
 
 def step_times(run: Run, account: Account | None) -> StepTimes:
     """Return the step times of the records, where the account rests on them or there is no account; else
     those of the window."""
-    if account is None or account.basis == "wall":
-        summary = summarise(run.steps, run.facts)
-        middle = summary.median_ns if summary else None
-        interval = summary.interval_ns if summary else None
-        means = run.steps is not None and asynchronous(run.steps, run.facts)
-        return StepTimes(run.name, "wall", timings(run), middle, middle, interval, means)
-    lengths = np.array(account.lengths_ns)
-    middle = median(lengths) if len(lengths) else None
-    return StepTimes(run.name, "window", len(lengths), middle, account.step_ns, median_interval(lengths))
+    if account is not None and account.basis != "wall":
+        lengths = np.array(account.lengths_ns)
+        interval = of_mean(lengths, np.ones(len(lengths)))
+        return StepTimes(run.name, "window", len(lengths), account.step_ns, interval)
+    if run.steps is None:
+        return StepTimes(run.name, "wall", 0, None, "no step log")
+    times = averaged(run.steps, run.facts)
+    interval = of_mean(times.time_ns, times.steps)
+    return StepTimes(run.name, "wall", int(times.steps.sum()), times.mean_ns, interval)
 
 
-def interval_of(baseline: StepTimes, mixed: StepTimes, scale: float) -> tuple[float, float] | str:
-    """Return the interval of `scale` times the baseline's step over the mixed run's, or why there is none.
+def observed(baseline: StepTimes, mixed: StepTimes, scale: float) -> Observed:
+    """Return `scale` times the baseline's step over the mixed run's."""
+    if why := _not_comparable(baseline, mixed):
+        return Observed(None, None, False, {"observed": why, "interval": why})
+    assert baseline.mean_ns is not None
+    assert mixed.mean_ns is not None
+    ratio, before, after = scale * baseline.mean_ns / mixed.mean_ns, baseline.interval, mixed.interval
+    if isinstance(before, str) or isinstance(after, str):
+        sides = [
+            f"{each.name}: {each.interval}" for each in (baseline, mixed) if isinstance(each.interval, str)
+        ]
+        return Observed(ratio, None, False, {"interval": "; ".join(sides)})
+    interval = of_ratio(replace(before, mean=scale * baseline.mean_ns), replace(after, mean=mixed.mean_ns))
+    return Observed(ratio, interval, before.wide or after.wide, {})
 
-    The worst combination of the two medians' intervals, widened to the means where an account holds these."""
-    few = [times for times in (baseline, mixed) if times.interval_ns is None]
+
+def _not_comparable(baseline: StepTimes, mixed: StepTimes) -> str:
+    few = [times for times in (baseline, mixed) if not times.mean_ns or times.count < FEWEST_STEPS]
     if few:
-        means = ", or 2 close means of several steps" if any(times.means for times in few) else ""
-        return f"{' and '.join(map(_how_many, few))}; {NEEDS} {FEWEST} in each run{means}"
+        return f"{' and '.join(map(_how_many, few))}; {NEEDS} {FEWEST_STEPS} in each run"
     if baseline.basis != mixed.basis:
         profiled, other = sorted((baseline, mixed), key=lambda times: times.basis == "wall")
         return f"{profiled.name} has times of profiled steps alone, {other.name} of unprofiled ones"
-    (b_low, b_high), (m_low, m_high) = _span(baseline), _span(mixed)
-    if m_low <= 0:
-        return f"{mixed.name} has steps without a length"
-    return scale * b_low / m_high, scale * b_high / m_low
-
-
-def _span(times: StepTimes) -> tuple[float, float]:
-    assert times.interval_ns is not None
-    means = [] if times.mean_ns is None else [times.mean_ns]
-    return min(times.interval_ns[0], *means), max(times.interval_ns[1], *means)
+    return ""
 
 
 def _how_many(times: StepTimes) -> str:
     if not times.count:
         return f"{times.name} has no step times on record"
-    what = ("profiled step" if times.basis == "window" else "steady step time") + "s" * (times.count != 1)
+    what = ("profiled" if times.basis == "window" else "steady") + " step" + "s" * (times.count != 1)
     return f"{times.name} has {times.count} {what}"

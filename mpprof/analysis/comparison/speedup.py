@@ -38,7 +38,7 @@ from mpprof.analysis.comparison.attainable import (
 from mpprof.analysis.comparison.launches_compared import launches
 from mpprof.analysis.comparison.limiting_parts import Share, limits
 from mpprof.analysis.comparison.matching import aligned
-from mpprof.analysis.comparison.observed import StepTimes, interval_of, step_times
+from mpprof.analysis.comparison.observed import observed, step_times
 from mpprof.analysis.comparison.potential import potential
 from mpprof.analysis.comparison.precision_overhead import added
 from mpprof.analysis.comparison.profiled import profiled_speedup
@@ -79,9 +79,10 @@ def speedup(
     if mixed is None or baseline is None:
         return _by_records(mixed_run, baseline_run, scale)
     times = step_times(baseline_run, baseline), step_times(mixed_run, mixed)
-    interval, absent = _interval(*times, scale)
+    timed = observed(*times, scale)
     seen = profiled_speedup((baseline_run, baseline), (mixed_run, mixed), scale=scale, other_card=other_card)
-    profiled, no_profiled = _beside(seen, timed_by_window=bool(interval) and times[0].basis == "window")
+    by_window = timed.ratio is not None and times[0].basis == "window"
+    profiled, no_profiled = _beside(seen, timed_by_window=by_window)
     baseline = _scaled(baseline, scale)
     before, after = aligned(baseline, mixed, baseline_run, mixed_run)
     computes = compute_precision(mixed_run, mixed.main.cells)
@@ -102,13 +103,14 @@ def speedup(
     )
     ceiling = _ceiling(baseline, before, ratios)
     no_ceiling = dissimilar or "the peak rates of this device, or what ran in the baseline, are not known"
-    absent |= no_profiled | no_expected | ({"ceiling": no_ceiling} if ceiling is None else {})
+    absent = timed.absent | no_profiled | no_expected | ({"ceiling": no_ceiling} if ceiling is None else {})
     return Speedup(
         baseline="measured",
         baseline_id=baseline_run.run_id,
         baseline_step_ns=baseline.step_ns,
-        observed=baseline.step_ns / mixed.step_ns if interval else None,
-        interval=interval,
+        observed=timed.ratio,
+        interval=timed.interval,
+        interval_wide=timed.wide,
         expected=expected,
         expected_with_host=with_host,
         ceiling=ceiling,
@@ -238,7 +240,7 @@ def examples_per_s(run: Run, account: Account | None) -> float | None:
     from mpprof.analysis.steps.statistics import summarise
 
     summary = summarise(run.steps, run.facts)
-    step_ns = (summary.median_ns if summary else None) or (account.step_ns if account else None)
+    step_ns = (summary.mean_ns if summary else None) or (account.step_ns if account else None)
     batch = run.last_fit.batch_size if run.last_fit else None
     return batch / step_ns * 1e9 if batch and step_ns else None
 
@@ -255,28 +257,19 @@ def _scaled(account: Account, scale: float) -> Account:
 # --- by records alone --------------------------------------------------------------------------------------
 
 
-def _interval(
-    baseline: StepTimes, mixed: StepTimes, scale: float
-) -> tuple[tuple[float, float] | None, dict[str, str]]:
-    """Return the interval of the observed speedup; where there is none, the reason why there is neither an
-    interval nor an observed speedup."""
-    found = interval_of(baseline, mixed, scale)
-    return (None, {"interval": found, "observed": found}) if isinstance(found, str) else (found, {})
-
-
 def _by_records(mixed: Run, baseline: Run, scale: float) -> Speedup:
     before, after = step_times(baseline, None), step_times(mixed, None)
-    interval, absent = _interval(before, after, scale)
+    timed = observed(before, after, scale)
     why = "needs the traces of both runs: MPProfilerCallback(logdir) records one"
     fields = ("expected", "expected_with_host", "ceiling", "reach_ns", "gap_ns", "slices", "profiled")
-    absent |= dict.fromkeys(fields, why)
-    baseline_ns = before.median_ns * scale if before.median_ns else None
+    baseline_ns = before.mean_ns * scale if before.mean_ns else None
     return _measured(
         baseline,
         baseline_ns,
-        absent=absent,
-        observed=baseline_ns / after.median_ns if interval and baseline_ns and after.median_ns else None,
-        interval=interval,
+        absent=timed.absent | dict.fromkeys(fields, why),
+        observed=timed.ratio,
+        interval=timed.interval,
+        interval_wide=timed.wide,
         per_example=scale != 1.0,
     )
 
@@ -288,6 +281,7 @@ def _measured(
     absent: dict[str, str],
     observed: float | None = None,
     interval: tuple[float, float] | None = None,
+    interval_wide: bool = False,
     per_example: bool = False,
 ) -> Speedup:
     """Return a comparison that holds no more than step times."""
@@ -297,6 +291,7 @@ def _measured(
         baseline_step_ns=step_ns,
         observed=observed,
         interval=interval,
+        interval_wide=interval_wide,
         expected=None,
         expected_with_host=None,
         ceiling=None,

@@ -2,6 +2,9 @@
 
 Times are per optimizer step: a call's interval over the steps that it covers. On an asynchronous backend a
 line has an interval only where the device was waited for, and it is the mean since the wait before.
+
+The step time is a mean (`averaged`): the time of all steps after warm-up, with every stall, over their
+number. The median and the percentiles are over `steady` rows, and describe the shape.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.analysis.arrays.student_t import half_width
+from mpprof.analysis.steps.mean_interval import of_mean
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
 
+Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
@@ -66,8 +71,10 @@ def asynchronous(steps: StepTable, facts: RunFacts | None = None) -> bool:
 
 
 def per_step_ns(steps: StepTable) -> Float64:
-    """Return the interval of each row per optimizer step; NaN where it has none."""
-    known = (steps.interval_ns >= 0) & (steps.covers > 0)
+    """Return the interval of each row per optimizer step; NaN where it has none, or one that is longer than
+    the whole log, which damaged bytes state."""
+    longest_ns = max(steps.t_ns.max(initial=0), 1)
+    known = (steps.interval_ns >= 0) & (steps.interval_ns <= longest_ns) & (steps.covers > 0)
     return np.where(known, steps.interval_ns / np.maximum(steps.covers, 1), np.nan)
 
 
@@ -93,18 +100,85 @@ def steady(steps: StepTable) -> Bool:
     """
     time = per_step_ns(steps)
     dispatched = asynchronous(steps)
-    rows = np.isfinite(time) & (time > 0) & ~_beside(steps.profiled, before=not dispatched)
+    rows = (time > 0) & ~_beside(steps.profiled, before=not dispatched)
     waits = np.zeros(len(steps), np.bool_) if dispatched else steps.synced
     for unwanted in (waits, _first_of_epoch(steps)):
-        if (rows & ~unwanted).any():
-            rows = rows & ~unwanted
-    timed = np.flatnonzero(np.isfinite(time) & (time > 0) & ~steps.profiled)
+        rows = _without(rows, unwanted)
+    return rows & ~_warming_up(steps, time, {})
+
+
+def _without(rows: Bool, unwanted: Bool) -> Bool:
+    """Return these rows without the unwanted ones, which stay in where nothing else would be left."""
+    return rows & ~unwanted if (rows & ~unwanted).any() else rows
+
+
+def _warming_up(steps: StepTable, time: Float64, workers: Mapping[int, int]) -> Bool:
+    """Return the rows up to the end of each fit's warm-up. `workers`: of the loader, by fit. While the first
+    step was compiled they made a batch each: the steps that take these are as quick as the loader is not."""
+    rows = np.zeros(len(steps), np.bool_)
+    timed = np.flatnonzero((time > 0) & ~steps.profiled)
     timed = timed[np.argsort(steps.fit[timed], kind="stable")]
-    for own in np.split(timed, np.flatnonzero(np.diff(steps.fit[timed])) + 1):
+    for own in np.split(timed, np.flatnonzero(np.diff(steps.fit[timed])) + 1) if len(timed) else ():
+        fit = int(steps.fit[own[0]])
         # The first mean between two waits holds the compilation, however few means there are.
-        end = max(warm_up(time[own]), 1 if dispatched else 0)
-        rows[own[:end]] = False
+        end = max(warm_up(time[own]), 1 if asynchronous(steps) else 0)
+        if end < (ready := workers.get(fit, 0)) < len(own) / 2:
+            end = ready
+        rows |= (steps.fit == fit) & (np.arange(len(steps)) < (own[end] if end < len(own) else len(steps)))
     return rows
+
+
+@frozen
+class Averaged:
+    """The rows that the step time is the mean of, in order: their time per optimizer step, and how many steps
+    each stands for."""
+
+    row: Int64
+    time_ns: Float64
+    steps: Int64
+
+    @property
+    def mean_ns(self) -> float | None:
+        """The step time; None without rows."""
+        total = int(self.steps.sum())
+        return float((self.time_ns * self.steps).sum()) / total if total else None
+
+
+def averaged(steps: StepTable, facts: RunFacts | None = None) -> Averaged:
+    """Return what the step time is the mean of: all calls after warm-up, however long they took, but for the
+    profile window and the calls beside it.
+
+    An epoch's first call is out where it may have waited for more than a batch: for a buffer to fill. It is
+    in where several workers make the batches: its wait is that for as many of them, and the calls that follow
+    are short for it. An epoch's last call is in with the mean time between two calls, because nobody knows
+    when the next one would have begun.
+    """
+    behind = asynchronous(steps, facts)
+    time, first = per_step_ns(steps), _first_of_epoch(steps)
+    workers = _workers(facts)
+    beside = _beside(steps.profiled, before=not behind)
+    usable = ~beside & ~_warming_up(steps, time, {} if behind else workers)
+    rows = _without((time > 0) & usable, first & ~np.isin(steps.fit, list(workers)))
+    if rows.any() and not behind:
+        known = (steps.duration_ns >= 0) & (steps.duration_ns <= steps.t_ns.max())
+        last = np.append(first[1:], True) & ~first & usable & np.isnan(time) & known
+        gaps = (steps.interval_ns - steps.duration_ns)[rows & known]
+        between_ns = max(0.0, float(gaps.mean())) if len(gaps) else 0.0
+        time = np.where(last, (steps.duration_ns + between_ns) / np.maximum(steps.covers, 1), time)
+        rows |= last
+    row = np.flatnonzero(rows)
+    return Averaged(row, time[row], _stands_for(steps, facts)[row])
+
+
+def _workers(facts: RunFacts | None) -> dict[int, int]:
+    """Return by fit how many workers make its batches, where they are several."""
+    found = {}
+    for fit in facts.fits if facts is not None else ():
+        stated = [fit.input.get(key) for key in ("workers", "num_workers")]
+        several = [number for number in stated if isinstance(number, int) and number > 1]
+        if several:
+            found[fit.fit] = several[0]
+    return found
 
 
 def _beside(profiled: Bool, *, before: bool) -> Bool:
@@ -128,9 +202,9 @@ def warm_up(time_ns: Float64) -> int:
 
     The change point from slow to steady: the maximum of a cumulative sum (Page 1954) in which each step
     votes for "still slow" as far as it lies above the median of the second half, in robust scales (median
-    absolute deviation of the logarithms), less three of them. Votes are clipped to three either way, so
-    that warm-up is a majority and one slow step in the middle of a run is none. A single step is warm-up:
-    it traced and compiled.
+    absolute deviation of the logarithms), less three of them. Votes are clipped to half as
+    many for it as against it, so that of the steps of a warm-up two in three are slow: a loader's bursts are
+    none, and neither are slow steps later on. A single step is warm-up: it traced and compiled.
     """
     n = len(time_ns)
     if n <= 1:
@@ -139,7 +213,7 @@ def warm_up(time_ns: Float64) -> int:
     tail = log[n // 2 :]
     middle = median(tail)
     scale = max(_LEAST_SCALE, _SCALES_FROM_MAD * median(np.abs(tail - middle)))
-    vote = np.clip((log - middle) / scale - _SLOW_SCALES, -_SLOW_SCALES, _SLOW_SCALES)
+    vote = np.clip((log - middle) / scale - _SLOW_SCALES, -_SLOW_SCALES, _SLOW_SCALES / 2)
     total = np.concatenate([[0.0], np.cumsum(vote)])
     return int(np.argmax(total))
 
@@ -232,16 +306,18 @@ def summarise(
     rows = steady(steps)
     time = per_step_ns(steps)[rows]
     skipped, ratio = _skipped(steps)
-    step_ns = median(time) if len(time) else None
+    times = averaged(steps, facts)
+    step_ns, interval = times.mean_ns, of_mean(times.time_ns, times.steps)
     batch = facts.fits[-1].batch_size if facts and facts.fits else None
     epoch = steps_per_epoch(steps, finished=finished)
     gpus = facts.replicas if facts and any(device.kind == "gpu" for device in facts.devices) else None
-    stands_for = _stands_for(steps, rows, facts)
+    stands_for = int(_stands_for(steps, facts)[rows].sum())
     return StepSummary(
         count=int(steps.covers.sum()),
         steady=stands_for,
         first_steady=_first_steady(steps),
-        median_ns=step_ns,
+        mean_ns=step_ns,
+        median_ns=median(time) if len(time) else None,
         p95_ns=quantile(time, 0.95) if len(time) else None,
         interval_ns=_interval(time, stands_for) if asynchronous(steps, facts) else median_interval(time),
         skipped=skipped,
@@ -251,6 +327,8 @@ def summarise(
         examples_per_s=batch / step_ns * 1e9 if batch and step_ns else None,
         steps_per_epoch=epoch,
         gpu_hours_per_epoch=epoch * step_ns * gpus / NS_PER_HOUR if epoch and step_ns and gpus else None,
+        mean_interval_ns=None if isinstance(interval, str) else (interval.low, interval.high),
+        why_no_interval=interval if isinstance(interval, str) else None,
     )
 
 
@@ -296,23 +374,26 @@ def _of_worker(worker: int, steps: StepTable) -> WorkerSummary:
     return WorkerSummary(
         worker,
         int(steps.covers.sum()),
+        averaged(steps).mean_ns,
         median(time) if known else None,
         quantile(time, 0.95) if known else None,
     )
 
 
-def _stands_for(steps: StepTable, rows: Bool, facts: RunFacts | None) -> int:
-    """Return the optimizer steps that the steady rows stand for: where steps are timed between waits, also
-    those of lines without an interval."""
+def _stands_for(steps: StepTable, facts: RunFacts | None) -> Int64:
+    """Return the optimizer steps that each row's interval is of: where steps are timed between waits, also
+    those of the lines before it without an interval."""
     if not asynchronous(steps, facts):
-        return int(steps.covers[rows].sum())
+        return steps.covers
     timed = np.flatnonzero(steps.interval_ns >= 0)
     since = np.concatenate([[0], timed[:-1] + 1]).astype(np.int64)
     same = steps.epoch * 1_000_003 + steps.fit
     first = np.concatenate([[0], np.flatnonzero(np.diff(same)) + 1]).astype(np.int64)
     since = np.maximum(since, first[np.searchsorted(first, timed, side="right") - 1]) if len(timed) else since
     covered = np.concatenate([[0], np.cumsum(steps.covers)])
-    return int((covered[timed + 1] - covered[since])[rows[timed]].sum())
+    found = np.zeros(len(steps), np.int64)
+    found[timed] = covered[timed + 1] - covered[since[: len(timed)]]
+    return found
 
 
 def _first_steady(steps: StepTable) -> int | None:

@@ -86,6 +86,20 @@ def scales_dynamically(signals: Signals) -> bool:
     return optimizer is not None and bool(optimizer.dynamic)
 
 
+def own_training_step(signals: Signals) -> bool:
+    """Tell whether the training step is the user's own: a recorded loop's, or of a model that overrides
+    `train_step`."""
+    facts = signals.case.run.facts
+    overridden = facts is not None and facts.model is not None and facts.model.train_step is not None
+    return overridden or own_loop(signals)
+
+
+def may_be_unscaled(signals: Signals) -> bool:
+    """Tell whether the training step is the user's own, and nobody could see whether it scales its loss."""
+    fit = known(signals.fit)
+    return own_training_step(signals) and (fit is None or fit.scale_loss_called is None)
+
+
 # ---- the card
 
 
@@ -234,6 +248,16 @@ def from_data_loader(signals: Signals) -> bool:
 def from_py_dataset(signals: Signals) -> bool:
     """Tell whether a PyDataset (in Keras 2 a Sequence) feeds the training."""
     return bool(_input(signals, "kind") == "PyDataset")
+
+
+def from_arrays(signals: Signals) -> bool:
+    """Tell whether arrays in memory feed the training, which Keras slices into batches."""
+    return bool(_input(signals, "kind") == "arrays")
+
+
+def from_generator(signals: Signals) -> bool:
+    """Tell whether a Python generator feeds the training."""
+    return bool(_input(signals, "kind") == "generator")
 
 
 def prefetches(signals: Signals) -> bool:

@@ -73,8 +73,24 @@ def words(run: RunFacts | None, framework: Framework) -> dict[str, object]:
         "keras": keras,
         "set_policy": set_policy,
         "scaled_optimizer": f"{keras}.{'mixed_precision' if old else 'optimizers'}.LossScaleOptimizer",
+        "inner": _optimizer(run),
         "pad": "tf.pad" if old else "keras.ops.pad",
     }
+
+
+_OPTIMIZERS = frozenset((
+    "SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax", "Adafactor", "Nadam", "Ftrl", "Lion",
+    "Lamb",
+))  # fmt: skip
+"""Classes of Keras' own: any other is not to be found in `keras.optimizers`."""
+
+
+def _optimizer(run: RunFacts | None) -> str:
+    """Return the class of the recorded optimizer, of what a LossScaleOptimizer wraps; "Adam" where it is none
+    of Keras' own, or not known."""
+    fit = run.fits[-1] if run is not None and run.fits else None
+    name = (fit.optimizer.inner or fit.optimizer.class_name) if fit is not None else None
+    return name if name in _OPTIMIZERS else "Adam"
 
 
 def _backend(run: RunFacts) -> tuple[Framework, Framework]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.analysis.comparison.observed import step_times
 from mpprof.analysis.comparison.obtained import Obtained, Side, obtained, scatter_ns
+from mpprof.analysis.steps.mean_interval import of_difference
 from mpprof.diagnosis.remedies.applied import evidence
 from mpprof.model.account import Account
 from mpprof.model.finding import Diagnosis, Finding
@@ -132,9 +133,8 @@ def _predicted(found: Finding, account: Account) -> Range:
 
 
 def _step_interval(earlier: Diagnosis, later: Diagnosis) -> Range | None:
-    """Return the interval of the earlier median step less the later one: the worst of their intervals'
-    ends."""
+    """Return the interval of the earlier mean step less the later one."""
     was, now = (step_times(each.run, each.account) for each in (earlier, later))
-    if was.basis != now.basis or was.interval_ns is None or now.interval_ns is None:
+    if was.basis != now.basis or isinstance(was.interval, str) or isinstance(now.interval, str):
         return None
-    return was.interval_ns[0] - now.interval_ns[1], was.interval_ns[1] - now.interval_ns[0]
+    return of_difference(was.interval, now.interval)

@@ -13,6 +13,7 @@ from mpprof.diagnosis.remedies.frameworks import (
     ON_JAX,
     ON_TENSORFLOW,
     ON_TORCH,
+    TENSORFLOW,
     TORCH,
     UNKNOWN,
     WITHOUT_KERAS,
@@ -66,6 +67,26 @@ _PY_DATASET: tuple[_Option, ...] = (
     ),
     ("more workers and a larger max_queue_size of the PyDataset", "", (its.loads_in_workers,), ()),
 )  # fmt: skip
+_GENERATOR: tuple[_Option, ...] = (
+    (
+        "make batches in other processes, ahead of the step: a keras.utils.PyDataset in place of the generator, "
+        "with workers=8, use_multiprocessing=True, max_queue_size=16",
+        "super().__init__(workers=8, use_multiprocessing=True, max_queue_size=16)", (), (),
+    ),
+)  # fmt: skip
+_GENERATOR_OF_KERAS_2: tuple[_Option, ...] = (
+    (
+        "make batches in other processes: a Sequence in place of the generator, and "
+        "fit(..., workers=8, use_multiprocessing=True)",
+        "model.fit(data, workers=8, use_multiprocessing=True)", (), (),
+    ),
+)  # fmt: skip
+_ARRAYS: tuple[_Option, ...] = (
+    (
+        'fit(..., shuffle="batch"): a batch is then one slice of the arrays, and not gathered row by row',
+        'model.fit(x, y, shuffle="batch")', (), (),
+    ),
+)  # fmt: skip
 _SEQUENCE: tuple[_Option, ...] = (
     (
         "make batches in other processes: fit(..., workers=8, use_multiprocessing=True)",
@@ -78,14 +99,21 @@ _GRAIN: tuple[_Option, ...] = (
         "data = grain.DataLoader(data_source=source, sampler=sampler, worker_count=8)", (), (),
     ),
 )  # fmt: skip
+_ELSEWHERE = (its.from_arrays, its.from_generator)
+"""What only Keras feeds a training from."""
 _FED = (
-    (ON_TENSORFLOW, (), (its.from_data_loader, its.from_py_dataset), _TF_DATA),
+    (ON_TENSORFLOW & KERAS, (), (its.from_data_loader, its.from_py_dataset, *_ELSEWHERE), _TF_DATA),
+    (TENSORFLOW, (), (its.from_data_loader, its.from_py_dataset), _TF_DATA),
     (ANY - ON_TENSORFLOW, (its.from_tf_data,), (), _TF_DATA),
-    (ON_TORCH, (), (its.from_tf_data, its.from_py_dataset), _DATA_LOADER),
+    (KERAS_ON_TORCH, (), (its.from_tf_data, its.from_py_dataset, *_ELSEWHERE), _DATA_LOADER),
+    (TORCH, (), (its.from_tf_data, its.from_py_dataset), _DATA_LOADER),
     (ANY - ON_TORCH, (its.from_data_loader,), (), _DATA_LOADER),
-    (KERAS_ON_JAX, (), (its.from_tf_data, its.from_data_loader), _PY_DATASET),
+    (KERAS_ON_JAX, (), (its.from_tf_data, its.from_data_loader, *_ELSEWHERE), _PY_DATASET),
     (ANY - KERAS_ON_JAX - KERAS_2, (its.from_py_dataset,), (), _PY_DATASET),
     (KERAS_2, (its.from_py_dataset,), (), _SEQUENCE),
+    (KERAS_3, (its.from_generator,), (), _GENERATOR),
+    (KERAS_2, (its.from_generator,), (), _GENERATOR_OF_KERAS_2),
+    (KERAS, (its.from_arrays,), (), _ARRAYS),
     (JAX, (), (its.from_tf_data, its.from_data_loader), _GRAIN),
 )
 """What usually feeds a training of each framework, and what is known to feed this one."""
@@ -108,7 +136,7 @@ INPUT = (
     Row(
         "MP310", ON_TENSORFLOW, "prefetch batches to the device",
         'data = data.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))', "from outside",
-        unless=(its.prefetches_to_device,), loop=True,
+        unless=(its.prefetches_to_device, its.from_arrays, its.from_generator, its.from_py_dataset), loop=True,
     ),
     Row(
         "MP310", TORCH, "pin_memory=True in the DataLoader, and .to(device, non_blocking=True)",
@@ -116,8 +144,8 @@ INPUT = (
     ),
     Row(
         "MP310", KERAS_ON_TORCH, "pin_memory=True in the DataLoader",
-        f"data = DataLoader({_OF_ONE_BATCH}, pin_memory=True)", "from outside", unless=(its.pins_memory,),
-        loop=True,
+        f"data = DataLoader({_OF_ONE_BATCH}, pin_memory=True)", "from outside",
+        unless=(its.pins_memory, its.from_arrays, its.from_generator, its.from_py_dataset), loop=True,
     ),
     Row(
         "MP310", JAX, "jax.device_put the next batch while the step runs",
@@ -195,12 +223,12 @@ LAUNCHES = (
     *in_bfloat16("MP304"),
     Row(
         "MP304", KERAS_3, "or a fixed loss_scale_factor with compile(auto_scale_loss=False)",
-        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)\n"
+        "optimizer = keras.optimizers.{inner}(1e-3, loss_scale_factor=1024.0)\n"
         "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
     ),
     Row(
         "MP304", KERAS_2, "or a fixed scale: LossScaleOptimizer(optimizer, dynamic=False, initial_scale=1024)",
-        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), dynamic=False, initial_scale=1024)",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), dynamic=False, initial_scale=1024)",
     ),
     Row(
         "MP304", TORCH, "fused=True in the optimizer, which un-scales within its update",

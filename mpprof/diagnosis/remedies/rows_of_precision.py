@@ -40,6 +40,10 @@ IN_EFFECT = (
         "MP102", KERAS, '{set_policy}("mixed_float16") before building, or {scaled_optimizer}(optimizer)',
         SCALED,
     ),
+    Row(
+        "MP102", KERAS_3, "and in your own train_step: loss = self.optimizer.scale_loss(loss) before taking gradients",
+        "loss = self.optimizer.scale_loss(loss)", when=(its.own_training_step,),
+    ),
     Row("MP102", TORCH, "scale the loss with torch.amp.GradScaler", 'scaler = torch.amp.GradScaler("cuda")'),
     Row("MP102", WITHOUT_KERAS - TORCH, "multiply the loss by a scale, and divide the gradients by it"),
     Row(
@@ -124,32 +128,44 @@ LOSS_SCALING = (
     Row("MP202", KERAS, "LossScaleOptimizer(optimizer) with its dynamic scale", ADAM_SCALED),
     Row(
         "MP202", KERAS_3, "or loss_scale_factor=1024.0 with compile(auto_scale_loss=False)",
-        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)\n"
+        "optimizer = keras.optimizers.{inner}(1e-3, loss_scale_factor=1024.0)\n"
         "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
     ),
     Row("MP202", TORCH, "torch.amp.GradScaler with its dynamic scale", 'scaler = torch.amp.GradScaler("cuda")'),
     Row("MP202", WITHOUT_KERAS - TORCH, "a dynamic loss scale, or a fixed one of 1024"),
+    Row(
+        "MP203", KERAS_3, "check that your training step calls optimizer.scale_loss(loss) before it takes gradients",
+        "scaled = optimizer.scale_loss(loss)", when=(its.may_be_unscaled,),
+    ),
+    Row(
+        "MP203", KERAS_2, "check that your training step calls optimizer.get_scaled_loss(loss) before it takes gradients",
+        "scaled = optimizer.get_scaled_loss(loss)", when=(its.may_be_unscaled,),
+    ),
+    Row("MP203", ANY - KERAS, "check that the loss is scaled before its gradients are taken", when=(its.may_be_unscaled,)),
     Row("MP203", ANY, "find out why no gradient ever overflows (is the backward pass float16 at all?)"),
     Row(
         "MP203", KERAS_3,
-        "a fixed scale stops the growth: keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15), "
+        "a fixed scale stops the growth: keras.optimizers.{inner}(1e-3, loss_scale_factor=2.0**15), "
         "compile(auto_scale_loss=False)",
-        "optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)\n"
+        "optimizer = keras.optimizers.{inner}(1e-3, loss_scale_factor=2.0**15)\n"
         "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)",
+        unless=(its.may_be_unscaled,),
     ),
     Row(
         "MP203", KERAS_2,
         "a fixed scale stops the growth: LossScaleOptimizer(optimizer, dynamic=False, initial_scale=2.0**15)",
-        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), dynamic=False, initial_scale=2.0**15)",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), dynamic=False, initial_scale=2.0**15)",
+        unless=(its.may_be_unscaled,),
     ),
     Row(
         "MP203", TORCH, "a long growth_interval of the GradScaler stops the growth",
         'scaler = torch.amp.GradScaler("cuda", init_scale=2.0**15, growth_interval=10**9)',
+        unless=(its.may_be_unscaled,),
     ),
-    Row("MP203", WITHOUT_KERAS - TORCH, "a fixed scale stops the growth"),
+    Row("MP203", WITHOUT_KERAS - TORCH, "a fixed scale stops the growth", unless=(its.may_be_unscaled,)),
     Row(
         "MP204", KERAS, "none needed; a lower initial_scale of the LossScaleOptimizer avoids them",
-        "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3), initial_scale=2.0**10)",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), initial_scale=2.0**10)",
     ),
     Row(
         "MP204", TORCH, "none needed; a lower init_scale of the GradScaler avoids them",
@@ -157,6 +173,15 @@ LOSS_SCALING = (
     ),
     Row("MP204", WITHOUT_KERAS - TORCH, "none needed; a lower first loss scale avoids them"),
     Row("MP205", ANY, "none needed"),
+    Row(
+        "MP205", KERAS, "let the scale grow less often: dynamic_growth_steps=2000 in the LossScaleOptimizer",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), dynamic_growth_steps=2000)", "often",
+    ),
+    Row(
+        "MP205", TORCH, "let the scale grow less often: growth_interval=2000 in the GradScaler",
+        'scaler = torch.amp.GradScaler("cuda", growth_interval=2000)', "often",
+    ),
+    Row("MP205", WITHOUT_KERAS - TORCH, "let the scale grow less often", case="often"),
     *non_finite("MP206"),
     Row(
         "MP206", ANY, "use masks of -3e4 instead of -1e9, epsilons of 1e-4, and float32 for exponentials and long sums",

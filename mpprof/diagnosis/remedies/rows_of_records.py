@@ -193,6 +193,10 @@ VALIDITY = (
         "MP911", WITHOUT_KERAS | ON_TORCH, "make epochs of several calls: smaller batches", case="epochs of one call"
     ),
     Row(
+        "MP913", ANY, "mend what raised the error: the training's own output has the traceback",
+    ),
+    Row("MP913", ANY, "mpprof memory says what to try", "mpprof memory {run}", "out of memory"),
+    Row(
         "MP912", ON_TENSORFLOW | ON_JAX, f"{_EXTRA_RUN} with {_NO_BUFFERS} set before the backend starts",
         f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys,),
     ),

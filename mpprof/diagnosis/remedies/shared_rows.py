@@ -31,7 +31,7 @@ COMPILE = "model.compile(optimizer=model.optimizer, loss=model.loss, jit_compile
 SCALED = (
     "optimizer = {scaled_optimizer}(model.optimizer)\nmodel.compile(optimizer=optimizer, loss=model.loss)"
 )
-ADAM_SCALED = "optimizer = {scaled_optimizer}({keras}.optimizers.Adam(1e-3))"
+ADAM_SCALED = "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3))"
 
 
 def fused(code: str, what: str = "", case: str = "") -> tuple[Row, ...]:

@@ -80,6 +80,7 @@ from mpprof.diagnosis.rules import (
     mp910_no_window,
     mp911_too_short,
     mp912_attribution_lost,
+    mp913_ended_by_error,
 )
 
 ALL: tuple[Rule, ...] = (
@@ -156,5 +157,6 @@ ALL: tuple[Rule, ...] = (
     mp910_no_window,
     mp911_too_short,
     mp912_attribution_lost,
+    mp913_ended_by_error,
 )
 """Every rule, by code. The engine's result does not depend on the order."""

@@ -39,6 +39,7 @@ from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
 from mpprof.diagnosis.outcomes import (
+    INACTIVE,
     NO_MATRIX_UNITS,
     OVERALL,
     Absent,
@@ -59,6 +60,7 @@ ABOUT = "a model built before its policy"
 SPECIFICITY = OVERALL
 BOUND = "device"
 ON_RECORDS = True
+LEADS = INACTIVE
 
 _CASTS_OF_A_NORM = 4  # up and down, forward and backward
 

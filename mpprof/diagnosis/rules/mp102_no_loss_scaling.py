@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.outcomes import LEARNING, NAMED, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
@@ -43,6 +43,7 @@ SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True
 ON_RECORDS = True
+LEADS = LEARNING
 
 
 def judge(signals: Signals) -> Outcome:

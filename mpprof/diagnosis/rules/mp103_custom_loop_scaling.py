@@ -7,9 +7,10 @@ What it means
     twice as small again after each growth of the scale. The weights hardly move.
 
 How we know
-    The steps came from a custom loop or `train_step`; the recorded scale has only grown, and no step
-    overflowed; and the loss has not fallen. Where the loss has fallen, nothing is claimed: the records hold
-    no gradients, so a loop that scales its loss and has small gradients looks the same.
+    Whether `scale_loss` was called while the step was traced, where that was recorded (`scale_loss_called`).
+    Elsewhere: the steps came from a custom loop or `train_step`; the recorded scale has only grown, and no
+    step overflowed; and the loss has not fallen. Where the loss has fallen, nothing is claimed: the records
+    hold no gradients, so a loop that scales its loss and has small gradients looks the same.
 
 What it costs
     No time, but the training itself: the model does not learn, or hardly learns.
@@ -40,7 +41,8 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
+from mpprof.diagnosis.shared.unscaled import never_scaled, scale_loss_called
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Confidence
 from mpprof.model.quantities import format_count, format_ratio
@@ -55,6 +57,7 @@ ABOUT = "loss scaling in a loop of your own"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True
+LEADS = LEARNING
 
 FEWEST_GROWTHS = 2
 """One doubling above the default happens in healthy runs of small gradients; after two any element above 1/2
@@ -70,14 +73,26 @@ _PART = 10  # the loss is compared between the first and the last tenth of its r
 def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) != "float16":
         return signals.not_in("float16")
-    if not need(signals.optimizer).dynamic:
+    optimizer = need(signals.optimizer)
+    if never_scaled(signals):
+        return Found(
+            summary=(
+                f"the loss is never scaled, and {optimizer.class_name} divides its gradients by the scale: "
+                "float16 gradients below 2^-24 are lost"
+            ),
+            evidence=(evidence.text("scale_loss called while the step was traced", value=False),),
+            severity="error",
+        )
+    if not optimizer.dynamic:
         return NotApplicable("there is no dynamic loss scale to undo (MP102, MP202)")
     if not _own_step(signals):
         return NotApplicable("Keras' own training step scales the loss")
+    if scale_loss_called(signals):
+        return Clear("the training step calls scale_loss")
     scales, skips = need(signals.scales), need(signals.skips)
-    if int(skips.skipped.sum()) or bool((np.diff(scales) < 0).any()):
+    if int(skips.skipped.sum()) or bool((scales[1:] < scales[:-1]).any()):
         return Clear("gradients overflowed and the scale fell, so the loss is scaled")
-    initial = need(signals.optimizer).initial_scale or float(scales[0])
+    initial = optimizer.initial_scale or float(scales[0])
     growths = float(np.log2(scales[-1] / initial)) if scales[-1] > 0 and initial > 0 else 0.0
     if growths < FEWEST_GROWTHS:
         return Unable(

@@ -36,6 +36,7 @@ from typing import Any
 
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
+    INACTIVE,
     NO_MATRIX_UNITS,
     OVERALL,
     Clear,
@@ -54,6 +55,7 @@ CODE, SLUG, TITLE = "MP105", "graph-rewrite-noop", "The graph rewrite converted 
 ABOUT = "the graph rewrite"
 SPECIFICITY = OVERALL
 BOUND = "device"
+LEADS = INACTIVE
 
 
 def judge(signals: Signals) -> Outcome:

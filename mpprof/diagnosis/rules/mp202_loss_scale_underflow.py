@@ -35,7 +35,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
@@ -44,6 +44,7 @@ ABOUT = "a loss scale that is too small"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True
+LEADS = LEARNING
 
 LEAST = 128.0
 """What the networks of the paper needed, the most tolerant apart (Micikevicius et al.)."""

@@ -7,8 +7,9 @@ What it means
     infinity, and every gradient divided by it is zero.
 
 How we know
-    The recorded loss scale: above 2^24 is a warning; infinite, or within eight doublings of float32's largest
-    number, is an error.
+    The recorded loss scale, reading by reading: above 2^24, and above all at which an overflow was seen, is a
+    warning; infinite, or within eight doublings of float32's largest number, is an error. A scale that was
+    set high and fell to where it stands has been stopped by an overflow: it does not run away.
 
 What it costs
     No time. When the scale is infinite the weights stop changing.
@@ -31,9 +32,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, NotApplicable, Outcome, known, need
-from mpprof.diagnosis.shared.skips import without_loss_scale
+from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
+from mpprof.diagnosis.shared.unscaled import NEVER_SCALED, never_scaled
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
@@ -41,6 +46,7 @@ ABOUT = "a loss scale that runs away"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True
+LEADS = LEARNING
 
 SUSPICIOUS_SCALE = 2.0**24
 """float16 spans 2^-24 to 2^16: a scale beyond 2^24 would lift its smallest number above 1."""
@@ -55,9 +61,14 @@ def judge(signals: Signals) -> Outcome:
     if known(signals.scales) is None and (without := without_loss_scale(signals)) is not None:
         return without
     scales = need(signals.scales)
+    if never_scaled(signals):
+        return NEVER_SCALED
     highest = max(scales.tolist(), key=lambda s: math.inf if math.isnan(s) else s)
     if highest <= SUSPICIOUS_SCALE:
         return Clear(f"the loss scale stayed at or below {highest:g}")
+    stopped = _overflowed_at(scales)
+    if math.isfinite(highest) and stopped is not None and scales[-1] <= stopped:
+        return Clear(f"an overflow stopped the loss scale at {scale_words(stopped)}")
     gone = not math.isfinite(highest) or highest >= LAST_SCALE
     return Found(
         summary=(
@@ -68,3 +79,9 @@ def judge(signals: Signals) -> Outcome:
         evidence=(evidence.count("highest loss scale", highest, SUSPICIOUS_SCALE),),
         severity="error" if gone else "warning",
     )
+
+
+def _overflowed_at(scales: NDArray[np.float64]) -> float | None:
+    """Return the scale at which the last overflow was seen: the one before it fell; None: it never fell."""
+    falls = np.flatnonzero(scales[1:] < scales[:-1])
+    return float(scales[falls[-1]]) if len(falls) else None

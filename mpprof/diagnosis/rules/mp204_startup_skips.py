@@ -6,7 +6,8 @@ What it means
     fit.
 
 How we know
-    Updates were skipped within the first 20 steps, and hardly any later.
+    Updates were skipped within the first 20 steps, the skips ended, and the loss scale stayed at 1 or above
+    (MP201 is the other case).
 
 What it costs
     Those steps, once. Nothing per step.
@@ -27,8 +28,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
-from mpprof.diagnosis.shared.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.shared.skips import skips_of, without_loss_scale
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
@@ -42,21 +43,21 @@ OF_TRAINING = True
 def judge(signals: Signals) -> Outcome:
     if (clear := without_loss_scale(signals)) is not None:
         return clear
-    history = need(signals.skips)
-    early, _ = history.within(1, STARTUP_STEPS)
-    late, steps = history.within(STARTUP_STEPS + 1)
-    if not early:
+    skips = skips_of(signals)
+    if not skips.early:
         return Clear("no update was skipped at the start")
-    if steps and late / steps >= MANY_RATIO:
-        return Clear("updates were skipped later too: see MP201")
+    if skips.endless:
+        return Clear("the skips did not end with the start (MP201)")
+    if skips.too_few and skips.late:
+        return Unable(skips.too_few)
     return Found(
         summary=(
-            f"{format_count(early)} of the first {STARTUP_STEPS} updates were skipped while the loss "
-            "scale settled: normal"
+            f"{format_count(skips.early)} of the first {skips.early_steps} updates were skipped while the "
+            "loss scale settled: normal"
         ),
         evidence=(
-            evidence.count("skipped updates at the start", early),
-            evidence.count("skipped updates later", late),
+            evidence.count("skipped updates at the start", skips.early),
+            evidence.count("skipped updates later", skips.late),
         ),
         severity="info",
     )

@@ -1,23 +1,25 @@
-"""One step is skipped each time the loss scale tries to grow.
+"""Single steps are skipped each time the loss scale tries to grow.
 
 What it means
-    After every 2000 steps without overflow the loss scale doubles; if the new scale is too large, the next
-    step overflows, is skipped, and the scale halves again. The scale thus stays as large as it can be. This
-    is normal.
+    After `dynamic_growth_steps` steps without overflow (2000 unless you set it) the loss scale doubles; if
+    the new scale is too large, the next step overflows, is skipped, and the scale halves again. The scale
+    thus stays as large as it can be. It also falls by a step or a few where gradients grow. Both are normal.
 
 How we know
-    Updates were skipped after the first 20 steps, fewer than one in a hundred.
+    Updates were skipped after the first 20 steps, and the skips end (MP201 is the other case): each took back
+    a doubling of the recorded scale, or lowered it a few times and no more.
 
 What it costs
-    Less than 0.1 % of the steps when they come once in 2000.
+    The skipped share of the step time: less than 0.1 % of the steps when they come once in 2000, one in 21
+    where the scale grows every 20 steps.
 
 What to do
     Nothing. To skip fewer steps, let the scale grow less often:
 
-        keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=20_000)
+        keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=2000)
 
 When to ignore
-    Always.
+    Always where they are fewer than one in a hundred.
 
 Sources
     Read in Keras 3.15.1: initial scale 2^15, growth every 2000 steps, times two, divided by two.
@@ -26,8 +28,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.shared.skips import MANY_RATIO, STARTUP_STEPS, without_loss_scale
+from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known
+from mpprof.diagnosis.shared.skips import MANY_RATIO, Skips, scale_words, skips_of, without_loss_scale
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ratio
 
@@ -37,23 +39,42 @@ SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True
 
+OFTEN_RATIO = 0.10
+"""One update in ten is more than any scale is worth (our judgement)."""
+
 
 def judge(signals: Signals) -> Outcome:
     if (clear := without_loss_scale(signals)) is not None:
         return clear
-    late, steps = need(signals.skips).within(STARTUP_STEPS + 1)
-    if not steps:
-        return Unable(f"no steps were read after the first {STARTUP_STEPS}; train longer")
-    if not late:
+    skips = skips_of(signals)
+    if skips.endless:
+        return Clear("more than single steps were skipped (MP201)")
+    if skips.too_few:
+        return Unable(skips.too_few)
+    if not skips.late:
         return Clear("no update was skipped after the start")
-    ratio = late / steps
-    if ratio >= MANY_RATIO:
-        return Clear("more than single steps were skipped: see MP201")
+    step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     return Found(
         summary=(
-            f"{format_count(late)} of {format_count(steps)} later updates were skipped "
-            f"({format_ratio(ratio)}): normal"
+            f"{format_count(skips.late)} of {format_count(skips.steps)} later updates were skipped "
+            f"({format_ratio(skips.ratio)}){_why(signals, skips)}: normal"
         ),
-        evidence=(evidence.ratio("skipped updates after the start", ratio, MANY_RATIO),),
-        severity="info",
+        evidence=(evidence.ratio("skipped updates after the start", skips.ratio, MANY_RATIO),),
+        cases=("often",) if skips.ratio >= MANY_RATIO else ("",),
+        severity="warning" if skips.ratio >= OFTEN_RATIO else "info",
+        cost_ns=skips.ratio * step_ns if step_ns and skips.ratio >= MANY_RATIO else None,
     )
+
+
+def _why(signals: Signals, skips: Skips) -> str:
+    """Return what the recorded scale says of these skips; "" where it was not read."""
+    if not skips.scales_known:
+        return ""
+    regained = skips.late - skips.fallen
+    if regained > skips.fallen:
+        optimizer = known(signals.optimizer)
+        every = optimizer.growth_steps if optimizer else None
+        often = f", which it does every {every} steps" if every else ""
+        which = f"{format_count(regained)} of them" if skips.fallen else "each"
+        return f", {which} after the loss scale had doubled{often}"
+    return f"; the loss scale fell to {scale_words(skips.low)}, and held there"

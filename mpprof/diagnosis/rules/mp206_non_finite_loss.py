@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Absent, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 from mpprof.model.steps import StepTable
@@ -44,6 +44,7 @@ ABOUT = "a loss that is not finite"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True
+LEADS = LEARNING
 
 
 _EPOCHS = 1 << 32
@@ -67,7 +68,9 @@ def judge(signals: Signals) -> Outcome:
     first = int(table.step[bad[0]])
     stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
     running = _running_mean(signals, table, rows)
-    if running:
+    if lost := _skipped_since(signals, first):
+        when = f"from step {first} on: all {format_count(lost)} updates since were skipped"
+    elif running:
         again = len(np.unique(table.fit[bad] * _EPOCHS + table.epoch[bad])) - 1
         later = f" and in {format_count(again)} later epoch{'s' * (again > 1)}" if again else ""
         when = f"on step {first}{later} (a running mean, which stays non-finite until the epoch ends)"
@@ -76,9 +79,9 @@ def judge(signals: Signals) -> Outcome:
     else:
         of = format_count(len(rows))
         when = f"on {format_count(len(bad))} of {of} recorded steps, first on step {first}"
-    lost = f", and weights are lost ({evidence.listed(list(spoiled))})" if spoiled else ""
+    spoils = f", and weights are lost ({evidence.listed(list(spoiled))})" if spoiled else ""
     return Found(
-        summary=f"the loss is not finite {when}{lost}",
+        summary=f"the loss is not finite {when}{spoils}",
         evidence=(
             evidence.count("first step", first),
             *(() if running else (evidence.count("recorded steps with such a loss", len(bad), 0),)),
@@ -86,6 +89,17 @@ def judge(signals: Signals) -> Outcome:
         ),
         severity="error" if stays or spoiled else "warning",
     )
+
+
+def _skipped_since(signals: Signals, first: int) -> int:
+    """Return how many updates were skipped from that step to the end of the records; 0 where one was not, or
+    skips were not read."""
+    skips = known(signals.skips)
+    since = skips[skips.step >= first] if skips is not None else None
+    if since is None or not len(since.step) or (since.skipped[1:] < since.span[1:]).any():
+        return 0
+    steps = int(since.step[-1]) - first + 1
+    return steps if int(since.skipped.sum()) >= steps else 0
 
 
 def _running_mean(signals: Signals, table: StepTable, rows: NDArray[np.int64]) -> bool:

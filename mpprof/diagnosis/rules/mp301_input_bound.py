@@ -6,8 +6,11 @@ What it means
 
 How we know
     In the trace: idle time of the device during which the training thread waited for the iterator
-    (`idle_input` of the account). Without a trace: the input wait that a StepRecorder measured. Time that no
-    host event explains (`idle_other`) is not counted, and where there is much of it nothing is claimed.
+    (`idle_input` of the account). In the records: how long the host was blocked for the next batch, as Keras
+    on JAX and torch fetches it, or as `StepRecorder.batches` does. Where the device runs behind the host, a
+    blocked host is a cause only where the trace shows that the device idled, too. Time that no host event
+    explains (`idle_other`) is not counted. Where the wait was not recorded and much idle time could be it,
+    nothing is claimed and nothing is cleared.
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
@@ -33,11 +36,27 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.arrays.quantiles import median
+from collections.abc import Iterator
+
+from mpprof.analysis.steps import spent
+from mpprof.analysis.steps.idle import HOST_RUNS
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, Absent, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    Absent,
+    Claim,
+    Clear,
+    Found,
+    Outcome,
+    Scale,
+    Unable,
+    known,
+    need,
+)
+from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
+from mpprof.model.account import Cell
+from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
 ABOUT = "waits for input"
@@ -66,6 +85,9 @@ def judge(signals: Signals) -> Outcome:
             scale=SCALE,
             claims=attainable.whole(rows),
         )
+    wait_ns, step_ns = _recorded_ns(signals), signals.mean_step_ns
+    if wait_ns is not None and step_ns:
+        return _by_recorded_wait(signals, wait_ns, step_ns)
     hidden, (busy, runs) = need(signals.unattributed_idle_ratio), signals.code_on_host
     if share + busy >= SCALE.warning_ratio and busy > max(share, hidden):
         return Unable(
@@ -77,30 +99,85 @@ def judge(signals: Signals) -> Outcome:
             f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show what "
             f"for{signals.hint('record host events')}"
         )
+    between = need(signals.share("idle_between_steps"))
+    if _fetches_on_host(signals) and share + between >= SCALE.warning_ratio:
+        return Unable(
+            f"the device idles {format_ratio(between)} of {{whole}} between steps, where Keras fetches the "
+            f"next batch, and that wait was not recorded: {_why_not_recorded(signals)}"
+        )
     return Clear(f"waiting for input takes {format_ratio(share)} of the step")
 
 
+def _recorded_ns(signals: Signals) -> float | None:
+    """Return the recorded mean wait for input of a step after warm-up; None where it was not recorded."""
+    summary, times = known(signals.summary), known(signals.run_time)
+    if summary is None:
+        return None
+    timed = times is not None and times.part("input") is not None  # one without a line took nothing
+    wait_ns = spent.input_ns(signals.case.run, summary.first_steady)
+    return 0.0 if wait_ns is None and timed else wait_ns
+
+
+def _fetches_on_host(signals: Signals) -> bool:
+    """Tell whether Keras fetches batches on the host, where a trace does not show it."""
+    return known(signals.facts) is not None and signals.loop_framework in ON_JAX | ON_TORCH
+
+
+def _why_not_recorded(signals: Signals) -> str:
+    found = known(signals.run_time)
+    return (found.absent.get("input") if found else None) or "there is no step log"
+
+
+def _by_recorded_wait(signals: Signals, wait_ns: float, step_ns: float) -> Outcome:
+    """Judge by how long the host was blocked, and by how much of that the device idled."""
+    ratio = min(1.0, wait_ns / step_ns)
+    if ratio < SCALE.warning_ratio:
+        return Clear(f"the host waits for input {format_ratio(ratio)} of the step")
+    claims = tuple(_idle_up_to(signals, wait_ns))
+    if signals.runs_behind and signals.cost_ratio(claims) < SCALE.warning_ratio:
+        return Clear(f"the host waits for input {format_ratio(ratio)} of the step, while the device works")
+    waited = (
+        evidence.ratio("step that the host waits for input", ratio, SCALE.crossed(ratio)),
+        evidence.ns("mean wait for input", wait_ns),
+    )
+    if not claims:
+        return Found(_said(wait_ns, ratio), waited, severity=SCALE.severity(ratio), cost_ns=wait_ns)
+    return Found(_said(wait_ns, ratio), waited, scale=SCALE, claims=claims)
+
+
+def _said(wait_ns: float, ratio: float) -> str:
+    return f"training waits {format_ns(wait_ns)} a step for input ({format_ratio(ratio)})"
+
+
+def _idle_up_to(signals: Signals, wait_ns: float) -> Iterator[Claim]:
+    """Yield claims to idle time of no other known cause, as much as was waited."""
+    for row in signals.select(_may_be_input):
+        ns = min(wait_ns, signals.cells[row].ns_per_step)
+        wait_ns -= ns
+        if ns > 0:
+            yield Claim(row, signals.cells[row].ns_per_step - ns)
+
+
+def _may_be_input(cell: Cell) -> bool:
+    known_cause = cell.cause is not None and not cell.cause.startswith(HOST_RUNS)
+    return cell.category in ("idle_input", "idle_between_steps") or (
+        cell.category == "idle_other" and not known_cause
+    )
+
+
 def _from_records(signals: Signals) -> Outcome:
-    table, summary = known(signals.table), known(signals.summary)
+    wait_ns, step_ns = _recorded_ns(signals), signals.mean_step_ns
     absent = signals.account
     reason = absent if isinstance(absent, Absent) else Absent("no account", signals.advice("record window"))
-    if table is None or summary is None or not summary.median_ns:
+    if not step_ns:
         return Unable(str(reason))
-    measured = table.input_wait_ns >= 0
-    if summary.first_steady is not None:
-        measured &= table.step >= summary.first_steady
-    if not measured.any():
-        return Unable(f"the wait for input was not measured separately: {reason}")
-    wait_ns = median(table.input_wait_ns[measured] / table.covers[measured])
-    share = wait_ns / summary.median_ns
-    if share < SCALE.warning_ratio:
-        return Clear(f"waiting for input takes {format_ratio(share)} of the step")
-    return Found(
-        summary=f"training waits for input {format_ratio(share)} of the step",
-        evidence=(
-            evidence.ratio("step spent waiting for input", share, SCALE.crossed(share)),
-            evidence.ns("median wait for input", wait_ns),
-        ),
-        severity=SCALE.severity(share),
-        cost_ns=wait_ns,
-    )
+    if wait_ns is None:
+        why = _why_not_recorded(signals) if _fetches_on_host(signals) else reason
+        return Unable(f"the wait for input was not measured separately: {why}")
+    ratio = min(1.0, wait_ns / step_ns)
+    if signals.runs_behind and ratio >= SCALE.warning_ratio:
+        return Unable(
+            f"the host waits for input {format_ratio(ratio)} of the step, and only a trace shows whether "
+            f"the device idles meanwhile: {reason}"
+        )
+    return _by_recorded_wait(signals, wait_ns, step_ns)

@@ -5,11 +5,14 @@ What it means
     summaries. The device waits meanwhile.
 
 How we know
-    The recorded gap between steps (the end of a call to the next begin); in the trace the device's idle time
-    between step markers.
+    The recorded time of each callback's batch hooks, wherever in the list it stands, and the recorded time
+    between steps (the end of a call to the next begin) without the wait for input. Means over the steps after
+    warm-up: a checkpoint every hundred steps counts. Where the callbacks were not timed one by one, the time
+    between steps is that of callbacks and loop together, and of callbacks before mpprof's in the list nothing
+    is known. In the trace the device's idle time between step markers.
 
 What it costs
-    That gap, in every step.
+    That time, in the mean step.
 
 What to do
     Do that work every hundred steps, or at the end of an epoch:
@@ -27,11 +30,14 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.arrays.quantiles import median
+from collections.abc import Iterator
+
+from mpprof.analysis.steps import spent
+from mpprof.analysis.steps.run_time import OWN_LOOP
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
+from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"
 ABOUT = "slow callbacks"
@@ -47,29 +53,66 @@ BUSY_LOOP_NS = 100_000.0
 """What it takes with a progress bar and a few metrics: so much is a mention in a short step, and no more."""
 
 
+MOSTLY_RATIO = 0.5
+"""A callback with half of the time is named first, and idle time is claimed that is half of it or more."""
+MOST_NAMED = 3
+"""Callbacks that are named with their times."""
+
+
 def judge(signals: Signals) -> Outcome:
-    table, summary = need(signals.table), need(signals.summary)
-    if not summary.median_ns:
+    need(signals.table)
+    summary, step_ns = need(signals.summary), signals.mean_step_ns
+    if not step_ns:
         return Unable("there are no steady steps to measure the gap between; train longer")
-    steady = table.step >= (summary.first_steady or 1)
-    gaps = (table.gap_ns >= 0) & steady & ~table.profiled
-    if not gaps.any():
+    run, since = signals.case.run, summary.first_steady
+    hooks = spent.per_step(run, "callbacks", since)
+    gap_ns = spent.gap_ns(run, since)
+    times = known(signals.run_time)
+    unsplit = None if times is None else times.absent.get("callbacks")
+    if gap_ns is None and (unsplit or times is None):
         return Unable(f"the gaps between steps were not recorded{signals.hint('record run')}")
-    gap_ns = median(table.gap_ns[gaps] / table.covers[gaps])
-    ratio = gap_ns / summary.median_ns
+    cost_ns = max(gap_ns or 0.0, sum(hooks.values()))
+    ratio = min(1.0, cost_ns / step_ns)
     if SCALE.severity(ratio) is None:
-        return Clear(f"the gap between steps is {format_ratio(ratio)} of the step")
-    rows = signals.of("idle_between_steps")
-    claimed = known(signals.share("idle_between_steps")) or 0.0
+        if unsplit and unsplit != OWN_LOOP:
+            return Unable(
+                f"between steps lies {format_ratio(ratio)} of the step; callbacks that stand before mpprof's "
+                f"in the list are not in that, and were not timed: {unsplit}"
+            )
+        return Clear(f"callbacks and the loop take {format_ratio(ratio)} of the step")
+    claims = tuple(_idle_up_to(signals, cost_ns))
+    if signals.cost_ns(claims) < MOSTLY_RATIO * cost_ns:
+        claims = ()  # the trace has most of it elsewhere, as within its steps
+    claimed = signals.cost_ratio(claims)
     return Found(
-        summary=f"{format_ratio(ratio)} of the step lies between steps, in callbacks and the loop",
+        summary=_said(hooks, cost_ns, step_ns),
         evidence=(
-            evidence.ratio("gap between steps", ratio, SCALE.crossed(ratio)),
-            evidence.ns("median gap", gap_ns),
+            evidence.ratio("callbacks and loop", ratio, SCALE.crossed(ratio)),
+            evidence.ns("mean time of callbacks and loop", cost_ns),
+            *(evidence.ns(name, ns) for name, ns in list(hooks.items())[:MOST_NAMED]),
             *((evidence.ratio("device idle between steps", claimed),) if claimed else ()),
         ),
-        confidence="high" if claimed else "medium",
-        severity=SCALE.severity(max(0.0, gap_ns - BUSY_LOOP_NS) / summary.median_ns) or "info",
-        claims=tuple(Claim(row, OWN_LOOP_NS) for row in rows),
-        cost_ns=gap_ns,
+        confidence="high" if claimed or hooks else "medium",
+        severity=SCALE.severity(max(0.0, cost_ns - BUSY_LOOP_NS) / step_ns) or "info",
+        claims=claims,
+        cost_ns=cost_ns,
     )
+
+
+def _said(hooks: dict[str, float], cost_ns: float, step_ns: float) -> str:
+    """Return where the time goes: to the callback that takes most of it, where one does."""
+    name, ns = next(iter(hooks.items()), ("", 0.0))
+    if ns >= MOSTLY_RATIO * cost_ns:
+        return f"{name} takes {format_ns(ns)} a step, {format_ratio(min(1.0, ns / step_ns))} of it"
+    share = format_ratio(min(1.0, cost_ns / step_ns))
+    return f"{share} of the step lies between steps, in callbacks and the loop"
+
+
+def _idle_up_to(signals: Signals, cost_ns: float) -> Iterator[Claim]:
+    """Yield claims to the device's idle time between steps, as much as was spent there."""
+    for row in signals.of("idle_between_steps"):
+        own_ns = signals.cells[row].ns_per_step
+        ns = min(cost_ns, own_ns)
+        cost_ns -= ns
+        if ns > 0:
+            yield Claim(row, max(OWN_LOOP_NS, own_ns - ns))

@@ -27,7 +27,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.device import MAYBE_NVIDIA
 
@@ -35,6 +35,7 @@ CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 ABOUT = "cards without Tensor Cores"
 SPECIFICITY = GENERAL
 BOUND = "device"
+LEADS = INACTIVE
 
 FIRST_WITH_TENSOR_CORES = (7, 0)
 

@@ -34,6 +34,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
+    INACTIVE,
     NO_GPU,
     NOT_NVIDIA,
     Clear,
@@ -50,6 +51,7 @@ CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Ten
 ABOUT = "GTX 16 cards"
 SPECIFICITY = GENERAL
 BOUND = "device"
+LEADS = INACTIVE
 
 TURING = (7, 5)
 _CERTAIN = r"(?i)\bGTX\s*16\d\d\b"

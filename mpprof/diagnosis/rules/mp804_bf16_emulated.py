@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.device import MAYBE_NVIDIA
 
@@ -34,6 +34,7 @@ CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
 ABOUT = "emulated bfloat16"
 SPECIFICITY = GENERAL
 BOUND = "device"
+LEADS = INACTIVE
 
 FIRST_WITH_BF16 = (8, 0)
 

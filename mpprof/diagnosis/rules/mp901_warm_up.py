@@ -40,7 +40,7 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.idle import ALLOCATING
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
@@ -51,6 +51,7 @@ CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is part of the measurement"
 ABOUT = "warm-up"
 SPECIFICITY = GENERAL
 BOUND = "host"
+LEADS = INVALID
 
 FEWEST_STEPS = 20
 """With fewer steps nothing can be said about settling (MP911 says so)."""
@@ -114,7 +115,7 @@ def _warm_up(table: StepTable, summary: StepSummary, first_steady: int) -> _Warm
     times = _times(table)
     warm = (table.step < first_steady) & (times >= 0)
     ns = float(times[warm].sum())
-    excess_ns = ns - (summary.median_ns or 0.0) * float(table.covers[warm].sum())
+    excess_ns = ns - (summary.mean_ns or 0.0) * float(table.covers[warm].sum())
     first_epoch = _of_first_epoch(table, max(0.0, excess_ns))
     return _WarmUp(first_steady, ns, excess_ns, float(times[times >= 0].sum()), first_epoch)
 

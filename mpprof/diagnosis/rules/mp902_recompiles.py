@@ -5,12 +5,14 @@ What it means
     hides in the mean.
 
 How we know
-    In the trace: idle time while the host traced or compiled (`idle_compile`), after warm-up. Single long
-    steps in the step log are not evidence: a machine that pauses, a checkpoint or a slow input make them,
-    too. They are named; a trace of one of them would show the cause.
+    In the records: how long JAX or torch compiled within steps after the first, or how often TensorFlow
+    traced the step anew. In the trace: idle time while the host traced or compiled (`idle_compile`), after
+    warm-up. Single long steps in the step log are not evidence by themselves: a machine that pauses, a
+    checkpoint or a slow input make them, too. They are named; a trace of one of them would show the cause.
 
 What it costs
-    That idle time.
+    That time, in the mean step. Where only the number of tracings is known, what the long steps take above
+    the median.
 
 What to do
     Keep shapes constant:
@@ -29,12 +31,12 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.steps import validity
+from mpprof.analysis.steps import spent, validity
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
+from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP902", "recompiles", "The step is compiled again and again"
 ABOUT = "recompiles"
@@ -43,6 +45,8 @@ BOUND = "host"
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 """20 % is where XProf flags a function's expensive calls."""
+FEWEST_COMPILES = 3
+"""One or two compiles after the first step are those of an epoch's last, smaller batch."""
 FEWEST_STEPS = 20
 """Shapes that come round every dozen steps have not come yet in fewer."""
 
@@ -57,6 +61,9 @@ def judge(signals: Signals) -> Outcome:
             claims=attainable.whole(signals.of("idle_compile")),
         )
     long = validity.long_steps(signals.case.run)
+    compiled = spent.compiles(signals.case.run)
+    if compiled is not None and (judged := _by_records(compiled, long, signals)) is not None:
+        return judged
     if long is not None and long.notable:
         return Unable(
             f"{long}: neither a trace count nor a compile event shows whether they were compiled again; "
@@ -72,3 +79,31 @@ def judge(signals: Signals) -> Outcome:
     if long.of < FEWEST_STEPS:
         return Unable(f"only {long.of} steps after warm-up; train for {FEWEST_STEPS} or more")
     return Clear(f"single long steps took {format_ratio(long.lost_ratio)} of the time after warm-up")
+
+
+def _by_records(
+    compiled: spent.Compiles, long: validity.LongSteps | None, signals: Signals
+) -> Outcome | None:
+    """Judge by what was recorded of compiling after the first step; None where that decides nothing."""
+    cost_ns, ratio, step_ns = compiled.ns_per_step, compiled.ratio, signals.mean_step_ns
+    if cost_ns is not None and ratio is not None:
+        if ratio < SCALE.info_ratio or compiled.calls < FEWEST_COMPILES:
+            return Clear(f"compiling takes {format_ratio(ratio)} of the time after the first step")
+        return Found(
+            summary=f"compiling takes {format_ns(cost_ns)} a step after the first ({format_ratio(ratio)})",
+            evidence=(
+                evidence.ratio("time after the first step spent compiling", ratio, SCALE.crossed(ratio)),
+                evidence.count("compiles after the first step", compiled.calls, FEWEST_COMPILES),
+            ),
+            severity=SCALE.severity(ratio),
+            cost_ns=cost_ns,
+        )
+    if compiled.ns is None and compiled.calls >= FEWEST_COMPILES and long is not None and long.notable:
+        return Found(
+            summary=f"the step was traced {format_count(compiled.calls)} times anew, and {long}",
+            evidence=(evidence.count("tracings after the first step", compiled.calls, FEWEST_COMPILES),),
+            confidence="medium",
+            severity=SCALE.severity(long.lost_ratio),
+            cost_ns=None if step_ns is None else long.lost_ratio * step_ns,
+        )
+    return None

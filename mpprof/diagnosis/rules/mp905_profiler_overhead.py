@@ -28,7 +28,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, profiled_steps
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.shared.clock import timed_launches
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
@@ -37,6 +37,7 @@ CODE, SLUG, TITLE = "MP905", "profiler-overhead", "Profiled steps are slower"
 ABOUT = "overhead of the profiler"
 SPECIFICITY = GENERAL
 BOUND = "device"
+LEADS = INVALID
 
 INFO_RATIO, WARNING_RATIO = 0.10, 0.50
 """A tenth is what a trace of a healthy step costs; at half as much again, idle time in the window is mostly
@@ -45,12 +46,12 @@ the profiler's. On a CPU, where each op is an event of the host, that is how it 
 
 def judge(signals: Signals) -> Outcome:
     account = need(signals.account)
-    if account.wall_ns is None:
+    if (usual_ns := account.unprofiled_ns) is None:
         return Unable(f"no unprofiled steps to compare with{signals.hint('record run')}")
     if timed_launches(signals):
         return Unable("the recorded step is shorter than the device's work in it: see MP903")
     profiled_ns = profiled_steps.profiled_ns(signals) or account.window_ns
-    slower = profiled_ns / account.wall_ns - 1 if account.wall_ns > 0 else 0.0
+    slower = profiled_ns / usual_ns - 1 if usual_ns > 0 else 0.0
     if slower < INFO_RATIO:
         return Clear(f"a profiled step takes {format_ratio(max(0.0, slower))} longer")
     why, beside = profiled_steps.reason(signals), profiled_steps.around(signals)
@@ -70,7 +71,7 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("profiled step above unprofiled", slower, INFO_RATIO),
             evidence.ns("profiled step", profiled_ns),
-            evidence.ns("unprofiled step", account.wall_ns),
+            evidence.ns("unprofiled step", usual_ns),
             *((evidence.ns("steps around the window", min(near)),) if near else ()),
         ),
         cases=("load",) if why == "load" else ("",),

@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -35,6 +35,7 @@ ABOUT = "unknown kernels"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_ACCELERATOR = True
+LEADS = INVALID
 
 INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
 """Two percent cannot change a verdict; a tenth is as much as a typical cause; at one half there is none."""

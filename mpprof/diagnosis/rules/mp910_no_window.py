@@ -25,7 +25,15 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, OUT_OF_MEMORY, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    INVALID,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    need,
+)
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 from mpprof.model.run import RunFacts
@@ -34,6 +42,7 @@ CODE, SLUG, TITLE = "MP910", "no-window", "No profile window was recorded"
 ABOUT = "a missing profiler window"
 SPECIFICITY = GENERAL
 BOUND = "device"
+LEADS = INVALID
 
 NOT_WANTED = "not wanted"
 """How the recorder begins the reason for a part that was switched off."""
@@ -48,8 +57,8 @@ def judge(signals: Signals) -> Outcome:
         return NotApplicable("no window was wanted")
     if windows and windows[-1].status in ("done", "foreign"):
         return Clear("the window was recorded, but its trace is not where it was written")
-    if signals.ran_out_of_memory and not _case(facts):
-        return OUT_OF_MEMORY  # which is what there is to mend, before a window can be recorded
+    if not _case(facts) and (ended := signals.ended_by_error):
+        return ended  # which is what there is to mend, before a window can be recorded
     steps = len(signals.case.run.steps) if signals.case.run.steps is not None else 0
     if windows:
         happened = "the profile window never closed" if windows[-1].status == "open" else windows[-1].status
@@ -61,6 +70,11 @@ def judge(signals: Signals) -> Outcome:
         cases=(_case(facts),),
         severity="warning",
     )
+
+
+def was_asked_for(facts: RunFacts | None) -> bool:
+    """Return whether a window was asked for, of a run whose missing window is a finding."""
+    return facts is None or _case(facts) != "not asked"
 
 
 def _case(facts: RunFacts) -> str:

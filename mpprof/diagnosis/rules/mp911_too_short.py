@@ -28,7 +28,16 @@ from __future__ import annotations
 
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, OUT_OF_MEMORY, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    INVALID,
+    Clear,
+    Found,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
@@ -37,6 +46,7 @@ ABOUT = "too few steps"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True
+LEADS = INVALID
 
 ENOUGH_STEPS = 30
 FEW_STEPS = 10
@@ -51,8 +61,8 @@ def judge(signals: Signals) -> Outcome:
     steady = need(signals.summary).steady
     if steady >= ENOUGH_STEPS:
         return Clear(f"{steady} steady steps")
-    if signals.ran_out_of_memory:
-        return OUT_OF_MEMORY
+    if ended := signals.ended_by_error:
+        return ended
     table = known(signals.table)
     if table is not None and (epochs := epochs_of_one_call(table)) is not None:
         return Found(

@@ -14,7 +14,7 @@ def timed_launches(signals: Signals) -> bool:
     """Return whether the recorded step is too short to hold the device's work: the profiled steps themselves,
     where their times are on record."""
     account, summary = known(signals.gpu_account), known(signals.summary)
-    recorded = profiled_ns(signals) or (summary.median_ns if summary else None)
+    recorded = profiled_ns(signals) or (summary.mean_ns if summary else None)
     return account is not None and bool(recorded) and (recorded or 0.0) < account.device_ns * TOO_SHORT_RATIO
 
 

@@ -11,6 +11,7 @@ from mpprof.model.document.hosts import *
 from mpprof.model.document.memory import *
 from mpprof.model.document.report import *
 from mpprof.model.document.rows import *
+from mpprof.model.document.run_time import *
 from mpprof.model.document.speedup import *
 from mpprof.model.document.steps import *
 from mpprof.model.document.time import *

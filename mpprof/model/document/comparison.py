@@ -101,7 +101,7 @@ class RemedyOutcome(TypedDict):
 class RemediesTotal(TypedDict):
     predicted_ns: Interval
     obtained_ns: Annotated[Number | None, "The earlier step less the later one."]
-    interval_ns: Annotated[Interval | None, "95 %, from the intervals of both medians."]
+    interval_ns: Annotated[Interval | None, "95 %, within this pair of runs."]
 
 
 class WindowsOfTwo(TypedDict):

@@ -8,10 +8,12 @@ from mpprof.model.account import ComputeEvidence, ComputeKind
 from mpprof.model.document.findings import Finding, NotApplicable, Unable
 from mpprof.model.document.hosts import Communication, Hosts
 from mpprof.model.document.memory import Memory, OutOfMemory
+from mpprof.model.document.run_time import RunTime
 from mpprof.model.document.speedup import Bound, Speedup, WhatIf
 from mpprof.model.document.steps import Steps
 from mpprof.model.document.time import AccountOf, TensorCore, Time, Window
 from mpprof.model.document.values import Code, Number, Sentences
+from mpprof.model.finding import Leading
 
 
 class Report(TypedDict):
@@ -37,6 +39,7 @@ class Report(TypedDict):
     ]
     verdict: Annotated[str, "A few sentences."]
     cause: NotRequired[Annotated[Code | None, "The finding that the verdict names."]]
+    answer: NotRequired[Annotated[Answer, "What leads the report."]]
     explanation: NotRequired[
         Annotated[Sentences, "Up to three sentences: where the step's time goes, why, and what to do."]
     ]
@@ -57,6 +60,11 @@ class Report(TypedDict):
     ]
     account: NotRequired[
         Annotated[AccountOf, "Whether the trace's times are of a step or of the whole window."]
+    ]
+    run_time: NotRequired[
+        Annotated[
+            RunTime | None, "What the wall time of all `fit` calls was spent on; null without a step log."
+        ]
     ]
     out_of_memory: NotRequired[
         Annotated[
@@ -79,6 +87,16 @@ class Report(TypedDict):
             "Left out for a run on one device without collectives, and for one without steps.",
         ]
     ]
+
+
+class Answer(TypedDict):
+    leads: Annotated[
+        Leading,
+        "The first of: the training ended by an error; it does not learn; mixed precision is not in effect; "
+        "the measurement is not valid, where that could change the first cause or its sign; the largest gain "
+        "in time; the largest in memory; nothing.",
+    ]
+    code: Annotated[Code | None, "Of the first cause; null where nothing leads."]
 
 
 class Facts(TypedDict):
@@ -166,6 +184,9 @@ class Ended(TypedDict):
         str, "out_of_memory, interrupted (by the keyboard), exit (sys.exit), error, or unknown."
     ]
     error: Annotated[str | None, "The first line of an out-of-memory error; the type of any other error."]
+    text: NotRequired[
+        Annotated[str, "The first line of what any other error says; left out where it says nothing."]
+    ]
 
 
 class ComputesIn(TypedDict):

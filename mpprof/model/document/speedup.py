@@ -25,7 +25,14 @@ class Compared(TypedDict):
     """What a run reached against another: in a report's `speedup`, and in each step of a comparison."""
 
     observed: Number | None
-    interval: Annotated[Interval | None, "95 % confidence."]
+    interval: Annotated[
+        Interval | None,
+        "95 % confidence, within this pair of runs: how much another run of the same script would differ is "
+        "not in it, and known from repeats alone (`mpprof check --repeat`).",
+    ]
+    interval_wide: NotRequired[
+        Annotated[bool, "The interval rests on fewer than ten blocks of steps, or timed groups, of a run."]
+    ]
     expected: Annotated[Number | None, "The attainable speedup on this device."]
     expected_with_host: Annotated[Number | None, "The same, with the host's need per step as the floor."]
     ceiling: Annotated[Number | None, "By peak rates."]
@@ -52,7 +59,7 @@ class Compared(TypedDict):
         Annotated[
             Difference,
             "What the interval tells of the two steps: `none` where it lies within 5 % of 1, `not known` "
-            "where it is wider and holds 1. Left out where no speedup was observed.",
+            "where it is wider and holds 1, and without one. Left out where no speedup was observed.",
         ]
     ]
     profiled: NotRequired[Annotated[ProfiledSpeedup | None, "Of a measured pair."]]

@@ -10,7 +10,14 @@ from mpprof.model.document.values import Count, Interval, Number, Reading
 class Steps(TypedDict):
     count: Count
     steady: Annotated[Count, "Neither warm-up, profiled, nor an epoch's edge."]
-    median_ns: Annotated[Number | None, "Of the steady steps."]
+    mean_ns: NotRequired[
+        Annotated[
+            Number | None,
+            "The step time, which `time.step_ns` equals: the time of all steps after warm-up over their "
+            "number, stalls included; without validations, profile windows and what lies between epochs.",
+        ]
+    ]
+    median_ns: Annotated[Number | None, "Of the steady steps; it describes their shape."]
     p95_ns: Number | None
     skipped: Annotated[int | None, "Optimizer updates skipped."]
     skipped_ratio: Number | None
@@ -20,8 +27,15 @@ class Steps(TypedDict):
         Interval | None,
         "95 % confidence interval of the median; of two to five means of several steps that of their mean.",
     ]
+    mean_interval_ns: NotRequired[
+        Annotated[
+            Interval | None,
+            "95 % confidence interval of mean_ns, within this run: how much another run of the same script "
+            "would differ is not in it.",
+        ]
+    ]
     first_steady: Annotated[int | None, "Step at which warm-up has ended."]
-    examples_per_s: NotRequired[Annotated[Number | None, "Of the steady steps."]]
+    examples_per_s: NotRequired[Annotated[Number | None, "By the mean step."]]
     steps_per_epoch: NotRequired[Annotated[int | None, "Of the median epoch that has ended."]]
     gpu_hours_per_epoch: NotRequired[
         Annotated[Number | None, "Of an epoch's steps on all GPUs, without validation."]
@@ -55,5 +69,6 @@ class LossScale(TypedDict):
 class Worker(TypedDict):
     worker: Count
     count: Count
+    mean_ns: NotRequired[Number | None]
     median_ns: Number | None
     p95_ns: Number | None

@@ -101,7 +101,7 @@ class Time(TypedDict):
     waited_ns: NotRequired[
         Annotated[Number, "How long the host then waited for the device, once that call had returned."]
     ]
-    wall_ns: Annotated[Number | None, "The recorded step, unprofiled: the median of the steady ones."]
+    wall_ns: Annotated[Number | None, "The recorded step, unprofiled: `steps.mean_ns`."]
     window_ns: Annotated[Number, "The mean profiled step."]
     device_ns: Annotated[Number, "Busy time of the main device per step."]
     slices: Annotated[list[Slice], "Of the main device; classes without time are left out."]

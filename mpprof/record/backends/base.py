@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from mpprof.record.backends.compiles import Compiles, Told
 from mpprof.record.workers import Worker
 
 Facts = dict[str, Any]
@@ -143,6 +144,10 @@ class Probe(Protocol):
         """Return a step marker, to be entered when the call begins and left when the next one does."""
         ...
 
+    def compiles(self, model: Any, told: Told) -> Compiles | Absent:
+        """Begin to tell what is compiled from now on while the model trains, until the source is stopped."""
+        ...
+
 
 MARKER = "mpprof_step"
 """The name of our step markers in a trace; the step is in their `step_num`."""
@@ -209,6 +214,9 @@ class Unanswered:
 
     def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
+
+    def compiles(self, model: Any, told: Told) -> Compiles | Absent:
+        return Absent(self._reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax._src import monitoring
 
 from mpprof.record.backends.base import (
     ALONE,
@@ -30,6 +31,13 @@ from mpprof.record.backends.base import (
     counters_of,
     loss_of,
 )
+from mpprof.record.backends.compiles import Compiles, Durations, Told
+
+COMPILED = "/jax/core/compile/backend_compile_duration"
+COMPILING = frozenset(
+    {COMPILED, "/jax/core/compile/jaxpr_trace_duration", "/jax/core/compile/jaxpr_to_mlir_module_duration"}
+)
+"""What `jax.monitoring` tells of: tracing, lowering and compiling (read in JAX 0.10, `_src/dispatch.py`)."""
 
 EACH_ITS_OWN = (
     "several JAX processes train together without a shared name for the training: each of them records a "
@@ -146,6 +154,22 @@ class JaxProbe(Unanswered):
         if state:
             # Keras' list types are leaves to JAX, which then waits for nothing: hand it plain lists.
             jax.block_until_ready([list(values) for values in state.values() if values is not None])
+
+    def compiles(self, model: Any, told: Told) -> Compiles | Absent:
+        forget = getattr(monitoring, "unregister_event_duration_listener", None) or getattr(
+            monitoring, "_unregister_event_duration_listener_by_callback", None
+        )
+        if forget is None:
+            return Absent("this JAX cannot be told to stop telling of its compiling")
+        source = Durations("jax", told)
+
+        def heard(event: str, seconds: float, **more: Any) -> None:
+            if event in COMPILING:
+                source.heard(seconds, int(event == COMPILED))
+
+        monitoring.register_event_duration_secs_listener(heard)
+        source.stop = lambda: forget(heard)
+        return source
 
     def reset_memory_peak(self) -> str | None:
         return "JAX cannot reset the peak: peak_bytes is since the start of the process"

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpprof.record.backends.base import ALONE, MARKER, Absent, Facts, Reading, Unanswered, counters_of
+from mpprof.record.backends.compiles import Compiles, Counted, Told, tracings
 from mpprof.record.workers import Worker
 
 _NAMES = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}  # a class, and what people call it
@@ -94,6 +95,14 @@ class TensorFlowProbe(Unanswered):
 
     def stop_trace(self) -> None:
         tf.profiler.experimental.stop()
+
+    def compiles(self, model: Any, told: Told) -> Compiles | Absent:
+        # Keras makes the function anew where it is compiled or told to: it is asked for each time.
+        def traced() -> tuple[int, int | None]:
+            function = getattr(model(), "train_tf_function", None)  # Keras 2
+            return tracings(function or getattr(model(), "train_function", None)), None
+
+        return Counted("tensorflow tracing", traced, told)
 
     def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
         marker: contextlib.AbstractContextManager[Any]

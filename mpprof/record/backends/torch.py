@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from mpprof.record.backends.base import (
     counters_of,
     loss_of,
 )
+from mpprof.record.backends.compiles import Compiles, Counted, Told
 from mpprof.record.backends.torch_trace import TorchTrace
 from mpprof.record.workers import Worker
 
@@ -123,6 +125,9 @@ class TorchProbe(Unanswered):
     def stop_trace(self) -> None:
         self._trace.stop()
 
+    def compiles(self, model: Any, told: Told) -> Compiles | Absent:
+        return Counted("torch dynamo", _compiled, told)
+
     def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
         return self._trace.marker(step)
 
@@ -188,6 +193,14 @@ def _on_accelerator() -> bool:
     if hasattr(torch, "accelerator"):
         return bool(torch.accelerator.is_available())
     return bool(torch.cuda.is_available())
+
+
+def _compiled() -> tuple[int, int | None]:
+    """Return how many graphs dynamo has compiled in this process, and how long that took: none where it is
+    not even imported (read in torch 2.13, `_dynamo/utils.py`)."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    seconds = getattr(dynamo, "compilation_time_metrics", {}).get("_compile.compile_inner", [])
+    return len(seconds), round(sum(seconds) * 1e9)
 
 
 def _distributed() -> bool:

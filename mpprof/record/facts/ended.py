@@ -22,6 +22,7 @@ OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|\bOOM\b|out of memory|_STATUS_AL
 """As TensorFlow, XLA, PyTorch and NVIDIA's libraries say it."""
 MOST_CHARACTERS = 60_000
 """Of an error's text that is kept: XLA lists the largest buffers first."""
+MOST_OF_A_LINE = 300
 _MOST_CAUSES = 20
 _REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
 
@@ -49,7 +50,7 @@ def exception_of(call: Call | None) -> BaseException | None:
 def ended(error: BaseException | None) -> dict[str, Any]:
     """Return run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by
     `sys.exit`, where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an
-    out-of-memory error, of any other its type's name."""
+    out-of-memory error, of any other its type's name; `text`: the first line of what another error says."""
     if error is None:
         return {"reason": "unknown"}
     for one in _causes(error):
@@ -57,7 +58,8 @@ def ended(error: BaseException | None) -> dict[str, Any]:
         if isinstance(one, MemoryError) or OUT_OF_MEMORY.search(name + " " + text):
             return {"reason": "out_of_memory", "error": f"{name}: {text}"[:MOST_CHARACTERS]}
     reason = next((told for kind, told in _REASONS if isinstance(error, kind)), "error")
-    return {"reason": reason, "error": type(error).__name__}
+    words = str(error).strip().partition("\n")[0][:MOST_OF_A_LINE] if reason == "error" else ""
+    return {"reason": reason, "error": type(error).__name__, **({"text": words} if words else {})}
 
 
 def _is_keras(frame: FrameType) -> bool:

@@ -119,6 +119,8 @@ def input_of_running_fit() -> Facts:
         adapter = getattr(variables.get("data_handler"), "_adapter", None)
     if "Array" in type(adapter).__name__ or "TensorLike" in type(adapter).__name__:
         return {"kind": "arrays"}
+    if "Generator" in type(adapter).__name__:
+        return {"kind": "generator"}
     for name in ("_dataloader", "py_dataset", "_keras_sequence", "_dataset"):
         if found := describe_input(getattr(adapter, name, None)):
             return found
@@ -128,7 +130,13 @@ def input_of_running_fit() -> Facts:
 def callbacks_of_running_fit() -> list[Any]:
     """Return all callbacks of the `fit` that is calling us, in order; empty where there is none."""
     found = getattr(_variables_of_running_fit().get("callbacks"), "callbacks", None)
-    return list(found) if isinstance(found, list) else []
+    return list(getattr(found, "original", found)) if isinstance(found, list) else []
+
+
+def epoch_iterator_of_running_fit() -> Any:
+    """Return Keras 3's own iterator over the batches of the `fit` that is calling us; None where there is
+    none."""
+    return _variables_of_running_fit().get("epoch_iterator")
 
 
 def running_fit() -> Any:
@@ -173,6 +181,31 @@ def running_evaluation() -> Evaluation:
     return Evaluation.ALONE if evaluates else Evaluation.OF_FIT
 
 
+def part_of_running_fit() -> str | None:
+    """Return what of a `fit` calls us: "batch", its train function, "epoch", what it does at an epoch's begin
+    and end, or "validation". None: there is no fit, or a hook of its callbacks calls."""
+    frame: FrameType | None = sys._getframe(1)
+    part: str | None = None
+    called = ""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.endswith(".callback_list"):
+            return None
+        if part is None and is_fit(frame):
+            part = _PARTS.get(called, "batch")
+        if not module.endswith(".traceback_utils"):  # which Keras lays around its methods
+            called = frame.f_code.co_name
+        frame = frame.f_back
+    return part
+
+
+_PARTS = {
+    "evaluate": "validation",
+    **dict.fromkeys(("reset_metrics", "_get_metrics_result_or_logs", "jax_state_sync"), "epoch"),
+}
+"""Of methods that Keras' `fit` calls beside the train function."""
+
+
 _BATCH_HOOKS = frozenset({"on_train_batch_begin", "on_train_batch_end"})
 
 
@@ -182,11 +215,16 @@ def _variables_of_running_fit() -> dict[str, Any]:
     for _ in range(14):
         if frame is None:
             break
-        names = frame.f_code.co_varnames
-        if frame.f_code.co_name == "fit" and ("epoch_iterator" in names or "data_handler" in names):
+        if is_fit(frame):
             return dict(frame.f_locals)
         frame = frame.f_back
     return {}
+
+
+def is_fit(frame: FrameType) -> bool:
+    """Return whether this is a call of Keras' `fit`, of Keras 3 or Keras 2."""
+    names = frame.f_code.co_varnames
+    return frame.f_code.co_name == "fit" and ("epoch_iterator" in names or "data_handler" in names)
 
 
 def _batch_size_of_keras_2(handler: Any) -> int | Absent:

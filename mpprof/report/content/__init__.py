@@ -9,4 +9,5 @@ from mpprof.report.content.fact_lines import *
 from mpprof.report.content.memory_lines import *
 from mpprof.report.content.remedies import *
 from mpprof.report.content.run import *
+from mpprof.report.content.run_time import *
 from mpprof.report.content.speedup_lines import *

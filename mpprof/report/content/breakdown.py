@@ -57,13 +57,11 @@ def _time_heading(time: doc.Time) -> str:
         where += ", no accelerator: ops on the host's threads"
     if "unlike" in time:
         return (
-            f"A step takes {words.duration(time['step_ns'])} (wall, median); shares are of a profiled step "
+            f"A step takes {words.duration(time['step_ns'])} (wall, mean); shares are of a profiled step "
             f"of {words.duration(time_whole(time))} ({window} on {where})"
         )
     if time["wall_ns"] is not None:
-        return (
-            f"A step takes {words.duration(time['step_ns'])} (wall, median; shares from {window} on {where})"
-        )
+        return f"A step takes {words.duration(time['step_ns'])} (wall, mean; shares from {window} on {where})"
     said = f"A step takes {words.duration(time['step_ns'])}"
     of_function = "step_range" not in time and "unit" not in time
     if of_function and time.get("function_ns") is not None and time["basis"] != "host":

@@ -127,11 +127,11 @@ def plan(document: doc.Report) -> list[str]:
 
 
 def step_ns(document: doc.Report) -> float | None:
-    """Return the step time that costs are compared with: the account's, else the step log's median."""
+    """Return the step time that costs are compared with: the account's, else the step log's."""
     if document["time"]:
         return float(document["time"]["step_ns"])
     steps = document["steps"]
-    return words.number(steps["median_ns"]) if steps else None
+    return words.number(steps.get("mean_ns")) if steps else None
 
 
 def _named(document: doc.Report) -> list[doc.Finding]:

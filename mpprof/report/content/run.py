@@ -27,6 +27,8 @@ def steps(document: doc.Report) -> str:
     if log is None:
         return f"not recorded: {document['absent'].get('steps', 'there is no step log')}"
     parts = [f"{words.plural(log['count'], 'step')}, {words.count(log['steady'])} steady"]
+    if (mean := log.get("mean_ns")) is not None:
+        parts.append(f"{words.duration(mean)} a step (mean)")
     if log["median_ns"] is not None:
         parts.append(f"median {words.duration(log['median_ns'])}, p95 {words.duration(log['p95_ns'])}")
     if (rate := log.get("examples_per_s")) is not None:
@@ -52,14 +54,14 @@ def loss_scale(log: doc.Steps | None) -> str:
 
 def _workers(workers: list[doc.Worker]) -> list[str]:
     """Return how the step times of several workers compare, and which worker is the slowest."""
-    timed = [each for each in workers if each["median_ns"] is not None]
+    timed = [(mean, each["worker"]) for each in workers if (mean := each.get("mean_ns")) is not None]
     if len(timed) < 2:
         return []
-    fast, slow = (choose(timed, key=lambda each: each["median_ns"] or 0.0) for choose in (min, max))
-    said = f"{len(timed)} workers, medians {words.duration(fast['median_ns'])}"
-    if words.duration(slow["median_ns"]) == words.duration(fast["median_ns"]):
+    (fast, _), (slow, slowest) = min(timed), max(timed)
+    said = f"{len(timed)} workers, steps of {words.duration(fast)}"
+    if words.duration(slow) == words.duration(fast):
         return [f"{said} each"]
-    return [f"{said} to {words.duration(slow['median_ns'])} (the slowest is worker {slow['worker']})"]
+    return [f"{said} to {words.duration(slow)} (the slowest is worker {slowest})"]
 
 
 def skips_arise(document: doc.Report) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.wording import CLASS_WORDS, WORTH_RECORDING, as_profiled
-from mpprof.model.account import Difference, difference, eligible_words
+from mpprof.model.account import Difference, covered, difference, eligible_words
 from mpprof.report import words
 from mpprof.report.content.breakdown import MOSTLY_RATIO, SMALL_RATIO, slices_of
 
@@ -126,7 +126,7 @@ def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[s
         said = f"no observed speedup ({why}{profiled_steps(gain)})"
     else:
         each = " per example" if gain.get("per_example") else ""
-        said = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain)}"
+        said = f"observed {words.speedup(gain['observed'])}{each}{_interval(gain, absent)}"
     could = gain.get("attainable")  # of a report alone
     no_more = absent.get("speedup.expected", "no reason recorded")
     if gain["expected"] is None and isinstance(could, dict):
@@ -224,18 +224,33 @@ def profiled_steps(gain: doc.Compared) -> str:
     return f"; {as_profiled(found['ratio'], per_example=bool(gain.get('per_example')))}"
 
 
-def _interval(gain: doc.Compared) -> str:
+def interval_covers(gain: doc.Compared) -> str:
+    """Return what the interval of the observed speedup covers."""
+    return covered(wide=bool(gain.get("interval_wide")))
+
+
+def span(gain: doc.Compared, absent: dict[str, str]) -> str:
+    """Return the interval of the observed speedup with what it covers, or why it has none."""
+    if gain["interval"] is None:
+        why = absent.get("speedup.interval", "not recorded")
+        return f"{words.speedup(gain['observed'])}, without an interval: {why}"
+    return f"{interval_covers(gain)}: {words.speedups(*gain['interval'])}"
+
+
+def _interval(gain: doc.Compared, absent: dict[str, str]) -> str:
     interval = gain["interval"]
-    if interval is None:  # of an earlier version's report
-        return ""
+    if interval is None:
+        why = absent.get("speedup.interval")  # an earlier version's report has none
+        return f" (without an interval: {why}{profiled_steps(gain)})" if why else ""
+    what = interval_covers(gain)
     low, high = (words.speedup(edge) for edge in interval)
     if (tells := difference_of(gain)) in ("none", "not known"):
         none = "no measurable difference" if tells == "none" else "the timings do not show which is faster"
-        return f" (95 %: {low} to {high}: {none}{profiled_steps(gain)})"
+        return f" ({what}: {low} to {high}: {none}{profiled_steps(gain)})"
     if low == high:
         half = (interval[1] - interval[0]) / (interval[1] + interval[0])
-        return f" (95 %: ±{words.percent(half)})"
-    return f" (95 %: {low} to {high})"
+        return f" ({what}: ±{words.percent(half)})"
+    return f" ({what}: {low} to {high})"
 
 
 def bounds(document: doc.Report) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpprof.analysis.steps.run_time import why_none
 from mpprof.diagnosis.verdict import causes, changes_type
 from mpprof.model.account import NO_WORK_SEEN
 from mpprof.model.finding import Diagnosis
 from mpprof.model.memory import MemoryAccount
+from mpprof.model.run_time import RunTime
 from mpprof.report.json import hosts
 from mpprof.report.json.time import on_host
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 _FACT_OF = {
-    "step_ns": ("steps.median_ns", "steps", "time"),
+    "step_ns": ("steps.mean_ns", "steps", "time"),
     "baseline_step_ns": ("speedup.baseline_step_ns", "speedup"),
     "observed": ("speedup.observed", "speedup"),
     "observed_per_update": ("speedup.observed", "speedup"),
@@ -36,14 +38,20 @@ def code_of_other_type(diagnosis: Diagnosis) -> str | None:
     return first.code if first is not None and changes_type(first) else None
 
 
-def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
+def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> dict[str, str]:
     """Return every reason that is known, and a general but true reason for each null that came without
     one."""
     run = diagnosis.run
     reasons: dict[str, str] = run.facts.reasons if run.facts else {}
+    if spent is not None:
+        reasons |= {f"run_time.{part}": why for part, why in spent.absent.items()}
+    else:
+        reasons["run_time"] = why_none(run)
     reasons |= diagnosis.absent
     if diagnosis.account and diagnosis.account.absent:
         reasons |= {f"time.{field}": why for field, why in diagnosis.account.absent.items()}
+    if diagnosis.steps and diagnosis.steps.why_no_interval:
+        reasons["steps.mean_interval_ns"] = diagnosis.steps.why_no_interval
     if diagnosis.speedup and diagnosis.speedup.absent:
         reasons |= {f"speedup.{field}": why for field, why in diagnosis.speedup.absent.items()}
     if diagnosis.speedup and (could := diagnosis.speedup.potential) and could.eligible_ratio is None:
@@ -61,6 +69,10 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report) -> dict[str, str]:
     return reasons
 
 
+_NOT_UNKNOWN = ("tensor_core.reason", "speedup.estimated", "answer.code")
+"""Nulls that say something themselves."""
+
+
 def _nulls(body: doc.Report) -> list[str]:
     """Return the paths of the nulls at the top and one level down, in the order of the document."""
     paths = []
@@ -69,7 +81,7 @@ def _nulls(body: doc.Report) -> list[str]:
             paths.append(key)
         elif isinstance(value, dict):
             paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
-    return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
+    return [path for path in paths if path not in _NOT_UNKNOWN]
 
 
 _NOT_IN_THE_LOG = {

@@ -61,6 +61,7 @@ def _rung(rung: Rung) -> doc.Rung:
         "observed": speedup.observed if speedup else None,
         "expected": speedup.expected if speedup else None,
         "interval": interval(speedup.interval) if speedup else None,
+        "interval_wide": speedup.interval_wide if speedup else False,
         "slices": gap_slices_of(rung.slices),
         "findings": [finding_of(finding) for finding in rung.findings],
         "expected_with_host": speedup.expected_with_host if speedup else None,

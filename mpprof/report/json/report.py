@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.steps.run_time import run_time
+from mpprof.diagnosis.leading import leads
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 from mpprof.model.finding import Diagnosis
@@ -13,6 +15,7 @@ from mpprof.report import units
 from mpprof.report.json import hosts, whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
 from mpprof.report.json.memory import memory_of, out_of_memory
+from mpprof.report.json.run_time import run_time_of
 from mpprof.report.json.speedup import finding_of, speedup_of, whatif_of
 from mpprof.report.json.time import steps_of, tensor_core_of, time_of
 from mpprof.report.json.values import rounded, strict
@@ -32,6 +35,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
     slices sum to the step.
     """
+    spent = run_time(diagnosis.run)
     body: doc.Report = {
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
@@ -56,12 +60,14 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         "absent": {},
         "verdict": diagnosis.verdict,
+        "answer": _answer(diagnosis),
         "cause": diagnosis.cause,
         "explanation": list(diagnosis.explanation),
         "whatif": whatif_of(diagnosis.whatif),
         "facts": _facts(diagnosis),
         "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
+        "run_time": run_time_of(spent),
     }
     if diagnosis.run.facts is not None and diagnosis.run.facts.ended is not None:
         from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
@@ -74,8 +80,13 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         body["hosts"] = hosts.hosts_of(diagnosis.hosts)
     if len(diagnosis.devices) > 1 or diagnosis.collectives:
         body["communication"] = hosts.communication_of(diagnosis.devices, diagnosis.collectives)
-    body["absent"] = absent_of(diagnosis, body)
+    body["absent"] = absent_of(diagnosis, body, spent)
     return cast("doc.Report", units.document(strict(body), body["time"]))
+
+
+def _answer(diagnosis: Diagnosis) -> doc.Answer:
+    leading, code = leads(diagnosis)
+    return {"leads": leading, "code": code}
 
 
 def _run(diagnosis: Diagnosis) -> doc.Run:
@@ -95,6 +106,8 @@ def _run(diagnosis: Diagnosis) -> doc.Run:
     if run.facts is not None and (ended := run.facts.ended) is not None:
         first = (ended.error or "").splitlines()[:1]
         found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
+        if said := (ended.text or "").splitlines()[:1]:
+            found["ended"]["text"] = said[0][:_LONGEST_ERROR]
     model = run.facts.model if run.facts is not None else None
     if model is not None and model.parameters is not None:
         found["model_parameters"] = model.parameters
@@ -145,7 +158,7 @@ def _facts(diagnosis: Diagnosis) -> doc.Facts:
     attainable_ns = measured.attainable_step_ns if measured else None
     step_ns = diagnosis.account.step_ns if diagnosis.account else None
     if step_ns is None and diagnosis.steps:
-        step_ns = diagnosis.steps.median_ns
+        step_ns = diagnosis.steps.mean_ns
     after_ns = {step.code: step.step_ns for step in plan.order} if plan else {}
     end = None if code_of_other_type(diagnosis) else plan
     unexplained_ns = measured.unexplained_ns if measured and attainable_ns is not None else None

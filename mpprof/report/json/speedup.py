@@ -48,6 +48,7 @@ def speedup_of(speedup: Speedup | None, how_to_switch: Sequence[Remedy]) -> doc.
             _limit(limit) for limit in (speedup.potential.limits if speedup.potential else speedup.limits)
         ],
         "above_attainable_ns": rounded(speedup.above_attainable_ns),
+        "interval_wide": speedup.interval_wide,
     }
     if speedup.difference is not None:
         body["difference"] = speedup.difference

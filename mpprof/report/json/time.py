@@ -22,6 +22,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
     body: doc.Steps = {
         "count": steps.count,
         "steady": steps.steady,
+        "mean_ns": rounded(steps.mean_ns),
         "median_ns": rounded(steps.median_ns),
         "p95_ns": rounded(steps.p95_ns),
         "skipped": steps.skipped,
@@ -31,6 +32,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
         else {"first": scale.first, "last": scale.last, "min": scale.min, "max": scale.max},
         "peak_memory_bytes": steps.peak_memory_bytes,
         "interval_ns": interval_ns(steps.interval_ns),
+        "mean_interval_ns": interval_ns(steps.mean_interval_ns),
         "first_steady": steps.first_steady,
         "examples_per_s": steps.examples_per_s,
         "steps_per_epoch": steps.steps_per_epoch,
@@ -39,6 +41,7 @@ def steps_of(steps: StepSummary | None) -> doc.Steps | None:
             {
                 "worker": each.worker,
                 "count": each.count,
+                "mean_ns": rounded(each.mean_ns),
                 "median_ns": rounded(each.median_ns),
                 "p95_ns": rounded(each.p95_ns),
             }

@@ -58,9 +58,14 @@ def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
         "card": card(row["card"]),
         "batch": "-" if row["batch_size"] is None else words.count(row["batch_size"]),
         "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
-        "state": "broken" if row["problem"] else known(row["state"]),
+        "state": "broken" if row["problem"] else _state(row),
         "written": "-" if written is None else age(now_unix_ns - written),
     }
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """Return the state of a run, with the error that ended it."""
+    return f"{known(row['state'])}: {known(row['error'])}" if row["error"] else known(row["state"])
 
 
 def known(value: str | None) -> str:

@@ -18,7 +18,7 @@ MODEL = model("dense", "dense_1")
 
 def summary(step_ms: float) -> StepSummary:
     ns = step_ms * 1e6
-    return StepSummary(100, 90, 2, ns, ns, (ns, ns), None, None, None, None)
+    return StepSummary(100, 90, 2, ns, ns, ns, (ns, ns), None, None, None, None)
 
 
 def run(dtype: str, batch: int, used: float | None = None) -> Run:
@@ -28,7 +28,7 @@ def run(dtype: str, batch: int, used: float | None = None) -> Run:
         return made
     none = np.full(3, np.nan)
     table = HardwareTable(
-        np.arange(3), np.zeros(3, np.int64), np.full(3, used), *[none] * 6, throttle=((),) * 3
+        np.arange(3), np.zeros(3, np.int64), np.full(3, used), *[none] * 7, throttle=((),) * 3
     )
     return replace(made, hardware=table)
 

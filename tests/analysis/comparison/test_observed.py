@@ -51,7 +51,9 @@ def test_the_two_sides_of_six_steps(steps: int, known: bool) -> None:
 
 def test_profiled_steps_that_scatter_widen_the_interval() -> None:
     found = compared(window(B_RUN, *[20.0] * 6), window(M_RUN, 8, 9, 10, 10, 12, 14))
-    assert found.interval == pytest.approx((20 / 14, 20 / 8))
+    assert found.interval is not None
+    assert found.interval_wide
+    assert found.interval[0] < 20 / 12 < 20 / 9 < found.interval[1]
     assert found.interval[0] <= found.observed <= found.interval[1]
 
 
@@ -70,4 +72,4 @@ def test_records_speak_for_themselves_however_short_the_window() -> None:
     short = replace(M_RUN, steps=c.steps([50.0] * 6))
     found = speedup(None, None, mixed_run=short, baseline_run=before, peaks=V100)
     assert found.observed is None
-    assert "steady step times; an observed speedup needs 6 in each run" in (found.absent or {})["observed"]
+    assert "steady steps; an observed speedup needs 6 in each run" in (found.absent or {})["observed"]

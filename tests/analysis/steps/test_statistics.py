@@ -134,6 +134,100 @@ def test_a_call_of_several_steps_is_divided() -> None:
     assert summary.median_ns == 10 * MS
 
 
+# --- the step time, a mean ----------------------------------------------------------------------------------
+
+
+def mean_ms(run: StepTable, facts: Any = None) -> float:
+    summary = stepping.summarise(run, facts)
+    assert summary is not None
+    assert summary.mean_ns is not None
+    return summary.mean_ns / MS
+
+
+def eight_workers(steps: int, *, seed: int = 1) -> list[float]:
+    """A loader of 8 workers that take 320 ms for a batch each, and deliver them at once."""
+    jitter = np.exp(np.random.default_rng(seed).normal(0, 0.05, steps))
+    return [(326.0 if row % 8 == 0 else 1.7) * float(wobble) for row, wobble in enumerate(jitter)]
+
+
+def fed_by(workers: int) -> Any:
+    from tests.builders import cases as c
+
+    return c.facts(fit={"batch_size": 32, "input": {"kind": "PyDataset", "workers": workers}})
+
+
+@pytest.mark.parametrize("epochs", [1, 3, 25])
+def test_a_loader_of_eight_workers_is_no_faster_than_one_that_takes_as_long_a_batch(epochs: int) -> None:
+    """The contract's example: the mean is 42 ms, the median 1.7, and the median said 25 times faster."""
+    values = eight_workers(600)
+    values[0] += 2_000  # the compilation
+    edges = np.arange(1, epochs + 1) * (600 // epochs) - 1
+    intervals = [-1.0 if row in edges else value for row, value in enumerate(values)]
+    run = table(
+        intervals, epoch=np.arange(600) // (600 // epochs), duration_ns=np.round(np.array(values) * MS)
+    )
+    summary = stepping.summarise(run, fed_by(8))
+    assert summary is not None
+    assert summary.median_ns == pytest.approx(1.7 * MS, rel=0.02)
+    assert summary.mean_ns == pytest.approx(float(np.mean(eight_workers(600))) * MS, rel=0.03)
+    assert summary.mean_ns == pytest.approx(42 * MS, rel=0.05)
+    assert summary.examples_per_s == pytest.approx(760, rel=0.05)
+
+
+def test_an_epoch_s_first_call_counts_only_where_several_workers_make_the_batches() -> None:
+    values = [900.0, *[10.0] * 18, -1, 200.0, *[10.0] * 18, -1]
+    took = [900, *[10] * 19, 200, *[10] * 19]
+    run = table(values, epoch=[0] * 20 + [1] * 20, duration_ns=np.array(took) * MS)
+    assert mean_ms(run, fed_by(1)) == pytest.approx(10)
+    # Two batches were made while the first step was compiled.
+    assert mean_ms(run, fed_by(2)) == pytest.approx((37 * 10 + 200) / 38)
+
+
+def test_every_stall_counts_also_in_a_row_that_is_read() -> None:
+    values = np.array(noisy(320))
+    values[16::16] = 100
+    run = table(values.tolist(), synced=np.arange(320) % 16 == 0)
+    assert mean_ms(run) == pytest.approx(float(values[1:].mean()), rel=0.001)
+
+
+def test_a_slow_compilation_later_on_counts_and_is_no_warm_up() -> None:
+    values = np.array([3000.0, *noisy(99)])
+    values[[20, 41]] = 2000
+    assert mean_ms(table(values.tolist())) == pytest.approx(float(values[1:].mean()))
+
+
+def test_bursts_from_the_first_step_on_are_no_warm_up() -> None:
+    random = np.random.default_rng(7)
+    for share in (0.1, 0.3, 0.45):
+        times = np.where(random.random(400) < share, 300.0, 10.0)
+        assert stepping.warm_up(times) <= 4, share
+
+
+def test_an_epoch_s_last_call_counts_with_the_mean_time_between_two_calls() -> None:
+    """A hook of 5 ms follows each call, and the last of an epoch waits for the loader."""
+    duration = np.full(40, 10.0)
+    duration[[0, 20]] = 800, 30
+    duration[[19, 39]] = 90
+    interval = duration + 5
+    interval[[19, 39]] = -1
+    run = table(interval.tolist(), epoch=[0] * 20 + [1] * 20, duration_ns=duration * MS)
+    assert mean_ms(run) == pytest.approx((36 * 15 + 2 * 95) / 38)
+
+
+def test_validations_and_windows_are_not_in_the_mean() -> None:
+    values = [500.0, *[10.0] * 29]
+    values[10:14] = [90, 30, 30, 80]
+    profiled = np.zeros(30, bool)
+    profiled[11:13] = True
+    assert mean_ms(table(values, profiled=profiled)) == pytest.approx(10)
+
+
+def test_means_between_waits_weigh_as_the_steps_between_them() -> None:
+    interval = [50.0 if i == 0 else 8.0 if i == 15 else 20.0 if i == 19 else -1 for i in range(20)]
+    run = table(interval, synced=np.array([v >= 0 for v in interval]), dispatch_ns=np.full(20, 100_000))
+    assert mean_ms(run) == pytest.approx((15 * 8 + 4 * 20) / 19)
+
+
 # --- the summary -------------------------------------------------------------------------------------------
 
 
@@ -244,5 +338,6 @@ def test_each_worker_has_its_own_step_times_where_there_are_several() -> None:
     assert stepping.by_worker({0: slow}) == ()
     first, second, third = stepping.by_worker({2: table([-1.0]), 0: slow, 1: fast})
     assert (first.worker, first.count, first.median_ns, first.p95_ns) == (0, 42, 12 * MS, 12 * MS)
+    assert (first.mean_ns, third.mean_ns) == (12 * MS, None)
     assert (second.worker, second.median_ns) == (1, 10 * MS)
     assert (third.worker, third.count, third.median_ns, third.p95_ns) == (2, 1, None, None)

@@ -1,0 +1,122 @@
+"""How sure a mean step time is: its 95 % interval, or why there is none.
+
+Steps of a training depend on each other: a clock that falls, a loader that delivers eight batches at once, a
+checkpoint every fifty steps. So the scatter is taken from blocks of consecutive steps. Its variance is that
+of the moving-block bootstrap (Kuensch 1989), which for a mean has a closed form: nothing is resampled.
+Student's t of as many degrees of freedom as there are blocks, less one, makes the interval of it.
+
+A block is 1.5 times the square root of the number of steps. (With the cube root, enough for steps that do
+not depend on each other, 8 of 10 intervals held the true mean where the autocorrelation was 0.8:
+tests/analysis/steps/test_mean_interval.py.) Where stalls decide how long a step is, a block holds two of
+them, or a multiple of that: a loader's bursts, which come at equal distances, are then no scatter. A row that
+is itself the mean of several steps is never divided. Rows are taken in the order in which they ran, and a
+block may reach over the end of an epoch: what differs from epoch to epoch is scatter, too.
+
+What a run did not see cannot be told from it: its interval holds for stalls as often as it saw them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.arrays.student_t import quantile_95
+from mpprof.model.frozen import frozen
+
+Float64 = NDArray[np.float64]
+Numbers = NDArray[np.int64] | Float64
+
+STALL = 2.0
+"""A step of more than two medians stalled."""
+NOTABLE_STALLS = 0.05
+"""Share of the time from which stalled steps decide how long a step is."""
+FEWEST_BLOCKS = 10
+"""From so many blocks on an interval is as narrow as it can be; of fewer it is said to be wide."""
+STALLS_A_BLOCK = 2
+FEWEST_STALLS = STALLS_A_BLOCK * FEWEST_BLOCKS
+FEWEST_STEPS = 6
+WIDEST = math.log(3.0)
+"""The largest `distance` that still tells something: from a third of the step to three times the step."""
+_ROOTS = 1.5
+_LEAST_BLOCKS = 3
+
+
+@frozen
+class MeanInterval:
+    """The 95 % interval of a mean, by its logarithm: `distance` either way. `blocks`: so many that it rests
+    on; few of them make it wide."""
+
+    mean: float
+    distance: float
+    blocks: int
+
+    @property
+    def low(self) -> float:
+        return self.mean * math.exp(-self.distance)
+
+    @property
+    def high(self) -> float:
+        return self.mean * math.exp(self.distance)
+
+    @property
+    def wide(self) -> bool:
+        return self.blocks < FEWEST_BLOCKS
+
+
+def of_mean(time_ns: Float64, steps: Numbers) -> MeanInterval | str:
+    """Return the interval of the mean step, or why there is none. A row each: the time per step, and how many
+    steps it stands for."""
+    rows, weight = len(time_ns), steps.astype(np.float64)
+    count = int(weight.sum())
+    if rows < 2 or count < FEWEST_STEPS:
+        return f"{count} steady steps in {rows} timings are too few"
+    mean = float((time_ns * weight).sum()) / count
+    stalled = time_ns > STALL * median(time_ns)
+    stalls = int(stalled[0]) + int((stalled[1:] & ~stalled[:-1]).sum())  # those in a row are one
+    length = _ROOTS * math.sqrt(count) * rows / count
+    if (time_ns * weight)[stalled].sum() > NOTABLE_STALLS * mean * count:
+        if stalls < FEWEST_STALLS:
+            return f"too few stalls ({stalls})"
+        least = STALLS_A_BLOCK * rows / stalls
+        length = least * max(1, min(length, rows / FEWEST_BLOCKS) // least)
+    width = max(1, min(round(length), rows // _LEAST_BLOCKS))
+    blocks = rows / width
+    beyond = np.concatenate([[0.0], np.cumsum((time_ns - mean) * weight)])
+    sums = beyond[width:] - beyond[:-width]
+    variance = float(np.mean(sums**2)) * blocks * blocks / (blocks - 1) / count**2
+    ratio = quantile_95(int(blocks) - 1) * math.sqrt(variance) / mean
+    if ratio >= WIDEST:
+        return f"{int(blocks)} blocks of steps scatter too much"
+    return MeanInterval(mean, ratio, int(blocks))
+
+
+def of_difference(above: MeanInterval, below: MeanInterval) -> tuple[float, float]:
+    """Return the interval of the difference of two means that do not depend on each other."""
+    return (
+        above.mean - below.mean - math.hypot(above.mean - above.low, below.high - below.mean),
+        above.mean - below.mean + math.hypot(above.high - above.mean, below.mean - below.low),
+    )
+
+
+def of_ratio(above: MeanInterval, below: MeanInterval) -> tuple[float, float]:
+    """Return the interval of the ratio of two means that do not depend on each other: the distances of their
+    logarithms combined as deviations are (Zou and Donner 2008)."""
+    ratio, factor = above.mean / below.mean, math.exp(math.hypot(above.distance, below.distance))
+    return ratio / factor, ratio * factor
+
+
+def of_repeats(above: Sequence[float], below: Sequence[float]) -> MeanInterval | None:
+    """Return the interval of the ratio of two mean steps by the scatter between runs: Student's t of the
+    logarithms of means, one a run, which scatter alike on both sides. None: two runs show no scatter."""
+    logs = [np.log(np.asarray(side, np.float64)) for side in (above, below)]
+    freedom = sum(map(len, logs)) - 2
+    if freedom < 1:
+        return None
+    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in logs)
+    each = squares / freedom * sum(1 / len(side) for side in logs)
+    ratio = math.exp(logs[0].mean() - logs[1].mean())
+    return MeanInterval(ratio, quantile_95(freedom) * math.sqrt(each), freedom + 1)

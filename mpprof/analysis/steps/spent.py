@@ -1,0 +1,107 @@
+"""What the records timed beside the steps, per optimizer step: callbacks, waits for input, compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from mpprof.model.frozen import frozen
+from mpprof.model.run import Run
+from mpprof.model.steps import ABSENT, StepTable
+
+
+@frozen
+class Compiles:
+    """What was compiled or traced after the first step of each `fit`, and the steps that ran then. `ns` is
+    None where only the number is known."""
+
+    calls: int
+    ns: int | None
+    steps: int
+    took_ns: int  # by those steps, with what was compiled
+
+    @property
+    def ns_per_step(self) -> float | None:
+        return self.ns / self.steps if self.ns is not None and self.steps else None
+
+    @property
+    def ratio(self) -> float | None:
+        """The share of the steps' time; None where only the number is known."""
+        return min(1.0, self.ns / self.took_ns) if self.ns is not None and self.took_ns > 0 else None
+
+
+def per_step(run: Run, part: str, since: int | None, at: Collection[str] = ("batch",)) -> dict[str, float]:
+    """Return the mean ns per step of a part at these places, by name and the longest first, over the steps
+    from `since` on (None: all of them). A line that begins before counts by its share of steps. Empty: none
+    was timed, or no step ran."""
+    steps, spans = run.steps, run.spans
+    if steps is None or spans is None:
+        return {}
+    first = 1 if since is None else since
+    ran = int(steps.covers[steps.step >= first].sum())
+    spent = spans.spent
+    rows = spent.rows(part, at) & (spent.ns != ABSENT) & (spent.last_step >= first)
+    whole = np.maximum(1, spent.last_step - spent.first_step + 1)[rows]
+    own = (spent.last_step - np.maximum(spent.first_step, first) + 1)[rows]
+    found: dict[str, float] = {}
+    for key, ns in zip(spent.key[rows].tolist(), (spent.ns[rows] * (own / whole)).tolist(), strict=True):
+        name = spent.keys[key].name
+        found[name] = found.get(name, 0.0) + ns
+    return (
+        {name: ns / ran for name, ns in sorted(found.items(), key=lambda each: -each[1])} if ran > 0 else {}
+    )
+
+
+def input_ns(run: Run, since: int | None) -> float | None:
+    """Return the mean wait for input per step, without each epoch's first where that is told apart; None
+    where it was not recorded."""
+    spans, steps = run.spans, run.steps
+    if spans is not None and spans.spent.rows("input").any():
+        return sum(per_step(run, "input", since).values())
+    if steps is None:
+        return None
+    rows = (steps.input_wait_ns >= 0) & (steps.step >= (since or 1))
+    return _mean(steps.input_wait_ns[rows], steps, rows) if rows.any() else None
+
+
+def gap_ns(run: Run, since: int | None) -> float | None:
+    """Return the mean time per step between two calls, without the recorded wait for input that lies there;
+    None where it was not recorded. A gap beside the profile window is left out."""
+    steps = run.steps
+    if steps is None:
+        return None
+    after = np.append(False, steps.profiled[:-1])[: len(steps)]
+    rows = (steps.gap_ns >= 0) & (steps.step >= (since or 1)) & ~steps.profiled & ~after
+    if not rows.any():
+        return None
+    return max(0.0, _mean(steps.gap_ns[rows], steps, rows) - (input_ns(run, since) or 0.0))
+
+
+def _mean(values: np.ndarray, steps: StepTable, rows: np.ndarray) -> float:
+    return float(values.astype(np.float64).sum()) / max(1, int(steps.covers[rows].sum()))
+
+
+def compiles(run: Run) -> Compiles | None:
+    """Return what was compiled within steps after the first of each `fit`; None where the records do not tell
+    compiling."""
+    steps, spans = run.steps, run.spans
+    if steps is None or spans is None or not spans.spent.rows("compile").any():
+        return None
+    spent = spans.spent
+    numbers, rows = np.unique(steps.fit, return_index=True)
+    begins = dict(zip(numbers.tolist(), steps.step[rows].tolist(), strict=True))
+    begun = np.array([begins.get(fit, 0) for fit in spent.fit.tolist()], np.int64)
+    again = spent.rows("compile", ("batch",)) & (spent.first_step > begun)
+    later = np.ones(len(steps), np.bool_)
+    later[rows] = False
+    to_next = np.where(steps.dispatch_ns >= 0, steps.dispatch_ns, steps.interval_ns)
+    took = np.where(steps.duration_ns >= 0, steps.duration_ns, to_next)[later]
+    timed = spent.ns[again]
+    counted = len(timed) > 0 and bool((timed == ABSENT).all())
+    return Compiles(
+        calls=int(spent.calls[again].sum()),
+        ns=None if counted else sum(timed[timed != ABSENT].tolist()),
+        steps=int(steps.covers[later].sum()),
+        took_ns=sum(took[took > 0].tolist()),
+    )

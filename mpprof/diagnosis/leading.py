@@ -1,0 +1,92 @@
+"""What leads a report, and the code of its first cause: decided here, for every place that shows an answer.
+
+First that the training ended by an error; then that it does not learn, that mixed precision is not in effect,
+that the measurement is not valid (where that could change the first cause or its sign); then the largest gain
+in time, the largest in memory; or nothing. That a run was on a CPU is no cause, and leads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpprof.diagnosis import rules
+from mpprof.diagnosis.outcomes import INVALID, Leads
+from mpprof.diagnosis.rules import (
+    mp901_warm_up,
+    mp903_async_clock,
+    mp905_profiler_overhead,
+    mp906_unlike_runs,
+    mp907_unknown_kernels,
+    mp910_no_window,
+)
+from mpprof.model.finding import Diagnosis, Finding, Leading
+
+BEFORE_COSTS: tuple[Leads, ...] = ("error", "learning", "inactive", "invalid")
+LEADS: dict[str, Leads] = {rule.CODE: rule.LEADS for rule in rules.ALL if hasattr(rule, "LEADS")}
+"""By code what the finding of a rule is before any cost: as each rule states it."""
+_OF_MEMORY, _OF_TRAINING = "MP6", ("MP1", "MP2")
+_OF_THE_SIGN = (mp903_async_clock.CODE, mp906_unlike_runs.CODE)
+"""With a clock that timed launches, or an unlike baseline, no difference of two times is known."""
+
+
+def leads(report: Diagnosis) -> tuple[Leading, str | None]:
+    """Return what leads the report, and the code of the first cause; None where nothing leads. What is only
+    worth a mention, and what was dismissed, leads nothing."""
+    found = [
+        each for each in report.findings if each.severity != "info" and each.code not in report.dismissed
+    ]
+    of_time = _of_time(found)
+    for kind in BEFORE_COSTS:
+        for each in found:
+            if LEADS.get(each.code) == kind and (kind != INVALID or _could_change(each, of_time, report)):
+                return kind, each.code
+    if of_time is not None:
+        return "time", of_time.code
+    of_memory = [each for each in found if each.code.startswith(_OF_MEMORY)]
+    if of_memory:
+        return "memory", max(of_memory, key=lambda each: each.cost_bytes or each.spare_bytes or 0).code
+    left = next((each for each in found if each.code.startswith(_OF_TRAINING)), None)
+    return ("learning", left.code) if left is not None else ("nothing", None)
+
+
+def _of_time(found: Sequence[Finding]) -> Finding | None:
+    """Return the finding with the largest gain in time; without gains the one that costs most, or the first
+    of those whose cost is not known. None: none is about time."""
+    of_time = [
+        each
+        for each in found
+        if each.code not in LEADS and not each.code.startswith((_OF_MEMORY, *_WITHOUT_TIME))
+    ]
+    return max(of_time, key=_time_ns, default=None)
+
+
+_WITHOUT_TIME = ("MP106",)
+"""A float16 output costs no time."""
+
+
+def _time_ns(found: Finding) -> float:
+    """Return what there is to gain of a step; else what the finding costs; 0 where neither is known."""
+    if found.gain_ns_per_step is not None:  # 0: hidden behind the host
+        return found.gain_ns_per_step
+    return found.cost_ns_per_step or found.cost_ns_in_window or 0.0
+
+
+def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> bool:
+    """Return whether what makes the measurement doubtful could change the first cause, or its sign: where it
+    hides more of a step than the first cause gains."""
+    if doubt.code in _OF_THE_SIGN:
+        return True
+    if doubt.code == mp910_no_window.CODE and not mp910_no_window.was_asked_for(report.run.facts):
+        return False
+    if doubt.code == mp901_warm_up.CODE and report.steps is not None and report.steps.first_steady is None:
+        return report.speedup is not None and report.speedup.baseline == "measured"  # never settled: the sign
+    account = report.account or report.window
+    if account is None:
+        step_ns = report.steps.mean_ns if report.steps else None
+        return first is None or step_ns is None or _time_ns(first) < step_ns / 2
+    gain_ns = _time_ns(first) if first is not None else 0.0
+    if doubt.code == mp905_profiler_overhead.CODE:  # it lengthens the step, and hides nothing
+        return first is not None and account.added_by_profiling_ns > gain_ns
+    if doubt.code == mp907_unknown_kernels.CODE and report.tensor_core is not None:
+        return report.tensor_core.unknown_ratio * account.device_ns > gain_ns
+    return gain_ns < account.step_ns / 2

@@ -1,0 +1,140 @@
+"""What a run's wall time was spent on: as lines of the step log beside the steps say, and by parts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.columnar import Columnar
+from mpprof.model.frozen import frozen
+from mpprof.model.steps import ABSENT
+
+Int64 = NDArray[np.int64]
+
+RECORDING_ENDED = "recording ended"
+"""The reason of a fit whose recording ended before it did."""
+
+
+@frozen
+class FitSpan:
+    """One `fit` by its own lines; times count as `t_ns` of a step. None: no line states it."""
+
+    fit: int
+    begin_ns: int | None
+    end_ns: int | None = None
+    reason: str | None = None  # of its end: "finished", "stopped", or why it broke off
+
+
+@frozen
+class EpochTable(Columnar):
+    """One row per epoch that has ended: from its first hook to its last."""
+
+    fit: Int64
+    epoch: Int64
+    begin_ns: Int64
+    end_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.fit)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        return {name: getattr(self, name).tolist() for name in ("fit", "epoch", "begin_ns", "end_ns")}
+
+
+@frozen
+class SpentKey:
+    """What time was spent on: `part` is "callbacks", "input" or "compile"; `name` the callback's class, what
+    makes the batches, or what compiled; `at` where: "batch", "first" (of an epoch), "epoch", "train",
+    "validation"."""
+
+    part: str
+    name: str
+    at: str
+
+
+@frozen
+class SpentTable(Columnar):
+    """One row per `spent` line: sums over steps `first_step` to `last_step`. `key` is a row of `keys`."""
+
+    keys: tuple[SpentKey, ...]
+    key: Int64
+    fit: Int64
+    first_step: Int64
+    last_step: Int64
+    calls: Int64
+    ns: Int64  # ABSENT where only the calls were counted
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def rows(self, part: str, at: Collection[str] | None = None) -> NDArray[np.bool_]:
+        """Return which rows are of this part, and of these places where some are named."""
+        wanted = [key.part == part and (at is None or key.at in at) for key in self.keys]
+        return np.array([*wanted, False], np.bool_)[self.key]
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        keys = [self.keys[row] for row in self.key.tolist()]
+        named: dict[str, list[Any]] = {
+            name: [getattr(key, name) for key in keys] for name in ("part", "name", "at")
+        }
+        columns = {name: getattr(self, name).tolist() for name in ("fit", "first_step", "last_step", "calls")}
+        return named | columns | {"ns": [None if ns == ABSENT else ns for ns in self.ns.tolist()]}
+
+
+@frozen
+class Spans:
+    """The lines of a step log that are no steps. A log of an older mpprof has neither epochs nor spent."""
+
+    fits: tuple[FitSpan, ...]
+    epochs: EpochTable
+    spent: SpentTable
+
+    @property
+    def told(self) -> bool:
+        """Whether the log was written by a recorder that times parts: one without such a line did not."""
+        return bool(len(self.epochs) or len(self.spent))
+
+
+PartName = Literal[
+    "setup", "steps", "input", "callbacks", "validation", "compile", "profiler", "between_epochs", "loop"
+]
+PartBasis = Literal["records", "trace", "wrapper"]
+
+
+@frozen
+class NamedTime:
+    """A piece of a part: a callback's class, a source of compiles, a kind of steps."""
+
+    name: str
+    ns: int
+
+
+@frozen
+class Part:
+    """One part of the wall time. `ratio` is of the whole; `by` sums to it, and is empty where nothing divides
+    it."""
+
+    name: PartName
+    ns: int
+    ratio: float
+    basis: PartBasis = "records"
+    by: tuple[NamedTime, ...] = ()
+
+
+@frozen
+class RunTime:
+    """The wall time of all `fit` calls; the parts and `unknown_ns` sum to it. A part that could not be told
+    apart is not listed: `absent` has the reason, and which part holds its time."""
+
+    wall_ns: int
+    parts: tuple[Part, ...]
+    unknown_ns: int
+    absent: dict[str, str] = field(default_factory=dict)  # part -> reason
+
+    def part(self, name: PartName) -> Part | None:
+        """Return this part; None where it was not told apart."""
+        return next((part for part in self.parts if part.name == name), None)

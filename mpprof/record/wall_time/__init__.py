@@ -1,0 +1,1 @@
+"""What a training's wall time goes into beside its steps."""

@@ -1,0 +1,88 @@
+"""How long the host waits for the next batch, where `fit` takes it on the host: on JAX and torch.
+
+Keras' epoch iterator asks its method `_get_iterator` for the batches of an epoch (read in Keras 3.15,
+`trainers/epoch_iterator.py`). The iterator of this `fit` gets another one, which hands on each batch, and
+each exception, and reads the clock. On JAX the train function takes the batch, on torch the loop before the
+step begins. On TensorFlow the graph takes it: nothing is replaced there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mpprof.record.backends.base import Absent
+from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
+from mpprof.record.wall_time.sums import LONG_NS, Spent
+
+NOT_KNOWN = "this Keras hands over batches in a way that is not known here (no EpochIterator._get_iterator)"
+TIMED_ALREADY = "another MPProfilerCallback of this fit times the input"
+
+
+class InputWait:
+    """The wait for batches of one `fit`. The first one of each epoch counts apart."""
+
+    def __init__(self, spent: Spent, name: str) -> None:
+        self.clock, self._spent = spent.clock, spent
+        self.first, self.others = (spent.of("input", name, at) for at in ("first", "batch"))
+        self.now = self.first
+
+    def begin_epoch(self) -> None:
+        self.now = self.first
+
+    def waited(self, took_ns: int) -> None:
+        """Note that the host has waited so long for a batch."""
+        total = self.now
+        total.calls += 1
+        total.ns += took_ns
+        if took_ns >= LONG_NS or total is self.first:
+            self.now = self.others
+            if total is self.others:
+                self._spent.stalled(total, took_ns)
+
+
+def time_input(iterator: Any, wait: InputWait, failed: Callable[[BaseException], None]) -> Absent | None:
+    """Time what the epoch iterator of a `fit` hands over. `failed` is told of a failure of ours. Returns why
+    that cannot be done, or None."""
+    kind = type(iterator)
+    if not kind.__module__.startswith("keras.") or not callable(getattr(kind, "_get_iterator", None)):
+        return Absent(NOT_KNOWN)
+    if "_get_iterator" in vars(iterator):
+        return Absent(TIMED_ALREADY)
+    held = weakref.ref(iterator)  # which holds what follows: it would keep itself and the data alive
+
+    def get_iterator() -> TimedBatches:
+        begin_ns = wait.clock()
+        batches = iter(kind._get_iterator(held()))
+        wait.first.ns += wait.clock() - begin_ns
+        return TimedBatches(batches, wait, failed)
+
+    iterator._get_iterator = get_iterator
+    return None
+
+
+class TimedBatches:
+    """The batches of an iterator, as they come."""
+
+    __slots__ = ("_batches", "_failed", "_wait")
+
+    def __init__(
+        self, batches: Iterator[Any], wait: InputWait, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._batches, self._wait, self._failed = batches, wait, failed
+
+    def __iter__(self) -> TimedBatches:
+        return self
+
+    def __next__(self) -> Any:
+        wait = self._wait
+        begin_ns = wait.clock()
+        try:
+            return next(self._batches)
+        finally:
+            try:
+                wait.waited(wait.clock() - begin_ns)
+            except FAILURES as error:  # no failure of ours may stop the user's training
+                raise_if_signalled(error)
+                self._failed(error)

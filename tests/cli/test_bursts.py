@@ -1,0 +1,62 @@
+"""A loader that delivers eight batches at once is as fast as one that delivers each alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.builders import records
+from tests.builders.gpus import V100
+from tests.cli.conftest import Mpprof
+
+
+def recorded(
+    folder: Path, name: str, step_ms: float, factor: Callable[[int], float] = lambda number: 1.0
+) -> Path:
+    dtype = "float32" if name == "one-worker" else "float16"
+    run = records.Recorded(
+        name,
+        V100,
+        dtype,
+        records.imagenette_convnet(dtype),
+        batch=32,
+        step_ms=step_ms,
+        steps=600,
+        noise=0.02,
+        factor=factor,
+    )
+    return records.write(run, folder)
+
+
+@pytest.fixture
+def even(tmp_path: Path) -> Path:
+    return recorded(tmp_path, "one-worker", 44.0)
+
+
+def test_bursts_are_no_speedup(mpprof: Mpprof, even: Path, tmp_path: Path) -> None:
+    """Seen: 42.6 and 1.70 ms by the median, "observed 25.0x (22.0x to 27.1x)", and --min-speedup 2 passed."""
+    bursty = recorded(tmp_path, "eight-workers", 1.7, lambda number: 200.0 if number % 8 == 0 else 1.0)
+    step = json.loads(mpprof("compare", even, bursty, "--format", "json").out)["steps"][0]
+    low, high = step["interval"]
+    assert 0.97 < low < step["observed"] < high < 1.07
+    assert step["difference"] in ("none", "faster")
+    assert mpprof("compare", even, bursty, "--min-speedup", "2").code == 1
+    assert "95 % within this pair of runs" in mpprof("compare", even, bursty).out
+
+
+def test_three_long_stalls_leave_it_open_and_say_why(mpprof: Mpprof, even: Path, tmp_path: Path) -> None:
+    stalled = recorded(tmp_path, "stalled", 20.0, lambda number: 150.0 if number in (200, 350, 500) else 1.0)
+    done = mpprof("compare", even, stalled, "--min-speedup", "1.1")
+    assert done.code == 1
+    assert "without an interval: stalled: too few stalls (3)" in done.err
+    assert "without an interval: stalled: too few stalls (3)" in " ".join(done.out.split())
+    report = json.loads(mpprof("report", stalled, "--baseline", even, "--format", "json").out)
+    assert report["speedup"]["observed"] == pytest.approx(44.0 / (20.0 + 3 * 149 * 20 / 600), rel=0.03)
+    assert report["speedup"]["interval"] is None
+    assert report["speedup"]["difference"] == "not known"
+    assert report["absent"]["speedup.interval"] == "stalled: too few stalls (3)"
+    assert report["absent"]["steps.mean_interval_ns"] == "too few stalls (3)"
+    assert "too few stalls (3)" in report["verdict"]

@@ -1,0 +1,124 @@
+"""Rules that rest on what the records timed: input, callbacks and compiles, of fits that were played."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mpprof.analysis.steps import statistics as stepping
+from mpprof.diagnosis import Case
+from mpprof.model.account import Account
+from mpprof.runs.loading import load
+from tests.builders import cases as c
+from tests.builders.played_fit import MS, Hook, Play, play
+from tests.diagnosis.saying import finding, says
+
+SLOW = Hook("Slow", batch_end=30)
+
+
+def case(given: Play, folder: Path, account: Account | None = None) -> Case:
+    run = load(play(replace(given, epochs=1, calls=100), folder).root)
+    steps = stepping.summarise(run.steps, run.facts, finished=True)
+    assert steps is not None
+    if given.backend == "jax":  # a play has no waits for the device
+        steps = replace(steps, mean_ns=_mean(given) * MS, first_steady=2)
+    return c.case(account=account, run=run, steps=steps)
+
+
+def _mean(given: Play) -> float:
+    return (
+        given.call + given.loop + given.batch + sum(hook.batch_end / hook.every for hook in given.callbacks)
+    )
+
+
+# --- MP301 input-bound
+
+
+def test_a_loader_that_blocks_torch_on_the_host_is_found(tmp_path: Path) -> None:
+    got = finding("MP301", case(Play(backend="torch", batch=40), tmp_path))
+    assert got.severity == "error"
+    assert got.cost_ns_per_step == pytest.approx(40 * MS, rel=0.02)  # an epoch's first fetch is out
+    assert got.summary.startswith("training waits 39.6 ms a step for input")
+
+
+def test_a_quick_loader_is_clear_where_its_wait_was_recorded(tmp_path: Path) -> None:
+    assert says("MP301", case(Play(backend="torch"), tmp_path)) == "clear"
+
+
+def test_an_old_log_of_torch_and_one_of_tensorflow_without_a_trace_are_unable(tmp_path: Path) -> None:
+    old = says("MP301", case(Play(backend="torch", batch=40, old=True), tmp_path / "old"))
+    assert old.startswith(
+        "unable: the wait for input was not measured separately: recorded by an mpprof that"
+    )
+    why = {"run_time.input": "Keras' names are not those that are known here"}
+    unnamed = says("MP301", case(Play(backend="torch", absent=why), tmp_path / "unnamed"))
+    assert unnamed.endswith(why["run_time.input"])
+    assert "unable" in says("MP301", case(Play(backend="tensorflow", batch=40), tmp_path / "tensorflow"))
+
+
+def test_where_the_device_runs_behind_a_blocked_host_is_a_cause_only_if_the_device_idled(
+    tmp_path: Path,
+) -> None:
+    blocked = Play(backend="jax", batch=40)
+    alone = says("MP301", case(blocked, tmp_path / "alone"))
+    assert alone.startswith("unable: the host waits for input")
+    assert "only a trace shows whether the device idles meanwhile" in alone
+    idle = c.account(c.cell("idle_between_steps", 70), c.healthy(30))
+    got = finding("MP301", case(blocked, tmp_path / "idle", idle))
+    assert got.severity == "error"
+    assert got.cost_ns_per_step == pytest.approx(40 * MS, rel=0.03)  # as much as was waited, of 70 ms
+    assert says("MP301", case(blocked, tmp_path / "busy", c.account(c.healthy(100)))) == "clear"
+
+
+def test_idle_time_between_steps_of_jax_is_not_cleared_where_the_wait_was_not_recorded(
+    tmp_path: Path,
+) -> None:
+    old = replace(Play(backend="jax", batch=40), old=True)
+    idle = c.account(c.cell("idle_between_steps", 70), c.healthy(30))
+    said = says("MP301", case(old, tmp_path, idle))
+    assert said.startswith("unable: the device idles 70.0 % of the step between steps")
+    assert says("MP301", case(old, tmp_path / "busy", c.account(c.healthy(100)))) == "clear"
+
+
+# --- MP305 slow-callbacks
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_a_slow_callback_is_found_by_its_name(backend: str, tmp_path: Path) -> None:
+    quick = Hook("Quick", batch_end=1)
+    got = finding("MP305", case(Play(backend=backend, callbacks=(quick, SLOW)), tmp_path))
+    assert got.summary.startswith("Slow takes 30.0 ms a step")
+    assert got.cost_ns_per_step == pytest.approx(31 * MS, rel=0.05)
+    assert (got.severity, got.confidence) == ("error", "high")
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_a_checkpoint_every_five_steps_counts_though_the_median_gap_is_short(
+    backend: str, tmp_path: Path
+) -> None:
+    saves = Hook("ModelCheckpoint", batch_end=100, every=5)
+    got = finding("MP305", case(Play(backend=backend, callbacks=(saves,)), tmp_path))
+    assert got.cost_ns_per_step == pytest.approx(20 * MS, rel=0.06)
+    assert "ModelCheckpoint takes" in got.summary
+
+
+def test_callbacks_that_were_not_timed_are_found_by_the_gap_and_else_not_cleared(tmp_path: Path) -> None:
+    got = finding("MP305", case(Play(old=True, callbacks=(SLOW,)), tmp_path / "behind"))
+    assert "in callbacks and the loop" in got.summary
+    assert got.cost_ns_per_step == pytest.approx(31 * MS, rel=0.05)
+    quiet = says("MP305", case(Play(old=True, call=100, loop=0), tmp_path / "before"))
+    assert quiet.startswith(
+        "unable: between steps lies 0 % of the step; callbacks that stand before mpprof's"
+    )
+    assert (
+        says("MP305", case(Play(call=100, callbacks=(Hook("Quick", batch_end=1),)), tmp_path / "new"))
+        == "clear"
+    )
+    assert says("MP305", case(Play(backend="loop", call=100, loop=0), tmp_path / "loop")) == "clear"
+
+
+def test_the_wait_for_input_before_a_call_is_no_callbacks(tmp_path: Path) -> None:
+    assert says("MP305", case(Play(backend="torch", batch=40, call=100), tmp_path / "torch")) == "clear"
+    assert says("MP305", case(Play(backend="loop", batch=40, call=100), tmp_path / "loop")) == "clear"
