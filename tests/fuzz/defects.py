@@ -23,6 +23,7 @@ _SAVING = "tests/record/test_saving.py"
 _PRIVATE = "tests/cli/test_bundle_private.py"
 _LIMITS = "tests/cli/test_bundle_limits.py"
 _OUTPUT = "tests/cli/test_output.py"
+_MODELS = "tests/record/facts/test_model_attacks.py"
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,74 @@ DEFECTS = (
         "(descriptor := _descriptor(path)) is not None",
         "(descriptor := None) is not None",
         (f"{_OUTPUT}::test_standard_output_is_written_where_it_stands",),
+    ),
+    Defect(
+        "a model's file that holds code, or names functions of other modules: run",
+        "mpprof/record/facts/saved_model.py",
+        "    refuse_unsafe(config, keras, known, str(found.path))\n",
+        "",
+        (
+            f"{_MODELS}::test_what_a_file_of_keras_3_may_not_name",
+            f"{_MODELS}::test_what_a_file_of_keras_2_may_not_name",
+            f"{_MODELS}::test_a_function_of_another_module_in_a_newer_file_of_keras_2",
+            f"{_MODELS}::test_no_command_runs_the_code_of_keras_2",
+        ),
+    ),
+    Defect(
+        "an op layer of Keras 2 that calls any function of TensorFlow: run",
+        "mpprof/record/facts/model_vetting.py",
+        "if name in _OP_LAYERS and not _is_op(inner):",
+        "if False:",
+        (f"{_MODELS}::test_what_a_file_of_keras_2_may_not_name",),
+    ),
+    Defect(
+        "a SavedModel: its code is run",
+        "mpprof/record/facts/model_file.py",
+        "    if is_saved_model(path):\n",
+        "    if False:\n",
+        (f"{_MODELS}::test_a_saved_model_is_code",),
+    ),
+    Defect(
+        "a vocabulary in another file: read, from whatever address",
+        "mpprof/record/facts/model_vetting.py",
+        'if isinstance(one.get("vocabulary"), str):',
+        "if False:",
+        (f"{_MODELS}::test_what_a_file_of_keras_3_may_not_name",),
+    ),
+    Defect(
+        "a module beside a model with the name of a library: imported",
+        "mpprof/record/facts/described.py",
+        '[sys.executable, "-P", "-m"',
+        '[sys.executable, "-m"',
+        (f"{_MODELS}::test_no_command_runs_the_code_of_keras_2",),
+    ),
+    Defect(
+        "a model of 15 kB with a layer of 150,000,000 units: 13 GB",
+        "mpprof/record/facts/saved_model.py",
+        "with nullcontext() if trust else without_values(keras):",
+        "with nullcontext():",
+        (f"{_MODELS}::test_the_weights_of_a_model_are_neither_read_nor_drawn",),
+    ),
+    Defect(
+        "a model that takes all memory: no bound",
+        "mpprof/record/facts/described.py",
+        "if process.memory_info().rss > MOST_BYTES:",
+        "if False:",
+        (f"{_MODELS}::test_what_takes_too_much_is_ended",),
+    ),
+    Defect(
+        "a description of a model that unpacks to gigabytes: read",
+        "mpprof/record/facts/model_file.py",
+        "if len(content) > most_bytes:",
+        "if False:",
+        (f"{_MODELS}::test_a_description_without_end",),
+    ),
+    Defect(
+        "a name that a spreadsheet takes for a formula: written as one on the command line",
+        "mpprof/report/tables.py",
+        """return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) and not _is_number(plain) else plain""",
+        "return plain",
+        ("tests/report/test_csv.py::test_a_text_that_would_be_a_formula_is_a_text",),
     ),
     Defect(
         "one fsync of 6 s: the training waits, and no step of 1,200 was kept",
