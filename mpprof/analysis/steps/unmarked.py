@@ -1,5 +1,8 @@
-"""What PyTorch marks by itself, where nothing else marks steps: the updates of its optimizers, each in a
-range `Optimizer.step#SGD.step`, and the calls of its modules (`nn.Module: Net_0`, with `with_stack=True`)."""
+"""What tells steps where nothing marks them: whether a trace shows a training, and PyTorch's own ranges.
+
+PyTorch puts a range `Optimizer.step#SGD.step` round each update of an optimizer, and, with `with_stack=True`,
+a frame `nn.Module: Net_0` round each call of a module.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,22 @@ _SAME_WORK = 0.9
 """Share of kernels that two steps have in common, in the median: a step that logs or saves has some more."""
 _MOST_UPDATES = 4
 """A GAN updates two networks in a step; we know of no training that updates more than four."""
+WORDS = (
+    "ackward", "gradient", "transpose(jvp", "ptimizer", "ResourceApply", "dgrad", "wgrad", "bprop", "Adam",
+    "SGD", "multi_tensor_apply",
+)  # fmt: skip
+"""What the names of a training's kernels and their ops hold at least one of: of its backward pass or of its
+optimizer."""
 _NO_RANGE = (HostKind.OP, HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC, HostKind.CODE)
+
+
+def trains(trace: Trace) -> bool:
+    """Return whether a kernel, or the op that launched it, has a name of backward or optimizer work. Names of
+    the host alone say less: compilers have passes called so, and a forward pass may prepare for a backward
+    one."""
+    names = (trace.strings[row] for row in np.unique(trace.kernels.name).tolist())
+    ops = (trace.ops[row].name for row in np.unique(trace.kernels.op).tolist() if row >= 0)
+    return any(word in text for text in (*names, *ops) for word in WORDS)
 
 
 def updates(trace: Trace, threads: Bool | None) -> tuple[Int64, int]:
