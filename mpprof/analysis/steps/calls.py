@@ -16,7 +16,7 @@ from mpprof.analysis.arrays.intervals import EMPTY, Intervals, latest, row_aroun
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.layers import scopes
 from mpprof.analysis.steps import unmarked
-from mpprof.analysis.steps.warm_up import measured
+from mpprof.analysis.steps.unmarked import measured
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import XLA_MODULE, HostKind, Trace
