@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from mpprof import load, traces
@@ -68,7 +68,7 @@ def string_field(text: str) -> bytes:
     return b"\x22" + length + bytes([rest]) + content
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, phases=[Phase.generate])
 @given(a_path(), st.booleans(), st.booleans())
 def test_nothing_of_a_path_is_in_any_byte_of_a_bundle(
     made: tuple[str, list[str]], escaped: bool, binary: bool
