@@ -66,7 +66,8 @@ class Stalls:
         of = f"{format_count(self.count)} of {format_count(self.of)}"
         if self.every is not None:
             of = f"{self.in_each} of every {self.every}"
-        return f"{said}: {of} {what} are stalls; {f'each {self.cause}' if self.cause else NOT_TOLD}"
+        are = "is a stall" if self.count == 1 else "are stalls"
+        return f"{said}: {of} {what} {are}; {f'each {self.cause}' if self.cause else NOT_TOLD}"
 
 
 def stalls(run: Run) -> Stalls | None:
