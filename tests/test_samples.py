@@ -1,8 +1,11 @@
 """The sample runs, read as a user's: every account closes, every planted cause is named."""
 
 import json
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,11 +54,40 @@ def test_every_sample_says_where_it_comes_from() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_slices_sum_to_the_step(name: str) -> None:
-    time = documents.document(diagnosed(name))["time"]
+    document = documents.document(diagnosed(name))
+    time, steps = document["time"], document["steps"]
     assert time is not None
+    assert steps is not None
+    assert time["step_ns"] == steps["mean_ns"]
     assert sum(s["ns_per_step"] for s in time["slices"]) == pytest.approx(time["step_ns"], abs=1.0)
     for device in time["devices"]:
         assert sum(s["ns_per_step"] for s in device["slices"]) == pytest.approx(device["step_ns"], abs=1.0)
+
+
+def shares(node: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every share that the document states, with its path. What a comparison divides one step by another for
+    is no share."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "ratio" and value is not None:
+                yield f"{path}.ratio", value
+            if not path.endswith(".speedup") or key == "limits":
+                yield from shares(value, f"{path}.{key}")
+    elif isinstance(node, list):
+        for at, value in enumerate(node):
+            yield from shares(value, f"{path}[{at}]")
+
+
+@pytest.mark.parametrize(("name", "baseline"), [*((name, None) for name in CASES), *PAIRS.items()])
+def test_no_share_is_above_the_whole(name: str, baseline: str | None) -> None:
+    document = documents.document(diagnosed(name, baseline))
+    assert {path: value for path, value in shares(document) if not 0 <= value <= 1 + 1e-9} == {}
+    time = document["time"]
+    assert time is not None
+    assert sum(part["ratio"] or 0.0 for part in time["slices"]) == pytest.approx(1.0)
+    assert all((part["ratio"] is None) == (part["ns_per_step"] < 0) for part in time["slices"])
+    percent = [float(said) for said in re.findall(r"([\d.]+) %", " ".join(document["explanation"]))]
+    assert all(value <= 100 for value in percent), document["explanation"]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -43,6 +43,7 @@ CLASS_COLOURS: dict[str, str] = {
     "idle_sync": "#B9824B",
     "idle_compile": "#95612E",
     "idle_between_steps": "#B78349",
+    "idle_stall": "#A8743F",
     "idle_other": "#A1896E",
     "profiling": "#868E9B",
 }
@@ -65,6 +66,7 @@ CLASS_LABELS: dict[str, str] = {
     "idle_sync": "Idle: waiting",
     "idle_compile": "Idle: compiling",
     "idle_between_steps": "Idle: between steps",
+    "idle_stall": "Idle: stalls",
     "idle_other": "Idle: other",
     "profiling": "Profiling",
 }
@@ -139,7 +141,7 @@ QUIET_LANES = frozenset(key for key, kind in LANE_KINDS.items() if kind == "quie
 QUIET_OPACITY = 0.28
 CLASS_KINDS: dict[str, str] = {
     "matmul": "unit", "unknown": "unknown", "idle_input": "wait", "idle_launch": "wait", "idle_sync": "wait",
-    "idle_compile": "wait", "idle_between_steps": "wait", "idle_other": "wait",
+    "idle_compile": "wait", "idle_between_steps": "wait", "idle_stall": "wait", "idle_other": "wait",
 }  # fmt: skip
 """Of the account's classes; all others are other work."""
 PLACEMENT_KINDS: dict[str, str] = {

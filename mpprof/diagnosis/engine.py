@@ -267,7 +267,7 @@ def _surfacing(
         for row, cell in enumerate(signals.cells)
     )
     best = plan.best_step_ns
-    main = replace(account.main, cells=cells, step_ns=best, slices=_slices(account.main.slices, cells, best))
+    main = replace(account.main, cells=cells, step_ns=best, slices=_slices(account.main.slices, cells))
     wall = best if account.wall_ns else None
     after = replace(account, main=main, step_ns=best, window_ns=best, wall_ns=wall, devices=(main,))
     later = Signals(replace(signals.case, account=after))
@@ -285,13 +285,14 @@ def _surfacing(
     return tuple(sorted(found, key=lambda each: (-each.gain_ns, each.code)))
 
 
-def _slices(slices: Sequence[Slice], cells: Sequence[Cell], step_ns: float) -> tuple[Slice, ...]:
+def _slices(slices: Sequence[Slice], cells: Sequence[Cell]) -> tuple[Slice, ...]:
     """Return the same classes with the time of these cells."""
     time: dict[Class, float] = {}
     for cell in cells:
         time[cell.category] = time.get(cell.category, 0.0) + cell.ns_per_step
+    whole = sum(max(0.0, ns) for category, ns in time.items() if category != "profiling")
     return tuple(
-        replace(part, ns_per_step=ns, ratio=ns / step_ns, causes=())
+        replace(part, ns_per_step=ns, ratio=ns / whole if ns > 0 else None, causes=())
         for part in slices
         if (ns := time.get(part.category, 0.0)) and part.category != "profiling"
     )

@@ -14,6 +14,8 @@ NOTABLE_RATIO = 0.01
 MOST_PARTS = 3
 
 _BETWEEN: Class = "idle_between_steps"
+_UNPROFILED: tuple[Class, ...] = ("profiling", "idle_stall")
+"""What no profiled step holds."""
 _NO_CAUSE = "for no recorded cause"
 _ROOM = "MP303"
 """Whether a larger batch fits, where the first thing to do is to make it larger."""
@@ -38,25 +40,29 @@ def _where(account: Account, share: TensorCoreShare | None, distorted: bool) -> 
     """Return the largest parts of the step, and of matrix work, where it ran. They are parts of the profiled
     step where that is unlike the others (`distorted`)."""
     added = 0.0 if distorted else account.added_by_profiling_ns
-    parts = {part.category: part.ns_per_step for part in account.main.slices if part.category != "profiling"}
+    left = _UNPROFILED if distorted else ("profiling",)
+    slices = {part.category: part.ns_per_step for part in account.main.slices}
+    parts = {category: ns for category, ns in slices.items() if category not in left}
     if distorted and _BETWEEN in parts:  # of profiled steps, as all other parts
         own = sum(ns for category, ns in parts.items() if category != _BETWEEN)
         parts[_BETWEEN] = max(0.0, account.window_ns - own)
-    whole = sum(parts.values()) if distorted else account.step_ns  # as the breakdown's table
+    whole = sum(max(0.0, ns) for ns in (parts if distorted else slices).values())  # as the breakdown's table
     left_out = account.trace_basis == "device" and parts.get("idle_launch", 0.0) >= added
     if left_out and added:
         parts["idle_launch"] -= added  # a profiler works where launches are made: as in MP302
+        whole -= added
     largest = sorted(parts.items(), key=lambda item: -item[1])
     named = []
     for category, ns in [item for item in largest if item[1] >= NOTABLE_RATIO * whole][:MOST_PARTS]:
         ran = f" ({_on_units(share)})" if category == "matmul" and _on_units(share) else ""
         what = _waits(account, category, whole) or class_words(category, account)
         named.append(f"{format_ratio(ns / whole)} {what}{ran}")
-    idle = sum(ns for category, ns in largest if category in IDLE_CLASSES) / whole if whole else 0.0
+    idle_ns = sum(max(0.0, ns) for category, ns in largest if category in IDLE_CLASSES)
+    idle = idle_ns / whole if whole else 0.0
     device = "the device" if account.trace_basis == "device" else "the CPU's executor"
-    step = f"{account.of} of {format_ns(whole)}"
+    step = f"{account.of} of {format_ns(account.step_ns)}"
     if distorted:
-        step = f"profiled step, which takes {format_ns(whole)} instead of {format_ns(account.step_ns)},"
+        step = f"profiled step, which takes {format_ns(whole)} instead of {format_ns(account.unprofiled_ns)},"
     said = f"a {step} is {listed(named)}; {device} idles {format_ratio(idle)}"
     if added < NOTABLE_RATIO * whole:
         return said
@@ -103,6 +109,8 @@ def _against(speedup: Speedup, account: Account) -> str:
     for part in speedup.slices:
         by_class[part.category] = by_class.get(part.category, 0.0) + part.ns_per_step
     by_class.pop("profiling", None)
+    if account.grouped:
+        by_class.pop("idle_stall", None)  # what profiling adds is in it
     ordered = sorted(by_class.items(), key=lambda item: -item[1])
     least = NOTABLE_RATIO * account.step_ns
     lost = [f"{CLASS_WORDS[part]} {format_ns(ns)}" for part, ns in ordered if ns >= least][:MOST_PARTS]

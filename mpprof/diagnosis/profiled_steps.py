@@ -32,11 +32,13 @@ class Around:
 
 def profiled_ns(signals: Signals) -> float | None:
     """Return the time of a profiled step without the time in which it was compiled anew (MP902), which no
-    profiler adds."""
+    profiler adds; where the function of an unprofiled one is known, of its function."""
     account = known(signals.account)
     if account is None:
         return None
-    return account.window_ns - signals.time(signals.of("idle_compile"))
+    parts = account.profiled.slices if account.profiled and account.function_ns is not None else ()
+    between_ns = sum(part.ns_per_step for part in parts if part.category == "idle_between_steps")
+    return account.window_ns - between_ns - signals.time(signals.of("idle_compile"))
 
 
 def added_ns(signals: Signals) -> float:

@@ -609,7 +609,9 @@ class Signals:
     def idle_ns(self) -> float:
         """Idle time of a step: what profiling added to a step is none of its own, and adds no work. Where it
         distorted the window, that of a profiled step."""
-        idle = sum(cell.ns_per_step for cell in self.cells if cell.category in IDLE_CLASSES)
+        left = ("idle_stall",) if self.distorted else ()  # no profiled step holds it
+        cells = (cell for cell in self.cells if cell.category in IDLE_CLASSES and cell.category not in left)
+        idle = sum(max(0.0, cell.ns_per_step) for cell in cells)
         account = self.case.measured
         added = 0.0 if account is None or self.distorted else account.added_by_profiling_ns
         return max(0.0, idle - added)
@@ -627,14 +629,16 @@ class Signals:
         account = self.case.account
         return account is not None and account.one_step
 
-    @property
+    @cached_property
     def whole_ns(self) -> float:
         """What shares are shares of: the step; the profiled step where profiling distorted it, because then
-        the slices of that are no parts of the other. Without steps the whole window; 0 without an account."""
+        the slices of that are no parts of the other; all work and idling where they are more than the step,
+        because profiling made the work longer. Without steps the whole window; 0 without an account."""
         account = self.case.measured
         if account is None:
             return 0.0
-        return account.window_ns if self.distorted else account.step_ns
+        work_ns = sum(cell.ns_per_step for cell in self.cells if cell.category not in NO_WORK)
+        return max(account.window_ns if self.distorted else account.step_ns, self.idle_ns + work_ns)
 
     @property
     def busy_ratio(self) -> float:

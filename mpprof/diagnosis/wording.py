@@ -15,7 +15,7 @@ CLASS_WORDS: dict[Class, str] = {
     "loss_scale": "loss scaling", "other": "other work", "unknown": "unidentified work",
     "comm": "communication", "copy": "copies", "idle_input": "waiting for input",
     "idle_launch": "waiting for launches", "idle_sync": "waits of the host", "idle_compile": "compiling",
-    "idle_between_steps": "the loop between steps", "idle_other": "other idling",
+    "idle_between_steps": "the loop between steps", "idle_stall": "stalls", "idle_other": "other idling",
     "profiling": "the profiler",
 }  # fmt: skip
 ON_HOST: dict[Class, str] = {

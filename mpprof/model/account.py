@@ -13,8 +13,8 @@ from mpprof.model.trace import HloInstruction
 Class = Literal[
     "matmul", "norm", "elementwise", "reduce", "gather_scatter", "cast", "layout",
     "optimizer", "loss_scale", "other", "unknown", "comm", "copy",
-    "idle_input", "idle_launch", "idle_sync", "idle_compile", "idle_between_steps", "idle_other",
-    "profiling",
+    "idle_input", "idle_launch", "idle_sync", "idle_compile", "idle_between_steps", "idle_stall",
+    "idle_other", "profiling",
 ]  # fmt: skip
 Phase = Literal["forward", "backward", "optimizer", "loss_scale", "input", "other"]
 Basis = Literal["wall", "window"]
@@ -104,15 +104,16 @@ class MatmulShare:
 
 @frozen
 class Slice:
-    """One class of the account. `by` only for matmul; its parts sum to the slice. `causes` only for idle
-    time: what is known of parts of it, and their ns per step; of `idle_other` nothing is known of the
+    """One class of the account. `ratio` is of the classes that take time: None for one that is negative, as
+    `profiling` and `idle_stall` may be. `by` only for matmul; its parts sum to the slice. `causes` only for
+    idle time: what is known of parts of it, and their ns per step; of `idle_other` nothing is known of the
     rest. `pooling_ns_per_step` only for elementwise work: its part that pools. `longest_hidden`: the op (else
     the kernel) of which most ran while the instants went to other work, and how long that was; None where
     nothing is named."""
 
     category: Class
     ns_per_step: float
-    ratio: float  # of the step
+    ratio: float | None
     hidden_ns_per_step: float = 0.0
     by: tuple[MatmulShare, ...] = ()
     causes: tuple[tuple[str, float], ...] = ()
@@ -184,7 +185,9 @@ class Account:
     busy time; its slices include `profiling`, the others' are of their window alone. `notes` say what was
     left out or shifted (cut steps, clock shift).
 
-    `function_ns` is the step without what lies between two steps (`between_ns`): `step_ns` is their sum.
+    `function_ns` is the usual step without what lies between two steps (`between_ns`): with `idle_stall`, by
+    which steps take longer in the mean, `step_ns` is their sum. `grouped`: the records time several steps
+    together, so that `idle_stall` holds what profiling adds, too.
     `absent` gives the reason where one of them, or what lies between (`between`), is None.
 
     `of` "window": no step can be told apart, and what stands for a step is all from the first to the last
@@ -217,6 +220,7 @@ class Account:
         None  # the main device in the window's own time, as the other devices are
     )
     usual_ns: float | None = None  # the median unprofiled step; None: it is not told from the mean
+    grouped: bool = False
 
     @property
     def unprofiled_ns(self) -> float | None:
@@ -241,7 +245,8 @@ class Account:
     def added_by_profiling_ns(self) -> float:
         """By how much a step's function is longer in the window than without the profiler; 0 where it is not
         longer, or where no unprofiled step is known. What profiling adds between two steps is not in it."""
-        slices = (part.ns_per_step for part in self.main.slices if part.category == "profiling")
+        signed = ("profiling", "idle_stall") if self.grouped else ("profiling",)
+        slices = (part.ns_per_step for part in self.main.slices if part.category in signed)
         return max(0.0, -sum(slices))
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from mpprof.analysis.steps.stalls import BEGINS
 from mpprof.diagnosis.verdict import MEETS_RATIO
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
@@ -452,7 +453,7 @@ def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
             if part.label != content.NOT_IN_THE_TRACE and part.ns >= content.MOSTLY_RATIO * row.ns:
                 whole = part.ns >= _NEARLY * row.ns
                 text = part.label if whole else f"mostly {part.label}"
-    return f"{words.percent(row.ratio):>6}  {text}".rstrip()
+    return f"{row.share:>6}  {text}".rstrip()
 
 
 def _chart(page: Page, rows: Sequence[Bar]) -> None:
@@ -498,6 +499,7 @@ def _what_to_change(page: Page, document: doc.Report) -> None:
         sure = could is not None and could["low"] >= WORTH_RECORDING
         entries.insert(0 if sure else MOST_REMEDIES - 1, (f"Mixed precision: {how[0]['text']}", ""))
     if ran_out := content.first_for_memory(document):
+        entries = [entry for entry in entries if entry[1] != _ENDED_BY_ERROR]
         entries.insert(0, (f"Out of memory: {ran_out}", ""))
     _numbered(page, entries, document["findings"])
 
@@ -546,7 +548,9 @@ def _warnings(document: doc.Report) -> list[str]:
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
     if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:
         ended = [stopped["summary"]]
-    return [*ended, *([doubt] if doubt else []), *content.warnings(document)]
+    stalled = [said for said in document["warnings"] if said.startswith(BEGINS)]
+    said = [*ended, *stalled, *([doubt] if doubt else []), *content.warnings(document)]
+    return list(dict.fromkeys(said))
 
 
 def _warn(page: Page, warnings: Sequence[str]) -> int:

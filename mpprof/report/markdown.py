@@ -114,9 +114,9 @@ def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: fl
     for row in rows:
         hidden = words.duration(row.hidden_ns) if row.hidden_ns >= 1 else ""
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
-        lines.append(f"| {label} | {column(row.ns)} | {words.percent(row.ratio)} | {hidden} |")
+        lines.append(f"| {label} | {column(row.ns)} | {row.share} | {hidden} |")
     whole = [row for row in rows if not row.part]
-    total, share = sum(row.ns for row in whole), round(sum(row.ratio for row in whole), 6)
+    total, share = sum(row.ns for row in whole), round(sum(row.ratio or 0.0 for row in whole), 6)
     return [*lines, f"| **sum** | {column(total)} | {words.percent(share)} | |", ""]
 
 

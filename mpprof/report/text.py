@@ -212,7 +212,7 @@ def _breakdown(page: Page, heading: str, rows: list[content.TimeRow], whole_ns: 
     total = [row for row in rows if not row.part]
     label, bar, ns, ratio = _columns(rows, column, page.width)
     whole = column(sum(row.ns for row in total))
-    share = words.percent(round(sum(row.ratio for row in total), 6))
+    share = words.percent(round(sum(row.ratio or 0.0 for row in total), 6))
     page.row(f"  {'sum':<{label}} {'':<{bar}} {whole:>{ns}} {share:>{ratio}}")
 
 
@@ -227,11 +227,11 @@ def _columns(
 
 def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: int) -> Iterator[str]:
     label, bar, ns, ratio = _columns(rows, column, width)
-    scale = max((row.ratio for row in rows), default=1.0) or 1.0
+    scale = max((row.ratio or 0.0 for row in rows), default=1.0) or 1.0
     for row in rows:
         name = f"  {row.label}" if row.part else row.label
-        marks = words.bar(row.ratio / scale, bar)
-        line = f"  {name:<{label}} {marks:<{bar}} {column(row.ns):>{ns}} {words.percent(row.ratio):>{ratio}}"
+        marks = words.bar((row.ratio or 0.0) / scale, bar)
+        line = f"  {name:<{label}} {marks:<{bar}} {column(row.ns):>{ns}} {row.share:>{ratio}}"
         notes = [f"+{words.duration(row.hidden_ns)} hidden"] if row.hidden_ns >= 1 else []
         room = width - len(line) - 2
         text = ", ".join([*notes, row.text] if row.text else notes)

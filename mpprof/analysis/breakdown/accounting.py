@@ -27,6 +27,7 @@ from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.analysis.steps.between import listed
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, threads_of
+from mpprof.analysis.steps.stalls import Stalls, stalls
 from mpprof.errors import UnableError
 from mpprof.model.account import (
     CLASSES,
@@ -64,6 +65,10 @@ _OF_A_PRODUCT = r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/"
 """The scope of a product's own inputs, as Keras and TensorFlow name them."""
 NOTABLE_RATIO = 0.05
 """What held a step up is said from a twentieth of it on."""
+_GROUPED = (
+    "steps are timed in groups: idle_stall is the mean step less the profiled one, which may be longer for "
+    "the profiler"
+)
 _LAST_RANKS: dict[Class, int] = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4, "profiling": 5}
 _COMPUTE_RANK = 1
 
@@ -92,8 +97,15 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
             next="Profile a later, whole step",
         )
     window_ns = main.step_ns
-    lengths = _lengths(window, window_ns, wall_ns, run)
-    profiled, main = main, _against_the_wall(main, wall_ns, lengths.between_ns)
+    usual_ns = summary.median_ns if summary is not None and summary.median_ns is not None else wall_ns
+    grouped = run is not None and run.steps is not None and stepping.asynchronous(run.steps, run.facts)
+    lengths = _lengths(window, window_ns, None if grouped else usual_ns, run)
+    profiled, main = (
+        main,
+        _against_the_wall(
+            main, wall_ns, None if grouped else usual_ns, lengths.between_ns, stalls(run) if run else None
+        ),
+    )
     between, why = listed(trace, window)
     result = Account(
         basis="window" if wall_ns is None else "wall",
@@ -112,6 +124,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
             *window.periods.notes,
             *window.notes(trace),
             *_of_blocked_calls(trace, window, main),
+            *((_GROUPED,) if grouped and wall_ns is not None else ()),
             *(f"{p}: {why}" for p, why in refused.items()),
         ),
         function_ns=lengths.function_ns,
@@ -121,7 +134,8 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         absent=lengths.absent | ({} if why is None else {"between_steps": why}),
         lengths_ns=window.lengths_ns,
         profiled=replace(profiled, cells=()),
-        usual_ns=summary.median_ns if summary is not None else None,
+        usual_ns=usual_ns,
+        grouped=grouped and wall_ns is not None,
     )
     return weighed(result, ownership, run)
 
@@ -171,15 +185,15 @@ class _Lengths:
     absent: dict[str, str]
 
 
-def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run | None) -> _Lengths:
+def _lengths(window: Window, window_ns: float, usual_ns: float | None, run: Run | None) -> _Lengths:
     """Return the lengths by the records where they tell how long an unprofiled call takes, else as the window
-    shows them."""
+    shows them. `usual_ns`: the median unprofiled step; None where none was timed by itself."""
     if window.periods.pause_ns is None:
         why = "the trace holds no call of the training function: steps were found by other means"
         return _Lengths(None, None, {"function_ns": why, "idle_between_steps_ns": why})
-    step_ns = window_ns if wall_ns is None else wall_ns
+    step_ns = window_ns if usual_ns is None else usual_ns
     recorded_ns = None
-    if wall_ns is not None and run is not None and run.steps is not None:
+    if usual_ns is not None and run is not None and run.steps is not None:
         recorded_ns = stepping.function_ns(run.steps, run.facts)
     if recorded_ns is not None and window.periods.source in FUNCTIONS:
         function_ns = min(recorded_ns, step_ns)
@@ -189,7 +203,7 @@ def _lengths(window: Window, window_ns: float, wall_ns: float | None, run: Run |
         absent = {"idle_between_steps_ns": why}
         return (
             _Lengths(step_ns, None, absent)
-            if wall_ns is None
+            if usual_ns is None
             else _Lengths(None, None, absent | {"function_ns": why})
         )
     if window.between_ns >= step_ns:
@@ -256,7 +270,7 @@ def device_account(
     step_ns = function_ns + (window.between_ns or 0.0)
     if window.between_ns:
         cells.append(Cell("idle_between_steps", window.between_ns))
-    slices = _slices(cells, step_ns, hidden)
+    slices = _slices(cells, hidden)
     plane = trace.devices[window.device].plane
     counted = _calls(trace, work, window.steps)
     return DeviceAccount(plane, step_ns, busy_ns, window.steps, slices, tuple(cells), counted)
@@ -488,7 +502,11 @@ def _closed(cells: list[Cell], step_ns: float) -> list[Cell]:
     return cells
 
 
-def _slices(cells: list[Cell], step_ns: float, hidden: dict[Class, float]) -> tuple[Slice, ...]:
+def _slices(cells: list[Cell], hidden: dict[Class, float]) -> tuple[Slice, ...]:
+    by_class = dict.fromkeys(CLASSES, 0.0)
+    for cell in cells:
+        by_class[cell.category] += cell.ns_per_step
+    whole = math.fsum(ns for ns in by_class.values() if ns > 0)
     slices = []
     for category in CLASSES:
         own = [cell for cell in cells if cell.category == category]
@@ -496,7 +514,7 @@ def _slices(cells: list[Cell], step_ns: float, hidden: dict[Class, float]) -> tu
         if ns or category in hidden:
             by = _shares(own) if category == "matmul" else ()
             causes = tuple((cell.cause, cell.ns_per_step) for cell in own if cell.cause is not None)
-            ratio = ns / step_ns if step_ns else 0.0
+            ratio = None if ns < 0 else ns / whole if whole else 0.0
             behind = hidden.get(category, 0.0)
             pooling = math.fsum(cell.ns_per_step for cell in own if cell.family == "pool")
             longest = _longest_hidden(own) if behind else None
@@ -530,26 +548,38 @@ def _shares(cells: list[Cell]) -> tuple[MatmulShare, ...]:
     return tuple(sorted(shares, key=lambda share: -share.ns_per_step))
 
 
-def _against_the_wall(main: DeviceAccount, wall_ns: float | None, between_ns: float | None) -> DeviceAccount:
-    """Return the account of the main device against the recorded step: `idle_between_steps` as recorded,
-    `profiling` the unprofiled function less the profiled one, plus what the profiler ran."""
+def _against_the_wall(
+    main: DeviceAccount,
+    wall_ns: float | None,
+    usual_ns: float | None,
+    between_ns: float | None,
+    stalled: Stalls | None,
+) -> DeviceAccount:
+    """Return the account of the main device against the recorded steps, of which `wall_ns` is the mean and
+    `usual_ns` the median (None where none is timed by itself): `idle_between_steps` as recorded, `profiling`
+    the unprofiled function less the profiled one, plus what the profiler ran, `idle_stall` the rest."""
     if wall_ns is None:
         return main
-    kept = [slice for slice in main.slices if slice.category != "profiling"]
     ours = [cell for cell in main.cells if cell.category == "profiling"]
     cells = [cell for cell in main.cells if cell.category != "profiling"]
     if between_ns is not None:
-        kept = [slice for slice in kept if slice.category != "idle_between_steps"]
         cells = [cell for cell in cells if cell.category != "idle_between_steps"]
-        if between_ns:
-            kept.append(Slice("idle_between_steps", between_ns, 0.0))
-            cells.append(Cell("idle_between_steps", between_ns))
-    rest = wall_ns - math.fsum(cell.ns_per_step for cell in cells)
-    if rest:
+        cells += [Cell("idle_between_steps", between_ns)] if between_ns else []
+    if usual_ns is None:
+        cells += ours
+    elif rest := usual_ns - math.fsum(cell.ns_per_step for cell in cells):
         busy = math.fsum(cell.busy_ns_per_step for cell in ours)
         called = math.fsum(cell.calls_per_step for cell in ours)
-        kept.append(Slice("profiling", rest, 0.0))
         cells.append(Cell("profiling", rest, busy, called))
-    slices = [replace(slice, ratio=slice.ns_per_step / wall_ns) for slice in kept]
-    slices.sort(key=lambda slice: CLASSES.index(slice.category))
-    return replace(main, step_ns=wall_ns, slices=tuple(slices), cells=tuple(cells))
+    rest = wall_ns - math.fsum(cell.ns_per_step for cell in cells)
+    known_ns = 0.0 if stalled is None else max(0.0, min(rest, stalled.cause_ns))
+    if stalled is not None and known_ns > 0:
+        cells.append(Cell("idle_stall", known_ns, cause=stalled.cause))
+    if rest - known_ns:
+        cells.append(Cell("idle_stall", rest - known_ns))
+    hidden: dict[Class, float] = {
+        part.category: part.hidden_ns_per_step
+        for part in main.slices
+        if part.hidden_ns_per_step and part.category != "profiling"
+    }
+    return replace(main, step_ns=wall_ns, slices=_slices(cells, hidden), cells=tuple(cells))

@@ -36,11 +36,13 @@ def limits(shares: Iterable[Share], whole_ns: float, host_ns: float | None = Non
     the time that the host needs, where that is more than the device's work takes at best; then nothing else
     limits."""
     if host_ns is not None:
-        return (Limit("idle_launch", "host", host_ns, host_ns, host_ns / whole_ns),)
+        return (Limit("idle_launch", "host", host_ns, host_ns, min(1.0, host_ns / whole_ns)),)
     gathered: dict[tuple[Class, LimitKind], list[Share]] = {}
     for share in shares:
         if share.category != "profiling":
             gathered.setdefault((share.category, _kind(share)), []).append(share)
+    parts_ns = sum(max(0.0, share.ns) for own in gathered.values() for share in own)
+    whole_ns = max(whole_ns, parts_ns)  # those of a profiled step are longer
     found = [
         _limit(category, kind, own, whole_ns) for (category, kind), own in gathered.items() if whole_ns > 0
     ]

@@ -20,7 +20,7 @@ from mpprof.model.finding import ClaimedPart
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
 
-_LENGTHENED = frozenset(IDLE_CLASSES) - {"idle_between_steps"}
+_LENGTHENED = frozenset(IDLE_CLASSES) - {"idle_between_steps", "idle_stall"}
 _Key = tuple[Class, Phase, str | None, str | None]
 
 
@@ -124,10 +124,10 @@ def _renamed(key: _Key, counterparts: Mapping[str, str]) -> _Key:
 
 def _times(side: Side, *, corrected: bool = True) -> dict[_Key, float]:
     """Return the times of a profiled step, as it runs without the profiler: the time that the profiler adds
-    is the host's work, so it is taken off idle time, except for the time between steps, which the records
-    tell."""
+    is the host's work, so it is taken off idle time, except for stalls and the time between steps, which
+    the records tell."""
     cells = side.account.main.cells
-    added_ns = -sum(cell.ns_per_step for cell in cells if cell.category == "profiling")
+    added_ns = side.account.added_by_profiling_ns
     idle_ns = sum(cell.ns_per_step for cell in cells if cell.category in _LENGTHENED)
     applies = corrected and side.undistorted == 1.0 and added_ns > 0 < idle_ns
     kept = max(0.0, 1.0 - added_ns / idle_ns) if applies else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.mean_interval import STALL
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import boundaries
 from mpprof.analysis.steps import statistics as stepping
@@ -23,12 +24,6 @@ Int64 = NDArray[np.int64]
 
 MOST_MISSING_RATIO = 0.01
 """With more of a step's launches without a kernel than this, an account would be of another step."""
-
-
-LONG_STEP = 4
-"""So many times the median makes a step one that holds more than a step: a validation, a checkpoint."""
-LONG_SHARE_RATIO = 0.1
-"""Of the window's time, what such steps take beyond the median: from here on the means are theirs."""
 
 
 @frozen
@@ -72,8 +67,9 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     joined = step_lines(trace, periods, run)
     kept = _steady(periods, joined.row, run, summary)
     periods = periods.keep(kept.rows, *joined.notes, *kept.notes)
-    periods = periods.keep(np.ones(len(periods), np.bool_), *_of_long_steps(periods))
-    line = None if joined.row is None else joined.row[kept.rows]
+    usual = _without_stalls(periods)
+    periods = periods.keep(usual.rows, *usual.notes)
+    line = None if joined.row is None else joined.row[kept.rows][usual.rows]
     rows = np.flatnonzero(trace.kernels.device == device)
     shift = clock_shift(trace, rows)
     steps = _steps_of(trace, device, periods, line, run)
@@ -121,22 +117,20 @@ def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: Step
     return _Kept(rows, (f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}",))
 
 
-def _of_long_steps(periods: Periods) -> tuple[str, ...]:
-    """Return the note on steps so long, with the time to the next one, that they decide the mean over all
-    steps, which then represents no usual step."""
+def _without_stalls(periods: Periods) -> _Kept:
+    """Return which periods are no stall, neither by themselves nor with the time to the next one."""
     length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
-    if periods.pause_ns is not None:
-        length_ns += np.maximum(periods.pause_ns, 0)
-    usual_ns = median(length_ns)
-    long = length_ns > LONG_STEP * usual_ns
-    beyond_ratio = float((length_ns[long] - usual_ns).sum() / length_ns.sum()) if long.any() else 0.0
-    if beyond_ratio < LONG_SHARE_RATIO:
-        return ()
-    longest_ns = float(length_ns.max())
-    return (
-        f"{int(long.sum())} of {len(periods)} whole steps took up to {format_ns(longest_ns)}, the median "
-        f"{format_ns(usual_ns)}: {format_ratio(beyond_ratio)} of the window went into the longer ones, and "
-        "the account is a mean over all; profile steps without a validation or a checkpoint among them",
+    whole_ns = length_ns if periods.pause_ns is None else length_ns + np.maximum(periods.pause_ns, 0)
+    usual_ns = median(whole_ns)
+    long = (whole_ns > STALL * usual_ns) | (length_ns > STALL * median(length_ns))
+    if not long.any():
+        return _Kept(~long)
+    return _Kept(
+        ~long,
+        (
+            f"{int(long.sum())} of {len(periods)} whole steps left out as stalls: they took up to "
+            f"{format_ns(float(whole_ns.max()))}, the median {format_ns(usual_ns)}",
+        ),
     )
 
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.mean_interval import of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.analysis.arrays.student_t import half_width
-from mpprof.analysis.steps.mean_interval import of_mean
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
@@ -155,7 +155,7 @@ def averaged(steps: StepTable, facts: RunFacts | None = None) -> Averaged:
     """
     behind = asynchronous(steps, facts)
     time, first = per_step_ns(steps), _first_of_epoch(steps)
-    workers = _workers(facts)
+    workers = loaders(facts)
     beside = _beside(steps.profiled, before=not behind)
     usable = ~beside & ~_warming_up(steps, time, {} if behind else workers)
     rows = _without((time > 0) & usable, first & ~np.isin(steps.fit, list(workers)))
@@ -170,7 +170,7 @@ def averaged(steps: StepTable, facts: RunFacts | None = None) -> Averaged:
     return Averaged(row, time[row], _stands_for(steps, facts)[row])
 
 
-def _workers(facts: RunFacts | None) -> dict[int, int]:
+def loaders(facts: RunFacts | None) -> dict[int, int]:
     """Return by fit how many workers make its batches, where they are several."""
     found = {}
     for fit in facts.fits if facts is not None else ():

@@ -1,9 +1,10 @@
-"""What makes the median of the steady steps say less than it seems to: two kinds of steps, or a trend."""
+"""What makes the mean of the steps say less than it seems to: stalls, two kinds of steps, or a trend."""
 
 from __future__ import annotations
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.analysis.steps.stalls import stalls
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.run import Run
@@ -70,19 +71,21 @@ def doubts(run: Run) -> tuple[str, ...]:
         return ()
     times = stepping.per_step_ns(run.steps)[stepping.steady(run.steps)]
     said = []
-    long = long_steps(run)
-    if long is not None and long.notable:
+    stalled, long = stalls(run), long_steps(run)
+    if stalled is not None and stalled.notable:
+        said.append(str(stalled))
+    elif long is not None and long.notable:
         said.append(f"{long}: they were compiled again, or the machine or the input paused ({TELLS_WHICH})")
     modes = stepping.bimodal(times)
-    if modes is not None:
+    if modes is not None and not (stalled is not None and stalled.notable):
         said.append(
             f"the steady steps are of two kinds, {format_ns(modes.fast_ns)} and {format_ns(modes.slow_ns)} "
-            f"({format_ratio(modes.slow_ratio)} are slow): their median represents only one of them"
+            f"({format_ratio(modes.slow_ratio)} are slow): their mean is that of no step"
         )
     trend = stepping.drift(times)
     if modes is None and trend is not None and trend.significant and trend.ratio <= -NOTABLE_DRIFT:
         said.append(
             f"the steady steps became {format_ratio(-trend.ratio)} shorter from the first third of the run "
-            "to the last: their median represents neither; train longer"
+            "to the last: their mean lies between; train longer"
         )
     return tuple(said)

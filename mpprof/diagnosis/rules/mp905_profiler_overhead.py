@@ -5,9 +5,11 @@ What it means
     most of all the idle time in a launch-bound step.
 
 How we know
-    The step in the window, less the time in which it was compiled anew, against the median of steady steps
-    outside it (the class `profiling` of the account is the difference). The unprofiled steps just before and
-    after the window tell whether the profiler, the load of the machine or warm-up made it longer.
+    The training function's time in the window, less the time in which it was compiled anew, against its
+    median in the steps outside it (the class `profiling` of the account is the difference). Stalls, which
+    make the mean step longer, are on neither side. The unprofiled steps just before and after the window tell
+    whether the profiler, the load of the machine or warm-up made it longer. Where steps are timed in groups
+    (JAX), stalls are not told apart, and nothing is judged.
 
 What it costs
     Nothing in training. The step time shown is the unprofiled one.
@@ -46,11 +48,14 @@ the profiler's. On a CPU, where each op is an event of the host, that is how it 
 
 def judge(signals: Signals) -> Outcome:
     account = need(signals.account)
-    if (usual_ns := account.unprofiled_ns) is None:
+    if (step_ns := account.unprofiled_ns) is None:
         return Unable(f"no unprofiled steps to compare with{signals.hint('record run')}")
+    if account.grouped:
+        return Unable("steps are timed in groups, so that stalls are not told apart from what profiling adds")
     if timed_launches(signals):
         return Unable("the recorded step is shorter than the device's work in it: see MP903")
     profiled_ns = profiled_steps.profiled_ns(signals) or account.window_ns
+    usual_ns = step_ns if account.function_ns is None else account.function_ns
     slower = profiled_ns / usual_ns - 1 if usual_ns > 0 else 0.0
     if slower < INFO_RATIO:
         return Clear(f"a profiled step takes {format_ratio(max(0.0, slower))} longer")

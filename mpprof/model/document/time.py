@@ -75,7 +75,10 @@ class Time(TypedDict):
         "What step_ns rests on: steady unprofiled steps (wall), the profiler window (window, device), or ops "
         "on the host's threads (host: no accelerator).",
     ]
-    step_ns: Annotated[Number, "The step: function_ns plus idle_between_steps_ns, where they are known."]
+    step_ns: Annotated[
+        Number,
+        "The step: function_ns plus idle_between_steps_ns, where they are known, plus the slice idle_stall.",
+    ]
     function_ns: NotRequired[
         Annotated[Number | None, "The training function's work: a step without what lies between two steps."]
     ]
@@ -161,10 +164,10 @@ class WindowSlice(Classed):
 class Slice(Classed):
     ns_per_step: Annotated[
         Number,
-        "Time that belongs to this class alone. The slices sum to the step within 1 ns; `profiling` may be "
-        "negative.",
+        "Time that belongs to this class alone. The slices sum to the step within 1 ns; `profiling` and "
+        "`idle_stall` may be negative.",
     ]
-    ratio: Annotated[Number, "Of the step."]
+    ratio: Annotated[Number | None, "Of the sum of the slices that take time; null for one that is negative."]
     hidden_ns_per_step: Annotated[
         Number, "Time of this class behind work of a class that goes first; in no sum."
     ]

@@ -29,6 +29,8 @@ MEANT_TO_BE_HIDDEN = ("comm", "copy")
 """Good where they run beside compute: how long is in their rows."""
 NEVER_FOLDED = ("unknown", "profiling")
 _BETWEEN: Class = "idle_between_steps"
+_UNPROFILED: tuple[Class, ...] = ("profiling", "idle_stall")
+"""What no profiled step holds: the differences of the others from it, and from each other."""
 
 
 @frozen
@@ -37,10 +39,15 @@ class TimeRow:
 
     label: str
     ns: float
-    ratio: float
+    ratio: float | None
     hidden_ns: float = 0.0
     text: str = ""
     part: bool = False
+
+    @property
+    def share(self) -> str:
+        """The share in percent; empty for a class that is negative, which has none."""
+        return "" if self.ratio is None else words.percent(self.ratio)
 
 
 def time_heading(time: doc.Time) -> str:
@@ -112,10 +119,10 @@ def time_rows(time: doc.Time) -> list[TimeRow]:
 
 def time_slices(time: doc.Time) -> list[doc.Slice]:
     """Return what the step is divided into, with shares that sum to 1: of the profiled step, without
-    `profiling`, where that is unlike the others."""
+    `profiling` and `idle_stall`, where that is unlike the others."""
     if "unlike" not in time:
         return time["slices"]
-    parts = [part for part in time["slices"] if part["class"] != "profiling"]
+    parts = [part for part in time["slices"] if part["class"] not in _UNPROFILED]
     own = sum(part["ns_per_step"] for part in parts if part["class"] != _BETWEEN)
     profiled = {_BETWEEN: max(0.0, time["window_ns"] - own)}  # in `slices` it is that of unprofiled steps
     lengths = [profiled.get(part["class"], part["ns_per_step"]) for part in parts]
@@ -154,15 +161,16 @@ def _rows(
     parts: list[doc.Slice], step_ns: float, *, wall: bool = False, on_host: bool = False
 ) -> list[TimeRow]:
     slices = sorted(parts, key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
+    whole = sum(max(0.0, part["ns_per_step"]) for part in parts)
     small = [
         p
         for p in slices
-        if abs(p["ratio"]) < SMALL_RATIO
+        if abs(p["ns_per_step"]) < SMALL_RATIO * whole
         and p["hidden_ns_per_step"] < SPLIT_RATIO * step_ns
         and p["class"] not in NEVER_FOLDED
     ]
     folded = small if len(small) > 2 else []
-    added = -sum(part["ratio"] for part in slices if part["class"] == "profiling")
+    added = -sum(part["ns_per_step"] for part in slices if part["class"] == "profiling") / (whole or 1.0)
     rows: list[TimeRow] = []
     for part in slices:
         if part in folded:
@@ -170,13 +178,13 @@ def _rows(
         category, ratio = part["class"], part["ratio"]
         hidden = _worth_saying(part["hidden_ns_per_step"], step_ns)
         note = _pooling(part) or words.class_text(category, on_host=on_host)
-        if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
+        if category == "idle_launch" and wall and ratio is not None and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
-        causes = _causes(part, step_ns, on_host=on_host)
+        causes = _causes(part, whole, on_host=on_host)
         if category == "idle_other" and not causes:
             note = _only_cause(part, on_host=on_host)
         rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
-        rows += _shares(part, step_ns)
+        rows += _shares(part, whole)
         rows += causes
     if folded:
         names = _names([part["class"] for part in folded])
@@ -184,7 +192,7 @@ def _rows(
             TimeRow(
                 f"{len(folded)} smaller",
                 sum(part["ns_per_step"] for part in folded),
-                sum(part["ratio"] for part in folded),
+                sum(part["ratio"] or 0.0 for part in folded),
                 _worth_saying(sum(part["hidden_ns_per_step"] for part in folded), step_ns),
                 names,
             )
@@ -284,7 +292,7 @@ def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     if part["class"] == "idle_other":
         causes.append((NOT_IN_THE_TRACE, rest))
     shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
-    if part["ratio"] < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
+    if (part["ratio"] or 0.0) < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
         return []
     if len(shown) == 1 and part["class"] == "idle_launch" and shown[0][1] >= 0.995 * part["ns_per_step"]:
         return []  # the row above has that number
@@ -314,8 +322,8 @@ def other_idle(document: doc.Report) -> tuple[float, str | None]:
             hidden_ns = max(0.0, idle_ns - sum(by_cause.values()))
             cause = max(by_cause, key=by_cause.__getitem__, default=None)
             if cause is not None and by_cause[cause] > hidden_ns:
-                return part["ratio"] * by_cause[cause] / idle_ns, cause
-            return part["ratio"] * hidden_ns / idle_ns, None
+                return (part["ratio"] or 0.0) * by_cause[cause] / idle_ns, cause
+            return (part["ratio"] or 0.0) * hidden_ns / idle_ns, None
     return 0.0, None
 
 

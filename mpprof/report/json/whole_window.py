@@ -48,7 +48,7 @@ def _slices(slices: tuple[Slice, ...]) -> list[doc.WindowSlice]:
         {
             "class": part.category,
             "ns": rounded(part.ns_per_step),
-            "ratio": part.ratio,
+            "ratio": part.ratio or 0.0,
             "hidden_ns": rounded(part.hidden_ns_per_step),
             "by": [
                 {
