@@ -237,8 +237,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._begun = self._settings.clock(), time.time_ns()
 
     def _time_hooks(self) -> None:
-        """Note how long the hooks take of the other callbacks of the `fit` that begins, where Keras has just made their
-        list for it."""
+        """Note how long the hooks of the others take in the `fit` that begins, where Keras has just made the
+        list of its callbacks."""
         made = list_being_made(self)
         if made is None:
             self._begun = None  # a list of the user's own: its fit begins later
