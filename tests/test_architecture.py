@@ -92,17 +92,6 @@ def test_every_extra_that_the_readme_names_exists() -> None:
     assert {"tensorflow", "jax", "torch", "all", "dev"} <= set(extras)
 
 
-MOST_MODULES = 20
-"""A folder of more is hard to look through. The rules and the commands are lists: one file for each."""
-LISTS = {"mpprof/diagnosis/rules", "mpprof/cli"}
-
-
-def test_no_folder_holds_more_modules_than_a_reader_can_look_through() -> None:
-    folders = {path.parent for path in ROOT.joinpath("mpprof").rglob("*.py")}
-    sizes = {folder.relative_to(ROOT).as_posix(): len(list(folder.glob("*.py"))) for folder in folders}
-    assert {name for name, size in sizes.items() if size > MOST_MODULES} <= LISTS
-
-
 def test_every_folder_is_in_an_import_contract_or_below_one_that_is() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     named = {

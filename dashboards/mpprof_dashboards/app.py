@@ -227,7 +227,7 @@ def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:
 def _label(entry: RunEntry) -> str:
     said = entry.policy is None or entry.policy in entry.name.replace("-", "_")
     notes = [None if said else entry.policy]
-    told = entry.state if entry.state in ("running", "failed", "stopped", "unfinished") else None
+    told = None if entry.state == "ended" else entry.state
     notes += [told or ("live" if entry.live else None), "unreadable" if entry.problem else None]
     return " · ".join([entry.name, *(note for note in notes if note)])
 

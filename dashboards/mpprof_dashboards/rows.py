@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from mpprof.report import words
+from mpprof.report.tables import csv_cell
 
 AT_ONCE = 100
 """Rows of one answer."""
@@ -226,13 +227,5 @@ def to_csv(table: Table, what: Asked) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.field for column in table.columns])
     for row in select(table, what):
-        writer.writerow([_cell(row.get(c.full or c.field, row.get(c.field))) for c in table.columns])
+        writer.writerow([csv_cell(row.get(c.full or c.field, row.get(c.field))) for c in table.columns])
     return out.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """Return a cell; text that a spreadsheet would take for a formula gets an apostrophe in front."""
-    if not isinstance(value, str):
-        return value
-    plain = words.plain(value)
-    return f"'{plain}" if plain[:1] in ("=", "+", "-", "@") else plain

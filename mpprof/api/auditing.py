@@ -23,14 +23,29 @@ from mpprof.runs.loading import Several
 
 @overload
 def audit(
-    model: Several, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+    model: Several,
+    *,
+    batch_size: int | None = None,
+    gpu: str | None = None,
+    imports: Sequence[str] = (),
+    trust: bool = False,
 ) -> tuple[AuditReport, ...]: ...
 @overload
 def audit(
-    model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+    model: Any,
+    *,
+    batch_size: int | None = None,
+    gpu: str | None = None,
+    imports: Sequence[str] = (),
+    trust: bool = False,
 ) -> AuditReport: ...
 def audit(
-    model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+    model: Any,
+    *,
+    batch_size: int | None = None,
+    gpu: str | None = None,
+    imports: Sequence[str] = (),
+    trust: bool = False,
 ) -> AuditReport | tuple[AuditReport, ...]:
     """Check a Keras model before it trains: layers left in float32, 16-bit outputs, sizes that are not
     multiples of 8, recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling
@@ -43,21 +58,31 @@ def audit(
         gpu: the card to train on, by name ("A100") or compute capability ("8.0"); None: the one that the
             framework sees here, else only what holds for every card with Tensor Cores.
         imports: for a saved model: modules to import first, with the classes that it is made of.
+        trust: for a saved model: load all of it, also the code that it holds (a SavedModel, a Lambda layer),
+            without a bound on what it takes. Only for a file whose maker you trust.
 
     Returns an `AuditReport`, or for a list a tuple with one for each; print it to read it. Raises
     `UsageError` where `model` is not a Keras model, `NotFoundError` for an unknown card, `UnreadableError`
-    for a file that Keras cannot load, and `UnableError` for a run whose records hold no model.
+    for a file that Keras cannot load or that would run code, and `UnableError` for a run whose records hold
+    no model, and a file that takes too much.
     """
     if isinstance(model, list | tuple):
-        return tuple(audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports) for each in model)
-    return audit_one(model, batch_size=batch_size, gpu=gpu, imports=imports)
+        return tuple(
+            audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust) for each in model
+        )
+    return audit_one(model, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust)
 
 
 def audit_one(
-    model: Any, *, batch_size: int | None = None, gpu: str | None = None, imports: Sequence[str] = ()
+    model: Any,
+    *,
+    batch_size: int | None = None,
+    gpu: str | None = None,
+    imports: Sequence[str] = (),
+    trust: bool = False,
 ) -> AuditReport:
     """Look over one model, one saved model or the model of one run: see `audit`."""
-    from mpprof.record.facts import saved_model, untrained
+    from mpprof.record.facts import described, untrained
 
     batch_size = None if batch_size is None else training.checked_batch(batch_size)
     if isinstance(model, str | os.PathLike) and os.path.isdir(model) and _holds_runs(model):
@@ -65,8 +90,9 @@ def audit_one(
     if isinstance(model, Run):
         return audit_run(_recorded(model), gpu)
     if isinstance(model, str | os.PathLike):
-        model = saved_model.load_model(model, imports)
-    run = untrained.run_of(model, batch_size)
+        run = described.describe(model, imports, batch_size, trust=trust).run
+    else:
+        run = untrained.run_of(model, batch_size)
     report = audit_run(run, gpu)
     return replace(report, memory=_memory(run, report, gpu))
 

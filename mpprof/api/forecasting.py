@@ -35,6 +35,7 @@ def forecast(
     imports: Sequence[str] = (),
     time_limit_s: float = TIME_LIMIT_S,
     progress: Progress = lambda phase: None,
+    trust: bool = False,
 ) -> Forecast:
     """Compile the train step of a model for cards that are not here, and say what follows.
 
@@ -50,6 +51,7 @@ def forecast(
         imports: modules to import first, with the classes that a saved model is made of.
         time_limit_s: seconds for each card and policy.
         progress: called with the name of each phase as it begins.
+        trust: for a saved model: load all of it, also the code that it holds; see `audit`.
 
     Returns a `Forecast`; print it. A card and policy that XLA does not compile (it refuses the program,
     crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,
@@ -67,6 +69,7 @@ def forecast(
         compile = partial(
             compiling.compiled, _as_path(model, Path(folder)),
             input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
+            trust=trust or not isinstance(model, str | os.PathLike),
         )  # fmt: skip
         return _forecast(_name(model), compile, wanted, named, batch_size, largest_batch, progress)
 

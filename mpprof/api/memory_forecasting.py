@@ -29,6 +29,7 @@ def forecast_memory(
     policies: str | Sequence[str] = POLICIES,
     imports: Sequence[str] = (),
     compile: bool = False,
+    trust: bool = False,
 ) -> MemoryForecast:
     """Estimate the memory that a training will take, by kind, and the largest batch that fits.
 
@@ -42,23 +43,23 @@ def forecast_memory(
         imports: for a saved model: modules to import first, with the classes that it is made of.
         compile: also compile the step with XLA for the card (needs mpprof[forecast]); XLA's buffer
             assignment then takes the place of the estimate.
+        trust: for a saved model: load all of it, also the code that it holds; see `audit`.
 
     Returns a `MemoryForecast` with a run for each card and policy. Raises `UsageError`, `NotFoundError` (an
     unknown card, a missing file), `UnreadableError`, and `UnableError` where the model does not state its
     layers' shapes.
     """
-    from mpprof.record.facts import slots
-
     names, given = _listed(card), _listed(policies)
     devices: list[DeviceFacts | None] = [card_facts(name) for name in names]
-    run, built = _run(model, imports)
-    counted = cache(lambda: slots.counted_slots_bytes(built))
+    run, counted = _run(model, imports, trust=trust)
     recorded = run.last_fit.batch_size if run.last_fit else None
     batch = batch_size if batch_size is not None else recorded or 32
     found = [_on_card(device, run, batch, given, counted) for device in devices or [None]]
     if compile:
         _check_compilable(model, names)
-        found = [_assigned(one, model, name, imports) for one, name in zip(found, names, strict=True)]
+        found = [
+            _assigned(one, model, name, imports, trust=trust) for one, name in zip(found, names, strict=True)
+        ]
     return _together(found)
 
 
@@ -117,13 +118,13 @@ def card_facts(name: str) -> DeviceFacts:
         return replace(found, memory_bytes=min(product.memory_bytes, default=None))
 
 
-def _run(model: Any, imports: Sequence[str]) -> tuple[Run, Any]:
-    """Return the run, and the model that it describes; None for the model where there are only records of
-    it."""
-    from mpprof.record.facts import saved_model, untrained
+def _run(model: Any, imports: Sequence[str], *, trust: bool) -> tuple[Run, Callable[[], int | None]]:
+    """Return the run, and what counts the bytes of its optimizer's slots; None is counted where there are
+    only records of the model."""
+    from mpprof.record.facts import described, slots, untrained
 
     if isinstance(model, Run):
-        return model, None
+        return model, lambda: None
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         if isinstance(model, str) and compiling.is_function(model):
@@ -131,14 +132,15 @@ def _run(model: Any, imports: Sequence[str]) -> tuple[Run, Any]:
         elif path.is_dir() and not (path / "saved_model.pb").is_file():
             from mpprof.runs import loading
 
-            return loading.load(path), None
+            return loading.load(path), lambda: None
         elif not path.exists():
             raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_MODEL)
         elif _is_trace(path):
             raise UsageError("is a trace, which holds no model", where=str(path), next=GIVE_A_MODEL)
         else:
-            model = saved_model.load_model(path, imports)
-    return untrained.run_of(model, symbolic=True), model
+            found = described.describe(path, imports, symbolic=True, trust=trust)
+            return found.run, lambda: found.slots_bytes
+    return untrained.run_of(model, symbolic=True), cache(lambda: slots.counted_slots_bytes(model))
 
 
 def _is_trace(path: Path) -> bool:
@@ -168,12 +170,16 @@ def _called(name: str) -> Any:
         ) from error
 
 
-def _assigned(found: MemoryForecast, model: Any, card: str, imports: Sequence[str]) -> MemoryForecast:
+def _assigned(
+    found: MemoryForecast, model: Any, card: str, imports: Sequence[str], *, trust: bool
+) -> MemoryForecast:
     """Return the forecast with what XLA assigned, for the policies that were compiled."""
     from mpprof.api.forecasting import forecast
 
     policies = [run.policy for run in found.runs]
-    compiled = forecast(model, [card], policies=policies, batch_size=found.batch_size, imports=imports)
+    compiled = forecast(
+        model, [card], policies=policies, batch_size=found.batch_size, imports=imports, trust=trust
+    )
     by_policy = {run.policy: run.memory for run in compiled.runs}
     runs = []
     for run in found.runs:

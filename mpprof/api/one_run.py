@@ -11,7 +11,7 @@ from mpprof.api import timeline as timelines
 from mpprof.api import workflows
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
-from mpprof.report.redact import Redactor, hosts_of
+from mpprof.report.redact import redactor_of
 
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
@@ -70,4 +70,4 @@ class OneRun(TableMethods):
         return None if known is None else timelines.window(known, step=step, width=width)
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
-        return Redactor(hosts_of(self._of[run].run)).record
+        return redactor_of(self._of[run].run).record

@@ -85,8 +85,8 @@ def forecast(model: Any, cards: Sequence[str], **options: Any) -> Forecast | tup
         model: a `.keras` file, `module:function` that returns a compiled model, a compiled Keras model, or a
             list of these; for a list, return a tuple with a forecast for each.
         cards: by name: "h100", "a100", "v100 32GB".
-        options: `policies`, `batch_size`, `largest_batch`, `input_shapes`, `imports`, `time_limit_s` and
-            `progress`, as for `mpprof.api.forecasting.forecast`, which describes them.
+        options: `policies`, `batch_size`, `largest_batch`, `input_shapes`, `imports`, `time_limit_s`,
+            `progress` and `trust`, as for `mpprof.api.forecasting.forecast`, which describes them.
 
     Needs mpprof[forecast]. Raises `UsageError`, `NotFoundError` for an unknown card (with the nearest names),
     and `UnableError` where XLA compiled none of the programs.

@@ -24,7 +24,7 @@ from mpprof.model.source import HOST_MARK, RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import dismissals, words
 from mpprof.report import json as documents
-from mpprof.report.redact import Redactor, hosts_of
+from mpprof.report.redact import redactor_of
 from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
@@ -231,7 +231,7 @@ class LogDirectory(TableMethods):
         return self._analysed(run).timeline()
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
-        return Redactor(hosts_of(self._run(run))).record
+        return redactor_of(self._run(run)).record
 
     def compare(self, runs: tuple[str, ...]) -> doc.Comparison:
         """Return the `mpprof.compare/1` document of two runs or more, in the order given."""

@@ -14,7 +14,8 @@ FORMATS = ("text", "json")
 class Audit:
     """List what in a saved model will miss the Tensor Cores, and why.
 
-    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. In a script,
+    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. Its weights are
+    not read, and code in it is not run without --trust. In a script,
     mpprof.audit(model) does the same for a model that was just built."""
 
     name = "audit"
@@ -35,7 +36,9 @@ class Audit:
 
         output.check_output(args.output, force=args.force)
         paths.refuse_address(args.model, "Keras loads models from files")
-        report = auditing.audit(args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports)
+        report = auditing.audit(
+            args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports, trust=args.trust
+        )
         if args.format == "json":
             text = documents.dumps({"schema": "mpprof.audit/1", **asdict(report)})
         else:

@@ -22,6 +22,7 @@ class Bundle:
     it back. In the records every host name and absolute path is redacted, and in
     the trace host names, home directories and the folders of source files. Names
     of ops, layers, kernels and the model stay, because a diagnosis rests on them.
+    Links that lead out of the run are not followed.
     MANIFEST.json in the bundle lists what was done, what was left out, and what
     cannot be redacted."""
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
+import signal
+import struct
+import sys
 import tempfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -11,14 +18,26 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mpprof.cli.bundle_writing import MANIFEST, SCHEMA
+from mpprof.cli.bundle_writing import MANIFEST, RECORDS, SCHEMA
 from mpprof.errors import TooNewError, UnreadableError
+from mpprof.folders import names_in
 from mpprof.model import limits
 from mpprof.model.shell import quoted
+from mpprof.traces import find, formats
+
+fcntl: Any = None
+with contextlib.suppress(ImportError):  # Windows has no such locks
+    import fcntl
 
 MAX_BYTES = 4 << 30
 """Of all files in a bundle together, unpacked; what is larger, or more than
 `limits.UNPACKED_RATIO` times the size of the bundle, is not opened."""
+MOST_MEMBERS, DEEPEST = 5_000, 8
+"""Files of a bundle, and how many directories one lies in: a run of a thousand workers has four thousand, and
+its own lie three or four levels down."""
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_PREFIX = "mpprof-bundle-"
+_IN_USE = ".in-use"
 _CHUNK = 1 << 20
 _UNPACK = "Unpack it and give what is in it"
 _KERAS = {"config.json", "metadata.json"}
@@ -27,22 +46,87 @@ _KERAS = {"config.json", "metadata.json"}
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Unpack the bundle, and give the directory that holds its run for as long as the context lasts.
+    """Unpack the bundle, and give the directory that holds its run for as long as the context lasts, or until
+    the process is asked to end (SIGTERM).
 
-    Raises UnreadableError for what is no bundle, is damaged, is larger than its bound or names files outside
-    itself; TooNewError for one written by a newer mpprof.
+    Raises UnreadableError for what is no bundle, is damaged, is larger than its bounds, names files outside
+    itself or finds no room; TooNewError for one written by a newer mpprof.
     """
-    with tempfile.TemporaryDirectory(prefix="mpprof-bundle-") as folder:
+    with _ended_by_sigterm(), contextlib.ExitStack() as stack:
         try:
+            folder = stack.enter_context(_own_folder())
             with zipfile.ZipFile(path) as archive:
                 _check(archive, path)
-                _extract(archive, Path(folder), path)
-        # RuntimeError: zipfile raises it for a member that is encrypted or packed in a way it does not know.
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+                _extract(archive, folder, path)
+        # RuntimeError: zipfile raises it for a member that is encrypted; the last two for damaged tables.
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error) as error:
             raise UnreadableError(
                 f"is a damaged zip file ({error})", where=str(path), next="Copy it again"
             ) from error
-        yield Path(folder)
+        except OSError as error:
+            if error.filename == str(path):
+                raise
+            raise UnreadableError(
+                f"a bundle cannot be unpacked here ({error.strerror or error})",
+                where=os.environ.get("TMPDIR") or "the temporary directory",
+                next="Make room there, or set TMPDIR to a directory that has some",
+            ) from error
+        yield folder
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """End the process by an exception where a signal would end it at once, so that what it has unpacked is
+    removed."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """Give an empty directory that goes with the context; those that killed processes have left go, too."""
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made,
+        _marked(Path(made)),
+    ):
+        _sweep(Path(made).parent)
+        inner = Path(made) / "bundle"
+        inner.mkdir()
+        yield inner
+
+
+@contextmanager
+def _marked(folder: Path) -> Iterator[None]:
+    """Hold a lock in the folder while the process lives: a process ID would mean nothing to another
+    container. Where the system has no such locks, nothing is swept."""
+    if fcntl is None:
+        yield
+        return
+    with (folder / f"{_IN_USE}.new").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(file.name, folder / _IN_USE)
+        yield
+
+
+def _sweep(where: Path) -> None:
+    """Remove the folders of this user's processes that no longer live."""
+    if fcntl is None:
+        return
+    for name in names_in(where):
+        mark = where / name / _IN_USE
+        with contextlib.suppress(OSError):
+            if not name.startswith(_PREFIX) or os.lstat(where / name).st_uid != os.getuid():
+                continue
+            with open(os.open(mark, os.O_RDWR | os.O_NOFOLLOW), "wb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
+                shutil.rmtree(where / name, ignore_errors=True)
 
 
 def _check(archive: zipfile.ZipFile, path: Path) -> None:
@@ -55,7 +139,15 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
         raise TooNewError(
             f"holds {schema}, this mpprof reads {SCHEMA}", where=str(path), next="Install a newer mpprof"
         )
-    if sum(member.file_size for member in archive.infolist()) > _most_bytes(path):
+    members = archive.infolist()
+    if len(members) > MOST_MEMBERS or any(member.filename.count("/") > DEEPEST for member in members):
+        raise UnreadableError(
+            f"holds more than {MOST_MEMBERS:,} files, or one more than {DEEPEST} levels deep",
+            where=str(path), next=_UNPACK,
+        )  # fmt: skip
+    if any(member.compress_type not in _PACKINGS for member in members):
+        raise UnreadableError("is packed as no bundle is (LZMA or bzip2)", where=str(path), next=_UNPACK)
+    if sum(member.file_size for member in members) > _most_bytes(path):
         raise _too_large(path)
 
 
@@ -92,15 +184,17 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
 
 
 def _extract(archive: zipfile.ZipFile, folder: Path, path: Path) -> None:
-    """Extract every file under `folder`; sizes are counted while writing, because a zip's own table may state
-    wrong sizes."""
+    """Extract records and traces under `folder`; sizes are counted while writing, because a zip's own table
+    may state wrong sizes."""
     total, most = 0, _most_bytes(path)
     for member in archive.infolist():
+        parts = PurePosixPath(member.filename).parts
         if member.is_dir() or member.filename == MANIFEST:
             continue
-        parts = PurePosixPath(member.filename).parts
         if not parts or ".." in parts or member.filename.startswith("/") or "\\" in member.filename:
             raise UnreadableError(f"names a file outside itself: {member.filename!r}", where=str(path))
+        if not _is_read(PurePosixPath(member.filename)):
+            continue
         target = folder.joinpath(*parts)
         target.parent.mkdir(parents=True, exist_ok=True)
         with archive.open(member) as source, target.open("wb") as out:
@@ -109,3 +203,9 @@ def _extract(archive: zipfile.ZipFile, folder: Path, path: Path) -> None:
                 if total > most:
                     raise _too_large(path)
                 out.write(chunk)
+
+
+def _is_read(name: PurePosixPath) -> bool:
+    """Return whether the file may be a record or a trace."""
+    records = RECORDS in name.parent.parts[-2:] and name.suffix in (".json", ".jsonl")
+    return records or find.is_session(name.parent) or formats.perhaps(name.name) is not None

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpprof import traces
 from mpprof._version import __version__
-from mpprof.errors import UnreadableError
-from mpprof.report.redact import TRACE_SUFFIXES, Redactor, hosts_of
+from mpprof.errors import MpprofError, UnreadableError
+from mpprof.report.redact import TRACE_SUFFIXES, Redactor, redactor_of
+from mpprof.store import formats, further_workers
 from mpprof.traces.common import lazy_fetch
 
 if TYPE_CHECKING:
@@ -24,11 +26,15 @@ if TYPE_CHECKING:
 SCHEMA = "mpprof.bundle/1"
 MANIFEST = "MANIFEST.json"
 RECORDS = "mpprof"
-_STEP_LINE = re.compile(r'"kind"\s*:\s*"step"')
+_RECORD_NAMES = {formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE, formats.COUNTERS_FILE}
+_STEP_LINE = re.compile(r'\{"kind":"step"(?:,"\w+":(?:-?[\d.e+-]+|true|false|null|"(?:NaN|-?Infinity)"))*\}')
 NOT_REDACTED = (
+    "the name of the run, which is that of its directory",
     "names of the model, its layers, ops and kernels, shapes, and all numbers",
-    "in the trace: paths within a longer text that are neither a home directory nor a Python source file",
+    "in the trace: paths within a longer text that are neither in a home or a mounted directory, nor in the "
+    "run's own, nor a Python source file",
 )
+OUTSIDE = "a link that leads out of the run is not followed"
 
 
 def folder_of(run: Run) -> str:
@@ -43,20 +49,24 @@ def bundle(
 
     Raises UnreadableError where a record cannot be read.
     """
-    redactor = Redactor(hosts_of(run))
+    redactor = redactor_of(run)
     files: list[tuple[str, bytes]] = []
     left_out: list[dict[str, str]] = []
     try:
-        files += _records(run, redactor)
-        traces = run.traces if all_traces else run.traces[-1:]
-        left_out += [
-            _left(path, "not the latest; --all-traces takes all") for path in run.traces[: -len(traces)]
-        ]
-        for number, path in enumerate(traces):
-            lazy_fetch.complete(path)
-            content = _trace(path, redactor, max_trace_bytes)
+        for name, content in _records(run, redactor):
             if isinstance(content, str):
-                left_out.append(_left(path, content))
+                left_out.append({"name": name, "reason": content})
+            else:
+                files.append((name, content))
+        chosen = run.traces if all_traces else run.traces[-1:]
+        left_out += [
+            _left(path, "not the latest; --all-traces takes all") for path in run.traces[: -len(chosen)]
+        ]
+        for number, path in enumerate(chosen):
+            lazy_fetch.complete(path)
+            content = _trace(run, path, redactor, max_trace_bytes)
+            if isinstance(content, str):
+                left_out.append(_left(path, content, redactor.text(_inside(run, path))))
             else:
                 files.append((_trace_name(run, path, number), content))
     except (OSError, EOFError, zlib.error) as error:
@@ -66,63 +76,89 @@ def bundle(
     return _zipped(folder_of(run), files, manifest), manifest
 
 
-def _left(path: Path, reason: str) -> dict[str, str]:
-    return {"name": _suffix(path), "reason": reason}
+def _left(path: Path, reason: str, link: str = "") -> dict[str, str]:
+    """Return what is left out and why; a link that is not followed is named, so that it can be looked at."""
+    return {"name": link if reason == OUTSIDE and link else _suffix(path), "reason": reason}
+
+
+def _inside(run: Run, path: Path) -> str:
+    return path.relative_to(run.path).as_posix() if path.is_relative_to(run.path) else path.name
 
 
 def _suffix(path: Path) -> str:
     return "trace" + next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), path.suffix)
 
 
-def _records(run: Run, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
-    root = run.path / RECORDS
-    if not root.is_dir():
-        return
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(run.path).as_posix()
-        if not path.is_file() or path.is_symlink():
-            continue
-        if path.suffix == ".json":
-            yield name, _record(path, redactor)
-        elif path.suffix == ".jsonl":
-            yield name, _lines(path, redactor)
+def _records(run: Run, redactor: Redactor) -> Iterator[tuple[str, bytes | str]]:
+    """Yield each record with its content, or with why it is left out."""
+    folder = run.path / RECORDS
+    workers = (formats.folder_of(run.path, worker) for worker in further_workers(run.path))
+    for path in sorted(each / name for each in (folder, *workers) for name in _RECORD_NAMES):
+        if path.is_file():
+            name = path.relative_to(run.path).as_posix()
+            yield name, OUTSIDE if _leads_out(run, path) else _record(path, redactor)
 
 
-def _record(path: Path, redactor: Redactor) -> bytes:
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UnreadableError("is not JSON", where=str(path)) from error
+def _leads_out(run: Run, path: Path) -> bool:
+    """Return whether a file of the run lies elsewhere, by a link in its own place or in a directory's."""
+    return run.path.is_dir() and not path.resolve().is_relative_to(run.path.resolve())
+
+
+def _record(path: Path, redactor: Redactor) -> bytes | str:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    first = _parsed(text.partition("\n")[0]) if path.suffix == ".jsonl" else _parsed(text)
+    if text and not (isinstance(first, dict) and str(first.get("schema")).startswith("mpprof.")):
+        return "it is not a record of mpprof"
+    if path.suffix == ".jsonl":
+        return "".join(_line(line, redactor) for line in text.splitlines(keepends=True)).encode()
+    return json.dumps(_redacted(first, redactor), indent=1).encode()
+
+
+def _redacted(facts: Any, redactor: Redactor) -> Any:
     if isinstance(facts, dict) and isinstance(facts.get("host"), str):
         facts["host"] = "<host>"  # even a name too common to be replaced elsewhere
-    return json.dumps(redactor.record(facts), indent=1).encode()
+    return redactor.record(facts)
 
 
-def _lines(path: Path, redactor: Redactor) -> bytes:
-    """Return the lines of a log, redacted. Step lines hold numbers only and stay as they are, which keeps a
-    long log fast; a torn line stays as it is, too."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    lines = (
-        line if _STEP_LINE.search(line) else redactor.text(line) for line in text.splitlines(keepends=True)
+def _line(line: str, redactor: Redactor) -> str:
+    """Return a line of a log, redacted. Step lines that hold numbers only stay as they are, which keeps a
+    long log fast. Of a line that is cut off only that there is one is kept."""
+    if _STEP_LINE.fullmatch(line.rstrip("\n")):
+        return line
+    value = _parsed(line)
+    return (
+        "{" + line[len(line.rstrip()) :] if value is None else formats.line(_redacted(value, redactor)) + "\n"
     )
-    return "".join(lines).encode()
 
 
-def _trace(path: Path, redactor: Redactor, limit: int) -> bytes | str:
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _trace(run: Run, path: Path, redactor: Redactor, limit: int) -> bytes | str:
     """Return the redacted trace; or the reason why it is left out."""
     if not path.name.endswith(TRACE_SUFFIXES):
         return "this format cannot be redacted"
+    if _leads_out(run, path):
+        return OUTSIDE
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
         return f"larger than {limit >> 20} MiB; --max-size raises the limit"
+    try:
+        traces.read(path)
+    except MpprofError as error:
+        return f"it is not a trace: {error.what}"
     content = redactor.trace(content)
     return gzip.compress(content, 6, mtime=0) if path.suffix == ".gz" else content
 
 
 def _trace_name(run: Run, path: Path, number: int) -> str:
     """Return the trace's place under the run, its file name (which is a host's) replaced."""
-    inside = run.path.is_dir() and path.is_relative_to(run.path)
+    inside = run.path.is_dir() and path.is_relative_to(run.path) and len(path.relative_to(run.path).parts) < 8
     folder = path.parent.relative_to(run.path).as_posix() if inside else "plugins/profile/bundled"
     suffix = next(suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix))
     return f"{folder}/host{f'-{number}' if number else ''}{suffix}"

@@ -188,6 +188,7 @@ def _before_training(args: argparse.Namespace) -> str:
             policies=policies,
             imports=args.imports,
             compile=args.compile,
+            trust=args.trust,
         )
     if args.format == "json":
         return documents.dumps(before_training.document(found))

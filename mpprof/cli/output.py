@@ -85,8 +85,8 @@ def _print(text: str) -> None:
 
 def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
     """Write a whole file or none: it is written beside its place, then renamed into it, with the owner and
-    mode of the file that it replaces. Links are followed. What is no regular file (a device, a pipe, an open
-    descriptor such as /dev/stdout) is opened and written into, and stays what it is."""
+    mode of the file that it replaces. Links are followed. What is not a regular file (a device, a pipe, an
+    open descriptor such as /dev/stdout) is opened and written into, and stays what it is."""
     check_output(path, force=force)
     try:
         if (descriptor := _descriptor(path)) is not None or (path.exists() and not path.is_file()):

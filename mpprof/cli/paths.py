@@ -43,9 +43,15 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
 
 
 def add_imports(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add `--import`, as `args.imports`, and `--trust`: what is to be run of a saved model."""
     parser.add_argument(
         "--import", metavar="MODULE", dest="imports", action="append", default=[],
         help="a module that defines classes which a saved model is made of (again for more)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trust", action="store_true",
+        help="load all of a saved model, also the code in it (a SavedModel, a Lambda layer): only for a file "
+        "whose maker you trust",
     )  # fmt: skip
 
 

@@ -60,9 +60,9 @@ class Report:
             document = documents.document(workflows.judge(mine, base, dismissed=ignore))
             document = dismissals.applied(paths.renamed(document, path, args.path), ignore)
             if args.redact:
-                from mpprof.report.redact import Redactor, hosts_of
+                from mpprof.report.redact import redactor_of
 
-                document = Redactor(hosts_of(run)).record(document)
+                document = redactor_of(run).record(document)
             output.write(_written(document, mine, base, args), args.output, force=args.force)
         return gate.of_report(args, document, wanted)
 

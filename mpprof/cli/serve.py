@@ -14,7 +14,7 @@ class Serve:
 
     Runs that are added while it serves appear by themselves. Ctrl+C ends it, with
     exit code 0. The page can be reached from this machine only, unless --host says
-    otherwise. It loads nothing from the network."""
+    otherwise. It loads nothing from the network. Links in LOGDIR are followed."""
 
     name = "serve"
 

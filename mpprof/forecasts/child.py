@@ -80,9 +80,8 @@ def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, An
     target = tuple(request["compute_capability"])
     device = _device(jax, request["target"])
     recurrent: list[str] = []
-    with _as_on(target, recurrent):
-        _say("building the model")
-        model = _model(keras, request)
+    _say("building the model")
+    with _as_on(target, recurrent), _model(keras, request) as model:
         batch = request["batch_size"]
         inputs, outputs = _data(keras, model, batch, request["input_shapes"])
         _say("tracing the train step")
@@ -195,8 +194,9 @@ def _version(text: str) -> tuple[int, ...]:
 # --- the model ---------------------------------------------------------------------------------------------
 
 
-def _model(keras: Any, request: dict[str, Any]) -> Any:
-    """Return the compiled model under the policy of the request."""
+@contextlib.contextmanager
+def _model(keras: Any, request: dict[str, Any]) -> Iterator[Any]:
+    """Give the compiled model under the policy of the request."""
     try:
         keras.config.set_dtype_policy(request["policy"])
     except ValueError as error:
@@ -205,8 +205,14 @@ def _model(keras: Any, request: dict[str, Any]) -> Any:
             "Take float32, mixed_float16, mixed_bfloat16, float16 or bfloat16",
         ) from error
     keras.utils.set_random_seed(0)
-    with _without_drawing(keras):
-        model = _called(request) if request["function"] else _loaded(request)
+    with contextlib.ExitStack() as stack:
+        with _without_drawing(keras):
+            model = _called(request) if request["function"] else _loaded(request, stack)
+        _check_trainable(model, request)
+        yield model
+
+
+def _check_trainable(model: Any, request: dict[str, Any]) -> None:
     if not hasattr(model, "train_step"):
         raise Mendable(
             f"{request['model']} returned {type(model).__name__}, which is not a Keras model",
@@ -217,7 +223,6 @@ def _model(keras: Any, request: dict[str, Any]) -> Any:
             f"{request['model']} is not compiled: without optimizer and loss there is no train step",
             "Call model.compile(optimizer, loss) before it is saved or returned",
         )
-    return model
 
 
 @contextlib.contextmanager
@@ -266,14 +271,17 @@ def _called(request: dict[str, Any]) -> Any:
         ) from error
 
 
-def _loaded(request: dict[str, Any]) -> Any:
+def _loaded(request: dict[str, Any], stack: contextlib.ExitStack) -> Any:
     """Return a saved model, rebuilt under another policy: each layer that had the model's own policy gets the
-    new one; a layer of another policy (a float32 output) keeps it."""
+    new one; a layer of another policy (a float32 output) keeps it. Until the stack ends, variables have no
+    values."""
     from mpprof.errors import MpprofError
-    from mpprof.record.facts.saved_model import load_model
+    from mpprof.record.facts.saved_model import loaded
 
     try:
-        saved = load_model(request["model"], request["imports"])
+        saved = stack.enter_context(
+            loaded(Path(request["model"]), request["imports"], trust=request["trust"])
+        )
     except MpprofError as error:
         where = "" if request["model"] in error.what else f"{request['model']}: "
         raise Mendable(f"{where}{error.what}", error.next) from error

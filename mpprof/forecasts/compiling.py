@@ -40,6 +40,7 @@ def compiled(
     time_limit_s: float = TIME_LIMIT_S,
     progress: Progress = lambda phase: None,
     python: str = sys.executable,
+    trust: bool = False,
 ) -> Compiled:
     """Compile the train step of `model` (a .keras file, or module:function) for one card under one policy.
 
@@ -53,6 +54,7 @@ def compiled(
         "batch_size": batch_size,
         "input_shapes": [list(shape) for shape in input_shapes] if input_shapes else None,
         "imports": list(imports),
+        "trust": trust,
         "compute_capability": list(card.compute_capability),
         "target": targets.description(card),
         "cache": str(kept / "forecast") if (kept := entries.usable_folder()) else None,
@@ -118,11 +120,13 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process' own environment without XLA flags, and with the GPUs of this machine hidden."""
+    """Return this process' own environment without XLA flags, with the GPUs of this machine hidden, and with
+    the current directory left out of where Python looks for libraries."""
     kept = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "JAX_PLATFORMS")}
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "CUDA_VISIBLE_DEVICES": ""}
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONSAFEPATH": "1"}  # fmt: skip
 
 
 def _error(folder: Path, code: int, phase: str, what: str, over_s: float | None) -> MpprofError:

@@ -109,9 +109,15 @@ def _memory(report: AuditReport) -> str:
     return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 
+ONLY_BEFORE = frozenset({"MP402"})
+"""Causes that are told before the first step although they are only possible ones: a vocabulary cannot be
+padded once the model has been trained."""
+
+
 def short(report: AuditReport, most: int = 5) -> list[str]:
     """Return the report in a few lines, one for each cause."""
-    codes = list(dict.fromkeys(note.code for note in report.notes if note.severity != "info"))
+    told = (note.code for note in report.notes if note.severity != "info" or note.code in ONLY_BEFORE)
+    codes = list(dict.fromkeys(told))
     if not codes and not report.warnings:
         return []
     said = ["mpprof audit, before the first step:", *(f"  {text}" for text in report.warnings)]

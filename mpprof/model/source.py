@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 
-RunState = Literal["running", "ended", "failed", "stopped", "unfinished"]
+RunState = Literal["running", "ended", "failed", "stopped", "unfinished", "unrecorded"]
 """Failed: an error ended the training. Stopped: no end of the training was recorded, and nothing was written
 for `runs.state.STOPPED_AFTER_S`. Unfinished: no end was recorded, of a run elsewhere, whose writes are not
-seen as they happen."""
+seen as they happen. Unrecorded: recording ended before the training did, which may go on."""
 HOST_MARK = "@"
 """Between a run's id and the host, in an id of the run as that host saw it."""
 

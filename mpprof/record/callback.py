@@ -237,7 +237,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._begun = self._settings.clock(), time.time_ns()
 
     def _time_hooks(self) -> None:
-        """Time the hooks of the other callbacks of the `fit` that begins, where Keras has just made their
+        """Measure the hooks of the other callbacks of the `fit` that begins, where Keras has just made their
         list for it."""
         made = list_being_made(self)
         if made is None:

@@ -30,10 +30,10 @@ ANNOUNCE = "mpprof.api.workflows:announce"
 
 
 def last_line(announce: Announce | str | None, root: Path, summary: Callable[..., str]) -> str:
-    """Return what was recorded, the verdict, and the command that shows more. `summary` is asked for a median
-    step time only where no verdict states one, so that the line does not state two."""
+    """Return what was recorded, the verdict, and the command that shows more. `summary` is asked for a step
+    time only where no verdict states one, so that the line does not state two."""
     sentence = verdict(announce, root)
-    recorded = summary(median=sentence is None)
+    recorded = summary(step_time=sentence is None)
     return _in_one_line(filter(None, [f"mpprof: {recorded}.", sentence, f"More: {command(root)}"]))
 
 

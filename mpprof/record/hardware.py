@@ -6,11 +6,13 @@ left out of the sample, and what never could is in `absent`.
 
 from __future__ import annotations
 
+import multiprocessing.process
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
-from mpprof.record.run_with_timeout import FAILURES
+from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
 
 EVERY_SECONDS = 1.0
 
@@ -75,23 +77,50 @@ class HardwareSampler:
 
 
 def _process(absent: dict[str, str]) -> Callable[[], Sample]:
-    """Return a function that asks psutil for the machine's CPU use (0..1) and this process' resident
-    memory."""
+    """Return a function that asks psutil for the CPU use of the machine, and of this process with its
+    children, both as shares of all cores (0..1), and for this process' resident memory."""
     try:
         import psutil  # type: ignore[import-untyped]
 
-        process = psutil.Process()
+        process, cores = psutil.Process(), psutil.cpu_count() or 1
     except Exception as error:  # noqa: BLE001 - psutil raises OSErrors and errors of its own
         absent["hardware.cpu"] = f"psutil: {type(error).__name__}: {error}"
         return dict
 
+    before = time.monotonic(), _seconds_used(process)
+
     def sample() -> Sample:
+        nonlocal before
+        (at, used), now = before, (time.monotonic(), _seconds_used(process))
+        before = now
+        # The ticks of a process' clock are longer than those of the other.
+        ratio = max(0.0, min((now[1] - used) / max(now[0] - at, 1e-9) / cores, 1.0))
         return {
             "cpu_ratio": round(psutil.cpu_percent() / 100, 4),
+            "process_cpu_ratio": round(ratio, 4),
             "rss_bytes": process.memory_info().rss,
         }
 
     return sample
+
+
+def _seconds_used(process: Any) -> float:
+    """Return the CPU seconds of a process and its children: those that have ended, and the workers that
+    Python's `multiprocessing` knows. To look for others means to read the state of every process of the
+    machine."""
+    used = _seconds(process)
+    for child in tuple(getattr(multiprocessing.process, "_children", ())):
+        try:
+            used += _seconds(type(process)(child.pid))
+        except Exception as error:  # noqa: BLE001 - it has ended meanwhile, or has not begun
+            raise_if_signalled(error)
+    return used
+
+
+def _seconds(process: Any) -> float:
+    times = process.cpu_times()
+    children = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return float(times.user + times.system + children)
 
 
 def _gpus(absent: dict[str, str]) -> Callable[[], list[Sample]]:

@@ -46,6 +46,7 @@ class Observer:
         self.skipped: int | None = None
         self.intervals: deque[int] = deque(maxlen=KEPT_INTERVALS)
         self.new_intervals: list[int] = []
+        self._total_ns = self._total_steps = 0  # of all steps whose time is kept
         self._watch = Watch()
         self._skips = SkipCounter()
         self._at_begin: Reading | None = None  # of the fit, as counting began
@@ -228,7 +229,24 @@ class Observer:
         intervals = self.new_intervals.copy()
         self.new_intervals.clear()
         self.intervals.extend(intervals)
+        self._total_ns += sum(intervals)
+        self._total_steps += len(intervals)
         return intervals
+
+    def keep_interval(self, line: Line) -> None:
+        """Keep the time of a call of several steps, or the mean of several calls: it counts once among
+        `intervals`, and in the mean as often as it stands for a step."""
+        assert line.interval_ns is not None
+        per_step, calls = line.interval_ns // line.covers, line.interval_calls or 1
+        self.new_intervals.append(per_step)
+        self._total_ns += line.interval_ns * calls - per_step
+        self._total_steps += line.covers * calls - 1
+
+    @property
+    def mean_step_ns(self) -> float | None:
+        """The time of all steps that are kept, over their number; None where there is none."""
+        self.settle_intervals()
+        return self._total_ns / self._total_steps if self._total_steps else None
 
     def look_at(self, line: Line) -> None:
         """Check whether a line that was read is a reason for an alarm."""

@@ -9,6 +9,7 @@ import atexit
 import logging
 import os
 import platform
+import re
 import tempfile
 import threading
 import time
@@ -21,15 +22,16 @@ from mpprof.record.hardware import HardwareSampler
 from mpprof.record.run_with_timeout import (
     DEADLINE_SECONDS,
     FAILURES,
+    failures_suppressed,
     raise_if_signalled,
     say,
     with_timeout,
 )
 from mpprof.record.sinks import Feed, Point, Series, Sink
-from mpprof.record.step_line import Recorded, record_of, text_of
+from mpprof.record.step_line import Line, PlainLine, Recorded, record_of, text_of
 from mpprof.record.workers import Worker
 from mpprof.store import formats
-from mpprof.store.writing import JOIN_SECONDS, LineWriter, claim, join, write_run
+from mpprof.store.writing import JOIN_SECONDS, DocumentWriter, LineWriter, claim, join
 
 log = logging.getLogger("mpprof")
 T = TypeVar("T")
@@ -37,6 +39,16 @@ Clock = Callable[[], int]
 
 SINK_DEADLINE_S = 60.0
 """A report of some megabytes goes over a network in less."""
+
+FIRST_SECONDS = 1.0
+"""So long a training waits for its first run.json, before its first step: killed later, it has facts."""
+
+MOST_FITS_HELD = 32
+"""Of more fits run.json holds the first and the last, so that it does not grow with each; the facts of those
+between are lines of the step log (kind "fit_facts")."""
+
+SHORTEST_USER = 4
+"""Names as short ("root") are other things' names, too."""
 
 ALIKE_SECONDS = 300.0
 """Workers of one training begin it within so long of each other: they wait for each other, too."""
@@ -66,7 +78,16 @@ class Recorder:
         self.wished: Callable[[], None] | None = None  # a further window is asked for
         self._feeds: list[Feed] = []
         self._series = Series()
+        self._run_file: DocumentWriter | None = None
+        self._private: tuple[tuple[re.Pattern[str], str], ...] = ()
+        self._handed = ""  # the text that it has got
+        self._fit_noted: dict[str, Any] = {}
+        self._late = self._said_unsaved = False
+        self._unmade: BaseException | None = None  # why its newest text could not be handed over
+        self._unsaved: BaseException | None = None  # why run.json is not on disk
         self._steps: LineWriter | None = None
+        self._newest: Line | PlainLine | None = None  # of the steps on disk
+        self._unsampled: BaseException | None = None  # what has kept samples from the disk
         self.put: Callable[[Recorded], None] = _drop
         """Append a line to the step log; it must not be changed afterwards."""
         self.append: Callable[[Recorded], None] = _drop
@@ -92,6 +113,8 @@ class Recorder:
             warn_once("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
             return
         self._folder = formats.folder_of(self.root, self.worker)
+        self._private = self.attempt("names", _private_names, self.root) or ()
+        self._run_file = DocumentWriter(self._folder / formats.RUN_FILE)
         self.zero_ns, unix_ns = begun or (self.clock(), time.time_ns())
         self.facts = {
             "run_id": name,
@@ -110,15 +133,47 @@ class Recorder:
         return join(logdir, worker.cluster, worker.index, time.time() - ALIKE_SECONDS)
 
     def save(self) -> None:
-        """Rewrite run.json."""
-        if not self.on:
-            return
-        facts = {key: value for key, value in self.facts.items() if value is not None}
+        """Have run.json rewritten where facts have changed, by another thread: no step waits for a disk that
+        is slow or fails. What is not written is tried again each second, and at the end."""
+        first = not self._handed
         try:
-            with_timeout(write_run, self._folder, {**facts, "absent": dict(self.absent)})
+            self._hand_over()
+            self._unmade = None
+            if first and self._run_file is not None:
+                self._run_file.settle(FIRST_SECONDS)
         except FAILURES as error:
             raise_if_signalled(error)
-            self._vanished(self._folder / formats.RUN_FILE, error)
+            self._unmade = error
+
+    def _hand_over(self) -> None:
+        if self._run_file is None:
+            return
+        facts = {key: value for key, value in self.facts.items() if value is not None}
+        fits = facts.get("fits", [])
+        if len(fits) > MOST_FITS_HELD:
+            facts["fits"] = [*fits[: MOST_FITS_HELD - 1], fits[-1]]
+        facts["absent"] = {key: self._unnamed(why) for key, why in dict(self.absent).items()}
+        for entry in (facts.get("ended", {}), *facts.get("profile_windows", ())):
+            entry |= {key: self._unnamed(entry[key]) for key in ("error", "text", "status") if key in entry}
+        text = formats.document({"schema": formats.RUN_SCHEMA, **facts})
+        if text != self._handed:
+            self._run_file.put(text)
+            self._handed = text
+
+    def _unnamed(self, error: Any) -> Any:
+        """Return an error's text without the directories and the user that everybody's own texts name."""
+        if isinstance(error, str):
+            for pattern, instead in self._private:
+                error = pattern.sub(instead, error)
+        return error
+
+    def _note_fit(self) -> None:
+        """Write the facts of the last fit into the step log, where run.json may hold them no more as another
+        fit begins."""
+        fits = self.facts.get("fits", [])
+        if len(fits) >= MOST_FITS_HELD and self._fit_noted != (noted := dict(fits[-1])):
+            self._fit_noted = noted
+            self.put({"kind": "fit_facts", **noted})
 
     def attempt(self, part: str, work: Callable[..., T], *arguments: Any) -> T | None:
         """Do our own work. If it fails, `part` is switched off: said once, and `absent` has the reason."""
@@ -171,19 +226,43 @@ class Recorder:
         """Put everything on disk, and keep neither threads nor files open: no training is going on."""
         unsampled = None if self._sampler is None else self._sampler.stop()
         if unsampled is not None:
-            self._switch_off("hardware", unsampled)
+            self._unsampled = unsampled
+        self._note_fit()
+        if self._steps is not None and self.on and "recording" in self.absent:
+            self._end_early(self._steps)
         for writer in (self._steps, self._samples):
             if writer is not None and not writer.close():
-                self._vanished(writer.path, TimeoutError("the disk does not answer"))
+                self._trouble(writer.path, TimeoutError("the disk does not answer"))
         self._steps = self._samples = self._sampler = None
         self.put = self.append = _drop
         for feed in self._feeds:
             feed.close(DEADLINE_SECONDS)
+        unsampled, self._unsampled = self._unsampled, None
+        if unsampled is not None:
+            self._switch_off("hardware", unsampled)
         self.save()
         all_lost = not self.on or "recording" in self.absent  # which was said
         if unsampled is not None and not all_lost:
             warn_disabled("hardware", unsampled)
-        _OPEN.discard(self)
+        if self._settled():
+            _OPEN.discard(self)
+
+    def _settled(self) -> bool:
+        """Wait until run.json is on disk; a disk that has not answered once is asked without waiting."""
+        if self._run_file is None:
+            return True
+        error = self._run_file.settle(0.0 if self._late else DEADLINE_SECONDS)
+        self._late = isinstance(error, TimeoutError)
+        self._unsaved = error or self._unmade
+        if self._unsaved is not None and self.on:
+            self._say_unsaved(self._unsaved)
+        return self._unsaved is None
+
+    def _say_unsaved(self, error: BaseException) -> None:
+        if not self._said_unsaved:
+            self._said_unsaved = True
+            path = self._folder / formats.RUN_FILE
+            warn_once("mpprof: steps are recorded, but %s cannot be written (%s)", path, error)
 
     @property
     def writes(self) -> bool:
@@ -191,6 +270,7 @@ class Recorder:
         return self._steps is not None
 
     def close(self) -> None:
+        self._late = False  # it is the last time to wait
         self.pause()
         self.on = False
 
@@ -211,11 +291,17 @@ class Recorder:
         """Return a writer that begins the file for the run's first fit and continues it for later ones."""
         known, self._known = name in self._known, self._known | {name}
         begins = None if known else schema
-        return LineWriter(self._folder / name, begins, self._vanished, seen, each_second, text)
+        return LineWriter(self._folder / name, begins, self._trouble, seen, each_second, text)
 
     def _heed(self) -> None:
-        """Look whether somebody asks for a further window, in the writer's thread."""
-        if self.wished is not None:
+        """Write run.json where that has failed, and look whether somebody asks for a further window; in the
+        writer's thread."""
+        if (run_file := self._run_file) is not None and run_file.late_s:
+            with failures_suppressed():  # no thread can be started now
+                run_file.again()
+            if run_file.late_s > DEADLINE_SECONDS and self.on:
+                self._say_unsaved(TimeoutError("the disk does not take it yet"))
+        if self.wished is not None and self.on:
             self.attempt("window-please", self._look_for_wish, self.wished)
 
     def _look_for_wish(self, wished: Callable[[], None]) -> None:
@@ -230,6 +316,8 @@ class Recorder:
 
     def _feed(self, written: Recorded) -> None:
         """Hand a line that was written on to the sinks, in the writer's thread."""
+        if not isinstance(written, dict):
+            self._newest = written
         if not self._feeds:
             return
         line = record_of(written)
@@ -256,21 +344,46 @@ class Recorder:
                 feed.finish(summary, report, SINK_DEADLINE_S)
         if any(feed.name in self.absent for feed in feeds):
             self.save()
+            self._settled()
 
     @property
     def folder(self) -> Path:
         """Of this run's own files; only after `open`."""
         return self._folder
 
+    def _trouble(self, path: Path, error: BaseException) -> None:
+        """Give up what cannot be written: samples are an extra, and without the step log recording ends."""
+        if path.name == formats.HARDWARE_FILE:
+            self._unsampled = self._unsampled or error
+        else:
+            self._vanished(path, error)
+
     def _vanished(self, path: Path, error: BaseException) -> None:
-        with self._saying:  # both writers may find out at once
+        with self._saying:  # the writer and the training may find out at once
             was_on, self.on = self.on, False
         if was_on:
+            self.put = self.append = _drop  # of steps that are not recorded there is no end either
             self._lost = f"recording ended: {path} cannot be written ({error})"
+            why = getattr(error, "strerror", None) or error
+            self.absent.setdefault("recording", f"ended: {path.name} cannot be written ({why})")
+            if self._steps is not None:
+                self._end_early(self._steps)
             warn_once("mpprof stops recording, training goes on: %s cannot be written (%s)", path, error)
+            self.save()
+
+    def _end_early(self, steps: LineWriter) -> None:
+        """Have the step log say that recording ends here, where it can still be written."""
+        end = {"reason": self._unnamed(self.absent["recording"]), "t_ns": self.clock() - self.zero_ns}
+        steps.end_with(lambda: {"kind": "recording_end", "step": self._last_step(), **end})
+
+    def _last_step(self) -> int:
+        newest = self._newest
+        return 0 if newest is None else newest[0] if isinstance(newest, tuple) else newest.step
 
     def why_lost(self) -> str | None:
         """Return why not all that was recorded is on disk; None where it is."""
+        if self._unsaved is not None and self.on:
+            return f"{self._folder / formats.RUN_FILE} cannot be written ({self._unsaved})"
         if self.facts and not self.holds(self._folder / formats.RUN_FILE):
             return f"the records are gone: there is no {self._folder / formats.RUN_FILE}"
         why = self.absent.get("recording")
@@ -283,9 +396,20 @@ class Recorder:
     def let_go(self) -> None:
         """Release, in a forked child, the run, its threads and its files: they belong to the parent."""
         self.on = False
-        self._steps = self._samples = self._sampler = None
+        self._steps = self._samples = self._sampler = self._run_file = None
         self.put = self.append = _drop
         self._feeds = []
+
+
+def _private_names(root: Path) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return what errors' texts name that is nobody else's: directories, the longest first, and the user."""
+    places = {str(root.absolute()): "<logdir>", os.getcwd(): "<cwd>", os.path.expanduser("~"): "~"}
+    paths = sorted((path for path in places if path.count(os.sep) > 1), key=len, reverse=True)
+    user = os.path.basename(os.path.expanduser("~"))
+    names = [(re.compile(rf"{re.escape(path)}(?![\w-])"), places[path]) for path in paths]
+    if len(user) > SHORTEST_USER:
+        names.append((re.compile(rf"(?<!\w){re.escape(user)}(?!\w)"), "<user>"))
+    return tuple(names)
 
 
 def _drop(line: Recorded) -> None:

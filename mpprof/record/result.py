@@ -29,11 +29,14 @@ class RunResult:
         steps: how many have run.
         skipped: how many updates were skipped; None where that was not recorded.
         median_step_ns: of the steps after warm-up, in ns; None where no step has a time.
+        mean_step_ns: the time of the steps after warm-up over their number, which is the step time that
+            reports state; None where no step has a time.
         alarms: the alarms that were raised, as sentences; empty where none was.
         finished: whether the last `fit` has ended, by itself or because it was stopped, and is on disk.
         traced_steps: first and last step of the latest trace; None where there is none.
         lost: why what was recorded is not on disk; None where it is.
-        timings: how many of the latest timings the median is of; None: of all after warm-up.
+        timings: how many of the latest timings the median is of; None: of all after warm-up. The mean is of
+            all.
     """
 
     path: Path
@@ -45,18 +48,18 @@ class RunResult:
     traced_steps: tuple[int, int] | None = None  # first and last of the latest trace
     lost: str | None = None
     timings: int | None = None  # how many of the latest the median is of; None: of all after warm-up
+    mean_step_ns: float | None = None
 
     @cached_property
     def verdict(self) -> str | None:
         """The result in a few sentences, computed when first asked for; None where nothing can be stated."""
         return verdict(ANNOUNCE, self.path)
 
-    def line(self, *, median: bool = True) -> str:
-        """Return what was recorded, in one line; with `median`, also the median step time."""
+    def line(self, *, step_time: bool = True) -> str:
+        """Return what was recorded, in one line; with `step_time`, also the mean step time."""
         parts = ["1 step" if self.steps == 1 else f"{self.steps} steps"]
-        if self.median_step_ns is not None and median:
-            of = "" if self.timings is None else f" of the latest {self.timings} timings"
-            parts.append(f"median {self.median_step_ns / 1e6:.3g} ms{of}")
+        if self.mean_step_ns is not None and step_time:
+            parts.append(f"mean {self.mean_step_ns / 1e6:.3g} ms a step")
         if self.skipped is not None:
             parts.append(f"{self.skipped} skipped")
         if self.traced_steps is not None:
@@ -65,7 +68,7 @@ class RunResult:
 
     def __str__(self) -> str:
         said = [
-            self.line(median=self.verdict is None),
+            self.line(step_time=self.verdict is None),
             *([self.verdict] if self.verdict else []),
             *([self.lost] if self.lost else []),
             *self.alarms,

@@ -36,6 +36,7 @@ from mpprof.record.facts.fit import (
 from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.facts.loss import describe_loss
 from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
+from mpprof.record.facts.scaling import ScaleWatch
 from mpprof.record.keras_compat import overrides, steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer
 from mpprof.record.profile.schedule import Profiling
@@ -153,6 +154,7 @@ class FitSession:
         self._hooks_timed = False  # of the other callbacks of this fit; markers then call ours
         self._input: InputWait | None = None  # where it is timed
         self._compiles: Compiles | None = None  # while a fit runs
+        self._watch: ScaleWatch | None = None  # until the first call has run
         self._asked_at: str | None = None  # for what the source of compiles is asked
         self._epoch: tuple[int, int] | None = None  # that runs: its number, and when it began
         self._end_ns: int | None = None  # of the fit's record
@@ -299,6 +301,7 @@ class FitSession:
             self.recorder.attempt("run_time.compile", source.stop)
 
     def _over(self) -> None:
+        self._stop_watching()
         self.in_fit, self._within_ns = False, None
         self.calls.leave_fast_path()
         _IN_FIT.pop(id(self), None)
@@ -565,7 +568,7 @@ class FitSession:
                 elif self._special or line.interval_ns is None:
                     self._emit(line)
                 else:  # as nearly always
-                    self._keep_interval(line.interval_ns // line.covers)
+                    self.observer.keep_interval(line)
                     self.recorder.put(line)
         self._spend_own(now)
         # Where the last call was like any other, only a further window that is wished for can be planned.
@@ -702,6 +705,7 @@ class FitSession:
     def _after_call(self, line: Line) -> None:
         """Do what is not the same for every call: a window, a model to describe, the warm-up."""
         self._special = self._calls_run <= WARM_CALLS or not self.profiling.idle
+        self._stop_watching()
         self.profiling.after_call(line, self._calls_run)
         if not self._described:
             # A model without an Input and the optimizer's variables exist only after the first step.
@@ -767,7 +771,7 @@ class FitSession:
             if plan is not None and self.profiling.window is None:
                 plan.interval(interval)
             if self._calls_run - (line.interval_calls or 1) >= WARM_CALLS:
-                self._keep_interval(interval // line.covers)
+                self.observer.keep_interval(line)
         self.recorder.put(line)
 
     def _emit_all(self, line: Line | None) -> None:
@@ -871,6 +875,20 @@ class FitSession:
         self._known("setup", lambda: Absent(SETUP))
         self._known("callbacks", self._why_hooks_are_not_timed)
         self._known("input", self._time_input)
+        self._watch = self.recorder.attempt("fits.scale_loss_called", self._watch_scaling)
+
+    def _watch_scaling(self) -> ScaleWatch | None:
+        if self.probe.backend == "torch" and getattr(self.model, "jit_compile", False):
+            return None  # dynamo would trace what watches
+        optimizer = getattr(self.model, "optimizer", None)
+        return ScaleWatch(optimizer, lambda: self._part() == "batch")
+
+    def _stop_watching(self) -> None:
+        """Note whether the first call has scaled the loss, if it could be seen."""
+        watch, self._watch = self._watch, None
+        called = None if watch is None else watch.stop()
+        if called is not None:
+            self._fit_facts["scale_loss_called"] = called
 
     def _known(self, part: str, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer, or None where it is an absence: `absent` then says why the part is not split."""
@@ -932,6 +950,7 @@ class FitSession:
             steps=self.calls.step,
             skipped=None if "skipped" in self.recorder.absent else self.observer.skipped,
             median_step_ns=statistics.median(intervals) if intervals else None,
+            mean_step_ns=self.observer.mean_step_ns,
             alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
             finished=self._ended in ("finished", "stopped") and lost is None,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
@@ -939,10 +958,10 @@ class FitSession:
             timings=len(intervals) if len(intervals) == intervals.maxlen else None,
         )
 
-    def summary(self, *, median: bool = True) -> str:
-        """Return one line on the run so far. `median`: with the median step time, where no verdict states
+    def summary(self, *, step_time: bool = True) -> str:
+        """Return one line on the run so far. `step_time`: with the mean step time, where no verdict states
         one."""
-        return self.result(self.recorder.root).line(median=median)
+        return self.result(self.recorder.root).line(step_time=step_time)
 
 
 _IN_FIT: dict[int, FitSession] = {}

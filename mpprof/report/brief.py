@@ -499,6 +499,7 @@ def _what_to_change(page: Page, document: doc.Report) -> None:
         sure = could is not None and could["low"] >= WORTH_RECORDING
         entries.insert(0 if sure else MOST_REMEDIES - 1, (f"Mixed precision: {how[0]['text']}", ""))
     if ran_out := content.first_for_memory(document):
+        entries = [entry for entry in entries if entry[1] != _ENDED_BY_ERROR]
         entries.insert(0, (f"Out of memory: {ran_out}", ""))
     _numbered(page, entries, document["findings"])
 

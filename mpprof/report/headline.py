@@ -38,6 +38,7 @@ _WITHOUT_UNITS = ("MP801", "MP802")
 _EMULATED = "MP806"
 _OTHER = "MP906"
 _TF32 = "MP803"
+_ENDED_BY_ERROR = "MP913"
 _OF_SKIPS, _OF_MEMORY, _OF_VALIDITY = "MP2", "MP6", "MP9"
 MOST_LAYERS, LONGEST_LAYER = 2, 24
 """So many layers, of so many letters each, have room in the headline."""
@@ -199,6 +200,12 @@ def on_cpu(document: doc.Report) -> bool:
     )
 
 
+def _before_costs(document: doc.Report) -> bool:
+    """Return whether the first cause comes before all costs, on a CPU as anywhere."""
+    answer = document.get("answer")
+    return answer is not None and answer["leads"] in ("error", "learning", "inactive")
+
+
 def headline(document: doc.Report, *, sized: bool = True) -> str:
     """Return the first cause with its size (without it, unless `sized`), else what there is to say; at most
     fifteen words."""
@@ -217,7 +224,7 @@ def _headline(document: doc.Report, *, sized: bool) -> str:
         of = "the step" if document["time"] else "the window"
         why = f": {known}" if known else "; the trace does not show what for"
         return f"The device idles {words.percent(idle)} of {of}{why}."
-    if first is None and content.ran_out_of_memory(document):
+    if content.ran_out_of_memory(document) and (first is None or first["code"] == _ENDED_BY_ERROR):
         return "Training ran out of memory."
     if (good := holds(document)) is not None:
         return good if sized else f"{good.partition(':')[0].removesuffix('.')}."
@@ -242,7 +249,7 @@ def _headline(document: doc.Report, *, sized: bool) -> str:
             return _first_that_fits(f"{title}: {saves} of each {words.duration(step)} step.", f"{title}.")
         if (each := lost_per_update(document, first["code"])) is not None:
             return _first_that_fits(f"{title}: {words.duration(each)} lost per applied update.", f"{title}.")
-        if not on_cpu(document):
+        if not on_cpu(document) or _before_costs(document):
             return _first_that_fits(*_share(document, found), f"{title}.", title)
     return _without_a_cause(document, kind)
 

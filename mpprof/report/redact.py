@@ -7,11 +7,17 @@ being parsed, whatever its format.
 
 from __future__ import annotations
 
+import contextlib
+import getpass
+import json
+import os
 import re
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -21,15 +27,87 @@ TRACE_SUFFIXES = (".xplane.pb", ".pt.trace.json.gz", ".trace.json.gz", ".json.gz
 SHORTEST_HOST = 4
 """Shorter host names are left in traces: three letters match too much that is no host name."""
 
-_URL = re.compile(r"\b[a-zA-Z][\w+.-]*://[^\s\"',;]+")
-_WINDOWS = re.compile(r"\b[A-Za-z]:\\[^\s\"',;]+")
-# Two components at least: "/device:GPU:0" is no path.
-_PATH = re.compile(r"(?<![\w<>)/.])~?/(?:[^\s/\"',;:=<>]+/)+[^\s/\"',;:=<>]*")
-_HOME = re.compile(rb"(/home/|/Users/|\\Users\\)([A-Za-z0-9._@+-]+)")
+LONGEST_BEFORE = 512
+"""Bytes of a string before a name in it, among which the string's length is looked for."""
+MOST_OF_TAG = 3
+"""Bytes of the next field, its tag and its length, that look like a part of a path."""
+SHORTEST_USER = 4
+"""Shorter user names are taken out as a part of paths only."""
+_NO_USERS = {
+    "root",
+    "user",
+    "users",
+    "admin",
+    "ubuntu",
+    "runner",
+    "nobody",
+    "test",
+    "model",
+    "keras",
+    "python",
+}
+"""Names of users that say nothing of a person, or that other things have, too."""
+
+# In a text a component of a path ends at a blank, unless a separator follows within a few words more.
+_WORD = r"(?:[^\s/\\\"'<>|:;,]|[:;,](?=[^\s/\\\"'<>|:;,]))+"
+_BLANKS = rf"(?: (?<!\.\w\w )(?<!\.\w\w\w )(?<!\.\w\w\w\w ){_WORD}){{0,4}}"
+_NO_DEVICE = r"(?!(?:job|device|host|replica|task):)"
+_URL = re.compile(rf"\b[a-zA-Z][\w+.-]*://(?:(?:{_WORD}{_BLANKS})?/)*[^\s\"',;]*")
+_QUOTED_TEXT = re.compile(
+    rf"(?<!\w)(?P<quote>[\"'])(?:(?:~|\.\.?|…)?/{_NO_DEVICE}(?:(?!(?P=quote))[^\n/])+/|[A-Za-z]:[\\/]|\\\\)"
+    r"(?:(?!(?P=quote))[^\n])*(?P=quote)"
+)
+_WINDOWS = re.compile(
+    rf"(?:(?<!\w)[A-Za-z]:[\\/]+|(?<![\\\w])\\{{2,4}}(?={_WORD}\\))(?:{_WORD}{_BLANKS}[\\/]+)*(?:{_WORD})?"
+)
+_PERCENT = re.compile(r"(?:%2F[\w.~%+-]+){2,}", re.IGNORECASE)
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_PRIVATE_IP = r"(?:10|127|169\.254|172\.(?:1[6-9]|2\d|3[01])|192\.168)(?:\.\d{1,3}){2,3}"
+_IP = re.compile(
+    rf"(?<![\w.])(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}:\d{{1,5}}|{_PRIVATE_IP})(?![\w.]*\d)"
+    r"|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\](?::\d{1,5})?|(?<![\w:])(?:fe80|f[cd]\w\w|2\w{3}):[0-9a-fA-F:]*:[0-9a-fA-F:]+"
+)
+# Two components at least: "/device:GPU:0" is no path. Below a home or a mount one that ends in further names.
+_PATH = re.compile(
+    r"(?<![\w<>)/.\\])(?:~|…)?/"
+    rf"(?:(?:home|Users|mnt|media|Volumes)/+(?:{_WORD}{_BLANKS}/+)*"
+    rf"(?:{_WORD}(?: [A-Z\u0080-\uffff]{_WORD})*)?"
+    rf"|{_NO_DEVICE}{_WORD}{_BLANKS}/+(?:{_WORD}{_BLANKS}/+)*(?:{_WORD})?)"
+)
+_TEXTS = (
+    (_URL, "url"), (_QUOTED_TEXT, "path"), (_WINDOWS, "path"), (_PATH, "path"), (_PERCENT, "path"),
+    (_EMAIL, "email"), (_IP, "ip"),
+)  # fmt: skip
+
+# The same in the bytes of a trace: UTF-8, or as JSON and addresses escape it.
+_UTF8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+_WORD_BYTES = (
+    rb"(?:[A-Za-z0-9._@+=~#$&!(){}\[\]-]|" + _UTF8 + rb"|\\{1,4}u[0-9a-fA-F]{4}|%(?!2[Ff])[0-9a-fA-F]{2})+"
+)
+_BLANKS_BYTES = _WORD_BYTES + rb"(?:(?: |%20|,|'|\\\\?')+" + _WORD_BYTES + rb"){0,4}"
+_SLASHES = rb"(?:\\?/|%2[Ff])+"
+_BACK = rb"\\{1,8}"
+_REST = rb"(?:" + _SLASHES + _BLANKS_BYTES + rb"(?=\\?/|%2[Ff]))*(?:" + _SLASHES + _WORD_BYTES + rb")?"
+_BACK_REST = rb"(?:" + _BACK + _BLANKS_BYTES + rb"(?=\\))*"
+_HOME = re.compile(
+    _SLASHES + rb"(?:home|Users|mnt|media|Volumes)(?=\\?/|%2[Ff])" + _REST
+    + rb"|" + _BACK + rb"Users" + _BACK_REST + rb"(?:" + _BACK + _WORD_BYTES + rb")?"
+    + rb"|(?<!\\)\\{2,8}[A-Za-z0-9.-]{2,}" + _BACK_REST + _BACK + _WORD_BYTES
+)  # fmt: skip
+"""Below a home, a mount, or on another machine."""
+_ADDRESS = re.compile(
+    rb"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}|(?<![\w.])" + _PRIVATE_IP.encode() + rb"(?![\w.])"
+    rb"|\[[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]+\]:\d{1,5}"
+)
+_LINK = re.compile(rb"(?<=file:)" + _REST + rb"|(?:%2F[\w.~%+-]+){2,}", re.IGNORECASE)
+_DOMAIN = re.compile(rb"@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
+_MAILBOX = re.compile(rb"[A-Za-z0-9._+-]+\Z")
 _SOURCE = re.compile(rb"/((?:[A-Za-z0-9._@+-]+/)+)([A-Za-z0-9._@+-]+\.py)\b")
-_PART = rb"[^\x00-\x1f\x7f\"'\\,;:=<>()|/]"
+_PART = rb"[^\x00-\x1f\x7f\"\\:<>|/]"
 _PATH_BYTES = rb"/(?:" + _PART + rb"+/)+" + _PART + rb"*"
-_QUOTED = re.compile(rb'(?<=")' + _PATH_BYTES + rb'(?=")')
+_ESCAPED = re.compile(rb"\\{1,4}u[0-9a-fA-F]{4}")
+_PART_JSON = rb"(?:" + _PART + rb"|\\{1,4}u[0-9a-fA-F]{4}|\\\\|\\\")"
+_QUOTED = re.compile(rb'(?<=")\\?/(?:' + _PART_JSON + rb"+\\?/)+" + _PART_JSON + rb'*(?=")')
 _WHOLE = re.compile(_PATH_BYTES)
 _SLASH = re.compile(rb"/(?=" + _PART + rb")")
 
@@ -37,11 +115,30 @@ _SLASH = re.compile(rb"/(?=" + _PART + rb")")
 class Redactor:
     """Knows the names to take out, and counts what it took."""
 
-    def __init__(self, hosts: Iterable[str]) -> None:
+    def __init__(self, hosts: Iterable[str], paths: Iterable[str] = (), users: Iterable[str] = ()) -> None:
+        """Take out `paths`, which are directories, wherever they stand, and `users` by name."""
         labels = {name for host in hosts for name in (host, host.partition(".")[0]) if name}
         self.hosts = sorted(labels - {"localhost", "host"}, key=len, reverse=True)
         self.counts: Counter[str] = Counter()
         self._host_text = [re.compile(rf"(?<!\w){re.escape(host)}(?!\w)") for host in self.hosts]
+        known = sorted({path.rstrip("/\\") for path in paths}, key=len, reverse=True)
+        known = [path for path in known if sum(path.count(mark) for mark in "/\\") > 1]
+        self._path_text = [
+            re.compile(rf"{re.escape(written)}(?![\w-])") for path in known for written in _written(path)
+        ]
+        self._path_bytes = [
+            re.compile(re.escape(written.encode("utf-8", "surrogateescape")) + rb"(?![A-Za-z0-9_-])" + _REST)
+            for path in known
+            for written in _written(path)
+        ]
+        names = sorted(set(users) - _NO_USERS, key=len, reverse=True)
+        names = [name for name in names if len(name) >= SHORTEST_USER]
+        self._user_text = [re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names]
+        self._user_bytes = [
+            re.compile(rb"(?<![A-Za-z0-9_])" + re.escape(written.encode()) + rb"(?![A-Za-z0-9_])")
+            for name in names
+            for written in _written(name)
+        ]
         self._host_bytes = [_in_trace(h) for h in self.hosts if len(h) >= SHORTEST_HOST and h.isascii()]
 
     @property
@@ -60,10 +157,19 @@ class Redactor:
         return value
 
     def text(self, text: str) -> str:
-        for pattern, kind in ((_URL, "url"), (_WINDOWS, "path"), (_PATH, "path")):
+        if text.isidentifier():  # as most are: nothing but a name could stand in it
+            return self._named(text)
+        for pattern in self._path_text:
+            text = pattern.sub("/known/known", text)  # which is a path, and with it goes what follows
+        for pattern, kind in _TEXTS:
             text = self._replaced(pattern, text, kind)
+        return self._named(text)
+
+    def _named(self, text: str) -> str:
         for pattern in self._host_text:
             text = self._replaced(pattern, text, "host")
+        for pattern in self._user_text:
+            text = self._replaced(pattern, text, "user")
         return text
 
     def _replaced(self, pattern: re.Pattern[str], text: str, kind: str) -> str:
@@ -77,13 +183,50 @@ class Redactor:
         for pattern in self._host_bytes:
             content, count = pattern.subn(lambda found: b"x" * len(found[0]), content)
             self.counts["host in traces"] += count
-        content, homes = _HOME.subn(lambda found: found[1] + b"x" * len(found[2]), content)
+        content, whole = _without_whole_paths(content)
         content, sources = _SOURCE.subn(
             lambda found: b"/" + re.sub(rb"[^/]", b"x", found[1]) + found[2], content
         )
-        content, whole = _without_whole_paths(content)
-        self.counts["path in traces"] += homes + sources + whole
-        return content
+        binary = content[:1] not in (b"{", b"[")
+        spans: list[tuple[int, int]] = []
+        for pattern in (_HOME, _LINK, *self._path_bytes, _ADDRESS, *self._user_bytes):
+            spans += [each.span() for each in pattern.finditer(content)]
+        spans += _mail_addresses(content)
+        redacted = bytearray(content)
+        for start, end in spans:
+            end = _end_of_string(content, start, end) if binary else end
+            redacted[start:end] = _overwritten(content[start:end], rb"/\\")
+        self.counts["path in traces"] += len(spans) + sources + whole
+        return bytes(redacted)
+
+
+def _written(text: str) -> set[str]:
+    """Return the ways in which a name may stand in a text: as it is, and escaped for JSON and addresses."""
+    ways = {
+        text,
+        quote(text),
+        quote(text, safe=""),
+        json.dumps(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+    }
+    return ways | {way.replace("/", "\\/") for way in ways}
+
+
+def _mail_addresses(content: bytes) -> Iterator[tuple[int, int]]:
+    for domain in _DOMAIN.finditer(content):
+        before = content[max(0, domain.start() - 64) : domain.start()]
+        if box := _MAILBOX.search(before):
+            yield domain.start() - len(box[0]), domain.end()
+
+
+def _end_of_string(content: bytes, start: int, end: int) -> int:
+    """Return where the string ends that holds these bytes of a protobuf, by the length before it: the tag of
+    the next field may look like a letter or two of a path. `end` where no length says so."""
+    for first in range(start, max(0, start - LONGEST_BEFORE), -1):
+        for length in _lengths_before(content, first):
+            if 0 <= end - first - length <= MOST_OF_TAG and _may_be_tag(content, first + length):
+                return first + length
+    return end
 
 
 def _in_trace(host: str) -> re.Pattern[bytes]:
@@ -117,12 +260,14 @@ def _without_whole_paths(content: bytes) -> tuple[bytes, int]:
     return bytes(redacted), quoted + fields
 
 
-def _overwritten(path: bytes) -> bytes:
+def _overwritten(path: bytes, kept: bytes = b"/") -> bytes:
     """Return the path with only its slashes and the name of a Python file kept: that name says which code an
     op is from."""
-    folder, _, name = path.rpartition(b"/")
-    kept = name if name.endswith(b".py") else b"x" * len(name)
-    return re.sub(rb"[^/]", b"x", folder) + b"/" + kept
+    path = _ESCAPED.sub(lambda found: b"x" * len(found[0]), path)
+    folder, slash, name = path.rpartition(b"/")
+    if not (slash and name.endswith(b".py")):
+        folder, slash, name = path, b"", b""
+    return re.sub(rb"[^" + kept + rb"]", b"x", folder) + slash + name
 
 
 def _lengths_before(content: bytes, start: int) -> Iterator[int]:
@@ -144,6 +289,18 @@ def _may_be_tag(content: bytes, at: int) -> bool:
     """Return whether a field could begin here: a longer name, of which a part looks like a path, continues
     here instead."""
     return at == len(content) or (at < len(content) and content[at] & 7 in (0, 1, 2, 5))
+
+
+def redactor_of(run: Run) -> Redactor:
+    """Return a redactor that knows the run's hosts, where the run lies, and whose account this is."""
+    places = [run.path, run.path.absolute(), Path.cwd(), Path.home()]
+    users = {Path.home().name}
+    for known in ("LOGNAME", "USER", "USERNAME"):
+        users.add(os.environ.get(known, ""))
+    with contextlib.suppress(OSError, KeyError, ImportError):  # a process whose user has no name
+        users.add(getpass.getuser())
+    paths = {str(path) for path in places} | {os.path.realpath(path) for path in places}
+    return Redactor(hosts_of(run), paths, users)
 
 
 def hosts_of(run: Run) -> set[str]:

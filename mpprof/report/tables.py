@@ -218,14 +218,25 @@ def to_csv(rows: Sequence[Row], keys: Sequence[str]) -> str:
     writer = csv.DictWriter(out, list(columns), lineterminator="\n")
     writer.writeheader()
     for row in spelled:
-        writer.writerow({key: _raw(value) for key, value in row.items()})
+        writer.writerow({key: csv_cell(value) for key, value in row.items()})
     return out.getvalue()
 
 
-def _raw(value: Any) -> Any:
-    if isinstance(value, str):
-        return words.plain(value)
-    return json.dumps(value) if isinstance(value, (dict, list, bool)) else value
+def csv_cell(value: Any) -> Any:
+    """Return a value as a cell of CSV: see `to_csv`. A text that a spreadsheet would take for a formula gets
+    an apostrophe in front; a number, also one that is written out, stays one."""
+    if not isinstance(value, str):
+        return json.dumps(value) if isinstance(value, (dict, list, bool)) else value
+    plain = words.plain(value)
+    return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) and not _is_number(plain) else plain
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def to_text(

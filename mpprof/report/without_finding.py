@@ -80,6 +80,7 @@ FIELD_WORDS = {
     "speedup.unexplained_ns": "what no finding explains",
     "whatif": "the step after the remedies",
     "cause": "the first cause",
+    "answer.code": "what leads",
     "account.basis": "what the account rests on",
     "graph_rewrite": "the graph rewrite",
     "distribution": "the distribution strategy",
@@ -206,7 +207,7 @@ def _said_of_speedup(reason: str, absent: dict[str, str]) -> bool:
 
 def not_measured(document: doc.Report) -> list[str]:
     """Return what is absent, a line for each reason; what another line of the report says is left out."""
-    told = {"tensor_core", "speedup", "whatif", "cause", "run_time"}
+    told = {"tensor_core", "speedup", "whatif", "cause", "answer.code", "run_time"}
     told |= {section for section in ("steps", "time") if document[section] is None}
     if (why := document["absent"].get("bounds")) and sentence(why) in document["verdict"]:
         told.add("bounds")

@@ -396,11 +396,13 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
 
 
 def _unended(records: Records) -> tuple[str, ...]:
-    return (
-        ()
-        if records.finished
-        else ("the log does not show the end of the training: it was killed, or still runs",)
-    )
+    if records.finished:
+        return ()
+    why = records.facts.absent.get("recording") if records.facts else None
+    if why is None:
+        return ("the log does not show the end of the training: it was killed, or still runs",)
+    steps = 0 if records.steps is None else int(records.steps.step.max(initial=0))
+    return (f"recording ended after step {steps:,}, before the training did ({why}): the rest is not known",)
 
 
 def _closed_in(place: Place) -> list[UnreadableError]:

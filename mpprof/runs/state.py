@@ -24,6 +24,8 @@ def state_of(run: Run, *, now_unix_ns: int, elsewhere: bool) -> RunState | None:
         return "failed"
     if run.finished:
         return "ended"
+    if "recording" in run.facts.absent:
+        return "unrecorded"
     if elsewhere:
         return "unfinished"
     written = last_write_unix_ns(run)

@@ -91,7 +91,7 @@ def facts_of(record: Json) -> RunFacts:
         graph_rewrite=bounded.any_value(record.get("graph_rewrite")),
         devices=_each(record, "devices", _device, limits.MOST_GPUS),
         model=_model(_object(record, "model")) if isinstance(record.get("model"), dict) else None,
-        fits=_each(record, "fits", _fit, limits.MOST_FITS),
+        fits=_each(record, "fits", fit_of, limits.MOST_FITS),
         profile_windows=_each(record, "profile_windows", _window, limits.MOST_WINDOWS),
         timing=_timing(_object(record, "timing")) if isinstance(record.get("timing"), dict) else None,
         absent=bounded.texts(bounded.mapping(record, "absent")) | _cut(record),
@@ -180,7 +180,8 @@ def _layer(record: Json) -> LayerFacts:
     )
 
 
-def _fit(record: Json) -> FitFacts:
+def fit_of(record: Json) -> FitFacts:
+    """Return the facts of one `fit`, as run.json and the step log hold them."""
     policy, optimizer = _object(record, "policy"), _object(record, "optimizer")
     clipping = {
         key: value

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from mpprof.errors import NotFoundError, TooNewError, UnreadableError
-from mpprof.model.run import RunFacts
+from mpprof.model import limits
+from mpprof.model.run import FitFacts, RunFacts
 from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
-from mpprof.store import formats
-from mpprof.store.facts import read_facts
+from mpprof.store import bounded, formats
+from mpprof.store.facts import fit_of, read_facts
 from mpprof.store.lines import Faults, read_blocks
 from mpprof.store.rewrite_log import rewrite_log_beside
 from mpprof.store.span_columns import SpanColumns
@@ -23,7 +24,8 @@ from mpprof.store.step_columns import HardwareColumns, Record, StepColumns, vali
 class Records:
     """What a run's own files hold. None: there is no such file.
 
-    `finished` is False where the last `fit` has no `fit_end`: the process was killed, or still runs.
+    `finished` is False where the last `fit` has no `fit_end`: the process was killed, or still runs, or
+    recording ended before it, for which `facts.absent["recording"]` gives the reason.
     `warnings` say what was damaged, with the file and the byte.
     """
 
@@ -56,12 +58,21 @@ def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) 
     elif "graphs" not in facts.graph_rewrite_result and (told := rewrite_log_beside(folder)):
         facts = replace(facts, graph_rewrite_result=facts.graph_rewrite_result | told)
     # A process that was killed within its first second has no line of its fit yet.
-    begun = facts is not None and bool(facts.fits)
-    steps, validations, spans, finished, said = _read_steps(steps_path, not begun, most_bytes)
+    begun = facts is None or bool(facts.fits) or "recording" in facts.absent
+    log = _read_steps(steps_path, not begun, most_bytes)
+    steps = log.steps
     hardware, more = _read_hardware(folder / formats.HARDWARE_FILE, most_bytes)
     if facts is not None and steps is not None:
-        facts = replace(facts, absent=_absent(facts, steps))
-    return Records(facts, steps, validations, hardware, finished, (*warnings, *said, *more), spans)
+        absent = _absent(facts, steps) | log.absent
+        facts = replace(facts, absent=absent, fits=_with_fits(facts.fits, log.fits))
+    said = (*warnings, *log.warnings, *more)
+    return Records(facts, steps, log.validations, hardware, log.finished, said, log.spans)
+
+
+def _with_fits(fits: tuple[FitFacts, ...], noted: dict[int, FitFacts]) -> tuple[FitFacts, ...]:
+    """Return the fits of run.json, and between them those of which only the step log holds the facts."""
+    known = {fit.fit: fit for fit in fits} | noted
+    return tuple(known[number] for number in sorted(known)[: limits.MOST_FITS]) if noted else fits
 
 
 def _absent(facts: RunFacts, steps: StepTable) -> dict[str, str]:
@@ -82,10 +93,22 @@ def _absent(facts: RunFacts, steps: StepTable) -> dict[str, str]:
     }
 
 
-def _read_steps(
-    path: Path, finished: bool, most_bytes: int | None
-) -> tuple[StepTable | None, ValidationTable | None, Spans | None, bool, tuple[str, ...]]:
+@dataclass
+class _Log:
+    """What a step log holds beside damage."""
+
+    steps: StepTable | None = None
+    validations: ValidationTable | None = None
+    spans: Spans | None = None
+    finished: bool = True
+    warnings: tuple[str, ...] = ()
+    fits: dict[int, FitFacts] = field(default_factory=dict)  # those that run.json may not hold
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+def _read_steps(path: Path, finished: bool, most_bytes: int | None) -> _Log:
     faults, columns, spans = Faults(path), StepColumns(), SpanColumns()
+    log = _Log(finished=finished)
     validations: list[Record] = []
     late: list[Record] = []
     unsound = 0
@@ -94,10 +117,16 @@ def _read_steps(
         for record in records:
             kind = record.get("kind")  # kinds that are not known here are a newer mpprof's additions
             if kind == "fit":
-                finished = False
+                log.finished = False
+            elif kind == "fit_facts" and len(log.fits) < limits.MOST_FITS:
+                fit = fit_of(record)
+                log.fits[fit.fit] = fit
             elif kind == "fit_end":
-                finished = True
+                log.finished = True
                 late.append(_numbers(record, _LATE_KEYS))
+            elif kind == "recording_end":
+                log.finished = False
+                log.absent["recording"] = bounded.text(record, "reason") or "ended early"
             elif kind == "update":
                 late.append(_numbers(record, _LATE_KEYS))
             elif kind == "validation":
@@ -105,7 +134,7 @@ def _read_steps(
             if kind != "step":
                 spans.add(record)
     if faults.missing:
-        return None, None, None, True, (f"{path}: missing; there are no step records",)
+        return _Log(warnings=(f"{path}: missing; there are no step records",))
     if unsound:
         faults.notes.append(
             f"{path}: {unsound} step lines hold values of the wrong type or size and were skipped"
@@ -121,8 +150,9 @@ def _read_steps(
             f"{path}: the step number does not grow at {repeated} lines: "
             "a log written twice, or mixed from two runs"
         )
-    steps = _with_late_readings(table, late)
-    return steps, validation_table(validations), spans.spans(), finished, faults.warnings()
+    log.steps, log.validations = _with_late_readings(table, late), validation_table(validations)
+    log.spans, log.warnings = spans.spans(), faults.warnings()
+    return log
 
 
 def _with_late_readings(table: StepTable, late: list[Record]) -> StepTable:

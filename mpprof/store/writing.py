@@ -1,7 +1,8 @@
 """Writing a run's files so that nothing recorded is lost and nothing unfinished is read.
 
-`run.json` is replaced as a whole. Line files only grow: a thread hands the lines to the system every
-second, so a kill -9 loses at most the last second (a power cut may lose more: there is no fsync).
+`run.json` is replaced as a whole, by a thread for which nobody waits in training. Line files only grow: a
+thread hands the lines to the system every second, so a kill -9 loses at most the last second (a power cut may
+lose more: there is no fsync).
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ def write_run(folder: Path, record: Record) -> None:
 
 
 def replace_document(target: Path, record: Record) -> None:
-    """Replace a whole JSON file atomically: write beside it, fsync, rename. Raises OSError."""
-    text = formats.document(record)
+    """Replace a whole JSON file atomically. Raises OSError."""
+    replace_text(target, formats.document(record))
+
+
+def replace_text(target: Path, text: str) -> None:
+    """Replace a whole file atomically: write beside it, fsync, rename. Raises OSError."""
     beside = _beside(target)
     try:
         with open(beside, "w", encoding="utf-8", opener=open_above_standard) as file:
@@ -85,6 +90,73 @@ def open_above_standard(path: str | os.PathLike[str], flags: int) -> int:
     return files[-1]
 
 
+class DocumentWriter:
+    """Replaces one file as a whole, from a thread that runs while there is something to write.
+
+    Of several texts that are put while the disk is busy, the newest is written. One that cannot be written is
+    kept for `again`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._text: str | None = None  # the newest, until it is on disk
+        self._since = 0.0  # when the first of those that are not on disk was put
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, text: str) -> None:
+        """Hand over the file's new text. Raises RuntimeError where no thread can be started."""
+        with self._lock:
+            if self._text is None:
+                self._since = time.monotonic()
+            self._text = text
+        self.again()
+
+    def again(self) -> None:
+        """Write what is not on disk, unless a thread is at it. Raises RuntimeError as `put` does."""
+        with self._lock:
+            if self._text is None or self._thread is not None:
+                return
+            thread = threading.Thread(target=self._run, name=f"mpprof {self.path.name}", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def settle(self, timeout_s: float) -> BaseException | None:
+        """Wait until all is on disk. Returns why it is not, after an error or the timeout."""
+        self.again()
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+        if self._text is None:
+            return None
+        return self._error or TimeoutError(f"no answer within {timeout_s:g} s")
+
+    @property
+    def late_s(self) -> float:
+        """For how long the disk has not had the newest text."""
+        return 0.0 if self._text is None else time.monotonic() - self._since
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                text = self._text
+                if text is None:
+                    self._thread = None
+                    return
+            error: BaseException | None = None
+            try:
+                replace_text(self.path, text)
+            except (Exception, SystemExit) as raised:  # noqa: BLE001 - nobody would hear of it from this thread
+                error = raised
+            with self._lock:
+                self._error = error
+                if error is not None:
+                    self._thread = None
+                    return
+                self._text = None if self._text is text else self._text
+
+
 class LineWriter:
     """Appends records to one file from a thread of its own.
 
@@ -114,7 +186,8 @@ class LineWriter:
         """`put` without asking whether anybody still writes: for a few records between two that are put."""
         self._wake = threading.Event()
         self._writing = threading.Lock()
-        self._broken = False
+        self._broken = self._torn = False
+        self._last: Callable[[], Record] | None = None
         self._pid = os.getpid()
         new = os.O_CREAT | os.O_EXCL if schema else 0
         self._file = open_above_standard(path, os.O_WRONLY | os.O_APPEND | new)
@@ -139,6 +212,11 @@ class LineWriter:
         with self._writing:
             self._drain()
 
+    def end_with(self, record: Callable[[], Record]) -> None:
+        """Write one more line behind what is queued when the thread ends, or as soon as a disk takes it that
+        has taken nothing more. `record` makes it, in the writer's thread."""
+        self._last = record
+
     def close(self, timeout_s: float = CLOSE_SECONDS) -> bool:
         """Write what is queued and end the thread. A disk that hangs is left behind after `timeout_s`:
         False."""
@@ -152,10 +230,13 @@ class LineWriter:
         while not self._wake.wait(FLUSH_SECONDS):
             with self._writing:
                 self._drain(PAUSE_SECONDS)
-            if self._each_second is not None and not self._broken:
+                if self._broken:
+                    self._write_last()
+            if self._each_second is not None:
                 self._each_second()
         with self._writing:
             self._drain()
+            self._write_last()
             with contextlib.suppress(OSError):  # what could be said of it, the last write has said
                 os.close(self._file)
 
@@ -181,13 +262,22 @@ class LineWriter:
         self._queue.clear()
         self._trouble(self.path, error)
 
+    def _write_last(self) -> None:
+        """Write the line of `end_with`, behind a line that may have been cut off."""
+        if self._last is not None:
+            with contextlib.suppress(Exception, SystemExit):  # the disk still does not take it
+                self._write("\n" * self._torn + formats.line(self._last()) + "\n")
+                self._last = None
+
     def _write(self, text: str) -> None:
         # A path that was unlinked or whose mount is gone still takes writes: nobody could read them.
         if not self.path.exists():
             raise FileNotFoundError(2, "the file has vanished", str(self.path))
         rest = memoryview(text.encode("utf-8", "replace"))  # a lone surrogate in a name is no text
+        self._torn = True
         while rest:
             rest = rest[os.write(self._file, rest) :]
+        self._torn = False
 
 
 def claim(logdir: Path, name: str, cluster: str = "") -> Path:

@@ -8,7 +8,8 @@ Names: mpprof, self (mpprof with a clock around its hooks), empty, naive, tensor
 On torch the last two want TensorFlow beside it, and the last three, which have batch end hooks, keep Keras from
 its own way of handing those over: measure them apart.
 
-Fits scatter by more than what is to be measured, so callbacks enter and leave Keras' own list at block edges,
+Fits scatter by more than what is to be measured, so at block edges Keras' list is exchanged: what mpprof puts in
+its place for a fit, with the markers that time the others' hooks, or one with another callback, and
 every second block has none of them, and each block is held against the bare one before it and the bare one
 after it. Against one at a time: what disturbs a block only ever makes it slower, so against the mean of both,
 with the extremes left out, a callback without cost would seem to save several microseconds a step. An epoch's
@@ -31,6 +32,7 @@ import keras
 import numpy as np
 
 from mpprof.record.backends import ASYNCHRONOUS
+from mpprof.record.wall_time.hooks import marker_class
 
 ENDS = keras.backend.backend() not in ASYNCHRONOUS
 """Whether a callback without cost to Keras' own dispatch may have a batch end hook."""
@@ -106,7 +108,7 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
         self.began_cpu_ns = 0
         self.list: Any = None
         self.whole: list[Any] = []  # who hears of epochs
-        self.rest: list[Any] = []
+        self.lists: dict[str, list[Any]] = {}  # by what is in
         self.hidden_ns = self.left_ns = 0
 
     def clock(self) -> int:
@@ -115,13 +117,37 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
         return time.monotonic_ns() - self.hidden_ns
 
     def switch_between(self, subjects: dict[str, Any]) -> None:
+        """Switch in the list that is there."""
         self.order = [name for subject in subjects for name in ("", subject)]
-        self.subjects = subjects
+        self.whole = list(self.list.callbacks)
+        bare = [each for each in self.whole if not any(each is subject for subject in subjects.values())]
+        markers = [each for each in bare if isinstance(each, marker_class())]
+        rest = [each for each in bare if each is not self and each not in markers]
+        self.lists = {name: [self, subject, *rest] for name, subject in subjects.items()}
+        self.lists[""] = [self, *rest]
+        if "mpprof" in subjects:
+            assert markers
+            self.lists["mpprof"] = [each for each in self.whole if each in (self, *markers, *rest)]
 
     def now(self) -> str:
         return self.order[self.steps // BLOCK % len(self.order)]
 
+    # Both are marked as Keras marks hooks that do nothing: mpprof times the others.
+
+    @keras.src.utils.default  # type: ignore[untyped-decorator]
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if not ENDS or not self.began_ns:
+            self._exchange()
+        self.steps += 1
+
+    if ENDS:
+
+        @keras.src.utils.default  # type: ignore[untyped-decorator]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        """Exchange the list at a block's edge; the hook that is told now is told to the list before."""
         if self.steps % BLOCK == 0:
             self._wait()
             now, cpu = time.perf_counter_ns(), time.thread_time_ns()
@@ -138,13 +164,13 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
                 self.left_ns = 0
             elif not self.left_ns:
                 self.left_ns = time.monotonic_ns()
-            self.list.callbacks[:] = [self, *([self.subjects[name]] if name else []), *self.rest]
+            epoch_ends = self.began_ns and self.steps % (BLOCK * EPOCH_BLOCKS) == 0
+            self.list.callbacks = self.whole if epoch_ends else self.lists[name]
             self.began_ns, self.began_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        self.steps += 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.began_ns = 0  # what lies between two epochs belongs to no block
-        self.list.callbacks[:] = [self, *self.whole, *self.rest]
+        self.list.callbacks = self.whole
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.on_epoch_end(epoch)
@@ -155,6 +181,19 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
 
             state = getattr(self._model, "_jax_state", None) or {}
             jax.block_until_ready([list(values) for values in state.values() if values is not None])
+
+
+LIST = {"add_history": True, "epochs": 1, "steps": BLOCK * EPOCH_BLOCKS}
+
+
+def listed(callbacks: list[Any], made: Any) -> Any:
+    return keras.callbacks.CallbackList(callbacks, **LIST, model=made)
+
+
+def fit(callbacks: list[Any], made: Any) -> Any:
+    """The list as Keras' own `fit` makes it, by which mpprof knows one that it may exchange."""
+    epoch_iterator = None  # noqa: F841 - so does `fit`
+    return keras.callbacks.CallbackList(callbacks, **LIST, model=made)
 
 
 def model() -> Any:
@@ -219,14 +258,10 @@ def measure(names: list[str], steps: int) -> dict[str, Any]:
         mine = next((subjects[name] for name in OURS if name in subjects), None)
         if "self" in subjects:
             subjects["self"] = (TimedBoth if ENDS else Timed)(mine, times, ENDS)
-        switch.whole = [mine if name == "self" else subjects[name] for name in names]
         batch, made = timed_batch(), model()
+        heard = [mine if name == "self" else subjects[name] for name in names]
+        callbacks = switch.list = (fit if "mpprof" in subjects else listed)([switch, *heard], made)
         switch.switch_between(subjects)
-        callbacks = keras.callbacks.CallbackList(
-            [switch, *switch.whole],
-            add_history=True, model=made, epochs=1, steps=BLOCK * EPOCH_BLOCKS,
-        )  # fmt: skip
-        switch.list, switch.rest = callbacks, callbacks.callbacks[1 + len(names) :]
         x, y = data(batch * BLOCK * EPOCH_BLOCKS)
         epochs = max(1, steps // (BLOCK * EPOCH_BLOCKS))
         made.fit(x, y, batch_size=batch, epochs=epochs, verbose=0, callbacks=callbacks)

@@ -85,9 +85,12 @@ def on_the_cpu(*, runtime: bool = True, op: str = "aten::addmm") -> Kineto:
     return k
 
 
-def waits_in_a_copy(steps: int = 5, *, down: bool = True) -> Kineto:
+def waits_in_a_copy(
+    steps: int = 5, *, down: bool = True, op: str = "aten::to", in_calls_us: float = 1.0
+) -> Kineto:
     """Steps whose `aten::to` waits 4 ms in a copy to the host before anything else is launched; the markers overlap
-    by a rounding. `down`: False for a copy from pinned memory that the driver held up, of which nothing waits."""
+    by a rounding. `down`: False for a copy from pinned memory that the driver held up, of which nothing waits.
+    `op`: what sends a tensor up again, and how long of its 500 µs it is in the driver's call."""
     k = Kineto()
     for step in range(steps):
         at = 9_000.0 * step
@@ -102,10 +105,11 @@ def waits_in_a_copy(steps: int = 5, *, down: bool = True) -> Kineto:
             at + 3_110, at + 7_100, 60, cat="gpu_memcpy", bytes=1000,
         )  # fmt: skip
         k.events[-2]["dur"] = 4_060  # the call returns when the copy is done
-        k.op("aten::to", at + 7_300, 500)
+        k.op(op, at + 7_300, 500)
         k.launch(
             "Memcpy HtoD (Pinned -> Device)", at + 7_310, at + 7_340, 800, cat="gpu_memcpy", bytes=1 << 23
         )
+        k.events[-2]["dur"] = in_calls_us
     return k
 
 

@@ -84,3 +84,11 @@ def test_what_waits_in_a_copy_is_no_op_on_the_cpu(tmp_path: Path) -> None:
 def test_a_copy_from_pinned_memory_waits_for_nothing_and_was_held_up(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, unmarked.waits_in_a_copy(down=False))
     assert any("driver calls that did not return" in each for each in found.warnings)
+
+
+@pytest.mark.parametrize(("in_calls_us", "computes"), [(1.0, True), (450.0, False)])
+def test_an_op_that_is_in_the_drivers_calls_computes_nothing(
+    tmp_path: Path, in_calls_us: float, computes: bool
+) -> None:
+    found = diagnosed(tmp_path, unmarked.waits_in_a_copy(op="mylib::exchange", in_calls_us=in_calls_us))
+    assert ("MP306" in codes(found)) is computes

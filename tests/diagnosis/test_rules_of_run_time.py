@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +105,14 @@ def test_a_checkpoint_every_five_steps_counts_though_the_median_gap_is_short(
     assert "ModelCheckpoint takes" in got.summary
 
 
+def test_a_checkpoint_has_the_stalls_of_the_account(tmp_path: Path) -> None:
+    saves = Hook("ModelCheckpoint", batch_end=100, every=5)
+    stalls = c.account(c.cell("idle_stall", 25), c.cell("idle_between_steps", 1), c.healthy(74))
+    got = finding("MP305", case(Play(callbacks=(saves,)), tmp_path, stalls))
+    assert got.cost_ns_per_step == pytest.approx(20 * MS, rel=0.08)
+    assert {part.category for part in got.claimed} == {"idle_stall", "idle_between_steps"}
+
+
 def test_callbacks_that_were_not_timed_are_found_by_the_gap_and_else_not_cleared(tmp_path: Path) -> None:
     got = finding("MP305", case(Play(old=True, callbacks=(SLOW,)), tmp_path / "behind"))
     assert "in callbacks and the loop" in got.summary
@@ -122,3 +131,41 @@ def test_callbacks_that_were_not_timed_are_found_by_the_gap_and_else_not_cleared
 def test_the_wait_for_input_before_a_call_is_no_callbacks(tmp_path: Path) -> None:
     assert says("MP305", case(Play(backend="torch", batch=40, call=100), tmp_path / "torch")) == "clear"
     assert says("MP305", case(Play(backend="loop", batch=40, call=100), tmp_path / "loop")) == "clear"
+
+
+# --- MP902 recompiles
+
+
+def compiled(folder: Path, given: Play, name: str, rows: dict[int, int | None]) -> Case:
+    """A training whose steps were compiled as well, by step; ms, None where only counted."""
+    made = case(given, folder)
+    path = folder / "mpprof" / "steps.jsonl"
+    lines = [
+        {
+            "kind": "spent", "part": "compile", "name": name, "at": "batch", "fit": 1, "first_step": step,
+            "last_step": step, "calls": 1, **({} if ms is None else {"ns": ms * MS}),
+        }
+        for step, ms in rows.items()
+    ]  # fmt: skip
+    path.write_text(path.read_text() + "".join(json.dumps(line) + "\n" for line in lines))
+    return replace(made, run=load(folder))
+
+
+def test_compiles_that_come_back_are_found_with_their_time(tmp_path: Path) -> None:
+    each_fourth = dict.fromkeys(range(1, 101, 4), 30)
+    got = finding("MP902", compiled(tmp_path / "often", Play(backend="jax", call=40), "jax", each_fourth))
+    assert got.severity == "warning"
+    assert got.cost_ns_per_step == pytest.approx(24 * 30 * MS / 99)  # the first step's is warm-up
+    assert "24" in str([each.value for each in got.evidence])
+    once = compiled(tmp_path / "once", Play(backend="jax", call=40), "jax", {1: 900, 50: 30})
+    assert says("MP902", once) == "clear"
+
+
+def test_tracings_that_are_only_counted_are_a_cause_of_the_long_steps_beside_them(tmp_path: Path) -> None:
+    stalls = Hook("tracing", batch_end=900, every=25)
+    slow = Play(callbacks=(stalls,))
+    traced = compiled(tmp_path / "traced", slow, "tensorflow tracing", dict.fromkeys((1, 26, 51, 76), None))
+    got = finding("MP902", traced)
+    assert got.confidence == "medium"
+    assert got.summary.startswith("the step was traced 3 times anew")
+    assert says("MP902", case(slow, tmp_path / "untold")).startswith("unable")

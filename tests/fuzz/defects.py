@@ -19,7 +19,11 @@ _ODD = "tests/api/test_odd_traces.py"
 _BOUNDS = "tests/store/test_bounds.py"
 _CACHE = "tests/traces/test_cache.py"
 _HOSTILE = "tests/dashboards/test_hostile.py"
+_SAVING = "tests/record/test_saving.py"
+_PRIVATE = "tests/cli/test_bundle_private.py"
+_LIMITS = "tests/cli/test_bundle_limits.py"
 _OUTPUT = "tests/cli/test_output.py"
+_MODELS = "tests/record/facts/test_model_attacks.py"
 
 
 @dataclass(frozen=True)
@@ -300,6 +304,216 @@ DEFECTS = (
         "(descriptor := _descriptor(path)) is not None",
         "(descriptor := None) is not None",
         (f"{_OUTPUT}::test_standard_output_is_written_where_it_stands",),
+    ),
+    Defect(
+        "a model's file that holds code, or names functions of other modules: run",
+        "mpprof/record/facts/saved_model.py",
+        "    refuse_unsafe(config, keras, known, str(found.path))\n",
+        "",
+        (
+            f"{_MODELS}::test_what_a_file_of_keras_3_may_not_name",
+            f"{_MODELS}::test_what_a_file_of_keras_2_may_not_name",
+            f"{_MODELS}::test_a_function_of_another_module_in_a_newer_file_of_keras_2",
+            f"{_MODELS}::test_no_command_runs_the_code_of_keras_2",
+        ),
+    ),
+    Defect(
+        "an op layer of Keras 2 that calls any function of TensorFlow: run",
+        "mpprof/record/facts/model_vetting.py",
+        "if name in _OP_LAYERS and not _is_op(inner):",
+        "if False:",
+        (f"{_MODELS}::test_what_a_file_of_keras_2_may_not_name",),
+    ),
+    Defect(
+        "a SavedModel: its code is run",
+        "mpprof/record/facts/model_file.py",
+        "    if is_saved_model(path):\n",
+        "    if False:\n",
+        (f"{_MODELS}::test_a_saved_model_is_code",),
+    ),
+    Defect(
+        "a vocabulary in another file: read, from whatever address",
+        "mpprof/record/facts/model_vetting.py",
+        'if isinstance(one.get("vocabulary"), str):',
+        "if False:",
+        (f"{_MODELS}::test_what_a_file_of_keras_3_may_not_name",),
+    ),
+    Defect(
+        "a module beside a model with the name of a library: imported",
+        "mpprof/record/facts/described.py",
+        '[sys.executable, "-P", "-m"',
+        '[sys.executable, "-m"',
+        (f"{_MODELS}::test_no_command_runs_the_code_of_keras_2",),
+    ),
+    Defect(
+        "a model of 15 kB with a layer of 150,000,000 units: 13 GB",
+        "mpprof/record/facts/saved_model.py",
+        "with nullcontext() if trust else without_values(keras):",
+        "with nullcontext():",
+        (f"{_MODELS}::test_the_weights_of_a_model_are_neither_read_nor_drawn",),
+    ),
+    Defect(
+        "a model that takes all memory: no bound",
+        "mpprof/record/facts/described.py",
+        "if process.memory_info().rss > MOST_BYTES:",
+        "if False:",
+        (f"{_MODELS}::test_what_takes_too_much_is_ended",),
+    ),
+    Defect(
+        "a description of a model that unpacks to gigabytes: read",
+        "mpprof/record/facts/model_file.py",
+        "if len(content) > most_bytes:",
+        "if False:",
+        (f"{_MODELS}::test_a_description_without_end",),
+    ),
+    Defect(
+        "a name that a spreadsheet takes for a formula: written as one on the command line",
+        "mpprof/report/tables.py",
+        """return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) and not _is_number(plain) else plain""",
+        "return plain",
+        ("tests/report/test_csv.py::test_a_text_that_would_be_a_formula_is_a_text",),
+    ),
+    Defect(
+        "one fsync of 6 s: the training waits, and no step of 1,200 was kept",
+        "mpprof/store/writing.py",
+        "            thread.start()\n            self._thread = thread\n",
+        "            self._thread = thread\n        self._run()\n",
+        (f"{_SAVING}::test_a_disk_that_is_slow_with_run_json_costs_no_step",),
+    ),
+    Defect(
+        "a run.json that failed once: never written again",
+        "mpprof/record/recorder.py",
+        "                run_file.again()",
+        "                pass",
+        (f"{_SAVING}::test_run_json_that_cannot_be_written_is_tried_again",),
+    ),
+    Defect(
+        "a step log that failed: the fit has finished, it says",
+        "mpprof/record/recorder.py",
+        "                self._end_early(self._steps)\n            warn_once(",
+        "                pass\n            warn_once(",
+        (f"{_SAVING}::test_where_the_step_log_fails_recording_has_ended_and_the_training_has_not",),
+    ),
+    Defect(
+        "a failure of our own: the training was killed, it says",
+        "mpprof/record/recorder.py",
+        'if self._steps is not None and self.on and "recording" in self.absent:',
+        "if False:",
+        (f"{_SAVING}::test_a_failure_of_our_own_ends_the_recording_in_its_log",),
+    ),
+    Defect(
+        "samples that cannot be written: recording ends",
+        "mpprof/record/recorder.py",
+        "if path.name == formats.HARDWARE_FILE:",
+        "if False:",
+        (f"{_SAVING}::test_samples_that_cannot_be_written_cost_no_step",),
+    ),
+    Defect(
+        "ten thousand fits: 1.2 s for the last, 39 ms for the first",
+        "mpprof/record/recorder.py",
+        "if len(fits) > MOST_FITS_HELD:",
+        "if False:",
+        (f"{_SAVING}::test_a_fit_writes_no_facts_of_the_fits_before_it",),
+    ),
+    Defect(
+        "facts of fits between the first and the last: not read",
+        "mpprof/store/records.py",
+        'elif kind == "fit_facts" and len(log.fits) < limits.MOST_FITS:',
+        "elif False:",
+        (
+            f"{_SAVING}::test_a_fit_writes_no_facts_of_the_fits_before_it",
+            f"{_SAVING}::test_of_a_run_killed_in_its_fiftieth_fit_all_fits_are_known",
+        ),
+    ),
+    Defect(
+        "an error's text in run.json: the user's home and name",
+        "mpprof/record/recorder.py",
+        "                error = pattern.sub(instead, error)",
+        "                pass",
+        (f"{_SAVING}::test_an_errors_text_names_neither_the_users_directories_nor_the_user",),
+    ),
+    Defect(
+        "names with blanks or other letters, escaped or not: in a bundle's records",
+        "mpprof/report/redact.py",
+        "        for pattern, kind in _TEXTS:",
+        "        for pattern, kind in ():",
+        (
+            f"{_PRIVATE}::test_nothing_of_a_path_is_in_any_byte_of_a_bundle",
+            f"{_PRIVATE}::test_texts_that_name_somebody",
+        ),
+    ),
+    Defect(
+        "names with blanks or other letters, escaped or not: in a bundle's trace",
+        "mpprof/report/redact.py",
+        "for pattern in (_HOME, _LINK, *self._path_bytes, _ADDRESS, *self._user_bytes):",
+        "for pattern in ():",
+        (
+            f"{_PRIVATE}::test_nothing_of_a_path_is_in_any_byte_of_a_bundle",
+            f"{_PRIVATE}::test_the_runs_own_directory_and_the_users_are_known_wherever_they_lie",
+        ),
+    ),
+    Defect(
+        "a link out of a log directory: /etc/passwd in a bundle",
+        "mpprof/cli/bundle_writing.py",
+        "return run.path.is_dir() and not path.resolve().is_relative_to(run.path.resolve())",
+        "return False",
+        (f"{_PRIVATE}::test_a_linked_directory_of_sessions_or_records_is_not_packed",),
+    ),
+    Defect(
+        "a file among the records that is another program's: in a bundle",
+        "mpprof/cli/bundle_writing.py",
+        'if text and not (isinstance(first, dict) and str(first.get("schema")).startswith("mpprof.")):',
+        "if False:",
+        (f"{_PRIVATE}::test_only_records_of_mpprof_are_packed",),
+    ),
+    Defect(
+        "a file that only begins as a trace: in a bundle",
+        "mpprof/cli/bundle_writing.py",
+        "        traces.read(path)\n",
+        "        pass\n",
+        (f"{_PRIVATE}::test_a_file_that_only_begins_as_a_trace_is_not_packed",),
+    ),
+    Defect(
+        "1,000 members 60 levels deep: 11 s for a bundle of 0.34 MB",
+        "mpprof/cli/bundle_reading.py",
+        'if len(members) > MOST_MEMBERS or any(member.filename.count("/") > DEEPEST for member in members):',
+        "if False:",
+        (f"{_LIMITS}::test_too_many_or_too_deep_members_are_refused_before_any_is_unpacked",),
+    ),
+    Defect(
+        "files of a bundle that nothing reads: unpacked",
+        "mpprof/cli/bundle_reading.py",
+        "if not _is_read(PurePosixPath(member.filename)):",
+        "if False:",
+        (f"{_LIMITS}::test_what_nothing_reads_is_not_unpacked",),
+    ),
+    Defect(
+        "damaged LZMA or bzip2 in a bundle: a traceback",
+        "mpprof/cli/bundle_reading.py",
+        "if any(member.compress_type not in _PACKINGS for member in members):",
+        "if False:",
+        (f"{_LIMITS}::test_a_damaged_member_of_another_packing_is_one_clear_error",),
+    ),
+    Defect(
+        "no room for what a bundle holds: a traceback",
+        "mpprof/cli/bundle_reading.py",
+        "            if error.filename == str(path):\n",
+        "            if True:\n",
+        (f"{_LIMITS}::test_without_room_for_what_is_unpacked_one_error_says_what_to_do",),
+    ),
+    Defect(
+        "a bundle's unpacked folder: left after SIGTERM",
+        "mpprof/cli/bundle_reading.py",
+        "if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:",
+        "if True:",
+        (f"{_LIMITS}::test_a_process_that_is_asked_to_end_removes_what_it_has_unpacked",),
+    ),
+    Defect(
+        "a bundle's unpacked folder: left for ever after SIGKILL",
+        "mpprof/cli/bundle_reading.py",
+        "        _sweep(Path(made).parent)\n",
+        "",
+        (f"{_LIMITS}::test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_ones_stays",),
     ),
 )
 

@@ -50,6 +50,21 @@ def test_the_limits_of_the_loss_scale(scale: float, kind: Kind | None) -> None:
     assert said == ([(kind, 100)] if kind else [])
 
 
+def test_a_scale_that_an_overflow_stopped_does_not_run_away() -> None:
+    falling = [Seen(step, 1, 1, 2.0 ** (40 - step)) for step in range(1, 12)]
+    held = [Seen(step, 1, 0, 2.0**29) for step in range(12, 40)]
+    assert kinds(Watch(), *falling, *held) == []
+    beyond = [Seen(40, 1, 0, 2.0**30), Seen(41, 1, 0, 2.0**31)]
+    assert kinds(Watch(), *falling, *held, *beyond) == [("loss_scale_runaway", 41)]
+
+
+def test_skips_that_take_a_doubling_back_are_no_alarm_however_often_they_come() -> None:
+    growing = [Seen(16 * k, 16, skipped=1, loss_scale=2.0**15) for k in range(1, 60)]
+    assert kinds(Watch(growth_steps=15), *growing) == []
+    falling = [Seen(16 * k, 16, skipped=1, loss_scale=2.0 ** (100 - k)) for k in range(1, 60)]
+    assert kinds(Watch(growth_steps=15), *falling)[0] == ("endless_skips", 16 * 26)
+
+
 def test_a_scale_that_should_have_doubled_is_stuck() -> None:
     readings = [Seen(16 * k, 16, skipped=0, loss_scale=8.0) for k in range(1, 30)]
     assert kinds(Watch(growth_steps=100), *readings) == [("loss_scale_stuck", 16 * 20)]

@@ -99,6 +99,15 @@ def test_what_is_named_with_layer_reason_and_remedy(
     assert wanted in str(report)
 
 
+def test_an_odd_vocabulary_is_told_before_the_first_step() -> None:
+    """Without a trace it is only possible; after the training it is too late to pad it."""
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    made = keras.Sequential([keras.Input((16,)), keras.layers.Dense(8201, name="words")])
+    keras.config.set_dtype_policy("float32")
+    made.compile("adam", "mse")
+    assert any("MP402" in line and "words" in line for line in announce(made, 32))
+
+
 def test_layers_in_float16_without_loss_scaling() -> None:
     model = built(
         lambda: keras.Input((8,)), lambda: layers.Dense(16, dtype="mixed_float16"), policy="float32"

@@ -300,22 +300,22 @@ def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_we_write_within_a_fit_is_no_steps_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk on which each run.json takes an hour, by the callback's own clock."""
+    """Each run.json takes an hour to make, by the callback's own clock."""
     pytest.importorskip("tensorflow")
-    from mpprof.record import recorder
+    from mpprof.store import formats
 
     hour_ns, now = 3600 * 10**9, [0]
-    write = recorder.write_run
+    make = formats.document
 
-    def slow(folder: Path, record: Any) -> None:
+    def slow(record: dict[str, Any]) -> str:
         now[0] += hour_ns
-        write(folder, record)
+        return make(record)
 
     def clock() -> int:
         now[0] += 1000
         return now[0]
 
-    monkeypatch.setattr(recorder, "write_run", slow)
+    monkeypatch.setattr(formats, "document", slow)
     fit(small(), 20, callback(tmp_path, profile_steps=(8, 10), clock=clock))
     steps = records(tmp_path).steps
     assert steps is not None

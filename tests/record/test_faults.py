@@ -135,7 +135,7 @@ KINDS: dict[str, Callable[..., Any]] = {
 GPU = PROBE + "memory", PROBE + "reset_memory_peak"  # asked again only where there seems to be one
 
 # (what breaks, how, after how many calls, of how many steps a line is left, the field of `absent` that says so)
-BROKEN: tuple[tuple[str, str, int, int, str | None], ...] = (
+BROKEN: tuple[tuple[str, str, int, Kept, str | None], ...] = (
     (PROBE + "__init__", "error", 0, 0, None),
     (PROBE + "framework", "error", 0, STEPS, "framework"),
     (PROBE + "framework", "exit", 0, STEPS, "framework"),
@@ -197,19 +197,17 @@ BROKEN: tuple[tuple[str, str, int, int, str | None], ...] = (
     ("hardware._gpus", "nonsense", 0, STEPS, "hardware"),
     ("recorder.claim", "denied", 0, 0, None),
     ("recorder.claim", "hang", 0, 0, None),
-    ("recorder.write_run", "full", 0, 0, None),
-    ("recorder.write_run", "full", 3, 19, None),  # as the window opens
-    ("recorder.write_run", "hang", 3, 19, None),
-    ("recorder.write_run", "hang", 0, 0, None),
+    ("recorder.DocumentWriter.put", "error", 0, STEPS, None),
     ("recorder.LineWriter.__init__", "error", 0, 0, None),
     ("recorder.LineWriter.__init__", "hang", 0, 0, None),
     ("recorder.LineWriter.__init__", "hang", 1, STEPS, "hardware"),
-    ("recorder.LineWriter.put", "error", 10, 9, "recording"),  # one says that a fit begins
+    ("recorder.LineWriter.put", "error", 10, (5, 9), "recording"),  # the others are a fit and sums
     ("recorder.platform.node", "error", 0, 0, None),
     ("callback.probe_for", "error", 0, 0, None),
 )  # fmt: skip
 
-# (what breaks, how, before which batch, or None: from the start, of how many steps a line is left)
+# (what breaks, how, before which batch, or None: from the start, of how many steps a line is left). Where run.json
+# alone cannot be written, of all.
 STORE_BROKEN: tuple[tuple[str, str, int | None, int], ...] = (
     ("writing.LineWriter._write", "full", None, 0),
     ("writing.LineWriter._write", "full", 0, 0),
@@ -218,12 +216,14 @@ STORE_BROKEN: tuple[tuple[str, str, int | None, int], ...] = (
     ("writing.LineWriter._write", "hang", MOMENT, MOMENT - 1),
     ("writing.formats.line", "memory", MOMENT, MOMENT - 1),
     ("writing.formats.line", "hang", MOMENT, MOMENT - 1),
-    ("writing.formats.document", "error", MOMENT, 19),  # run.json is written as the window opens
-    ("writing.os.fsync", "full", None, 0),
-    ("writing.os.fsync", "full", MOMENT, 19),
-    ("writing.os.fsync", "hang", MOMENT, 19),
-    ("writing.os.replace", "hang", MOMENT, 19),
-    ("writing.os.replace", "denied", MOMENT, 19),
+    ("writing.formats.document", "error", MOMENT, STEPS),
+    ("writing.os.fsync", "full", None, STEPS),
+    ("writing.os.fsync", "hang", None, STEPS),
+    ("writing.os.fsync", "full", MOMENT, STEPS),
+    ("writing.os.fsync", "hang", MOMENT, STEPS),
+    ("writing.os.replace", "hang", MOMENT, STEPS),
+    ("writing.os.replace", "denied", None, STEPS),
+    ("writing.os.replace", "denied", MOMENT, STEPS),
     ("writing.os.close", "full", None, 0),
 )  # fmt: skip
 
@@ -264,12 +264,13 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for text in said if "MP206" not in text]
 
 
-def check(caplog: pytest.LogCaptureFixture, root: Path, kept: Kept, warned: int = 1) -> dict[str, str]:
+def check(caplog: pytest.LogCaptureFixture, root: Path, kept: Kept, warned: Kept = 1) -> dict[str, str]:
     """Of a run that has met its fault: the warnings, and that its records can be read. Its `absent`.
 
     Nothing at all may be left only where recording could not begin, and that is said."""
     said = warnings_of(caplog)
-    assert len(said) == warned, said
+    fewest, most = warned if isinstance(warned, tuple) else (warned, warned)
+    assert fewest <= len(said) <= most, said
     least, most = kept if isinstance(kept, tuple) else (kept, kept)
     if least == 0:
         assert re.match("mpprof (records nothing|stops recording)", said[0])
@@ -280,8 +281,11 @@ def check(caplog: pytest.LogCaptureFixture, root: Path, kept: Kept, warned: int 
     steps = [] if read.steps is None else read.steps.step.tolist()
     assert steps == list(range(1, len(steps) + 1))
     assert least <= len(steps) <= most
-    assert read.facts is not None or least == 0
-    return {} if read.facts is None else read.facts.absent
+    assert read.facts is not None or least == 0 or "run.json cannot be written" in "".join(said)
+    absent = {} if read.facts is None else read.facts.absent
+    if absent.get("recording", "").startswith("ended") and read.steps is not None:
+        assert not read.finished  # the training did not end with its record
+    return absent
 
 
 def written(root: Path, steps: int) -> None:
@@ -310,7 +314,7 @@ def survives(patient: Patient, caplog: pytest.LogCaptureFixture) -> Survives:
     """Trains with a callback while something happens to the world: the weights are those of a training without
     either. What is left under `root` is checked by `check`, whose answer it returns."""
 
-    def survive(recorded: Any, root: Path, kept: Kept, *, at: World | None = None, warned: int = 1) -> Any:
+    def survive(recorded: Any, root: Path, kept: Kept, *, at: World | None = None, warned: Kept = 1) -> Any:
         assert patient.train(recorded, at=at) == patient.healthy
         return check(caplog, root, kept, warned)
 
@@ -326,7 +330,7 @@ def test_a_broken_part_stops_no_training(
     place: str,
     kind: str,
     after: int,
-    kept: int,
+    kept: Kept,
     field: str | None,
 ) -> None:
     recorded = callback(tmp_path, profile_steps=WINDOW, hardware=not place.endswith("LineWriter.put"))
@@ -371,7 +375,7 @@ def test_a_store_that_breaks_stops_no_training(
     place: str,
     kind: str,
     moment: int | None,
-    kept: int,
+    kept: Kept,
 ) -> None:
     broken = threading.Event()
 
@@ -387,7 +391,7 @@ def test_a_store_that_breaks_stops_no_training(
         assert patient.train(callback(tmp_path, profile_steps=WINDOW), at=at) == patient.healthy
         hangs.RELEASED.set()
     assert met
-    check(caplog, tmp_path, kept)
+    check(caplog, tmp_path, kept, warned=(1, 2))  # of the window's trace, too
 
 
 def test_a_file_that_cannot_be_closed_has_all_lines(
@@ -551,7 +555,7 @@ def test_a_directory_that_is_removed(survives: Survives, tmp_path: Path) -> None
         shutil.rmtree(logdir)
 
     recorded = callback(logdir, hardware=True, profile_steps=WINDOW)
-    survives(recorded, tmp_path / "kept", MOMENT - 1, at=midst(logdir, remove))
+    survives(recorded, tmp_path / "kept", MOMENT - 1, at=midst(logdir, remove), warned=(1, 2))
     assert not logdir.exists()
 
 
@@ -601,7 +605,7 @@ def test_a_pipe_that_nobody_reads_blocks_the_first_file(survives: Survives, tmp_
     pipe.parent.mkdir()
     os.mkfifo(pipe)
     try:
-        survives(callback(tmp_path, hardware=True), tmp_path, 0)
+        survives(callback(tmp_path, hardware=True), tmp_path, STEPS)  # without run.json
     finally:
         let_go(pipe)
 
@@ -612,7 +616,7 @@ def test_a_pipe_that_nobody_reads_blocks_a_later_file(survives: Survives, tmp_pa
     recorded = callback(tmp_path, profile_steps=WINDOW)
     try:
         at = midst(tmp_path, lambda: os.mkfifo(pipe))
-        survives(recorded, tmp_path, 19, at=at)  # as the window opens, run.json is written
+        survives(recorded, tmp_path, STEPS, at=at)  # as the window opens, run.json is written
     finally:
         let_go(pipe)
 
@@ -680,7 +684,7 @@ def test_a_directory_in_which_no_file_may_be_made_any_more(
     finally:
         folder.chmod(0o700)
     assert "Permission denied" in caplog.text
-    check(caplog, bound / "run", 19)  # as the window opens, run.json is written
+    check(caplog, bound / "run", STEPS, warned=2)  # no trace, and run.json as it was
 
 
 @real
@@ -693,7 +697,7 @@ def test_no_file_may_be_opened(patient: Patient, tmp_path: Path, caplog: pytest.
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert digest == patient.healthy
-    check(caplog, tmp_path, STEPS)  # the log is open already
+    check(caplog, tmp_path, STEPS, warned=(1, 2))  # run.json as it was, perhaps no samples; the log is open
 
 
 @real

@@ -93,6 +93,7 @@ def test_each_gpu_has_a_line_and_what_a_card_does_not_state_is_absent(
     assert first["sm_clock_hz"] == 1_380_000_000
     assert first["throttle"] == ["sw_power_cap", "hw_thermal"]
     assert 0 <= first["cpu_ratio"] <= 1
+    assert 0 <= first["process_cpu_ratio"] <= 1
     assert first["rss_bytes"] > 1 << 20
     assert "power_w" not in second
     assert "Not Supported" in absent["hardware.power_w"]
@@ -101,7 +102,7 @@ def test_each_gpu_has_a_line_and_what_a_card_does_not_state_is_absent(
 def test_without_nvml_the_host_is_still_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     got, absent = samples(monkeypatch, 2)
-    assert set(got[0]) == {"t_ns", "cpu_ratio", "rss_bytes"}
+    assert set(got[0]) == {"t_ns", "cpu_ratio", "process_cpu_ratio", "rss_bytes"}
     assert "NVML" in absent["hardware.gpu"]
 
 

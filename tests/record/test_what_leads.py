@@ -131,9 +131,26 @@ def no_loss_scaling(folder: Path) -> Any:
 
 
 def scale_never_applied(folder: Path) -> Any:
-    """As the recorder notes it: `scale_loss` was not called while the user's `train_step` was traced."""
-    seen = {"scale_loss_called": False}
-    return report(records.write(_recorded("run", fit=seen), folder))
+    """A `train_step` that takes the gradients of the loss itself; `apply` divides them by the scale."""
+    import keras
+    import tensorflow as tf
+
+    class Unscaled(keras.Model):  # type: ignore[misc]  # keras has no types
+        def train_step(self, batch: Any) -> Any:
+            x, y = batch
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(x, y, self(x, training=True))
+            variables = self.trainable_variables
+            self.optimizer.apply(tape.gradient(loss, variables), variables)
+            return {"loss": loss}
+
+    keras.config.set_dtype_policy("mixed_float16")
+    inputs = keras.Input((FEATURES,))
+    made = Unscaled(inputs, keras.layers.Dense(1)(inputs))
+    made.compile(loss="mse", optimizer="sgd")
+    keras.config.set_dtype_policy("float32")
+    x, y = numbers(80)
+    return report(trained(folder, made, x=x, y=y))
 
 
 def policy_after_build(folder: Path) -> Any:

@@ -361,4 +361,4 @@ def test_what_fit_takes_is_handed_on_and_its_error_leaves_no_thread(keras: Any, 
     with pytest.raises(ZeroDivisionError):
         mpprof.compare_policies(build, (x, y, np.ones(80)), logdir=tmp_path, batch_size=8, callbacks=Stop())
     assert set(threading.enumerate()) <= before
-    assert '"reason":"interrupted"' in (tmp_path / "float32" / "mpprof" / "steps.jsonl").read_text()
+    assert '"reason":"error"' in (tmp_path / "float32" / "mpprof" / "steps.jsonl").read_text()

@@ -101,7 +101,7 @@ HANDLERS: dict[str, tuple[Any, type[BaseException]]] = {
 }
 PHASES = (
     "recorder.Recorder.open", "recorder.Recorder.resume", "session.FitSession._describe_process",
-    "session.FitSession._describe_layers", "recorder.write_run", "calls.CallLog.begin", "calls.CallLog.end",
+    "session.FitSession._describe_layers", "recorder.Recorder.save", "calls.CallLog.begin", "calls.CallLog.end",
     "observer.Observer.read", "profile.window.Window._prepare", "profile.window.Window.start",
     "backends.tensorflow.TensorFlowProbe.start_trace", "profile.window.Window.stop",
     "backends.tensorflow.TensorFlowProbe.stop_trace", "profile.window.Window._keep",

@@ -141,12 +141,13 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
         words.compiled(run["backend"], run["jit_compile"]),
     ]
     said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
-    if state in ("running", "failed", "stopped", "unfinished"):
+    if state in ("running", "failed", "stopped", "unfinished", "unrecorded"):
         hint = {
             "running": "The training goes on: this page follows it.",
             "failed": "An error ended the training.",
             "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
             "unfinished": "No end of the training was recorded.",
+            "unrecorded": "Recording ended before the training did: later steps are not known.",
         }[state]
         said += [" ", html.Span(state, className=f"mp-chip mp-state-{state}", title=hint, id="state")]
     said += [" ", _chip(document, baseline)]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpprof.analysis.steps.mean_interval import FEWEST_STEPS, MeanInterval, of_mean, of_ratio
+from mpprof.analysis.arrays.mean_interval import FEWEST_STEPS, MeanInterval, of_mean, of_ratio
 from mpprof.analysis.steps.statistics import averaged
 from mpprof.model.account import Account, Basis
 from mpprof.model.frozen import frozen

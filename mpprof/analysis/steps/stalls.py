@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.mean_interval import STALL
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps import statistics as stepping
-from mpprof.analysis.steps.mean_interval import STALL
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns
 from mpprof.model.run import Run

@@ -1,98 +1,138 @@
-"""A saved model, loaded to be looked at: by the Keras that wrote it, with the classes that it needs."""
+"""A saved model, made again to be looked at: by the Keras that wrote it, with the classes that it needs.
+
+Of a file that is not trusted, only what it says of the model is used: it is vetted, and no weight is read.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import json
-import os
 import re
 import sys
 import warnings
-import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
-from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.model.shell import quoted
+from mpprof.errors import MpprofError, UnreadableError, UsageError
+from mpprof.record.facts import model_file
+from mpprof.record.facts.model_file import ModelFile
+from mpprof.record.facts.model_vetting import CODE, missing, refuse_unsafe, refused
+from mpprof.record.facts.without_values import without_values
 from mpprof.record.keras_compat import KERAS_2
 
 AT_HAND = "Audit it where it is built instead: mpprof.audit(model)"
-HDF5 = b"\x89HDF\r\n\x1a\n"
 _MISSING = re.compile(r"(?:Could not locate class|Unknown layer:?|Unknown object:?) '?(\w+)'?")
-_MOST_METADATA_BYTES = 1 << 20
 
 
-def load_model(path: str | os.PathLike[str], imports: Iterable[str] = ()) -> Any:
-    """Return a model saved by Keras 3 (`.keras`, `.h5`) or Keras 2 (also a SavedModel), loaded under the
-    policy it was saved with: under another one, Keras would compile it without loss scaling. A model whose
-    optimizer, loss or metrics cannot be loaded is returned uncompiled.
+@contextmanager
+def loaded(path: Path, imports: Iterable[str] = (), *, trust: bool = False) -> Iterator[Any]:
+    """Give a model saved by Keras 3 (`.keras`, `.h5`) or Keras 2 (also a SavedModel), made under the policy
+    it was saved with: under another one, Keras would compile it without loss scaling. A model whose
+    optimizer, loss or metrics cannot be loaded is given uncompiled. Variables have no values, also those
+    that are made within.
 
-    `imports`: names of modules to import first, for the classes in them that the model is made of.
+    `imports`: names of modules to import first, for the classes in them that the model is made of. `trust`:
+    load all of it as Keras does, also its weights and what code it holds.
 
-    Raises `NotFoundError`; `UsageError` where the Keras that wrote it is not installed or a module cannot be
-    imported; and `UnreadableError` where Keras cannot load it (damaged; a class is missing; Lambda layers are
-    not run from a file)."""
-    file = Path(path)
-    if not file.exists():
-        raise NotFoundError("no such file", where=str(file), next="Give a model that model.save() wrote")
-    keras = _writer(file)
+    Raises `UsageError` where the Keras that wrote it is not installed, a module cannot be imported, or a
+    SavedModel is not trusted; and `UnreadableError` where Keras cannot load it (damaged; a class is missing)
+    or it would run code."""
+    found = None if trust and model_file.is_saved_model(path) else model_file.read(path)
+    keras = _keras(found, path)
     custom = {name: kind for module in imports for name, kind in _classes(module, keras)}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an optimizer's state, which says nothing here
-            return _loaded(keras, file, custom)
-    except Exception as error:  # Keras raises many kinds for files that it cannot load
-        raise _explained(error, file) from error
+    with nullcontext() if trust else without_values(keras):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of an optimizer's state, which says nothing here
+                if trust or found is None:
+                    model = _under_its_policy(keras, partial(_whole, keras, path, custom))
+                else:
+                    model = _described(keras, found, custom)
+        except MpprofError:
+            raise
+        except Exception as error:  # Keras raises many kinds for files that it cannot load
+            raise _explained(error, path) from error
+        yield model
 
 
-def _writer(file: Path) -> ModuleType:
-    """Return the Keras that can read the file: by the version that is written in it."""
-    version = _version(file)
-    package = KERAS_2 if version.startswith(("1.", "2.")) else "keras"
+def _keras(found: ModelFile | None, path: Path) -> ModuleType:
+    """Return the Keras that can read the file."""
+    package = KERAS_2 if found is None else found.package
     try:
         return importlib.import_module(package)
     except ImportError as error:
         install = f"pip install {KERAS_2}" if package == KERAS_2 else "pip install 'mpprof[tensorflow]'"
+        version = "2" if found is None else found.keras_version
         what = f"it was saved by Keras {version}, and {package} is not installed"
-        raise UsageError(what, where=str(file), next=install) from error
+        raise UsageError(what, where=str(path), next=install) from error
 
 
-def _version(file: Path) -> str:
-    """Return the version of the Keras that wrote the file. Raises `UnreadableError` where it is no model's
-    file."""
-    if file.is_dir():
-        if (file / "saved_model.pb").is_file() and (file / "keras_metadata.pb").is_file():
-            return "2.0"  # Keras 3 writes no models as directories
-        raise UnreadableError(
-            "a directory without a model in it", where=str(file), next="Give the model's file"
-        )
+def _described(keras: ModuleType, found: ModelFile, custom: dict[str, Any]) -> Any:
+    """Return the model that the file describes, without its weights. How it was compiled is left out where
+    that names what Keras does not have, as it is where Keras cannot load it."""
+    config, compiled = found.parts()
+    registered = (keras.saving if hasattr(keras, "saving") else keras.utils).get_custom_objects()
+    known = {**registered, **custom}
+    refuse_unsafe(config, keras, known, str(found.path))
     try:
-        with file.open("rb") as opened:
-            head = opened.read(8)
-        if head == HDF5:
-            return _version_of_hdf5(file)
-        with zipfile.ZipFile(file) as archive, archive.open("metadata.json") as entry:
-            return str(json.loads(entry.read(_MOST_METADATA_BYTES)).get("keras_version", ""))
-    except (OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        raise UnreadableError(
-            "not a whole model as .keras or .h5, or the file is cut off", where=str(file),
-            next="Save it anew: model.save('model.keras')",
-        ) from error  # fmt: skip
+        refuse_unsafe(compiled, keras, known, str(found.path))
+    except UnreadableError:
+        compiled = None
+    make = _from_hdf5 if found.hdf5 else _from_config
+    return _under_its_policy(
+        keras, lambda compile: make(keras, found, custom, compile and compiled is not None)
+    )
 
 
-def _version_of_hdf5(file: Path) -> str:
+def _from_config(keras: ModuleType, found: ModelFile, custom: dict[str, Any], compile: bool) -> Any:
+    serialization = importlib.import_module(f"{keras.__name__}.src.saving.serialization_lib")
+    config, compiled = found.parts()
+    with serialization.ObjectSharingScope():
+        return serialization.deserialize_keras_object(
+            {**config, "compile_config": compiled if compile else None}, custom_objects=custom, safe_mode=True
+        )
+
+
+def _from_hdf5(keras: ModuleType, found: ModelFile, custom: dict[str, Any], compile: bool) -> Any:
+    """Return what Keras loads from a file that holds what was vetted and nothing else."""
     import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]  # comes with Keras
 
-    with h5py.File(file, "r") as opened:
-        if "model_config" not in opened.attrs:
-            raise UnreadableError(
-                "weights alone, without the model", where=str(file), next="Save the whole: model.save(...)"
-            )
-        version = opened.attrs.get("keras_version", "")
-        return version.decode() if isinstance(version, bytes) else str(version)
+    with TemporaryDirectory(prefix="mpprof-model-") as folder, _without_weights(keras):
+        path = Path(folder, "model.h5")
+        with h5py.File(path, "w") as file:
+            file.attrs.update({**found.texts, "keras_version": found.keras_version})
+            file.create_group("model_weights")
+            if found.has_slots:
+                file.create_group("optimizer_weights")
+        return keras.models.load_model(path, custom_objects=custom, compile=compile)
+
+
+@contextmanager
+def _without_weights(keras: ModuleType) -> Iterator[None]:
+    """Patch Keras' reader of HDF5 so that it looks for no weights."""
+    place = "saving.legacy.hdf5_format" if keras.__name__ == KERAS_2 else "legacy.saving.legacy_h5_format"
+    reader = importlib.import_module(f"{keras.__name__}.src.{place}")
+    answers: dict[str, Any] = {
+        "load_weights_from_hdf5_group": None,
+        "load_optimizer_weights_from_hdf5_group": [],
+    }
+    kept = {name: getattr(reader, name) for name in answers}
+    try:
+        for name, answer in answers.items():
+            setattr(reader, name, lambda *_, answer=answer, **__: answer)
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(reader, name, function)
+
+
+def _whole(keras: ModuleType, path: Path, custom: dict[str, Any], compile: bool) -> Any:
+    return keras.models.load_model(path, custom_objects=custom, compile=compile, safe_mode=False)
 
 
 def _classes(name: str, keras: ModuleType) -> Iterator[tuple[str, Any]]:
@@ -109,19 +149,19 @@ def _classes(name: str, keras: ModuleType) -> Iterator[tuple[str, Any]]:
             yield key, kind
 
 
-def _loaded(keras: ModuleType, file: Path, custom: dict[str, Any]) -> Any:
-    """Load the model uncompiled first, for its policies; then under them, as it was compiled."""
+def _under_its_policy(keras: ModuleType, make: Callable[[bool], Any]) -> Any:
+    """Make the model uncompiled first, for its policies; then under them, as it was compiled."""
     before = (
         keras.mixed_precision.global_policy() if keras.__name__ == KERAS_2 else keras.config.dtype_policy()
     )
-    mixed = _mixed_policy(keras.models.load_model(file, custom_objects=custom, compile=False))
+    mixed = _mixed_policy(make(False))
     try:
         if mixed is not None:
             _set_policy(keras, mixed)
         try:
-            return keras.models.load_model(file, custom_objects=custom)
+            return make(True)
         except Exception:  # noqa: BLE001 - a loss or a metric that this Keras cannot load: the layers are there
-            return keras.models.load_model(file, custom_objects=custom, compile=False)
+            return make(False)
     finally:
         _set_policy(keras, before)
 
@@ -147,18 +187,11 @@ def _explained(error: Exception, file: Path) -> MpprofError:
     """Return the error that tells what is missing: Keras' errors name it far down their causes, or far down
     their text."""
     texts = list(_texts(error))
-    missing = next((found[1] for text in texts if (found := _MISSING.search(text))), None)
-    if missing is not None:
-        return UnreadableError(
-            f"it needs the class {missing}, which was not imported", where=str(file),
-            next=f"mpprof audit {quoted(file)} --import MODULE (the one that defines {missing}), or "
-            "mpprof.audit(model) where it is built",
-        )  # fmt: skip
+    absent = next((found[1] for text in texts if (found := _MISSING.search(text))), None)
+    if absent is not None:
+        return missing(absent, str(file))
     if any("Lambda" in text for text in texts):
-        return UnreadableError(
-            "it holds a Lambda layer, whose code is not run from a file", where=str(file),
-            next="If you trust the file: mpprof.audit(keras.saving.load_model(path, safe_mode=False))",
-        )  # fmt: skip
+        return refused(CODE["Lambda"], str(file))
     first = next(iter(texts[0].strip().splitlines()), "")
     said = f"Keras cannot load it: {type(error).__name__}: {first}"[:300]
     return UnreadableError(said.rstrip(" ."), where=str(file), next=AT_HAND)

@@ -21,7 +21,19 @@ from mpprof.store.facts import facts_of
 
 
 def run_of(model: Any, batch_size: int | None = None, *, symbolic: bool = False) -> Run:
-    """Return a run that has not begun: the facts of `model` and of how it was compiled, no steps.
+    """Return a run that has not begun: see `record_of`."""
+    return run_from(record_of(model, batch_size, symbolic=symbolic))
+
+
+def run_from(record: Facts) -> Run:
+    """Return the run of a record that `record_of` made."""
+    facts = facts_of(record)
+    return Run(str(record["model"].get("name") or "model"), Path(), facts, None, None, None, (), True)
+
+
+def record_of(model: Any, batch_size: int | None = None, *, symbolic: bool = False) -> Facts:
+    """Return what run.json would hold before a run begins: the facts of `model` and of how it was compiled,
+    no steps.
 
     `symbolic`: call a subclassed model's `call` on symbolic inputs, so that its layers state their shapes.
     Raises `UsageError` where `model` is not a Keras model."""
@@ -47,9 +59,8 @@ def run_of(model: Any, batch_size: int | None = None, *, symbolic: bool = False)
     }
     if too_many := layers_not_described(record["model"]):
         record["absent"][LAYERS] = too_many
-    name = str(record["model"].get("name") or "model")
-    facts = facts_of(formats.plain(record))
-    return Run(name, Path(), facts, None, None, None, (), True)
+    plain: Facts = formats.plain(record)
+    return plain
 
 
 def _described(model: Any, *, symbolic: bool) -> Facts:

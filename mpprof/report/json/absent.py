@@ -69,10 +69,6 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> 
     return reasons
 
 
-_NOT_UNKNOWN = ("tensor_core.reason", "speedup.estimated", "answer.code")
-"""Nulls that say something themselves."""
-
-
 def _nulls(body: doc.Report) -> list[str]:
     """Return the paths of the nulls at the top and one level down, in the order of the document."""
     paths = []
@@ -81,7 +77,7 @@ def _nulls(body: doc.Report) -> list[str]:
             paths.append(key)
         elif isinstance(value, dict):
             paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
-    return [path for path in paths if path not in _NOT_UNKNOWN]
+    return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
 
 
 _NOT_IN_THE_LOG = {
@@ -100,6 +96,8 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     leaf = field.rpartition(".")[2]
     if section == "out_of_memory":
         return "the error's text does not state it"
+    if field == "answer.code":
+        return "nothing leads"
     if leaf in reasons:
         return reasons[leaf]
     memory = diagnosis.memory

@@ -129,7 +129,7 @@ def test_a_model_of_keras_2(tmp_path: Path, name: str) -> None:
         built(tf_keras).save(tmp_path / name)
     finally:
         tf_keras.mixed_precision.set_global_policy("float32")
-    report = mpprof.audit(tmp_path / name)
+    report = mpprof.audit(tmp_path / name, trust=name == "model")
     assert report.policy == "mixed_float16"
     assert [(n.code, n.layer) for n in report.notes] == [("MP401", "odd")]
     assert tf_keras.mixed_precision.global_policy().name == "float32"

@@ -70,6 +70,20 @@ def test_tracings_are_counted(tmp_path: Path) -> None:
     assert "ns" not in traced
 
 
+def test_the_results_mean_has_every_stall_and_its_median_none(made: Any, tmp_path: Path) -> None:
+    clock = Clock()
+    ours = recorded(tmp_path, clock)
+    fit(made, ours, Slow("on_train_batch_end", clock.passes, every=5))
+    lines = [json.loads(line) for line in (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()]
+    times = [line["interval_ns"] for line in lines if "interval_ns" in line and line["step"] > 8]
+    result = ours.result()
+    assert result.mean_step_ns is not None
+    assert result.median_step_ns is not None
+    assert abs(result.mean_step_ns - sum(times) / len(times)) <= 0.001 * result.mean_step_ns
+    assert result.mean_step_ns > 100 * result.median_step_ns
+    assert f"mean {result.mean_step_ns / 1e6:.3g} ms a step" in result.line()
+
+
 class Watcher(keras.callbacks.Callback):
     """Notes the list that Keras goes through, which lies in `fit`'s own variables."""
 

@@ -1,7 +1,7 @@
 """The interval of a mean step time holds the true mean in at least 9 of 10 simulated runs, of every kind that gets one.
 
 The true mean of a kind is known in advance. A run that did not see a stall cannot know of it, so kinds with stalls
-are long enough to see twenty.
+are long enough to see ten.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpprof.analysis.steps.mean_interval import MeanInterval, of_mean, of_ratio
+from mpprof.analysis.arrays.mean_interval import MeanInterval, of_mean, of_ratio
 
 Random = np.random.Generator
 Float64 = NDArray[np.float64]
@@ -78,11 +78,11 @@ KINDS: dict[str, tuple[Kind, tuple[int, ...]]] = {
     "skewed": (skewed, (6, 20, 60, 600, 2000)),
     "autocorrelated by 0.5": (autocorrelated(0.5), (20, 60, 200, 600, 2000)),
     "autocorrelated by 0.8": (autocorrelated(0.8), (20, 60, 200, 600, 2000)),
-    "bursts of 8": (bursts(8, 40.0), (200, 600, 2000)),
-    "bursts of 16": (bursts(16, 20.0), (400, 600, 2000)),
-    "bursts of 50": (bursts(50, 20.0), (2000, 6000)),
-    "5 % stall": (stalls(0.05, 10.0), (600, 2000)),
-    "1 % stall": (stalls(0.01, 20.0), (3000, 6000)),
+    "bursts of 8": (bursts(8, 40.0), (100, 200, 600, 2000)),
+    "bursts of 16": (bursts(16, 20.0), (200, 400, 600, 2000)),
+    "bursts of 50": (bursts(50, 20.0), (600, 2000, 6000)),
+    "5 % stall": (stalls(0.05, 10.0), (300, 600, 2000)),
+    "1 % stall": (stalls(0.01, 20.0), (1000, 2000, 6000)),
     "1 % stall a little": (stalls(0.01, 3.0), (1000, 3000)),
     "drift": (drift, (60, 600, 2000)),
 }

@@ -7,10 +7,11 @@ Student's t of as many degrees of freedom as there are blocks, less one, makes t
 
 A block is 1.5 times the square root of the number of steps. (With the cube root, enough for steps that do
 not depend on each other, 8 of 10 intervals held the true mean where the autocorrelation was 0.8:
-tests/analysis/steps/test_mean_interval.py.) Where stalls decide how long a step is, a block holds two of
-them, or a multiple of that: a loader's bursts, which come at equal distances, are then no scatter. A row that
-is itself the mean of several steps is never divided. Rows are taken in the order in which they ran, and a
-block may reach over the end of an epoch: what differs from epoch to epoch is scatter, too.
+tests/analysis/arrays/test_mean_interval.py.) Where stalls decide how long a step is, a block holds two of
+them or a multiple of that, unless this left fewer than ten blocks: a loader's bursts, which come at equal
+distances, are then no scatter. A row that is itself the mean of several steps is never divided. Rows are in
+the order in which they ran, and a block may reach over the end of an epoch: what differs from epoch to epoch
+is scatter, too.
 
 What a run did not see cannot be told from it: its interval holds for stalls as often as it saw them.
 """
@@ -36,8 +37,7 @@ NOTABLE_STALLS = 0.05
 """Share of the time from which stalled steps decide how long a step is."""
 FEWEST_BLOCKS = 10
 """From so many blocks on an interval is as narrow as it can be; of fewer it is said to be wide."""
-STALLS_A_BLOCK = 2
-FEWEST_STALLS = STALLS_A_BLOCK * FEWEST_BLOCKS
+FEWEST_STALLS = 8
 FEWEST_STEPS = 6
 WIDEST = math.log(3.0)
 """The largest `distance` that still tells something: from a third of the step to three times the step."""
@@ -81,8 +81,8 @@ def of_mean(time_ns: Float64, steps: Numbers) -> MeanInterval | str:
     if (time_ns * weight)[stalled].sum() > NOTABLE_STALLS * mean * count:
         if stalls < FEWEST_STALLS:
             return f"too few stalls ({stalls})"
-        least = STALLS_A_BLOCK * rows / stalls
-        length = least * max(1, min(length, rows / FEWEST_BLOCKS) // least)
+        pair, most = 2 * rows / stalls, rows / FEWEST_BLOCKS
+        length = min(most, pair * max(1, min(length, most) // pair))
     width = max(1, min(round(length), rows // _LEAST_BLOCKS))
     blocks = rows / width
     beyond = np.concatenate([[0.0], np.cumsum((time_ns - mean) * weight)])

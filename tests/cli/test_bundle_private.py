@@ -1,0 +1,252 @@
+"""What a bundle must not hold: names of people and places, however they are written; and files of others."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from mpprof import load, traces
+from mpprof.cli import bundle_writing
+from mpprof.report.redact import Redactor
+from tests.cli.conftest import MIXED, Mpprof
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZäöüßéèçñøåłžшлю李雷王田中"
+WORD = st.text(LETTERS, min_size=5, max_size=9).map(lambda text: f"Q{text}")
+"""Long enough to be found in no other text by chance."""
+NAME = st.lists(WORD, min_size=1, max_size=3)
+PLACES = ("/home/{}", "/Users/{}", "/mnt/{}", "/media/{}", "/Volumes/{}", "C:\\Users\\{}", "\\\\{}\\share")
+
+
+@st.composite
+def a_path(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A path in a place that people have, and every word in it that tells of them."""
+    place = draw(st.sampled_from(PLACES))
+    own = draw(NAME) if place != PLACES[-1] else ["filer07x"]
+    below = draw(st.lists(NAME, min_size=1, max_size=3))
+    slash = "/" if place.startswith("/") else "\\"
+    folders = slash.join([place.format(" ".join(own)), *(" ".join(names) for names in below)])
+    return f"{folders}{slash}x.csv", [*own, *(word for names in below for word in names)]
+
+
+def told(path: str) -> list[str]:
+    """How texts of programs name a path."""
+    plain = path.replace("\\", "/")
+    return [
+        f"[Errno 2] No such file or directory: {path!r}",
+        f"cannot open {path} because it is not there",
+        f"--xla_dump_to={path} --xla_gpu_autotune_level=4",
+        f"read from {path},12 rows",
+        json.dumps({"path": path}),
+        f"file://{quote(plain)}",
+        quote(f"/home{plain}" if not plain.startswith("/") else plain, safe=""),
+        path,
+    ]
+
+
+def as_bytes(word: str) -> set[bytes]:
+    escaped = json.dumps(word)[1:-1]
+    return {form.encode() for form in (word, quote(word), escaped, escaped.upper(), quote(word).lower())}
+
+
+def string_field(text: str) -> bytes:
+    """A host's name in an XSpace, which holds any text."""
+    content, length = text.encode(), b""
+    rest = len(content)
+    while rest > 0x7F:
+        length, rest = length + bytes([rest & 0x7F | 0x80]), rest >> 7
+    return b"\x22" + length + bytes([rest]) + content
+
+
+@settings(max_examples=25, deadline=None, phases=[Phase.generate])
+@given(a_path(), st.booleans(), st.booleans())
+def test_nothing_of_a_path_is_in_any_byte_of_a_bundle(
+    made: tuple[str, list[str]], escaped: bool, binary: bool
+) -> None:
+    path, words = made
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        shutil.copytree(MIXED / "mpprof", run / "mpprof")
+        facts = json.loads((run / "mpprof" / "run.json").read_text())
+        facts["absent"] |= {f"text {k}": text for k, text in enumerate(told(path))}
+        facts["framework"]["xla_flags"] = told(path)[2]
+        facts["profile_windows"] = []
+        (run / "mpprof" / "run.json").write_text(json.dumps(facts, ensure_ascii=escaped))
+        with (run / "mpprof" / "steps.jsonl").open("a") as steps:
+            for text in told(path):
+                end = {"kind": "recording_end", "step": 3, "reason": text, "t_ns": 1}
+                steps.write(json.dumps(end, ensure_ascii=escaped) + "\n")
+            steps.write(json.dumps({"kind": "fit_end", "reason": path})[:-2])  # torn
+        session = run / "plugins" / "profile" / "t"
+        session.mkdir(parents=True)
+        if binary:
+            (trace,) = MIXED.rglob("*.xplane.pb")
+            content = trace.read_bytes() + b"".join(map(string_field, told(path)))
+            (session / "host.xplane.pb").write_bytes(content)
+        else:
+            events = [
+                {"ph": "X", "name": f"kernel_{k}", "ts": k, "dur": 1, "pid": 1, "args": {"note": text}}
+                for k, text in enumerate(told(path))
+            ]
+            content = json.dumps({"traceEvents": events}, ensure_ascii=escaped).encode()
+            (session / "host.trace.json.gz").write_bytes(gzip.compress(content))
+        packed, manifest = bundle_writing.bundle(load(run))
+        assert not manifest["left_out"]
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+            archive.extractall(Path(folder) / "back")
+        (name,) = (name for name in members if "/plugins/" in name)
+        if name.endswith(".gz"):
+            members[name] = gzip.decompress(members[name])
+        assert len(members[name]) == len(content)
+        traces.read(Path(folder) / "back" / name)  # it is still a trace
+    for member, held in members.items():
+        for word in words:
+            for form in as_bytes(word):
+                assert form not in held, f"{word} in {member}"
+                assert form.decode() not in member
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'…/Quinn Patient/run 1/x' is not there",
+        "/mnt/Quinn Meier",
+        "\\\\\\\\quinn\\\\share\\\\x",
+        "quinn.smith@clinic.example wrote",
+        "quinn@clinic.example",
+        "<path>=2024/quinn is /data/year=2024/quinn",
+        "%2Fdata%2Fquinn%2Fx",
+        "connect to 10.128.0.5:8470 or 8.8.8.8:53",
+        "of [2001:db8::5]:8470",
+    ],
+)
+def test_texts_that_name_somebody(text: str) -> None:
+    redacted = Redactor([]).text(text.removeprefix("<path>=2024/quinn is "))
+    assert "quinn" not in redacted.lower()
+    assert "8470" not in redacted
+    trace = Redactor([]).trace(json.dumps({"note": f"a {text}"}).encode())
+    assert b"8470" not in trace
+    assert b"clinic" not in trace
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'/job:localhost/replica:0/task:0/device:GPU:0'",
+        "images/s and ms/step",
+        "Keras' own 'a/b' doesn't",
+        "void cutlass::Kernel<cutlass_80_wmma_tensorop_f16_s161616gemm_f16_16x16_128x2_tn_align8>(Params)",
+        "version 12.4.5.8",
+        "ab,bc->ac",
+        "fusion.12.3.4.5",
+    ],
+)
+def test_texts_that_name_nobody_stay(text: str) -> None:
+    assert Redactor(["gpunode17"], ["/data/work"], ["alicia"]).text(text) == text
+
+
+def test_the_runs_own_directory_and_the_users_are_known_wherever_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of the places that are homes everywhere, and as words of their own."""
+    home = tmp_path / "accounts" / "quillon"
+    run = home / "Study Zwölf" / "run"
+    shutil.copytree(MIXED, run)
+    facts = json.loads((run / "mpprof" / "run.json").read_text())
+    facts["absent"]["note"] = f"{run}/x of quillon, in {home}"
+    (run / "mpprof" / "run.json").write_text(json.dumps(facts))
+    trace = next(run.rglob("*.xplane.pb"))
+    note = f"see {run}/x of quillon, quoted {quote(str(home))}"
+    trace.write_bytes(trace.read_bytes() + string_field(note))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("LOGNAME", "quillon")
+    packed, _ = bundle_writing.bundle(load(run))
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        for name in archive.namelist():
+            held = archive.read(name)
+            for word in ("quillon", "Zwölf", "Study", "accounts"):
+                assert not any(form in held for form in as_bytes(word)), name
+
+
+# --- files of others ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Path:
+    """A log directory whose links lead to what is not of the run."""
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "config.json").write_text('{"token": "hunter2"}')
+    (secret / "passwd").write_text("hunter2:x:0:0\n" * 50)
+    trace = next(MIXED.rglob("*.xplane.pb"))
+    shutil.copy(trace, secret / "other.xplane.pb")
+    run = tmp_path / "run"
+    shutil.copytree(MIXED, run)
+    return run
+
+
+def held(mpprof: Mpprof, run: Path, *more: str) -> tuple[str, dict[str, bytes]]:
+    out = run.parent / "out.zip"
+    done = mpprof("bundle", run, "-o", out, *more)
+    assert done.code == 0, done.err
+    with zipfile.ZipFile(out) as archive:
+        return done.err, {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.parametrize("to", ["passwd", "other.xplane.pb"])
+def test_a_trace_that_is_a_link_out_of_the_run_is_not_packed(mpprof: Mpprof, stranger: Path, to: str) -> None:
+    trace = next(stranger.rglob("*.xplane.pb"))
+    trace.unlink()
+    trace.symlink_to(stranger.parent / "secret" / to)
+    said, members = held(mpprof, stranger, "--all-traces")
+    assert not any(name.endswith(".pb") for name in members)
+    assert not any(b"hunter2" in content for content in members.values())
+    if to != "passwd":
+        assert "a link that leads out of the run is not followed" in said
+        assert "plugins/profile" in said
+
+
+def test_a_linked_directory_of_sessions_or_records_is_not_packed(mpprof: Mpprof, stranger: Path) -> None:
+    outside = stranger.parent / "secret" / "plugins"
+    shutil.move(stranger / "plugins", outside)
+    (stranger / "plugins").symlink_to(outside)
+    worker = stranger.parent / "secret" / "worker"
+    shutil.copytree(stranger / "mpprof", worker)
+    (stranger / "mpprof" / "worker-1").symlink_to(worker)
+    said, members = held(mpprof, stranger)
+    assert {name.rpartition("/")[2] for name in members} <= {
+        "MANIFEST.json", "run.json", "steps.jsonl", "hardware.jsonl",
+    }  # fmt: skip
+    assert not any("worker-1" in name for name in members)
+    assert "mpprof/worker-1/run.json: a link that leads out of the run is not followed" in said
+
+
+def test_only_records_of_mpprof_are_packed(mpprof: Mpprof, stranger: Path) -> None:
+    folder = stranger / "mpprof"
+    shutil.copy(stranger.parent / "secret" / "config.json", folder / "config.json")
+    os.link(stranger.parent / "secret" / "config.json", folder / "linked.json")
+    (folder / "hardware.jsonl").write_text("hunter2\n")
+    (folder / "deeper").mkdir()
+    (folder / "deeper" / "run.json").write_text('{"token": "hunter2"}')
+    said, members = held(mpprof, stranger)
+    assert not any(b"hunter2" in content for content in members.values())
+    assert "mpprof/hardware.jsonl: it is not a record of mpprof" in said
+
+
+def test_a_file_that_only_begins_as_a_trace_is_not_packed(mpprof: Mpprof, stranger: Path) -> None:
+    trace = next(stranger.rglob("*.xplane.pb"))
+    trace.write_bytes(trace.read_bytes()[:64] + b"\xff" * 10 + b"hunter2" * 100)
+    said, members = held(mpprof, stranger)
+    assert not any(b"hunter2" in content for content in members.values())
+    assert "left out trace.xplane.pb" in said

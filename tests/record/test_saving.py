@@ -1,0 +1,347 @@
+"""run.json is written beside the training: a disk that is slow with it costs no step, and where recording ends
+early nothing says that the training did."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import shutil
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.cli import main
+from mpprof.record import StepRecorder
+from mpprof.store import read_records, writing
+from tests.record import hangs
+
+STEPS = 1_200
+
+
+def loop(logdir: Path, steps: int, at: Callable[[int], object] = id, **more: Any) -> StepRecorder:
+    with StepRecorder(
+        logdir, verbose=0, announce=None, profile_steps=None, hardware=False, batch_size=8, **more
+    ) as recorder:
+        for step in range(steps):
+            at(step)
+            with recorder.step():
+                pass
+    return recorder
+
+
+def until(happens: Callable[[], bool]) -> None:
+    """Wait for what the writer's thread does; 20 s are longer than any machine takes."""
+    for _ in range(6_000):
+        if happens():
+            return
+        threading.Event().wait(0.003)
+    raise AssertionError("it has not happened")
+
+
+def kinds(root: Path) -> list[str | None]:
+    lines = (root / "mpprof" / "steps.jsonl").read_text().splitlines()
+    return [json.loads(line).get("kind") for line in lines]
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "os.replace", "open_above_standard"])
+def test_a_disk_that_is_slow_with_run_json_costs_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    """The first write of run.json hangs from before the first step to after the last but one hundred."""
+    answers, asked = threading.Event(), list[threading.Thread]()
+    holder: Any = os if call.startswith("os.") else writing
+    name = call.removeprefix("os.")
+    works = getattr(holder, name)
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        mine = threading.current_thread()
+        if mine.name == "mpprof run.json" and mine not in asked:
+            asked.append(mine)
+            hangs.hanging()
+            answers.wait(hangs.GIVEN_UP_S)
+        return works(*arguments, **more)
+
+    def passes(step: int) -> None:
+        if step == STEPS - 100:
+            answers.set()
+            hangs.join_by_the_clock(asked[0])
+
+    monkeypatch.setattr(holder, name, slow)
+    with caplog.at_level(logging.WARNING):
+        loop(tmp_path, STEPS, passes)
+    assert len(asked) == 1
+    assert not caplog.records
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert (len(read.steps), read.finished, read.warnings) == (STEPS, True, ())
+    assert "recording" not in read.facts.absent
+
+
+def test_run_json_that_cannot_be_written_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each second by the thread that writes steps, without any change of facts."""
+    monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.001)
+    fsync, failed = os.fsync, [0]
+
+    def full(file: int) -> None:
+        if failed[0] < 3:
+            failed[0] += 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(file)
+
+    def waits(step: int) -> None:
+        if step == 50:
+            until((tmp_path / "mpprof" / "run.json").exists)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with caplog.at_level(logging.WARNING):
+        loop(tmp_path, 100, waits)
+    assert failed == [3]
+    assert not caplog.records
+    read = read_records(tmp_path)
+    assert read.facts is not None
+    assert read.facts.fits[0].batch_size == 8
+    assert read.finished
+
+
+def test_run_json_that_is_never_written_costs_no_step_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with caplog.at_level(logging.WARNING):
+        recorder = loop(tmp_path, 100)
+    (said,) = caplog.records
+    assert "steps are recorded, but" in said.getMessage()
+    assert "run.json cannot be written" in said.getMessage()
+    assert recorder.root == tmp_path
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert (len(read.steps), read.facts, read.finished) == (100, None, True)
+
+
+def test_where_the_step_log_fails_recording_has_ended_and_the_training_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The disk fails for good within a line, and takes one line more when it has room again."""
+    monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.001)
+    full, write, halves = threading.Event(), os.write, [0]
+    log = tmp_path / "mpprof" / "steps.jsonl"
+
+    def half(file: int, data: Any) -> int:
+        if not full.is_set() or b'"kind":"step"' not in bytes(data):
+            return write(file, data)
+        if halves[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        halves[0] = 1
+        return write(file, bytes(data)[:40])
+
+    def fails(step: int) -> None:
+        if step == 60:
+            until(lambda: log.read_bytes().count(b'"kind":"step"') >= 59)
+            full.set()
+        if step == 80:
+            until(lambda: b"recording_end" in log.read_bytes())
+
+    monkeypatch.setattr(os, "write", half)
+    loop(tmp_path, 100, fails)
+    assert "fit_end" not in kinds_of_whole_lines(log)
+    last = json.loads(log.read_text().splitlines()[-1])
+    assert (last["kind"], last["step"]) == ("recording_end", 59)
+    assert last["reason"] == "ended: steps.jsonl cannot be written (No space left on device)"
+    assert last["t_ns"] > 0
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert facts["absent"]["recording"] == last["reason"]
+    says_it(tmp_path, capsys)
+    for gone in ("run.json", "steps.jsonl"):  # either of them alone says it, too
+        file = tmp_path / "mpprof" / gone
+        before = file.read_text()
+        if gone == "run.json":
+            del facts["absent"]["recording"]
+            file.write_text(json.dumps(facts))
+        else:
+            file.write_text("".join(before.splitlines(keepends=True)[:-1]))
+        says_it(tmp_path, capsys)
+        file.write_text(before)
+
+
+def kinds_of_whole_lines(log: Path) -> list[str]:
+    return [text.partition('"kind":"')[2].partition('"')[0] for text in log.read_text().splitlines()]
+
+
+def says_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read = read_records(root)
+    assert read.steps is not None
+    assert (len(read.steps), read.finished) == (59, False)
+    assert main(["ls", str(root), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["state"] == "unrecorded"
+    assert main(["report", str(root), "-v"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "recording ended after step 59, before the training did" in text
+
+
+def test_a_failure_of_our_own_ends_the_recording_in_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mpprof.record.calls import CallLog
+
+    begin, calls = CallLog.begin, [0]
+
+    def broken(self: CallLog, *arguments: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 7:
+            raise RuntimeError("broken on purpose")
+        return begin(self, *arguments)
+
+    monkeypatch.setattr(CallLog, "begin", broken)
+    loop(tmp_path, 300)
+    assert kinds(tmp_path)[-1] == "recording_end"
+    assert "fit_end" not in kinds(tmp_path)
+    read = read_records(tmp_path)
+    assert read.facts is not None
+    assert not read.finished
+    assert "broken on purpose" in read.facts.absent["recording"]
+
+
+def test_samples_that_cannot_be_written_cost_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.001)
+    monkeypatch.setattr("mpprof.record.hardware.EVERY_SECONDS", 0.001)
+    write = os.write
+
+    def full(file: int, data: Any) -> int:
+        if b"rss_bytes" in bytes(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(
+        "mpprof.record.recorder.HardwareSampler.start", lambda self: self._put({"rss_bytes": 1})
+    )
+    monkeypatch.setattr("mpprof.record.recorder.HardwareSampler.stop", lambda self: None)
+    with (
+        caplog.at_level(logging.WARNING),
+        StepRecorder(tmp_path, verbose=0, announce=None, profile_steps=None) as recorder,
+    ):
+        for _ in range(100):
+            with recorder.step():
+                pass
+    assert "mpprof no longer records hardware" in caplog.text
+    read = read_records(tmp_path)
+    assert read.steps is not None
+    assert read.facts is not None
+    assert (len(read.steps), read.finished) == (100, True)
+    assert "No space left" in read.facts.absent["hardware"]
+
+
+def test_an_errors_text_names_neither_the_users_directories_nor_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, logs = tmp_path / "people" / "quillon", tmp_path / "Study of Quinn"
+    home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+
+    def fails(self: Any, *arguments: Any) -> Any:
+        raise FileNotFoundError(2, f"quillon has no {home}/x", f"{logs}/run/y")
+
+    monkeypatch.setattr("mpprof.record.calls.CallLog.begin", fails)
+    loop(logs / "run", 3)
+    for name in ("run.json", "steps.jsonl"):
+        text = (logs / "run" / "mpprof" / name).read_text()
+        assert "<user> has no ~/x: '<logdir>/y'" in text
+        assert not any(word in text for word in ("quillon", "Quinn", "people"))
+
+
+# --- many fits ---------------------------------------------------------------------------------------------
+
+
+def fits(recorder: StepRecorder, number: int) -> None:
+    """So many fits of one run, each of one step, as `fit` calls of one callback are."""
+    session = recorder._session
+    for _ in range(number):
+        session.open(recorder._loop)
+        session.begin(0)
+        session.end(None)
+        session.finish("finished")
+
+
+def one(logdir: Path) -> StepRecorder:
+    return StepRecorder(
+        logdir, verbose=0, announce=None, profile_steps=None, hardware=False, backend="none", batch_size=8
+    )
+
+
+def test_a_fit_writes_no_facts_of_the_fits_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    put = writing.DocumentWriter.put
+
+    def counted(self: writing.DocumentWriter, text: str) -> None:
+        written.append(len(text))
+        put(self, text)
+
+    monkeypatch.setattr(writing.DocumentWriter, "put", counted)
+    recorder, each = one(tmp_path), []
+    for _ in range(3):
+        fits(recorder, 40)
+        each.append(sum(written))
+        written.clear()
+    first, second, third = each
+    assert third < 1.05 * second < 2 * first
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert [fit["fit"] for fit in facts["fits"]] == [*range(1, 32), 120]  # as a reader of before takes it
+    read = read_records(tmp_path)
+    assert read.facts is not None
+    assert read.steps is not None
+    assert [(fit.fit, fit.first_step, fit.batch_size) for fit in read.facts.fits] == [
+        (fit, fit, 8) for fit in range(1, 121)
+    ]
+    assert read.steps.fit.tolist() == list(range(1, 121))
+
+
+def test_of_a_run_killed_in_its_fiftieth_fit_all_fits_are_known(tmp_path: Path) -> None:
+    recorder, kept = one(tmp_path), tmp_path / "kept"
+    fits(recorder, 49)
+    recorder._session.open(recorder._loop)
+    assert recorder._recorder._run_file is not None
+    recorder._recorder._run_file.settle(hangs.GIVEN_UP_S)
+    shutil.copytree(tmp_path / "mpprof", kept / "mpprof")  # what a kill would leave
+    recorder._session.finish("finished")
+    read = read_records(kept)
+    assert read.facts is not None
+    assert [fit.fit for fit in read.facts.fits] == list(range(1, 51))
+
+
+def test_facts_that_did_not_change_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = one(tmp_path)
+    fits(recorder, 1)
+    monkeypatch.setattr(writing.DocumentWriter, "put", None)
+    recorder._recorder.save()
+    recorder._recorder.close()
+
+
+@pytest.mark.full
+def test_the_ten_thousandth_fit_costs_what_the_tenth_does(tmp_path: Path) -> None:
+    """In processor time: the disk is the machine's."""
+    hangs.by_the_clock()
+    recorder, costs = one(tmp_path), []
+    for _ in range(100):
+        fits(recorder, 90)
+        began = time.process_time()
+        fits(recorder, 10)
+        costs.append(time.process_time() - began)
+    print([round(cost * 100, 2) for cost in costs[::10]], "ms")
+    assert statistics.median(costs[-10:]) < 1.2 * statistics.median(costs[:10])

@@ -1,0 +1,56 @@
+"""Where the wall time of a `fit` on torch goes: callbacks in any order, and the wait for each batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.record.wall_time import trainings
+from tests.record.wall_time.asserting import NEARLY, assert_hooks_are_timed, assert_input_is_timed
+from tests.torch.training import digest, keras, torch
+
+pytestmark = pytest.mark.framework
+
+
+@pytest.fixture(scope="module")
+def made() -> Any:
+    return trainings.model()
+
+
+def test_each_callbacks_time_is_known_wherever_it_stands_in_the_list(tmp_path: Path, made: Any) -> None:
+    assert_hooks_are_timed(trainings.slow_hooks(tmp_path, made))
+
+
+def test_the_wait_for_each_batch_is_known(tmp_path: Path, made: Any) -> None:
+    assert_input_is_timed(trainings.slow_inputs(tmp_path, made))
+
+
+class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
+    def __init__(self, passes: Any) -> None:
+        self.passes, (self.x, self.y) = passes, trainings.data()
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> Any:
+        if index % trainings.BATCH == 0:
+            self.passes(trainings.AT_ONCE)
+        return self.x[index], self.y[index]
+
+
+def test_a_loader_is_waited_for_and_its_batches_are_the_same(tmp_path: Path) -> None:
+    digests = []
+    for ours in (False, True):
+        keras.utils.set_random_seed(3)
+        made, clock = trainings.model(), trainings.Clock()
+        loader = torch.utils.data.DataLoader(Rows(clock.passes), batch_size=trainings.BATCH)
+        held = [trainings.recorded(tmp_path, clock)] if ours else []
+        made.fit(loader, epochs=2, verbose=0, callbacks=held)
+        digests.append(digest(made))
+    assert digests[0] == digests[1]
+    spent = trainings.told(tmp_path)["spent"]
+    first, others = spent["input/DataLoader/first"], spent["input/DataLoader/batch"]
+    assert abs(first - 2 * trainings.AT_ONCE) <= trainings.AT_ONCE + NEARLY  # Keras may have looked at one
+    assert abs(others - 2 * (trainings.STEPS - 1) * trainings.AT_ONCE) <= NEARLY
