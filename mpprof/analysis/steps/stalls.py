@@ -28,7 +28,7 @@ LONGEST_PERIOD, MOST_STEPS = 128, 1 << 16
 BEGINS = "mean "
 """How the sentence on stalls begins, among the warnings of a report."""
 LOADER = "waits for the loader"
-NOT_TOLD = "the records do not tell where"
+NOT_TOLD = "the records do not show where"
 _MOSTLY = 0.5
 
 
