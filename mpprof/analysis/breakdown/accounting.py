@@ -84,7 +84,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     Raises UnableError where no device has a whole step, or where the collector lost more than 1 % of the
     kernels of those steps.
     """
-    summary = stepping.summarise(run.steps, run.facts) if run is not None else None
+    summary = stepping.summarise(run.steps, run.facts, spans=run.spans) if run is not None else None
     windows, refused = _windows(trace, run, summary)
     devices = [device_account(trace, placements, ownership, window) for window in windows]
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)

@@ -75,7 +75,7 @@ def stalls(run: Run) -> Stalls | None:
     steps = run.steps
     if steps is None:
         return None
-    times = stepping.averaged(steps, run.facts)
+    times = stepping.averaged(steps, run.facts, run.spans)
     usual = stepping.per_step_ns(steps)[stepping.steady(steps)]
     if (mean_ns := times.mean_ns) is None or not len(usual):
         return None
