@@ -160,10 +160,12 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         return recorder.root if recorder and recorder.facts else None
 
     def set_model(self, model: Any) -> None:
+        """Note when the `fit` began: this is the first hook that Keras calls."""
         self._guard(self._note_begin)
         super().set_model(model)
 
     def set_params(self, params: Any) -> None:
+        """Begin to time the hooks of the other callbacks, whose list Keras has made by now."""
         super().set_params(params)
         self._guard(self._time_hooks)
 
