@@ -187,7 +187,7 @@ def test_words_decide_only_where_every_word_is_a_known_task() -> None:
         ("_copy_tensor_kernel", "layout"),
         ("void per_token_cast_to_fp8_frob<128, 8>(float*)", "cast"),
         ("swiglu_forward_and_per_token_cast_to_fp8_kernel", "elementwise"),
-        ("_combined_routing_memset", "memset"),
+        ("_combined_routing_compute", "gather_scatter"),
         ("act_and_mul_kernel", "elementwise"),
         ("_ZN4acme17frob_softmax_rowsIfEEvPT_", "softmax"),
     ],
