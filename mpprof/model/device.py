@@ -28,6 +28,14 @@ class DeviceFacts:
     mig: bool | None = None
     driver: str | None = None
 
+    @property
+    def architecture(self) -> str | None:
+        """What its number says: "compute capability 8.0", or of an AMD card "gfx94x"."""
+        if self.compute_capability is None or self.vendor not in (*MAYBE_NVIDIA, "amd"):
+            return None
+        major, minor = self.compute_capability
+        return f"gfx{major}{minor}x" if self.vendor == "amd" else f"compute capability {major}.{minor}"
+
 
 @frozen
 class DevicePeaks:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.manual import subjects
+from mpprof.diagnosis.outcomes import NOT_NVIDIA
 from mpprof.diagnosis.wording import sentence
 
 if TYPE_CHECKING:
@@ -145,9 +146,9 @@ def clear(document: doc.Report) -> str:
 
 
 def not_applicable(document: doc.Report) -> list[str]:
-    """Return what this run cannot have, a line for each reason."""
+    """Return what this run cannot have, a line for each reason; of another vendor's cards nothing is said."""
     pairs = ((each["code"], each["reason"]) for each in document.get("not_applicable", []))
-    return [f"{listed(codes)}: {reason}" for reason, codes in _grouped(pairs)]
+    return [f"{listed(codes)}: {reason}" for reason, codes in _grouped(pairs) if reason != NOT_NVIDIA.reason]
 
 
 def open_ones(document: doc.Report) -> list[doc.Unable]:

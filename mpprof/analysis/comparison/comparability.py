@@ -118,11 +118,7 @@ def _card(side: Side) -> str | None:
     device = side.device or _recorded(side.run)
     if device is None:
         return None
-    if device.name:
-        return device.name
-    if device.compute_capability is None:
-        return None
-    return "compute capability " + ".".join(map(str, device.compute_capability))
+    return device.name or device.architecture
 
 
 def rates(one: Side, other: Side) -> str | None:

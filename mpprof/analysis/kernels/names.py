@@ -2,7 +2,7 @@
 
 Rules and not rows: the naming grammars of the libraries are parsed, so a tile size, a type or an epilogue
 never seen before is still understood. `RULES` is the whole list; the first rule that applies decides. A name
-that no rule knows is `unknown`, unless every word of it is the word of an ordinary task.
+that no rule knows is `unknown`, unless a word of it is that of an ordinary task, and none is of matrix work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mpprof.analysis.kernels import (
 from mpprof.analysis.kernels.eligibility import multiplies
 from mpprof.analysis.kernels.name_parts import Card, Name, is_cut, operands, parse, values
 from mpprof.analysis.kernels.op_types import family_of
-from mpprof.analysis.kernels.rule import Rule, Said, literals
+from mpprof.analysis.kernels.rule import Rule, Said, literals, of_matrices
 from mpprof.model.kernels import UNKNOWN, Family, Reason, Verdict
 
 RULES: tuple[Rule, ...] = (
@@ -176,13 +176,13 @@ def without_tensor_cores(verdict: Verdict, card: str) -> Verdict:
 
 _WORDS: dict[Family, str] = {
     "elementwise": """elementwise pointwise add sub mul div relu gelu silu swish sigmoid tanh exp log sqrt rsqrt neg abs
-        clamp clip bias activation residual scale vector vectoradd saxpy axpy rope rotary mask where elu selu swiglu
+        clamp clip bias act activation residual scale vector vectoradd saxpy axpy rope rotary mask where elu selu swiglu
         geglu pow square floor ceil round sign sin cos maximum minimum range arange iota linspace""",
     "softmax": "softmax logsoftmax",
     "norm": "layernorm rmsnorm batchnorm groupnorm norm normalize",
     "reduce": "reduce reduction sum absmax amax mean argmax argmin max min cumsum cumprod scan histogram bincount",
     "layout": "transpose permute concat concatenate pad padding unpadding slice copy flip roll reverse stack split",
-    "gather_scatter": "gather scatter embedding topk sort argsort index indices unique segment",
+    "gather_scatter": "gather scatter embedding topk routing sort argsort index indices unique segment",
     "cast": "cast convert quantize dequantize",
     "random": "dropout random rng philox",
     "optimizer": "adam adamw sgd momentum optimizer",
@@ -190,10 +190,17 @@ _WORDS: dict[Family, str] = {
     "pool": "pool maxpool avgpool pooling",
 }
 _TASKS: dict[str, Family] = {word: family for family, words in _WORDS.items() for word in words.split()}
+_STATING_WORDS = """swish silu gelu swiglu geglu rope rotary softmax logsoftmax layernorm rmsnorm batchnorm groupnorm reduce
+    reduction argmax argmin cumsum cumprod histogram bincount transpose permute concat concatenate copy gather scatter
+    embedding topk routing sort argsort cast convert quantize dequantize dropout random rng philox adam adamw sgd memset maxpool
+    avgpool"""
+_STATING = frozenset(_STATING_WORDS.split())
+"""Tasks whose word says enough beside others that nobody knows. `add`, `max`, `split` or `pad` do not: they also say
+how a product is made."""
 _CONNECTING = """kernel cuda gpu device fused forward backward fwd bwd fp16 bf16 fp32 half float double vec vectorized launch impl
     op ops and with to of the by row rows col cols block warp inplace grad input inputs output outputs data v1 v2 v3
     native static dynamic generic multi scaled per token channel group fp8 fp4 rms nhwc nchw strided contiguous
-    segmented element elements value values simple small large"""
+    segmented element elements value values simple small large triton"""
 _NEUTRAL = frozenset(_CONNECTING.split())
 _PART = r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*"
 
@@ -213,18 +220,24 @@ def _words(function: str) -> list[str]:
 
 
 def _by_words(name: Name) -> Verdict | None:
-    """Return a verdict from the words of an unknown library's function, only where *every* word is one of an
-    ordinary task.
+    """Return a verdict from the words of an unknown library's function: where *every* word is one of an
+    ordinary task, or where one of them says enough and nothing in the name is of matrix work.
 
-    One word that is not known (`foo`, `gemm`, `mlp`) leaves the question open.
+    `foo_add` and `transpose_mlp` leave the question open.
     """
     words = _words(name.function)
-    tasks = [_TASKS[word] for word in words if word in _TASKS]
-    if not tasks or any(word not in _TASKS and word not in _NEUTRAL for word in words):
+    tasks = [word for word in words if word in _TASKS]
+    known = bool(tasks) and all(word in _TASKS or word in _NEUTRAL for word in words)
+    stating = tasks if known else [word for word in tasks if word in _STATING]
+    if not stating or (not known and of_matrices(name)):
         return None
-    family = tasks[0]
+    family = _TASKS[stating[0]]
     pick = operands if family in ("reduce", "norm", "softmax", "pool") else values
-    text = f"every word of {name.function!r} names a task without a matrix product"
+    text = (
+        f"every word of {name.function!r} names a task without a matrix product"
+        if known
+        else f"{stating[0]!r} in {name.function!r} names a task, and no word is of matrix work"
+    )
     return Verdict(
         "not_matmul", pick(t for t in name.types() if t != "int8"), family, Reason("words", text), "family"
     )

@@ -165,3 +165,18 @@ def convolution(text: str, default: Family = "conv_fprop") -> Family:
 def is_matrix(family: Family) -> bool:
     """Return whether the family is matrix work in the sense of the account."""
     return family in MATMUL_FAMILIES
+
+
+_OF_MATRICES = (
+    r"gem[mv]|mat_?mul|mul_?mat|matvec|mma|mfma|xdl|attn|attention|attend|fmha|flash|conv(?!ert)|wino|wgrad|dgrad|einsum|product"
+    r"|lstm|linear|dense|cutlass|tensor_?(?:core|op)|w\d+a\d+|a\d+w\d+|split_?k|stream_?k"
+    r"|(?<![a-z])(?:b?mm|mv|dot|mha|mqa|gqa|mla|rnn|gru|moe|mlp|ffn|fc\d?|qkv|qk|pv|proj|projection|gate|lora|[sb]gmv|experts?"
+    r"|chunk|state|syrk|herk|sy[mr]m|hemm|tr[sm]m|solve|inverse|cholesky|fft|correlation|layer|encoder|decoder|model|network"
+    r"|indexer)(?![a-z])"
+)
+"""What a product is called, or a layer or an algorithm that is made of products."""
+
+
+def of_matrices(name: Name) -> bool:
+    """Return whether a word of the function or of its namespaces is one of matrix work."""
+    return _compiled(_OF_MATRICES).search(name.head) is not None

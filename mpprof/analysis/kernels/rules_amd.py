@@ -160,6 +160,16 @@ def _primitive(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("not_matmul", operands(floats(name)), family)
 
 
+def _by_width(name: Name, match: re.Match[str], card: Card) -> Said:
+    """Return what the name says of a kernel that moves values of 2, 4 or 1 bytes: `half` is no type here."""
+    return Said("not_matmul", "unknown", "layout")
+
+
+_SUBTENSOR: dict[str, Family] = {
+    "scalar": "elementwise", "subtensor": "layout", "cast": "cast", "transform": "elementwise",
+}  # fmt: skip
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "tensile-reduction", r"\bcijk_\w*_postgsu\d*", helper("gemm"), "adds up the partial products of Tensile's GlobalSplitU: no product of its own",
@@ -171,7 +181,7 @@ RULES: tuple[Rule, ...] = (
         "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN_K1", whole=False,
     ),
     Rule(
-        "composable-kernel", r"^ck_tile::kentry\s*<[^<>]*?(?P<tile>[a-z]\w*(?:kernel|fwd|bwd|quant)\w*)|^ck::kernel_(?P<task>\w+)|^kernel_(?P<bare>\w*(?:gemm|conv|contraction)\w*_(?:xdl|wmma|dl|dpp)\w*)", _ck,
+        "composable-kernel", r"^ck_tile::kentry\s*<[^<>]*?(?P<tile>[a-z]\w*(?:kernel|fwd|bwd|quant)\w*)|^ck::(?:\w+::)*kernel_(?P<task>\w+)|^kernel_(?P<bare>\w*(?:gemm|conv|contraction)\w*_(?:xdl|wmma|dl|dpp)\w*)", _ck,
         "composable kernel: xdl, wmma and ck_tile's products are matrix instructions", _CK + " include/ck, include/ck_tile/ops", "gfx9 and later",
         "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl_cshuffle_v3<ck::half_t>>()",
     ),
@@ -190,6 +200,19 @@ RULES: tuple[Rule, ...] = (
         "MIOpen's assembly implicit GEMM for matrix instructions (gtc: generic tensor contraction)",
         "ROCm/MIOpen src/kernels/gpu_reference and ROCm/iGEMMgen", "gfx908 and later",
         "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x256x32_wt32x32x8_ws2x2_wr2x2_ta1x8x4x1_1x4x1x64_tb1x8x4x1_1x4x1x64_gkgs.kd", whole=False,
+    ),
+    Rule(
+        "miopen-xdlops", r"^gridwise_(?:conv|gemm)\w*_xdlops\w*", lambda name, match, card: Said("matrix_core", operands(name.types()), convolution(name.head)),
+        "MIOpen's implicit GEMM of composable kernels: xdlops are matrix instructions", "ROCm/MIOpen src/composable_kernel", "gfx908 and later",
+        "gridwise_convolution_implicit_gemm_v4r4_xdlops_nchw_kcyx_nkhw.kd", whole=False,
+    ),
+    Rule(
+        "miopen-transpose", r"^batched_transpose_\d+x\d+_(?:pack_\w+_)?(?:half|dword|byte)", _by_width, "MIOpen's transposes between NCHW and NHWC, of values of a width",
+        "ROCm/MIOpen src/kernels/gpu_batched_transpose_kernel", "all", "batched_transpose_32x32_pack_2x2_ediv_2x2_half.kd", whole=False,
+    ),
+    Rule(
+        "miopen-tensor", r"^subtensorop(?:with)?(?P<what>scalar|subtensor|cast|transform)\w*", lambda name, match, card: Said("not_matmul", operands(floats(name)), _SUBTENSOR[match["what"]]),
+        "MIOpen's kernels on parts of tensors: set, scale, copy, cast", "ROCm/MIOpen src/kernels/MIOpenSubTensorOpWith*.cl", "all", "SubTensorOpWithCastTensor1d.kd", whole=False,
     ),
     Rule(
         "miopen-transform", r"miopen\w*winograd\w*xform\w*", lambda name, match, card: Said("not_matmul", operands(name.types()), convolution(name.head)),
@@ -218,6 +241,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "miopen-norm", r"miopenbatchnorm\w*|miopenlayernorm\w*", plain("norm"),
         "normalisation of MIOpen", "ROCm/MIOpen src/kernels", "all", "MIOpenBatchNormFwdTrainSpatial.kd", whole=False,
+    ),
+    Rule(
+        "rocprim-trampoline", r"^rocprim::(?:\w+::)*trampoline_kernel\s*<.{0,200}?wrapped_(?P<what>reduce|scan|lookback|histogram|radix_sort|merge_sort|sort|partition|select|transform)\w*_config", _primitive,
+        "a primitive of rocPRIM, named by its configuration", "ROCm/rocPRIM rocprim/include/rocprim/device/detail", "all",
+        "void rocprim::ROCPRIM_400200_NS::detail::trampoline_kernel<rocprim::ROCPRIM_400200_NS::detail::wrapped_scan_config<rocprim::ROCPRIM_400200_NS::default_config, long>>(long const*)",
     ),
     Rule(
         "rocprim", r"\brocprim::(?:\w+::)*(?:\w*?_)??(?P<what>reduce|scan|lookback|histogram|radix_sort|onesweep|merge_sort|block_sort|sort|partition|select|transform|unique|run_length)\w*kernel", _primitive,

@@ -103,6 +103,12 @@ _TORCH_WORDS: tuple[tuple[Family, str], ...] = (
     ("memset", "fillfunctor fill_kernel"),
     ("elementwise", """elementwise pointwise vectorized unrolled arange linspace range eye glu functor where clamp
         bias activation rotary rope lerp addcmul addcdiv logit mse"""),
+    ("gather_scatter", "per_sample_weights num_of_segments num_of_partial_segments matrix_indices sparse"),
+    ("layout", "parallel_cat nested_cat channel_shuffle"),
+    ("cast", "dequant"),
+    ("elementwise", """relu elu_ gelu silu sigmoid tanh hardswish softplus softshrink erf bessel polygamma digamma
+        lgamma chebyshev hermite laguerre legendre airy cross_kernel"""),
+    ("other", "fft_fill conjugate_symmetry assert_async"),
 )  # fmt: skip
 """Words of PyTorch's kernels and functors by what they do; the first that occurs decides."""
 
@@ -155,7 +161,26 @@ TORCH_RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 """Tried first of all: their names quote other functions."""
 
+_NVFUSER: dict[str, Family] = {
+    "pointwise": "elementwise", "reduction": "reduce", "persistent": "reduce", "transpose": "layout", "resize": "layout", "no_op": "other",
+}  # fmt: skip
+
+
+def _nvfuser(name: Name, match: re.Match[str], card: Card) -> Said:
+    """Return what `nvfuser_<scheduler>_f<fusion>_c…_r…_g…` says; the schedulers of products are matmul's."""
+    types = operands(floats(name))
+    if match["product"]:
+        return Said("tensor_core", operands(t for t in name.types() if t != "fp32"), "gemm", None, "nvfuser-matmul",
+                    "nvFuser's matmul scheduler makes kernels of mma and wgmma only")  # fmt: skip
+    return Said("not_matmul", types, _NVFUSER[match["kind"]])
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "nvfuser", r"^nvfuser_(?:(?:inner_outer_|inner_|outer_)?(?P<kind>pointwise|reduction|persistent|transpose|resize|no_op)|(?P<product>matmul))(?=_|$)",
+        _nvfuser, "nvFuser names its kernels after their scheduler: a loop over elements, rows or tiles, no product",
+        "NVIDIA/Fuser csrc/scheduler/scheduler_types.h", "Volta and later", "nvfuser_inner_persistent_f12_c1_r0_g3(Tensor<__half, 2, 2>, Tensor<__half, 2, 2>)", whole=False,
+    ),
     Rule(
         "triton-dot", r"^(?:triton_)?gemm_fusion\w*|^(?:triton_)?nested_gemm_fusion\w*|^dot_fusion\w*|^triton_(?:mm|bmm|dot|addmm|gemm)\w*|_dot_fusion\w*", _triton_dot,
         "a Triton product: whether it runs on the matrix units depends on its types, which are in the HLO",
@@ -209,7 +234,7 @@ RULES: tuple[Rule, ...] = (
     family_rule("multi-tensor", r"multi_tensor_apply_kernel\w*", "optimizer",
                  "one launch over many parameters: an optimizer's update or a check of its gradients", "NVIDIA/apex csrc/multi_tensor_apply.cuh", "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float, float>(int)"),
     Rule(
-        "serving-library", r"\b(?:vllm|sglang|sgl_kernel|tensorrt_llm|flashinfer|moe|transformer_engine|apex|fastertransformer|llama|aiter)::(?:\w+::)*(?!kn_entry|\w*(?:gemm|gemv|matmul|attention|attn|mma))\w*(?P<what>norm|softmax|rotary|rope|cache|quant|silu|gelu|act_and_mul|activation|routing|finalize|permute|topk|moe_align|moe_sorting|sampl|cast|transpose|rng_state|allreduce|all_reduce|gated_act|dbias|swizzle|multi_tensor|amax|padding|dropout)\w*$|\bkn_entry_[12]c_\w+",
+        "serving-library", r"\b(?:vllm|sglang|sgl_kernel|tensorrt_llm|flashinfer|moe|sgl_hip|transformer_engine|apex|fastertransformer|llama|aiter)::(?:\w+::)*(?!kn_entry|\w*(?:gemm|gemv|matmul|attention|attn|mma))\w*(?P<what>norm|softmax|rotary|rope|cache|quant|silu|gelu|act_and_mul|activation|routing|finalize|permute|topk|moe_align|moe_sorting|sampl|cast|transpose|rng_state|allreduce|all_reduce|gated_act|dbias|swizzle|multi_tensor|amax|padding|dropout)\w*$|\bkn_entry_[12]c_\w+",
         lambda name, match, card: _serving(name, match["what"] or "rope"),
         "a helper of an inference library, named by its task", "vllm-project/vllm csrc; NVIDIA/TensorRT-LLM kernels; flashinfer-ai/flashinfer; ROCm/aiter csrc/kernels", "Ampere and later; gfx9",
         "void vllm::rms_norm_kernel<c10::BFloat16, 8, 2>(c10::BFloat16*, c10::BFloat16 const*, long, float, int, int)", whole=False,

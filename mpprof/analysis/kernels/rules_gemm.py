@@ -87,7 +87,7 @@ def _xmma(name: Name, match: re.Match[str], card: Card) -> Said:
     """Return what `sm<cc>_xmma_<op>_<A B types>_<C
     types>_<accumulator>_…_(tensor<m>x<n>x<k>|ffma|warpgroupsize…)` says."""
     text = name.head
-    family: Family = "gemm" if match["op"] == "gemm" else convolution(match["op"])
+    family: Family = "gemm" if match["op"].endswith("gemm") else convolution(match["op"])
     if "depthwise" in text:
         family = "depthwise"
     groups = [types_in(" ".join(re.findall(_PAIR, part))) for part in match["types"].split("_") if part]
@@ -147,7 +147,7 @@ _XMMA_HELPER = r"post_execute_kernel__5x_cudnn$|_reduction_kernel$|_execute_spli
 tenth of its time and multiplies nothing (by counters on H100)."""
 
 _PAIR = r"tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32"
-_TENSOR_SHAPE = r"tensor\d+x\d+x\d+"
+_TENSOR_SHAPE = r"(?:sp)?tensor\d+(?:x\d+x\d+)?"
 
 _NVJET_LETTER: dict[str, Precision] = {
     "h": "fp16", "t": "bf16", "s": "fp32", "d": "fp64", "q": "fp8", "r": "fp8", "o": "fp4", "i": "int8", "j": "int8",
@@ -501,6 +501,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "magma-wmma", r"\bhgemm_template_(?:v?batched_)?[nt]{2}_kernel", always("tensor_core", "fp16", "gemm", "fp16"), "MAGMA's product of halves, written in wmma fragments",
         "icl-utk-edu/magma magmablas/hgemm_template_device.cuh", "Volta and later", "void hgemm_template_batched_nn_kernel<__half, 32, 4, 64, 64, 32, 16, 16, 16>(int, int, int)", whole=False,
+    ),
+    Rule(
+        "magma-blas", r"\b(?:magma(?:blas)?_)?[sdcz]?(?:trsm|trmm|herk|her2k|syrk|syr2k|symm|hemm|trtri|trsv|trmv|symv|hemv)_?(?:template|kernel|diag|batched|vbatched)\w*", ordinary("gemm"),
+        "MAGMA's products with triangular and symmetric matrices: ordinary arithmetic", "icl-utk-edu/magma magmablas", "all",
+        "void herk_template_batched_nn_kernel<float, 8, 8, 16, 16, 8, 0, 0>(int, int)", whole=False,
+    ),
+    Rule(
+        "magma-lapack", r"\b(?:magma(?:blas)?_)?[sdcz](?:laswp|lacpy|laset|lascl2?|larfb?g?x?t?|geadd|geqr[2f]|getf[2f]|getr[fs]|potf2|potr[fs]|gbtf2|symmetrize|hegst|swap|transpose(?:_conj)?)(?=_|\b)\w*", helper("other"),
+        "copies, swaps or factorises a panel of a matrix (named after LAPACK's routine): no matrix instruction", "icl-utk-edu/magma magmablas", "all",
+        "zlaswp_columnserial_kernel(int, double2*, int, int, int, int const*)", whole=False,
     ),
     Rule(
         "magma-gemm", r"\bgemm_template_(?:v?batched_)?[nt]{2}_kernel", ordinary("gemm"), "MAGMA's template multiplies by fma",

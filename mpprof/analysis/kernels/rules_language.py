@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from mpprof.analysis.kernels.name_parts import Card, Name, operands
+from mpprof.analysis.kernels.name_parts import Card, Name, operands, types_in
 from mpprof.analysis.kernels.rule import Rule, Said, always, floats, ordinary, plain
-from mpprof.model.kernels import Precision
+from mpprof.model.kernels import Placement, Precision
 
 
 def _deep_gemm(name: Name, match: re.Match[str], card: Card) -> Said:
@@ -61,7 +61,45 @@ def _ggml_attention(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("tensor_core", "fp16", "attention")
 
 
+def _triton_product(name: Name, match: re.Match[str], card: Card) -> Said | None:
+    """Return what the name of a kernel in Triton says whose source multiplies by `tl.dot`, which is compiled
+    to matrix instructions. The names are functions without parameters: a kernel in C++ has some."""
+    if name.text != name.head:
+        return None
+    return Said(_matrix_units(card), operands(name.types()), "gemm" if match["product"] else "attention")
+
+
+def _matmul_ogs(name: Name, match: re.Match[str], card: Card) -> Said:
+    """Return what `_matmul_ogs_<layouts>_<result>x<activations>x<weights>_<tile>` says. Weights of fewer bits
+    than 16-bit activations are unpacked to their type."""
+    read, weights = (operands(types_in(match[side])) for side in ("x", "w"))
+    precision: Precision = read if read == weights or read in ("fp16", "bf16") else "mixed"
+    return Said(_matrix_units(card), precision, "gemm", "fp32")
+
+
+def _matrix_units(card: Card) -> Placement:
+    return "matrix_core" if card.vendor == "amd" else "tensor_core"
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "triton-matmul", r"^_(?:p_)?matmul(?:_ogs)?_[nt]{3}_[a-z0-9]+?x(?P<x>(?:mx)?[a-wyz]+\d+\w*?)x(?P<w>(?:mx)?[a-wyz]+\d+\w*?)_\d+x\d+x\d+", _matmul_ogs,
+        "a product of triton_kernels, which states the types of its result, activations and weights", "triton-lang/triton python/triton_kernels/triton_kernels/matmul_ogs_details/_common.py",
+        "Hopper and later; gfx942 and later", "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu", whole=False,
+    ),
+    Rule(
+        "triton-matmul-helper", r"^_finalize_matmul\w*", plain("gather_scatter"), "adds up and scatters what a product of triton_kernels left",
+        "triton-lang/triton python/triton_kernels/triton_kernels/matmul_ogs_details/_finalize_matmul.py", "Hopper and later; gfx942 and later", "_finalize_matmul_scatter_bf16", whole=False,
+    ),
+    Rule(
+        "triton-kernel", r"^_?attn_(?:fwd|bwd(?:_dq|_dkdv|_dk_dv)?)(?:_(?:inner|tma|ws|persistent))*$|^kernel_unified_attention_[23]d$|^(?P<product>fused_moe_kernel(?:_gptq_awq)?|_w8a8_block_(?:fp8|int8)_matmul\w*)$", _triton_product,
+        "a kernel in Triton whose products are tl.dot", "triton-lang/triton python/tutorials/06-fused-attention.py; ROCm/flash-attention flash_attn_triton_amd; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py, model_executor/layers/fused_moe",
+        "Ampere and later; gfx90a and later", "kernel_unified_attention_3d", whole=False,
+    ),
+    Rule(
+        "triton-attention-helper", r"^_?attn_bwd_preprocess$|^reduce_segments$", plain("attention"), "prepares or adds up parts around an attention kernel in Triton",
+        "triton-lang/triton python/tutorials/06-fused-attention.py; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py", "all", "reduce_segments", whole=False,
+    ),
     Rule(
         "deep-gemm-helper", r"deep_gemm::(?:\w{1,40}::)?(?:transpose|pack|smxx_|clean_logits|get_\w{0,40}layout)\w*",
         plain("layout"), "prepares operands or scales for DeepGEMM: no product", "deepseek-ai/DeepGEMM deep_gemm/include",

@@ -8,12 +8,13 @@ What it means
 How we know
     A 16-bit matrix kernel that ran on ordinary arithmetic, whose name states an alignment below 8 (`align1`,
     `align2`, `align4`), or that XLA made for a large product; and one of whose sizes that matter (by the
-    recorded shapes, else by the layer's units or filters) is not a multiple of 8. A size alone is not enough:
-    libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor Cores anyway.
+    recorded shapes, else by the layer's units or filters) is not a multiple of 8. Where no size is known,
+    `align1` or `align2` in the name of a kernel on Tensor Cores, which libraries take for such sizes alone. A
+    size alone is not enough: libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor Cores anyway.
 
 What it costs
     The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the
-    baseline, or at most by the ratio of peak rates (low confidence).
+    baseline, or at most by the ratio of peak rates (low confidence); without sizes it is not known.
 
 What to do
     Round units, filters, batch and sequence length up to a multiple of 8 (64 is better on A100 and later):
@@ -43,6 +44,7 @@ from mpprof.diagnosis.outcomes import (
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
     OF_A_LAYER,
+    Absent,
     Clear,
     Found,
     NotApplicable,
@@ -56,6 +58,8 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Severity
+from mpprof.model.kernels import ACCELERATED
+from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are not multiples of 8"
@@ -81,6 +85,10 @@ FEWEST_CLASSES = 8
 """A last layer of fewer outputs, one logit or a handful of classes, would cost more if it were padded."""
 
 
+SINGLY = 2
+"""Values that the narrowest loads read at most; libraries have kernels of 4 and 8 beside them."""
+
+
 def judge(signals: Signals) -> Outcome:
     if known(signals.accelerator) == "tpu":
         return _on_a_tpu(signals)
@@ -97,6 +105,9 @@ def judge(signals: Signals) -> Outcome:
         return Clear("every 16-bit matrix kernel ran on matrix units with full alignment")
     sizes = {row: bad_sizes(signals, row) for row in suspects}
     rows = [row for row in suspects if sizes[row] and not takes_images(signals, row)]
+    single = [row for row in suspects if sizes[row] != () and _loads_singly(signals, row)]
+    if single and (not rows or isinstance(attainable.matrix(signals, rows), Absent)):
+        return _by_names(signals, single, sorted({size for row in single for size in sizes[row] or ()}))
     if not rows:
         if all(sizes[row] is None for row in suspects):
             return Unable(
@@ -123,6 +134,40 @@ def judge(signals: Signals) -> Outcome:
         confidence=best.confidence,
         scale=SCALE,
         claims=best.claims,
+        layers=signals.layers_of(rows),
+    )
+
+
+def _loads_singly(signals: Signals, row: int) -> bool:
+    """Return whether the cell ran on matrix units in a kernel that reads its operands one or two values at a
+    time, by its name."""
+    cell = signals.cells[row]
+    alignment = shapes.kernel_alignment(cell.kernel or "")
+    narrow = alignment is not None and alignment <= SINGLY
+    return narrow and cell.placement in ACCELERATED and not takes_images(signals, row)
+
+
+def _by_names(signals: Signals, rows: list[int], odd: list[int]) -> Outcome:
+    """Judge by what kernels say in their names alone, with the sizes that are known: no cost follows."""
+    taken_ns = signals.time(rows)
+    if taken_ns < SCALE.info_ratio * signals.whole_ns:
+        return Clear("the kernels with narrow loads take next to nothing")
+    stated = {shapes.kernel_alignment(signals.cells[row].kernel or "") for row in rows}
+    loads = " and ".join(f"align{alignment}" for alignment in sorted(filter(None, stated)))
+    of_matrix = format_ratio(taken_ns / signals.time(signals.of("matmul")))
+    known_sizes = evidence.listed([str(size) for size in odd])
+    which = f": {known_sizes}" if odd else "; which sizes these are is not known: the trace has no shapes"
+    return Found(
+        summary=(
+            f"{of_matrix} of the matrix time is in kernels that read operands one or two values at a time "
+            f"({loads}), which libraries take for sizes that are not multiples of 8{which}"
+        ),
+        evidence=(
+            evidence.text("kernels", evidence.listed([signals.cells[row].kernel or "" for row in rows])),
+            evidence.ns("matrix time in such kernels", taken_ns),
+        ),
+        confidence="high" if odd else "medium",
+        severity="warning" if taken_ns >= SCALE.warning_ratio * signals.whole_ns else "info",
         layers=signals.layers_of(rows),
     )
 

@@ -34,6 +34,7 @@ from mpprof.diagnosis.outcomes import (
     GENERAL,
     NO_GPU,
     NOT_IN_16_BITS,
+    NOT_NVIDIA,
     Found,
     NotApplicable,
     Outcome,
@@ -41,6 +42,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP805", "geforce-accumulate", "A GeForce card sums in float32 at half rate"
 ABOUT = "GeForce cards that sum at half rate"
@@ -56,6 +58,8 @@ def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) not in HALF_DTYPES:
         return NOT_IN_16_BITS
     device = need(signals.device)
+    if device.vendor not in MAYBE_NVIDIA:
+        return NOT_NVIDIA
     names = [device.name] if device.name else [card.name for card in device_peaks.recognised(device)]
     halved = {bool(_NAME.search(name)) for name in names}
     if len(halved) != 1:

@@ -68,11 +68,8 @@ def judge(signals: Signals) -> Outcome:
         device = need(signals.device)
         if device.vendor == "unknown":
             return NotApplicable("the vendor is not stated")
-        summary = (
-            f"{device.name or device.vendor.upper()} is not an NVIDIA GPU: which 16-bit type is "
-            "the faster one differs by card and library"
-        )
         found = device.name or device.vendor.upper()
+        summary = f"{found}: which 16-bit type is the faster one differs by card and library"
     return Found(
         summary=summary,
         cases=("cpu bfloat16",) if on_cpu_in_bf16 else (accelerator,),

@@ -155,7 +155,7 @@ def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
         steps.append((f"mpprof report {run} --step-range {name}", "makes steps of these ranges"))
     share = document["tensor_core"]
     if share and (share["fallback_ns_per_step"] or share["unknown_ratio"]):
-        steps.append((f"mpprof kernels {run}", "every kernel: Tensor Core, fallback or unknown, and why"))
+        steps.append((f"mpprof kernels {run}", "every kernel: where it ran, and why"))
     elif document["time"] and document["time"]["basis"] == "host":
         steps.append((f"mpprof ops {run}", "the costliest ops"))
     gain = document["speedup"]

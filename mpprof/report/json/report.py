@@ -9,7 +9,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.diagnosis.leading import leads
 from mpprof.diagnosis.verdict import causes, per_update, unlike
-from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
+from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
 from mpprof.report import units
 from mpprof.report.json import hosts, whole_window
@@ -146,10 +146,7 @@ def device_name(candidates: Sequence[DeviceFacts]) -> str | None:
         return f"{recognised} (by its figures, not its name)"
     vendor = "" if first.vendor == "unknown" else f"{_VENDORS.get(first.vendor, first.vendor)} "
     kind = f"{vendor}{first.kind.upper()}"
-    if first.compute_capability and first.vendor in MAYBE_NVIDIA:
-        major, minor = first.compute_capability
-        return f"{kind}, compute capability {major}.{minor}"
-    return kind
+    return f"{kind}, {first.architecture}" if first.architecture else kind
 
 
 def _facts(diagnosis: Diagnosis) -> doc.Facts:

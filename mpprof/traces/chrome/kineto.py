@@ -369,16 +369,29 @@ def _label(found: Collected, event: Event) -> None:
 # --- devices -----------------------------------------------------------------------------------------------
 
 
-def device_facts(properties: object) -> dict[int, DeviceFacts]:
-    """Return what `deviceProperties` states about each card, by id; empty where the file has none."""
+_OF_ROCM = ("hip_runtime_version", "roctracer_version")
+"""What a build of PyTorch for AMD writes into the file; its cards may have no name."""
+
+
+def is_rocm(header: dict[str, Any]) -> bool:
+    """Return whether a build for AMD wrote the file, whose cards are AMD's alone."""
+    return any(key in header for key in _OF_ROCM)
+
+
+def device_facts(header: dict[str, Any]) -> dict[int, DeviceFacts]:
+    """Return what `deviceProperties` states about each card, by id; empty where the file has none.
+
+    AMD's number of its architecture (9.4: gfx94x) stands where NVIDIA's has its compute capability.
+    """
+    properties = header.get("deviceProperties")
     found: dict[int, DeviceFacts] = {}
     for entry in properties if isinstance(properties, list) else ():
         if not isinstance(entry, dict) or (id := whole(entry.get("id"))) < 0 or len(found) >= 1024:
             continue
         name = clean(entry["name"]) if isinstance(entry.get("name"), str) else None
         major, minor = whole(entry.get("computeMajor")), whole(entry.get("computeMinor"))
-        vendor = _vendor(name or "", has_capability=major > 0)
-        known = vendor == "nvidia" and major > 0 and minor >= 0  # AMD states its gfx number there
+        vendor = "amd" if is_rocm(header) else _vendor(name or "", has_capability=major > 0)
+        known = vendor in ("nvidia", "amd") and major > 0 and minor >= 0
         found[id] = DeviceFacts(
             kind="gpu",
             name=name or None,

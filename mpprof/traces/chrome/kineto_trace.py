@@ -29,6 +29,7 @@ from mpprof.traces.chrome.kineto import (
     Collected,
     clean,
     device_facts,
+    is_rocm,
     number_threads,
     whole,
 )
@@ -52,8 +53,7 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
     nested = hosts.nest(found.host, ops, found.strings)
     host = hosts.host_table(found, nested)
     host = replace(host, start_ns=host.start_ns - zero)
-    facts = device_facts(header.get("deviceProperties"))
-    side = _device_side(found, facts, zero)
+    side = _device_side(found, header, zero)
     on_cpu = not found.work.kind and _ran_on_cpu(found, host)
     devices, streams, kernels = () if on_cpu else side.devices, side.streams, side.kernels
     basis = "device" if devices else "host"
@@ -133,15 +133,26 @@ class _Devices:
     external: Int64  # per kernel: its external id
 
 
-def _device_side(found: Collected, facts: dict[int, DeviceFacts], zero: int) -> _Devices:
-    """Return the cards that did something (all of them where none did), their streams, and what ran there."""
+def _cards(header: dict[str, Any], used: list[int]) -> tuple[TraceDevice, ...]:
+    """Return the cards that were used, all that are listed where none was.
+
+    Where one was used and another one alone is listed, they are the same: a process sees its card as 0.
+    """
+    facts = device_facts(header)
+    unlisted = DeviceFacts(kind="gpu", vendor="amd" if is_rocm(header) else "unknown")
+    if len(used) == len(facts) == 1:
+        unlisted = next(iter(facts.values()))
+    return tuple(
+        TraceDevice(f"/device:GPU:{one}", one, facts.get(one, unlisted)) for one in used or sorted(facts)
+    )
+
+
+def _device_side(found: Collected, header: dict[str, Any], zero: int) -> _Devices:
+    """Return the cards, their streams, and what ran there."""
     rows = found.work
     number = np.array(rows.device, np.int64)
-    used = np.unique(number).tolist()
-    shown = used or sorted(facts)
-    devices = tuple(
-        TraceDevice(f"/device:GPU:{one}", one, facts.get(one, DeviceFacts(kind="gpu"))) for one in shown
-    )
+    devices = _cards(header, np.unique(number).tolist())
+    shown = [card.ordinal for card in devices]
     device = np.searchsorted(np.array(shown, np.int64), number).astype(np.int32)
     of_file = np.array(rows.stream, np.int64)
     pairs = sorted(set(zip(device.tolist(), of_file.tolist(), strict=True)))

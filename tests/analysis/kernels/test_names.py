@@ -179,6 +179,60 @@ def test_words_decide_only_where_every_word_is_a_known_task() -> None:
     assert classify("fused_bias_gelu_mlp_kernel").placement == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("void acme::ScatterWizardKernel<float>(float*)", "gather_scatter"),
+        ("batched_transpose", "layout"),
+        ("_copy_tensor_kernel", "layout"),
+        ("void per_token_cast_to_fp8_frob<128, 8>(float*)", "cast"),
+        ("swiglu_forward_and_per_token_cast_to_fp8_kernel", "elementwise"),
+        ("_combined_routing_compute", "gather_scatter"),
+        ("act_and_mul_kernel", "elementwise"),
+        ("_ZN4acme17frob_softmax_rowsIfEEvPT_", "softmax"),
+    ],
+)
+def test_a_word_that_states_its_task_is_evidence(name: str, family: str) -> None:
+    verdict = classify(name, (9, 0), "nvidia")
+    assert (verdict.placement, verdict.family, verdict.strength) == ("not_matmul", family, "family")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transpose_gemm_frob", "attn_softmax_frob", "frob_swiglu_mlp", "fused_moe_cast_frob", "conv_transpose_frob",
+        "dequantize_and_dot_frob", "void gemm::detail::cast_frob<float>(float*)", "_chunk_scan_copy_fwd_frob",
+        "fused_qkv_transpose_frob", "w4a16_dequantize_frob", "rmsnorm_linear_frob", "forecasting_kernel",
+        "split_frob_kernel", "frob_bias_relu", "frob_max_kernel",
+    ],
+)  # fmt: skip
+def test_beside_a_word_of_matrix_work_it_is_none(name: str) -> None:
+    assert classify(name, (9, 0), "nvidia").placement == "unknown"
+
+
+def test_a_kernel_in_triton_multiplies_on_the_matrix_units_of_its_card() -> None:
+    for name in ("attn_fwd", "attn_fwd.kd", "_attn_bwd_dq", "kernel_unified_attention_2d"):
+        for vendor, placement in (("amd", "matrix_core"), ("nvidia", "tensor_core")):
+            verdict = classify(name, None, vendor)
+            assert (verdict.placement, verdict.family) == (placement, "attention")
+    assert classify("void attn_fwd<float>(float*)", (9, 0), "nvidia").placement == "unknown"
+    assert classify("_attn_fwd", (6, 1), "nvidia").placement == "cuda_core"
+
+
+@pytest.mark.parametrize(
+    ("types", "precision"),
+    [
+        ("bf16xbf16xmxfp4", "bf16"), ("bf16xbf16xbf16", "bf16"), ("fp16xfp16xfp16", "fp16"), ("bf16xfp8xfp8", "fp8"),
+        ("bf16xfp8xmxfp4", "mixed"), ("fp32xbf16xmxfp8", "bf16"),
+    ],
+)  # fmt: skip
+def test_weights_of_fewer_bits_are_multiplied_in_the_type_of_the_activations(
+    types: str, precision: str
+) -> None:
+    verdict = classify(f"_matmul_ogs_NNT_{types}_16x128x256x1_swiglu", None, "amd")
+    assert (verdict.placement, verdict.precision, verdict.family) == ("matrix_core", precision, "gemm")
+
+
 def test_the_generation_tells_what_1688_multiplies() -> None:
     name = "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4>(T1::Params)"
     assert classify(name, (8, 0)).precision == "tf32"
@@ -238,7 +292,8 @@ def test_a_foreign_card_contradicts_the_name() -> None:
         "void cutlass::Kernel<acme::Frob>(int)",
         "void cutlass::device_kernel<acme::GemmKernel<cutlass::half_t>>(int)",
         "cudnn_generated_fort_native_frob_sm80_f16_x",
-        "void acme::ScatterWizardKernel<float>(float*)",
+        "void acme::ScatterGemmWizardKernel<float>(float*)",
+        "void acme::AddWizardKernel<float>(float*)",
         "void acme::MatrixWizardKernel<__half>(half*)",
         "void xyz::fp8_thing<float>(float*)",
         "void acme::matrix_whirl_m16n8k16_permuter<int>(int*)",

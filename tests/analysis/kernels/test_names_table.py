@@ -466,10 +466,22 @@ not_matmul fp4 layout serving-library | 9.0 | void transformer_engine::nvfp4::qu
 not_matmul unknown layout serving-library | 9.0 | void transformer_engine::swizzle_row_scaling_kernel<int4>
 not_matmul bf16 norm norm-kernel | 9.0 | void layer_norm::ln_fwd_tuned_kernel<layer_norm::Kernel_traits<__nv_bfloat16>>
 not_matmul bf16 elementwise serving-library | 9.0 | void vllm::act_and_mul_kernel<c10::BFloat16, silu>
-unknown unknown other no-evidence | 9.0 | fused_moe_kernel
-unknown unknown other no-evidence | 9.0 | _w8a8_block_fp8_matmul
+tensor_core unknown gemm triton-kernel | 9.0 | fused_moe_kernel
+tensor_core fp8 gemm triton-kernel | 9.0 | _w8a8_block_fp8_matmul
 unknown unknown other no-evidence | 9.0 | matmul_kernel
-unknown unknown other no-evidence | 9.0 | _attn_fwd
+tensor_core unknown attention triton-kernel | 9.0 | _attn_fwd
+tensor_core bf16 gemm triton-matmul | 9.0 | _p_matmul_ogs_NNT_bf16xbf16xmxfp4_128x256x64x1
+tensor_core int8 gemm xmma-tensor | 8.0 | sm80_xmma_sparse_gemm_i8i8_i8i32_f32_tn_n_tilesize128x128x128_stage3_warpsize2x2x1_sptensor16x8x64_kernel
+not_matmul fp16 elementwise nvfuser | 8.0 | nvfuser_pointwise_f0_c1_r0_g0(Tensor<__half, 2, 2>, Tensor<__half, 2, 2>)
+not_matmul unknown reduce nvfuser | 8.0 | nvfuser_inner_outer_persistent_f12_c1_r0_g3
+tensor_core unknown gemm nvfuser-matmul | 8.0 | nvfuser_matmul_f0_c1_r0_g0
+not_matmul unknown layout miopen-transpose | 9.4 | batched_transpose_32x32_pack_2x2_ediv_2x2_half.kd
+not_matmul unknown elementwise miopen-tensor | 9.4 | SubTensorOpWithScalar1d.kd
+not_matmul unknown layout miopen-tensor | 9.4 | SubTensorOpWithSubTensor4d.kd
+not_matmul bf16 elementwise serving-library | 9.4 | _ZN7sgl_hip10activation18act_and_mul_kernelI14__hip_bfloat16TnPFT_RKS3_EXadL_Z4siluIS2_ES3_S5_EEEEvPS3_PS4_i
+matrix_core fp16 conv_fprop composable-kernel | 9.4 | _ZN2ck16tensor_operation6device12_GLOBAL__N_149kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffleINS_36GridwiseGemmMultipleABD_xdl_cshuffleIDF16_EEEEvPT_
+matrix_core bf16 gemm composable-kernel | 9.4 | _ZN2ck27kernel_gemm_xdl_cshuffle_v3INS_28GridwiseGemm_xdl_cshuffle_v3IDF16bEEEEvPT_
+matrix_core unknown conv_fprop miopen-xdlops | 9.4 | gridwise_convolution_implicit_gemm_v4r4_xdlops_nchw_kcyx_nkhw.kd
 unknown unknown other no-evidence | 9.0 | _fwd_grouped_kernel_stage1
 unknown unknown other no-evidence | 9.0 | _fwd_kernel_stage2
 unknown unknown other no-evidence | 9.0 | chunk_fwd_kernel_o
