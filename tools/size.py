@@ -2,8 +2,8 @@
 
     python tools/size.py
 
-A statement is one of Python's, docstrings left out: joined lines, shorter names and lost docstrings save none. A budget
-is raised by a line of this file, in the commit that needs it.
+A statement is one of Python's, docstrings left out: joined lines, shorter names and lost docstrings save
+none. A budget is raised by a line of this file, in the commit that needs it.
 """
 
 from __future__ import annotations
@@ -86,10 +86,12 @@ print(sum(name.partition(".")[0] == "mpprof" for name in sys.modules), len(names
 
 def sources() -> dict[str, ast.Module]:
     """Return every tracked Python file of both packages, parsed, by its path."""
-    listed = subprocess.run(
-        ["git", "ls-files", "mpprof/*.py", "dashboards/*.py"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return {path: ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in listed.stdout.split()}
+    listed = _printed("git", "ls-files", "mpprof/*.py", "dashboards/*.py").split()
+    return {path: ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in listed}
+
+
+def _printed(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def statements(tree: ast.Module) -> int:
@@ -98,7 +100,11 @@ def statements(tree: ast.Module) -> int:
 
 
 def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def room(path: str) -> str:
@@ -129,9 +135,9 @@ def name_a_code(trees: dict[str, ast.Module]) -> Iterator[str]:
 
 
 def run_by_a_report() -> tuple[int, int, int]:
-    """Return the own modules that a report of one sample loads, the own functions that it runs, and how deep."""
-    done = subprocess.run([sys.executable, "-c", _PROBE, SAMPLE], cwd=ROOT, capture_output=True, text=True, check=True)
-    modules, functions, deepest = map(int, done.stdout.split()[-3:])
+    """Return the own modules that a report of one sample loads, the functions that it runs, and how deep."""
+    printed = _printed(sys.executable, "-c", _PROBE, SAMPLE)
+    modules, functions, deepest = map(int, printed.split()[-3:])
     return modules, functions, deepest
 
 

@@ -42,7 +42,11 @@ def of(*arguments: str, stdin: str = "") -> Output:
         sys.stdin = before
     printed = AGES.sub(r"\1null", out.getvalue())
     try:
-        return {"exit": code, "document": json.loads(printed)} if printed else {"exit": code, "text": err.getvalue()}
+        return (
+            {"exit": code, "document": json.loads(printed)}
+            if printed
+            else {"exit": code, "text": err.getvalue()}
+        )
     except ValueError:
         return {"exit": code, "text": printed + err.getvalue()}
 
@@ -156,7 +160,8 @@ def planted() -> Iterator[tuple[str, Output]]:
         with tempfile.TemporaryDirectory() as folder:
             judged = analysed(case.training, case.baseline, Path(folder)).judged()
         rows = [
-            {"code": f.code, "cost_ns": f.cost_ns_per_step, "gain_ns": f.gain_ns_per_step} for f in judged.findings
+            {"code": f.code, "cost_ns": f.cost_ns_per_step, "gain_ns": f.gain_ns_per_step}
+            for f in judged.findings
         ]
         yield case.name, {"exit": 0, "document": rows}
 
@@ -166,7 +171,10 @@ def real() -> Iterator[tuple[str, Output]]:
     the traces are not there."""
     for path in sorted(path for path in SHARED.rglob("*") if path.is_file()):
         shown = of("report", str(path), "--format", "json")
-        yield str(path.relative_to(SHARED)), {"exit": shown["exit"], "document": _figures(shown.get("document"))}
+        yield (
+            str(path.relative_to(SHARED)),
+            {"exit": shown["exit"], "document": _figures(shown.get("document"))},
+        )
 
 
 def _figures(value: Any) -> Any:
@@ -178,7 +186,19 @@ def _figures(value: Any) -> Any:
     return len(value) > 0 if isinstance(value, str) else value
 
 
-_SAID = {"code", "class", "basis", "kind", "leads", "severity", "confidence", "placement", "precision", "family", "unit"}
+_SAID = {
+    "code",
+    "class",
+    "basis",
+    "kind",
+    "leads",
+    "severity",
+    "confidence",
+    "placement",
+    "precision",
+    "family",
+    "unit",
+}
 
 
 def truth() -> Iterator[tuple[str, Output]]:
