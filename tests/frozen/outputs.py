@@ -15,6 +15,7 @@ from typing import Any
 
 import mpprof
 from mpprof.cli import COMMANDS, main
+from tests.frozen.fits import recorded
 from tests.paths import ROOT, SHARED, SHARED_DATA
 
 SAMPLES = "sample_traces"
@@ -229,6 +230,7 @@ GROUPS: dict[str, Callable[[], Iterator[tuple[str, Output]]]] = {
     "verdicts": verdicts,
     "surface": surface,
     "planted": planted,
+    "records": recorded,
     "real": real,
     "truth": truth,
 }
