@@ -61,6 +61,10 @@ FEWEST_CALLS_TO_END = 8
 """An epoch's end times its last calls if they are so many since the wait before: what Keras does between the
 last one and our hook, about a millisecond, then adds little to each."""
 
+LONG_END_NS = 1_000_000
+"""Where the end of an epoch's data takes longer than this, it does not time the last calls: the device had
+finished at some time before."""
+
 LATE_NS = 500_000_000
 """A line is not held back for a reading that takes longer than this."""
 
@@ -480,7 +484,10 @@ class FitSession:
             self.calls.waited(read_ns, line)
 
     def _comes_late(self, hook: str) -> bool:
-        """Return whether another callback does something at this hook before ours, or that is not known."""
+        """Return whether the input, or another callback at this hook before ours, has done something since
+        the last call, or that is not known."""
+        if self._input is not None and self._input.ended_ns > LONG_END_NS:
+            return True
         if self._hooks_timed:
             return False  # ours is the first
         callbacks = self.recorder.attempt("timing", callbacks_of_running_fit) or []
@@ -914,7 +921,7 @@ class FitSession:
         if not self.queues:
             return Absent("the batches are taken within the train function: only a trace shows the wait")
         kind = str(self._fit_facts.get("input", {}).get("kind", "input"))
-        wait = InputWait(self.spent, kind)
+        wait = InputWait(self.spent, kind, within_call=self.probe.backend == "jax")
         why_not = time_input(iterator, wait, lambda error: self.recorder.fail("run_time.input", error))
         self._input = wait if why_not is None else None
         return why_not

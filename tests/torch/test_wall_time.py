@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from tests.record.wall_time import trainings
-from tests.record.wall_time.asserting import NEARLY, assert_hooks_are_timed, assert_input_is_timed
+from tests.record.wall_time.asserting import (
+    NEARLY,
+    assert_ends_of_data_are_between_epochs,
+    assert_hooks_are_timed,
+    assert_input_is_timed,
+)
 from tests.torch.training import digest, keras, torch
 
 pytestmark = pytest.mark.framework
@@ -25,6 +30,11 @@ def test_each_callbacks_time_is_known_wherever_it_stands_in_the_list(tmp_path: P
 
 def test_the_wait_for_each_batch_is_known(tmp_path: Path, made: Any) -> None:
     assert_input_is_timed(trainings.slow_inputs(tmp_path, made))
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_what_data_do_at_an_epochs_end_is_in_no_step(tmp_path: Path, made: Any) -> None:
+    assert_ends_of_data_are_between_epochs(trainings.slow_ends(tmp_path, made))
 
 
 class Rows(torch.utils.data.Dataset):  # type: ignore[misc]

@@ -38,6 +38,7 @@ WITHIN_STEPS = "Keras tells only when a call begins on this backend: the loop's 
 CALLBACKS_AND_LOOP = "callbacks and loop"
 CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
+END_OF_DATA = "the end of the data"
 ITERATORS = "making the iterator of an epoch"
 """What a part is named, within itself, where it holds what was not told apart."""
 
@@ -336,6 +337,8 @@ def _of_fit(
     split = "callbacks" not in absent or absent["callbacks"] == OWN_LOOP
     _take_hooks(pools, sums)
     _take_validations(pools, sums, fit, within_hooks=bool(sums.of("callbacks")))
+    for ns in sums.of("input", "epoch").values():  # where only begins are told, the last call goes on
+        pools.take("between_epochs", END_OF_DATA, ns, *((CALL, EDGE) if calls.begins_only else (EDGE,)))
     _take_input(pools, sums, calls)
     _take_batch_hooks(pools, sums, calls)
     for name, ns in sums.of("compile", "batch", "epoch").items():

@@ -21,15 +21,37 @@ TIMED_ALREADY = "another MPProfilerCallback of this fit times the input"
 
 
 class InputWait:
-    """The wait for batches of one `fit`. The first one of each epoch counts apart."""
+    """The wait for batches of one `fit`. The first one of each epoch counts apart, and so does the end of an
+    epoch's data. `within_call`: a batch is taken after its call has begun. `ended_ns`: what the end of the
+    data has taken in this epoch."""
 
-    def __init__(self, spent: Spent, name: str) -> None:
-        self.clock, self._spent = spent.clock, spent
-        self.first, self.others = (spent.of("input", name, at) for at in ("first", "batch"))
-        self.now = self.first
+    def __init__(self, spent: Spent, name: str, *, within_call: bool = False) -> None:
+        self.clock, self._spent, self._within_call = spent.clock, spent, within_call
+        self.first, self.others, self._end = (
+            spent.of("input", name, at) for at in ("first", "batch", "epoch")
+        )
+        self.now, self.ended_ns = self.first, 0
+        self._no_call = False  # the call that has begun finds no batch: this is no call's time
 
     def begin_epoch(self) -> None:
-        self.now = self.first
+        self.now, self.ended_ns, self._no_call = self.first, 0, False
+
+    def made(self, took_ns: int) -> None:
+        """Note that an iterator of batches was made, before an epoch's first batch or after its last."""
+        self.first.ns += took_ns
+        if self.now is self.others:
+            self.ended_ns += took_ns
+
+    def exhausted(self, took_ns: int) -> None:
+        """Note that so long was waited for a batch, and there was none."""
+        self._no_call |= self._within_call
+        self.ended(took_ns)
+
+    def ended(self, took_ns: int) -> None:
+        """Note that so much was done at the end of an epoch's data."""
+        self.ended_ns += took_ns
+        if not self._no_call:
+            self._spent.add(self._end, took_ns)
 
     def waited(self, took_ns: int) -> None:
         """Note that the host has waited so long for a batch."""
@@ -55,11 +77,30 @@ def time_input(iterator: Any, wait: InputWait, failed: Callable[[BaseException],
     def get_iterator() -> TimedBatches:
         begin_ns = wait.clock()
         batches = iter(kind._get_iterator(held()))
-        wait.first.ns += wait.clock() - begin_ns
+        wait.made(wait.clock() - begin_ns)
         return TimedBatches(batches, wait, failed)
 
     iterator._get_iterator = get_iterator
+    _time_end(getattr(iterator, "data_adapter", None), wait)
     return None
+
+
+def _time_end(adapter: Any, wait: InputWait) -> None:
+    """Note what Keras' adapter of the data does at an epoch's end: it stops a pool of workers, and calls
+    `on_epoch_end` of a PyDataset."""
+    kind = type(adapter)
+    if not kind.__module__.startswith("keras.") or "on_epoch_end" in vars(adapter):
+        return  # of the user's own
+    held = weakref.ref(adapter)
+
+    def on_epoch_end() -> Any:
+        begin_ns = wait.clock()
+        try:
+            return kind.on_epoch_end(held())
+        finally:
+            wait.ended(wait.clock() - begin_ns)
+
+    adapter.on_epoch_end = on_epoch_end
 
 
 class TimedBatches:
@@ -77,12 +118,15 @@ class TimedBatches:
 
     def __next__(self) -> Any:
         wait = self._wait
-        begin_ns = wait.clock()
+        begin_ns, waited = wait.clock(), wait.waited
         try:
             return next(self._batches)
+        except StopIteration:
+            waited = wait.exhausted
+            raise
         finally:
             try:
-                wait.waited(wait.clock() - begin_ns)
+                waited(wait.clock() - begin_ns)
             except FAILURES as error:  # no failure of ours may stop the user's training
                 raise_if_signalled(error)
                 self._failed(error)

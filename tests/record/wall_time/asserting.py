@@ -75,3 +75,15 @@ def assert_input_is_timed(answers: dict[str, Any]) -> None:
             if every == 1:
                 others = (STEPS - 1) * EPOCHS - max(0, before - 1)
                 assert near(waits[f"input/{kind}/batch"], others * AT_ONCE)
+
+
+def assert_ends_of_data_are_between_epochs(answers: dict[str, Any]) -> None:
+    plain = answers["plain"]["parts"]
+    for name, times in (("PyDataset", EPOCHS), ("generator", 1)):  # the generator ends in the first epoch
+        slow = answers[name]
+        assert slow["longest"] <= NEARLY
+        assert slow["batches"] <= NEARLY
+        for part, ns in slow["parts"].items():
+            if part != "compile":  # by its own clock
+                expected = times * AT_ONCE if part == "between_epochs" else 0
+                assert near(ns - plain.get(part, 0), expected), (name, part)

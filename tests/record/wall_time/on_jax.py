@@ -18,6 +18,7 @@ def train(folder: Path) -> None:
     answers = {
         "hooks": trainings.slow_hooks(folder / "hooks", made),
         "inputs": trainings.slow_inputs(folder / "inputs", made),
+        "ends": trainings.slow_ends(folder / "ends", made),
         "same": same(folder / "same"),
         "asynchronous": asynchronous(folder / "asynchronous", made),
         "compiles": compiles(folder / "compiles"),

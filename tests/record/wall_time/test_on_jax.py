@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from tests.record.processes import done_on_jax, our_lines
-from tests.record.wall_time.asserting import assert_hooks_are_timed, assert_input_is_timed
+from tests.record.wall_time.asserting import (
+    assert_ends_of_data_are_between_epochs,
+    assert_hooks_are_timed,
+    assert_input_is_timed,
+)
 from tests.record.wall_time.on_jax import train
 
 pytest.importorskip("jax")
@@ -28,6 +32,10 @@ def test_each_callbacks_time_is_known_wherever_it_stands_in_the_list(answers: An
 
 def test_the_wait_for_each_batch_is_known(answers: Any) -> None:
     assert_input_is_timed(answers["inputs"])
+
+
+def test_what_data_do_at_an_epochs_end_is_in_no_step(answers: Any) -> None:
+    assert_ends_of_data_are_between_epochs(answers["ends"])
 
 
 def test_weights_batches_and_errors_are_the_same_with_and_without(answers: Any) -> None:

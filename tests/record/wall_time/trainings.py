@@ -4,6 +4,7 @@ tests of each backend, in a process of that backend."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,7 +14,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from mpprof.analysis.steps.run_time import run_time
 from mpprof.record import MPProfilerCallback
+from mpprof.runs.loading import load
 
 BATCH, STEPS, EPOCHS = 4, 12, 2
 TICK_NS = 1_000
@@ -66,9 +69,11 @@ class Slow(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no type
 
 
 class Batches(keras.utils.PyDataset):  # type: ignore[misc]
-    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, before: Callable[[], None] = lambda: None, at_end: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__()
-        self.before = before
+        self.before, self.on_epoch_end = before, at_end
 
     def __len__(self) -> int:
         return STEPS
@@ -165,6 +170,32 @@ def slow_inputs(folder: Path, made: Any) -> dict[str, Any]:
             more = {"steps_per_epoch": STEPS} if name == "generator" else {}
             fit(made, recorded(root, clock), x=x, **more)
             answers[f"{name}{every}"] = {**told(root), "fetched": calls[0]}
+    return answers
+
+
+def slow_ends(folder: Path, made: Any) -> dict[str, Any]:
+    """Data whose every epoch takes time to end: by a PyDataset's own hook, and after a generator's last batch."""
+    answers = {}
+    for name, ns in (("plain", 0), ("PyDataset", AT_ONCE), ("generator", AT_ONCE)):
+        clock, root = Clock(), folder / name
+
+        def at_end(clock: Clock = clock, ns: int = ns) -> None:
+            clock.passes(ns)
+
+        def ends(at_end: Callable[[], None] = at_end) -> Iterator[tuple[Any, Any]]:
+            yield from itertools.islice(generated(), STEPS)
+            at_end()
+
+        fit(made, recorded(root, clock), x=ends() if name == "generator" else Batches(at_end=at_end))
+        run = load(root)
+        times = run_time(run)
+        assert times is not None
+        assert run.steps is not None
+        answers[name] = {
+            "parts": {part.name: part.ns for part in times.parts},
+            "longest": max(run.steps.interval_ns.tolist()),
+            "batches": told(root)["spent"].get(f"input/{name}/batch", 0),
+        }
     return answers
 
 
