@@ -46,6 +46,8 @@ class Stalls:
     cause: str | None
     cause_ns: float
     grouped: bool
+    partly: str | None = None
+    """How much of the stalls the cause takes, where it is not known to be in nearly each of them."""
 
     @property
     def in_each(self) -> int:
@@ -59,7 +61,8 @@ class Stalls:
     def __str__(self) -> str:
         said = f"{BEGINS}{format_ns(self.mean_ns)} a step, median {format_ns(self.median_ns)}"
         if self.every is not None and self.in_each == 1:
-            return f"{said}: every {_ordinal(self.every)} step {self.cause or f'stalls; {NOT_TOLD}'}"
+            does = f"stalls; {self.partly or NOT_TOLD}" if self.partly or not self.cause else self.cause
+            return f"{said}: every {_ordinal(self.every)} step {does}"
         what = "timings of several steps" if self.grouped else "steps"
         if not self.count:
             return f"{said}: the {what} differ, and none is over twice the median"
@@ -67,7 +70,8 @@ class Stalls:
         if self.every is not None:
             of = f"{self.in_each} of every {self.every}"
         are = "is a stall" if self.count == 1 else "are stalls"
-        return f"{said}: {of} {what} {are}; {f'each {self.cause}' if self.cause else NOT_TOLD}"
+        why = self.partly or (f"each {self.cause}" if self.cause else NOT_TOLD)
+        return f"{said}: {of} {what} {are}; {why}"
 
 
 def stalls(run: Run) -> Stalls | None:
@@ -83,8 +87,8 @@ def stalls(run: Run) -> Stalls | None:
     long = times.row[times.time_ns > max(STALL * middle, mean_ns)]  # what is shorter makes no mean longer
     grouped = stepping.asynchronous(steps, run.facts)
     every = None if grouped else _period(steps, long)
-    cause, cause_ns = _cause(run, times, long, every, mean_ns - middle)
-    return Stalls(mean_ns, middle, len(long), len(times.row), every, cause, cause_ns, grouped)
+    cause, cause_ns, partly = _cause(run, times, long, every, mean_ns - middle)
+    return Stalls(mean_ns, middle, len(long), len(times.row), every, cause, cause_ns, grouped, partly)
 
 
 def _period(steps: StepTable, long: NDArray[np.int64]) -> int | None:
@@ -105,22 +109,51 @@ def _period(steps: StepTable, long: NDArray[np.int64]) -> int | None:
 
 def _cause(
     run: Run, times: stepping.Averaged, long: NDArray[np.int64], every: int | None, added_ns: float
-) -> tuple[str | None, float]:
-    """Return what a stalled step does, and how many ns of a mean step that is known to take of those that
-    stalls add."""
+) -> tuple[str | None, float, str | None]:
+    """Return what a stalled step does, how many ns of a mean step that is known to take of those that stalls
+    add, and `Stalls.partly`."""
     steps = run.steps
-    if steps is None or not len(times.row) or added_ns <= 0:
-        return None, 0.0
-    since = int(steps.step[times.row[0]])
+    if steps is None or not len(long) or added_ns <= 0:
+        return None, 0.0, None
+    ran = int(times.steps.sum())
+    loader, hooks = (_in_stalls(run, part, times, long) for part in ("input", "callbacks"))
     named = [
-        *((LOADER, ns) for ns in (sum(spent.per_step(run, "input", since).values()),)),
-        *((f"runs {name}", ns) for name, ns in spent.per_step(run, "callbacks", since).items()),
-        *((f"compiles ({name})", ns) for name, ns in spent.per_step(run, "compile", since).items()),
+        *((LOADER, "the wait for the loader", count, ns) for _, count, ns in loader),
+        *((f"runs {name}", name, count, ns) for name, count, ns in hooks),
     ]
-    cause, ns = max(named, key=lambda each: each[1])
-    if ns >= _MOSTLY * added_ns:
-        return cause, min(ns, added_ns)
-    return _place(run, times, long, every), 0.0
+    cause, what, count, ns = max(named, key=lambda each: each[3], default=("", "", 0, 0.0))
+    compiled = spent.per_step(run, "compile", int(steps.step[times.row[0]]))  # of these only sums are known
+    compiler, compiled_ns = next(iter(compiled.items()), ("", 0.0))
+    if compiled_ns * ran > ns:
+        cause, what, count, ns = f"compiles ({compiler})", f"compiling ({compiler})", 0, compiled_ns * ran
+    if ns < _MOSTLY * added_ns * ran:
+        return _place(run, times, long, every), 0.0, None
+    in_most = count >= REGULAR_RATIO * len(long)
+    partly = None if in_most else f"{what} takes {format_ns(ns)} of them"
+    return cause, min(ns / ran, added_ns), partly
+
+
+def _in_stalls(
+    run: Run, part: str, times: stepping.Averaged, long: NDArray[np.int64]
+) -> list[tuple[str, int, float]]:
+    """Return the name, the stalls that hold a long call of it, and the ns of those calls, by the calls that
+    have a line of their own."""
+    steps, spans = run.steps, run.spans
+    if steps is None or spans is None:
+        return []
+    table, last = spans.spent, steps.step[long]
+    first = last - times.steps[np.isin(times.row, long)] + 1
+    own = table.rows(part, ("batch",)) & (table.calls == 1) & (table.first_step == table.last_step)
+    rows = np.flatnonzero(own & (table.ns > 0))
+    stall = np.searchsorted(last, table.last_step[rows])
+    within = stall < len(long)
+    within[within] = table.first_step[rows][within] >= first[stall[within]]
+    rows, stall = rows[within], stall[within]
+    names = np.array([key.name for key in table.keys])[table.key[rows]]
+    return [
+        (str(name), len(np.unique(stall[names == name])), float(table.ns[rows][names == name].sum()))
+        for name in np.unique(names)
+    ]
 
 
 def _place(run: Run, times: stepping.Averaged, long: NDArray[np.int64], every: int | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from mpprof.analysis.steps.stalls import Stalls, stalls
 from mpprof.analysis.steps.validity import doubts
 from mpprof.model.run import Run
+from mpprof.model.run_time import EpochTable, Spans, SpentKey, SpentTable
 from tests.analysis.steps.test_statistics import MS, eight_workers, noisy, table
 from tests.builders import cases as c
 
@@ -74,6 +76,47 @@ def test_steps_that_scatter_are_no_stalls_and_nothing_is_said() -> None:
     assert not found(run).notable
     assert doubts(run) == ()
     assert stalls(c.run()) is None
+
+
+def with_spent(run: Run, key: SpentKey, *lines: tuple[int, int, int, float]) -> Run:
+    """The run with lines of first step, last step, calls and ms."""
+    first, last, calls, ms = (np.array(column) for column in zip(*lines, strict=True))
+    zero, none = np.zeros(len(lines), np.int64), np.empty(0, np.int64)
+    spent = SpentTable((key,), zero, zero + 1, first, last, calls, np.round(ms * MS).astype(np.int64))
+    return replace(run, spans=Spans((), EpochTable(none, none, none, none), spent))
+
+
+SLOW = SpentKey("callbacks", "Slow", "batch")
+
+
+def test_what_few_of_many_stalls_run_is_said_with_its_time_and_not_of_each() -> None:
+    values = np.array([900.0, *noisy(495)])
+    values[np.random.default_rng(5).random(len(values)) < 0.25] = 60
+    slept = [51, 90, 160, 161, 277, 340, 402, 480]
+    values[slept] = 1500
+    run = run_of(values.tolist(), gaps=np.where(values > 1000, 1490.0, 0.0).tolist())
+    said = str(found(with_spent(run, SLOW, *((row + 1, row + 1, 1, 1490.0) for row in slept))))
+    assert said.endswith("are stalls; Slow takes 11.9 s of them")
+    assert "144 of 495 steps" in said
+
+
+def test_what_each_stall_runs_is_said_of_each() -> None:
+    values = np.array([900.0, *noisy(299)])
+    slept = [20, 31, 77, 130, 131, 250]
+    values[slept] = 2000
+    run = run_of(values.tolist(), gaps=np.where(values == 2000, 1990.0, 0.0).tolist())
+    told = found(with_spent(run, SLOW, *((row + 1, row + 1, 1, 1990.0) for row in slept)))
+    assert str(told).endswith("6 of 299 steps are stalls; each runs Slow")
+    assert told.cause_ns == pytest.approx(6 * 1990 / 299 * MS, rel=0.02)
+
+
+def test_what_is_spent_beside_the_stalls_is_no_cause_of_them() -> None:
+    values = np.array([900.0, *noisy(99)])
+    values[40] = 2000
+    for lines in ([(1, 100, 100, 3000.0)], [(31, 31, 1, 3000.0)], [(1, 100, 100, 3.5)]):
+        told = found(with_spent(run_of(values.tolist()), SLOW, *lines))
+        assert (told.count, told.cause_ns) == (1, 0)
+        assert "Slow" not in str(told)
 
 
 @pytest.mark.parametrize(("number", "said"), [(2, "2nd"), (3, "3rd"), (11, "11th"), (21, "21st")])
