@@ -17,7 +17,8 @@ class Ls:
     It also shows the batch, and when each run was last written. The oldest comes
     first; runs that cannot be read come last, with the reason. A run has ended
     where its records hold the end of the training, and has failed where an error
-    was that end (the error's type follows). Otherwise it is running, or
+    was that end (the error's type follows). One that was broken off is interrupted,
+    or exit after sys.exit. Otherwise it is running, or
     stopped (killed or crashed) if nothing was written for 15 s; a copy from another
     machine is listed as unfinished. Step times are means, with every stall."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
-from mpprof.model.run_time import Spans
+from mpprof.model.run_time import RECORDING_ENDED, WHOLE, Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 
 
@@ -170,6 +170,10 @@ class Ended:
         return "out of memory" if self.reason == "out_of_memory" else self.error or "error"
 
 
+BROKEN_OFF = "training was broken off"
+"""How the sentence on a training begins that neither ran to its end nor ended by an error on record."""
+
+
 @frozen
 class RunFacts:
     """run.json, schema `mpprof.run/1`. `absent` gives the reason for each field that was not measured."""
@@ -245,6 +249,11 @@ class Run:
     spans: Spans | None = None  # what the step log holds beside steps and validations; None: there is no log
 
     @property
+    def broken_off(self) -> str | None:
+        """How the last training was broken off; None where it was not, or an error on record ended it."""
+        return how_broken_off(self.facts, self.spans)
+
+    @property
     def run_id(self) -> str:
         """The id in the records; without records, the name."""
         return self.facts.run_id if self.facts else self.name
@@ -253,3 +262,12 @@ class Run:
     def last_fit(self) -> FitFacts | None:
         """The facts of the last `fit`; None where none was recorded."""
         return self.facts.fits[-1] if self.facts and self.facts.fits else None
+
+
+def how_broken_off(facts: RunFacts | None, spans: Spans | None) -> str | None:
+    """Return how the last training was broken off: "interrupted" by the keyboard, "exit", or "unknown"; None
+    where it was not, or an error on record ended it."""
+    if facts is not None and facts.ended is not None:
+        return None if facts.ended.by_error else facts.ended.reason
+    last = spans.fits[-1].reason if spans is not None and spans.fits else None
+    return None if last in (None, *WHOLE, RECORDING_ENDED) else "exit" if last == "exit" else "unknown"

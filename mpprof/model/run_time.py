@@ -15,6 +15,8 @@ from mpprof.model.steps import ABSENT
 
 Int64 = NDArray[np.int64]
 
+WHOLE = ("finished", "stopped")
+"""The reasons of a fit that ran to its end, or was stopped by a callback."""
 RECORDING_ENDED = "recording ended"
 """The reason of a fit whose recording ended before it did."""
 

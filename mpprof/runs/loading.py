@@ -15,7 +15,7 @@ from mpprof import traces
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
 from mpprof.folders import names_in, walk
 from mpprof.model.frozen import frozen
-from mpprof.model.run import Run, RunFacts
+from mpprof.model.run import BROKEN_OFF, Run, RunFacts, how_broken_off
 from mpprof.model.steps import StepTable
 from mpprof.runs import hosts
 from mpprof.traces.common import file_head
@@ -395,13 +395,18 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
     )
 
 
+_BY = {"interrupted": "by the keyboard", "exit": "by sys.exit"}
+
+
 def _unended(records: Records) -> tuple[str, ...]:
+    steps = 0 if records.steps is None else int(records.steps.step.max(initial=0))
     if records.finished:
-        return ()
+        how = how_broken_off(records.facts, records.spans)
+        at = f"after step {steps:,}" if steps else "before its first step"
+        return () if how is None else (f"{BROKEN_OFF} {at} ({_BY.get(how, 'by what is not known')})",)
     why = records.facts.absent.get("recording") if records.facts else None
     if why is None:
         return ("the log does not show the end of the training: it was killed, or still runs",)
-    steps = 0 if records.steps is None else int(records.steps.step.max(initial=0))
     return (f"recording ended after step {steps:,}, before the training did ({why}): the rest is not known",)
 
 

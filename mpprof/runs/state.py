@@ -23,7 +23,8 @@ def state_of(run: Run, *, now_unix_ns: int, elsewhere: bool) -> RunState | None:
     if run.facts.ended is not None and run.facts.ended.by_error:
         return "failed"
     if run.finished:
-        return "ended"
+        how = run.broken_off
+        return "ended" if how is None else "exit" if how == "exit" else "interrupted"
     if "recording" in run.facts.absent:
         return "unrecorded"
     if elsewhere:

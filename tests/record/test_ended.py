@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,43 @@ def test_report_and_memory_say_what_filled_the_card_and_what_to_try(tmp_path: Pa
     assert done.code == 0
     assert done.out.startswith("784 MiB did not fit on GPU_0_bfc")
     assert "What to try" in done.out
+
+
+def interrupting() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("stop", "within", "state", "by"),
+    [
+        (interrupting, True, "interrupted", "by the keyboard"),
+        (lambda: sys.exit(3), True, "exit", "by sys.exit"),
+        (failing, False, "interrupted", "by what is not known"),
+        (interrupting, None, "interrupted", "by what is not known"),
+    ],
+)
+def test_a_training_that_was_broken_off_says_so_at_once(
+    stop: Callable[[], Any], within: bool | None, state: str, by: str, tmp_path: Path, command: Mpprof
+) -> None:
+    """`within`: it is closed while the exception is handled. None: run.json does not say how it ended."""
+    mine = callback(tmp_path)
+    try:
+        fit(small(), 8, mine, at(5, stop))
+    except (KeyboardInterrupt, SystemExit, ZeroDivisionError):  # as a notebook does
+        if within:
+            mine.close()
+    mine.close()
+    if within is None:
+        file = next(tmp_path.rglob("run.json"))
+        file.write_text(
+            json.dumps({key: value for key, value in run_json(tmp_path).items() if key != "ended"})
+        )
+    first = " ".join(command("report", tmp_path).out.split())
+    steps = len(
+        [line for line in next(tmp_path.rglob("steps.jsonl")).read_text().splitlines() if '"step",' in line]
+    )
+    assert f"! training was broken off after step {steps} ({by})" in first
+    document = json.loads(command("report", tmp_path, "--format", "json").out)
+    assert "MP913" not in {found["code"] for found in document["findings"]}
+    assert [row["state"] for row in json.loads(command("ls", tmp_path, "--format", "json").out)] == [state]
+    assert state in command("ls", tmp_path).out.split()

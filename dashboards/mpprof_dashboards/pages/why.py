@@ -141,9 +141,11 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
         words.compiled(run["backend"], run["jit_compile"]),
     ]
     said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
-    if state in ("running", "failed", "stopped", "unfinished", "unrecorded"):
+    if state in ("running", "interrupted", "exit", "failed", "stopped", "unfinished", "unrecorded"):
         hint = {
             "running": "The training goes on: this page follows it.",
+            "interrupted": "The training was broken off.",
+            "exit": "sys.exit ended the training.",
             "failed": "An error ended the training.",
             "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
             "unfinished": "No end of the training was recorded.",

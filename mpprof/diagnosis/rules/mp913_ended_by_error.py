@@ -39,6 +39,7 @@ LEADS = ERROR
 
 LONGEST = 160
 """Letters of an error's first line that a sentence holds."""
+NOT_KNOWN = "how the training ended is not known: nobody could see what left it"
 _NO_ERRORS = {"interrupted": "the keyboard interrupted the training", "exit": "sys.exit ended the training"}
 
 
@@ -48,13 +49,15 @@ def judge(signals: Signals) -> Outcome:
         return NotApplicable("a trace without records does not show how the training ended")
     ended = run.facts.ended
     if ended is None:
+        if run.broken_off is not None:
+            return Unable(NOT_KNOWN)
         if run.finished:
             return Clear("the training ran to its end")
         return Unable("no end of the training is on record: it goes on, or its process was killed")
     if ended.reason in _NO_ERRORS:
         return Clear(_NO_ERRORS[ended.reason])
     if not ended.by_error:
-        return Unable("how the training ended is not known: nobody could see what left it")
+        return Unable(NOT_KNOWN)
     out_of_memory = ended.reason == "out_of_memory"
     return Found(
         summary=_sentence(run, ended),
