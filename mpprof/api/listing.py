@@ -71,7 +71,7 @@ def _read(place: loading.Place) -> Run:
 
 def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
     facts, fit = run.facts, run.last_fit
-    steps = stepping.summarise(run.steps, facts)
+    steps = stepping.summarise(run.steps, facts, spans=run.spans)
     written = last_record_unix_ns(run) if elsewhere else last_write_unix_ns(run)
     row: RunRow = {
         "run": run.name,

@@ -256,7 +256,7 @@ def _about(run: recorded.Run) -> list[str]:
         said += [device] if device else []
     if fit is not None and fit.batch_size is not None:
         said.append(f"batch {format_count(fit.batch_size)}")
-    summary = summarise(run.steps, facts, finished=run.finished)
+    summary = summarise(run.steps, facts, spans=run.spans, finished=run.finished)
     if summary is not None:
         said.append(f"{format_count(summary.count)} steps")
         if summary.mean_ns is not None:

@@ -84,7 +84,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     A trace that cannot be read is a problem stated in the result where records remain to be judged, and
     raises UnreadableError where nothing does, or where `strict` is set.
     """
-    steps = stepping.summarise(run.steps, run.facts, finished=run.finished)
+    steps = stepping.summarise(run.steps, run.facts, spans=run.spans, finished=run.finished)
     if steps is not None and run.steps is not None and run.workers:
         steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
     if steps is not None:

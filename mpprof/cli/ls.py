@@ -19,7 +19,7 @@ class Ls:
     where its records hold the end of the training, and has failed where an error
     was that end (the error's type follows). Otherwise it is running, or
     stopped (killed or crashed) if nothing was written for 15 s; a copy from another
-    machine is listed as unfinished. Step times are medians of steady steps."""
+    machine is listed as unfinished. Step times are means, with every stall."""
 
     name = "ls"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.analysis.comparison.observed import NEEDS
+from mpprof.analysis.steps.idle import COPYING
 from mpprof.analysis.steps.validity import timings
 from mpprof.diagnosis.outcomes import Found, known
 from mpprof.diagnosis.signals import Case, Signals
@@ -47,7 +48,7 @@ _JUDGED_BY: dict[Class, frozenset[str]] = {
     "idle_input": frozenset(("MP301",)), "idle_launch": frozenset(("MP302", "MP304", "MP308", "MP311")),
     "idle_sync": frozenset(("MP304",)), "idle_compile": frozenset(("MP902",)),
     "idle_between_steps": frozenset(("MP305",)), "idle_stall": frozenset(("MP301", "MP305", "MP902")),
-    "idle_other": frozenset(("MP306", "MP310")),
+    "idle_other": frozenset(("MP306",)),
 }  # fmt: skip
 """What a device does in a step beside the step's work, and the causes that are about it."""
 _LOST_WORDS: dict[Class, str] = CLASS_WORDS | {
@@ -350,6 +351,7 @@ def _no_cause(signals: Signals, diagnosis: Diagnosis) -> str:
         if part.category in _JUDGED_BY
         and (part.ratio or 0.0) >= NOTABLE_PART_RATIO
         and not found & _JUDGED_BY[part.category]
+        and not ("MP310" in found and _mostly_of(part) == COPYING[1])
         and not (part.category == "copy" and "MP310" in diagnosis.clear)  # looked at as a whole, and small
     ]
     if not parts and (dismissed := found & diagnosis.dismissed):
@@ -365,8 +367,13 @@ def _lost(part: Slice, signals: Signals) -> str:
     said = f"{format_ns(part.ns_per_step)} ({format_ratio(part.ratio)}) of {_LOST_WORDS[part.category]}"
     if part.category == "comm" and len(signals.devices) < 2:
         return f"{said} (one rank does not show whether it waited for others)"
+    return f"{said} (mostly {cause})" if (cause := _mostly_of(part)) else said
+
+
+def _mostly_of(part: Slice) -> str:
+    """Return the cause that has more than half of a slice; empty where none has."""
     cause, ns = max(part.causes, key=lambda item: item[1], default=("", 0.0))
-    return f"{said} (mostly {cause})" if 2 * ns > part.ns_per_step else said
+    return cause if 2 * ns > part.ns_per_step else ""
 
 
 def _unexplained(diagnosis: Diagnosis) -> bool:

@@ -246,8 +246,7 @@ class Account:
         """By how much a step's function is longer in the window than without the profiler; 0 where it is not
         longer, or where no unprofiled step is known. What profiling adds between two steps is not in it."""
         signed = ("profiling", "idle_stall") if self.grouped else ("profiling",)
-        slices = (part.ns_per_step for part in self.main.slices if part.category in signed)
-        return max(0.0, -sum(slices))
+        return max(0.0, -sum(cell.ns_per_step for cell in self.main.cells if cell.category in signed))
 
 
 @frozen

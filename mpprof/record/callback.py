@@ -160,10 +160,12 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         return recorder.root if recorder and recorder.facts else None
 
     def set_model(self, model: Any) -> None:
+        """Note when the `fit` began: this is the first hook that Keras calls."""
         self._guard(self._note_begin)
         super().set_model(model)
 
     def set_params(self, params: Any) -> None:
+        """Begin to time the hooks of the other callbacks, whose list Keras has made by now."""
         super().set_params(params)
         self._guard(self._time_hooks)
 
@@ -237,8 +239,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._begun = self._settings.clock(), time.time_ns()
 
     def _time_hooks(self) -> None:
-        """Measure the hooks of the other callbacks of the `fit` that begins, where Keras has just made their
-        list for it."""
+        """Note how long the hooks of the others take in the `fit` that begins, where Keras has just made the
+        list of its callbacks."""
         made = list_being_made(self)
         if made is None:
             self._begun = None  # a list of the user's own: its fit begins later

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mpprof.analysis.steps.mean_interval import MeanInterval, of_ratio, of_repeats
+from mpprof.analysis.arrays.mean_interval import MeanInterval, of_ratio, of_repeats
 from mpprof.diagnosis import manual
 from mpprof.errors import UsageError, own_baseline
 from mpprof.model import limits

@@ -45,7 +45,7 @@ CLASS_TEXT = {
     "idle_sync": "host waits for the device",
     "idle_compile": "host traces or compiles",
     "idle_between_steps": "between two steps",
-    "idle_stall": "what stalls add in the mean",
+    "idle_stall": "the mean step less the usual one",
     "idle_other": "other waits, or none recorded",
     "profiling": "unprofiled - profiled function",
 }

@@ -249,8 +249,7 @@ def test_braces_in_names_are_left_alone() -> None:
 
 def test_a_cost_out_of_a_distorted_window_is_its_share_of_the_step_without_the_profiler() -> None:
     def finding(wall_ms):
-        account = c.account(c.cell("idle_input", 30), wall_ms=wall_ms)
-        account = replace(account, step_ns=wall_ms * MS)
+        account = c.account(c.cell("idle_input", 30), step_ms=wall_ms, wall_ms=wall_ms, window_ns=100 * MS)
         return judge(c.case(account=account), [rule("MP301", found(0))], strict=True).findings[0]
 
     assert (finding(67).confidence, finding(67).summary) == ("high", "30.0 ms a step (44.8 %)")

@@ -53,7 +53,7 @@ def test_what_profiling_added_to_the_step_is_left_out_of_the_shares_and_said() -
     assert where.endswith("idles 40.0 %, without the 20.0 % that profiling added.")
     on_cpu = replace(account, trace_basis="host")
     where = sentences(c.case(account=on_cpu))[0]
-    assert where.endswith("idles 60.0 %; these shares include the 20.0 % that profiling added.")
+    assert where.endswith("idles 50.0 %; these shares include the 16.7 % that profiling added.")
 
 
 def test_against_a_baseline_what_lies_above_the_reach() -> None:

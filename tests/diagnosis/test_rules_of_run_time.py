@@ -105,6 +105,14 @@ def test_a_checkpoint_every_five_steps_counts_though_the_median_gap_is_short(
     assert "ModelCheckpoint takes" in got.summary
 
 
+def test_a_checkpoint_has_the_stalls_of_the_account(tmp_path: Path) -> None:
+    saves = Hook("ModelCheckpoint", batch_end=100, every=5)
+    stalls = c.account(c.cell("idle_stall", 25), c.cell("idle_between_steps", 1), c.healthy(74))
+    got = finding("MP305", case(Play(callbacks=(saves,)), tmp_path, stalls))
+    assert got.cost_ns_per_step == pytest.approx(20 * MS, rel=0.08)
+    assert {part.category for part in got.claimed} == {"idle_stall", "idle_between_steps"}
+
+
 def test_callbacks_that_were_not_timed_are_found_by_the_gap_and_else_not_cleared(tmp_path: Path) -> None:
     got = finding("MP305", case(Play(old=True, callbacks=(SLOW,)), tmp_path / "behind"))
     assert "in callbacks and the loop" in got.summary

@@ -362,6 +362,18 @@ def test_mp905_limits(wall_ms, said) -> None:
     assert says("MP905", c.case(account=c.account(wall_ms=wall_ms))) == said
 
 
+def test_mp905_compares_functions_and_blames_the_profiler_for_no_stall() -> None:
+    """The mean step is 3 times the median, and profiled steps are as long as the median."""
+    stalled = c.account(wall_ms=300, usual_ns=100 * c.MS, function_ns=95 * c.MS)
+    assert says("MP905", c.case(account=stalled)) == "clear"
+    slow = c.account(wall_ms=300, usual_ns=60 * c.MS, function_ns=60 * c.MS)
+    assert says("MP905", c.case(account=slow)) == "warning"
+
+
+def test_mp905_is_unable_where_steps_are_timed_in_groups() -> None:
+    assert "timed in groups" in says("MP905", c.case(account=c.account(wall_ms=50, grouped=True)))
+
+
 def test_mp905_says_nothing_of_a_clock_that_timed_launches() -> None:
     table = c.steps(200)
     short = c.case(account=c.account(wall_ms=20), table=table, steps=c.summary(table, median_ns=20 * c.MS))

@@ -65,10 +65,6 @@ _OF_A_PRODUCT = r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/"
 """The scope of a product's own inputs, as Keras and TensorFlow name them."""
 NOTABLE_RATIO = 0.05
 """What held a step up is said from a twentieth of it on."""
-_GROUPED = (
-    "steps are timed in groups: idle_stall is the mean step less the profiled one, which may be longer for "
-    "the profiler"
-)
 _LAST_RANKS: dict[Class, int] = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4, "profiling": 5}
 _COMPUTE_RANK = 1
 
@@ -84,7 +80,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     Raises UnableError where no device has a whole step, or where the collector lost more than 1 % of the
     kernels of those steps.
     """
-    summary = stepping.summarise(run.steps, run.facts) if run is not None else None
+    summary = stepping.summarise(run.steps, run.facts, spans=run.spans) if run is not None else None
     windows, refused = _windows(trace, run, summary)
     devices = [device_account(trace, placements, ownership, window) for window in windows]
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
@@ -124,7 +120,6 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
             *window.periods.notes,
             *window.notes(trace),
             *_of_blocked_calls(trace, window, main),
-            *((_GROUPED,) if grouped and wall_ns is not None else ()),
             *(f"{p}: {why}" for p, why in refused.items()),
         ),
         function_ns=lengths.function_ns,

@@ -111,7 +111,7 @@ def from_records(
 def _side(run: Run) -> Side | None:
     from mpprof.analysis.steps.statistics import averaged
 
-    if run.steps is None or not (step_ns := (times := averaged(run.steps, run.facts)).mean_ns):
+    if run.steps is None or not (step_ns := (times := averaged(run.steps, run.facts, run.spans)).mean_ns):
         return None
     row = times.row[run.steps.input_wait_ns[times.row] >= 0]
     wait_ns, steps = run.steps.input_wait_ns[row].sum(), run.steps.covers[row].sum()

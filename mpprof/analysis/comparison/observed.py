@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpprof.analysis.steps.mean_interval import FEWEST_STEPS, MeanInterval, of_mean, of_ratio
+from mpprof.analysis.arrays.mean_interval import FEWEST_STEPS, MeanInterval, of_mean, of_ratio
 from mpprof.analysis.steps.statistics import averaged
 from mpprof.model.account import Account, Basis
 from mpprof.model.frozen import frozen
@@ -52,7 +52,7 @@ def step_times(run: Run, account: Account | None) -> StepTimes:
         return StepTimes(run.name, "window", len(lengths), account.step_ns, interval)
     if run.steps is None:
         return StepTimes(run.name, "wall", 0, None, "no step log")
-    times = averaged(run.steps, run.facts)
+    times = averaged(run.steps, run.facts, run.spans)
     interval = of_mean(times.time_ns, times.steps)
     return StepTimes(run.name, "wall", int(times.steps.sum()), times.mean_ns, interval)
 

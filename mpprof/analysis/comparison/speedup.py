@@ -239,7 +239,7 @@ def examples_per_s(run: Run, account: Account | None) -> float | None:
     known."""
     from mpprof.analysis.steps.statistics import summarise
 
-    summary = summarise(run.steps, run.facts)
+    summary = summarise(run.steps, run.facts, spans=run.spans)
     step_ns = (summary.mean_ns if summary else None) or (account.step_ns if account else None)
     batch = run.last_fit.batch_size if run.last_fit else None
     return batch / step_ns * 1e9 if batch and step_ns else None

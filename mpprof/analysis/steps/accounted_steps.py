@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.mean_interval import STALL
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import boundaries
 from mpprof.analysis.steps import statistics as stepping
@@ -12,7 +13,6 @@ from mpprof.analysis.steps.alignment import step_lines
 from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
-from mpprof.analysis.steps.mean_interval import STALL
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.quantities import format_ns, format_ratio

@@ -29,8 +29,7 @@ from mpprof.analysis.steps.calls import (
 )
 from mpprof.analysis.steps.clocks import clock_shift
 from mpprof.analysis.steps.repetition import begins, repetition
-from mpprof.analysis.steps.training import trains
-from mpprof.analysis.steps.warm_up import warm_up
+from mpprof.analysis.steps.unmarked import trains, warm_up
 from mpprof.model.account import StepUnit
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio

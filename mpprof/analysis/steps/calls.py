@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, latest, row_around
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.layers import scopes
-from mpprof.analysis.steps import torch_marks
-from mpprof.analysis.steps.training import trains
-from mpprof.analysis.steps.warm_up import measured
+from mpprof.analysis.steps import unmarked
+from mpprof.analysis.steps.unmarked import measured
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import XLA_MODULE, HostKind, Trace
@@ -127,14 +126,14 @@ def _measured(trace: Trace, threads: Bool | None) -> Calls | None:
     note = f"no step markers: steps are the ranges that say measured ({name}), not those that say warm-up"
     return Calls(
         np.full(len(rows), -1, np.int64), start, start + host.duration_ns[rows], RANGE,
-        int(host.thread[rows[0]]), "", start, notes=(note,), of="" if trains(trace) else name,
+        int(host.thread[rows[0]]), "", start, notes=(note,), of="" if unmarked.trains(trace) else name,
     )  # fmt: skip
 
 
 def _updates(trace: Trace, threads: Bool | None) -> Calls | None:
     """Return the steps from the end of an optimizer's update to the end of the next; None for fewer than two
     updates. What comes before the first belongs to a step whose beginning nothing shows."""
-    rows, each = torch_marks.updates(trace, threads)
+    rows, each = unmarked.updates(trace, threads)
     host, rows = trace.host, rows[::each]
     if len(rows) < 2:
         return None
@@ -152,11 +151,11 @@ def _updates(trace: Trace, threads: Bool | None) -> Calls | None:
 def _passes(trace: Trace, threads: Bool | None) -> Calls | None:
     """Return the calls of the outermost module in which most was launched; None of a training, of which such
     a call is only the forward part, and where no module is in the trace."""
-    rows = torch_marks.module_calls(trace, threads)
-    if not len(rows) or trains(trace):
+    rows = unmarked.module_calls(trace, threads)
+    if not len(rows) or unmarked.trains(trace):
         return None
     host, start = trace.host, trace.host.start_ns[rows]
-    name = trace.strings[host.name[rows[0]]].removeprefix(torch_marks.MODULE_CALL)
+    name = trace.strings[host.name[rows[0]]].removeprefix(unmarked.MODULE_CALL)
     return Calls(
         np.full(len(rows), -1, np.int64), start, start + host.duration_ns[rows], MODULE,
         int(host.thread[rows[0]]), "", start, of=name,

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.steps.calls import RANGE
-from mpprof.analysis.steps.torch_marks import MODULE_CALL
-from mpprof.analysis.steps.warm_up import WARM_UP
+from mpprof.analysis.steps.unmarked import MODULE_CALL, WARM_UP
 from mpprof.errors import NotFoundError, UsageError
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.trace import HostKind, MarkerTable, NamedRanges, Trace

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.frozen import frozen
+from mpprof.model.limits import LONGEST_SUM_NS
 from mpprof.model.run import ProfileWindow, Run
 from mpprof.model.run_time import FitSpan, NamedTime, Part, PartName, RunTime, Spans, SpentTable
 from mpprof.model.steps import ABSENT, StepTable, ValidationTable
@@ -42,6 +43,8 @@ ITERATORS = "making the iterator of an epoch"
 
 BETWEEN, EDGE, CALL = "between calls", "edge", "call"
 _INNER_HOOKS = ("epoch", "train", "validation")
+_NEXT = {True: (BETWEEN, CALL), False: (CALL, EDGE)}
+"""Where an epoch's first batch was taken, by whether it is taken before the call."""
 
 
 @frozen
@@ -405,8 +408,11 @@ def _take_input(pools: _Pools, sums: _Sums, calls: _Calls) -> None:
         waits = np.maximum(0, calls.waited_ns)
         first = {"batches": sum(waits[calls.first].tolist())}
         later = {"batches": sum(waits[~calls.first].tolist())}
+    # Where a call takes its own batch, Keras still makes the epoch's iterator before the first one begins.
+    ahead_ns = LONGEST_SUM_NS if calls.fetched_before else int(calls.ahead_ns.sum())
     for name, ns in first.items():
-        pools.take("input", name, ns, *((EDGE, BETWEEN) if calls.fetched_before else (CALL, EDGE)))
+        missing = pools.take("input", name, min(ns, ahead_ns), EDGE)
+        pools.take("input", name, missing + max(0, ns - ahead_ns), *_NEXT[calls.fetched_before])
     for name, ns in later.items():
         pools.take("input", name, ns, *((CALL,) if calls.begins_only else (BETWEEN, CALL)))
 
@@ -424,7 +430,8 @@ def _take_calls(pools: _Pools, calls: _Calls, absent: Mapping[str, str]) -> None
     """Take what is left of the calls as steps: profiled ones, the first of the fit where it holds the tracing
     and compiling that nobody timed, and the others."""
     took = calls.end_ns - calls.begin_ns
-    pools.take("steps", "profiled steps", int(took[calls.profiled].sum()), CALL)
-    if "compile" in absent and len(took) and not calls.profiled[0]:
-        pools.take("steps", "the first call with tracing and compiling", int(took[0]), CALL)
+    if not calls.begins_only or pools.left[CALL] >= int(took.sum()):  # nothing else lay in the calls
+        pools.take("steps", "profiled steps", int(took[calls.profiled].sum()), CALL)
+        if "compile" in absent and len(took) and not calls.profiled[0]:
+            pools.take("steps", "the first call with tracing and compiling", int(took[0]), CALL)
     pools.take_all("steps", STEPS_AND_INPUT if "input" in absent else "steps", CALL)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.mean_interval import STALL
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps import statistics as stepping
-from mpprof.analysis.steps.mean_interval import STALL
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns
 from mpprof.model.run import Run
@@ -28,7 +28,7 @@ LONGEST_PERIOD, MOST_STEPS = 128, 1 << 16
 BEGINS = "mean "
 """How the sentence on stalls begins, among the warnings of a report."""
 LOADER = "waits for the loader"
-NOT_TOLD = "the records do not tell where"
+NOT_TOLD = "the records do not show where"
 _MOSTLY = 0.5
 
 
@@ -66,7 +66,8 @@ class Stalls:
         of = f"{format_count(self.count)} of {format_count(self.of)}"
         if self.every is not None:
             of = f"{self.in_each} of every {self.every}"
-        return f"{said}: {of} {what} are stalls; {f'each {self.cause}' if self.cause else NOT_TOLD}"
+        are = "is a stall" if self.count == 1 else "are stalls"
+        return f"{said}: {of} {what} {are}; {f'each {self.cause}' if self.cause else NOT_TOLD}"
 
 
 def stalls(run: Run) -> Stalls | None:
@@ -74,7 +75,7 @@ def stalls(run: Run) -> Stalls | None:
     steps = run.steps
     if steps is None:
         return None
-    times = stepping.averaged(steps, run.facts)
+    times = stepping.averaged(steps, run.facts, run.spans)
     usual = stepping.per_step_ns(steps)[stepping.steady(steps)]
     if (mean_ns := times.mean_ns) is None or not len(usual):
         return None

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.mean_interval import of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.analysis.arrays.student_t import half_width
-from mpprof.analysis.steps.mean_interval import of_mean
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
+from mpprof.model.run_time import Spans, SpentTable
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
 
 Int64 = NDArray[np.int64]
@@ -144,14 +145,15 @@ class Averaged:
         return float((self.time_ns * self.steps).sum()) / total if total else None
 
 
-def averaged(steps: StepTable, facts: RunFacts | None = None) -> Averaged:
+def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | None = None) -> Averaged:
     """Return what the step time is the mean of: all calls after warm-up, however long they took, but for the
     profile window and the calls beside it.
 
     An epoch's first call is out where it may have waited for more than a batch: for a buffer to fill. It is
     in where several workers make the batches: its wait is that for as many of them, and the calls that follow
     are short for it. An epoch's last call is in with the mean time between two calls, because nobody knows
-    when the next one would have begun.
+    when the next one would have begun. Where steps are timed in groups, what is left out of the group of an
+    epoch's first call is the wait for its batch, where `spans` tells it.
     """
     behind = asynchronous(steps, facts)
     time, first = per_step_ns(steps), _first_of_epoch(steps)
@@ -166,8 +168,27 @@ def averaged(steps: StepTable, facts: RunFacts | None = None) -> Averaged:
         between_ns = max(0.0, float(gaps.mean())) if len(gaps) else 0.0
         time = np.where(last, (steps.duration_ns + between_ns) / np.maximum(steps.covers, 1), time)
         rows |= last
-    row = np.flatnonzero(rows)
-    return Averaged(row, time[row], _stands_for(steps, facts)[row])
+    row, of = np.flatnonzero(rows), _stands_for(steps, facts)
+    if behind and spans is not None:
+        fetched_ns = _first_fetches(steps, spans.spent, first & ~np.isin(steps.fit, list(workers)))
+        time = np.where(rows, np.maximum(time - fetched_ns / np.maximum(of, 1), 0.0), time)
+    return Averaged(row, time[row], of[row])
+
+
+def _first_fetches(steps: StepTable, spent: SpentTable, first: Bool) -> Float64:
+    """Return how long each timed group waited for the first batch of an epoch: of the epochs that begin with
+    the rows `first`."""
+    waits = np.zeros(len(steps))
+    timed = np.flatnonzero(steps.interval_ns >= 0)
+    for at in np.flatnonzero(spent.rows("input", ("first",)) & (spent.calls > 0) & (spent.ns > 0)):
+        low, high = spent.first_step[at], spent.last_step[at]
+        begun = np.flatnonzero(
+            first & (steps.fit == spent.fit[at]) & (steps.step >= low) & (steps.step <= high)
+        )
+        group = np.searchsorted(timed, begun)
+        if len(begun) and group.max() < len(timed):
+            np.add.at(waits, timed[group], spent.ns[at] / len(begun))
+    return waits
 
 
 def loaders(facts: RunFacts | None) -> dict[int, int]:
@@ -296,7 +317,7 @@ def bimodal(time_ns: Float64) -> Bimodal | None:
 
 
 def summarise(
-    steps: StepTable | None, facts: RunFacts | None, *, finished: bool = False
+    steps: StepTable | None, facts: RunFacts | None, *, spans: Spans | None = None, finished: bool = False
 ) -> StepSummary | None:
     """Return the step log in short; None without one. Percentiles are over rows, each a call (or, on
     asynchronous backends, the mean of the calls between two waits). `finished`: the last epoch has ended,
@@ -306,7 +327,7 @@ def summarise(
     rows = steady(steps)
     time = per_step_ns(steps)[rows]
     skipped, ratio = _skipped(steps)
-    times = averaged(steps, facts)
+    times = averaged(steps, facts, spans)
     step_ns, interval = times.mean_ns, of_mean(times.time_ns, times.steps)
     batch = facts.fits[-1].batch_size if facts and facts.fits else None
     epoch = steps_per_epoch(steps, finished=finished)

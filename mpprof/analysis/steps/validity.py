@@ -80,7 +80,7 @@ def doubts(run: Run) -> tuple[str, ...]:
     if modes is not None and not (stalled is not None and stalled.notable):
         said.append(
             f"the steady steps are of two kinds, {format_ns(modes.fast_ns)} and {format_ns(modes.slow_ns)} "
-            f"({format_ratio(modes.slow_ratio)} are slow): their mean is that of no step"
+            f"({format_ratio(modes.slow_ratio)} are slow): no step takes their mean"
         )
     trend = stepping.drift(times)
     if modes is None and trend is not None and trend.significant and trend.ratio <= -NOTABLE_DRIFT:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.layers import kinds
-from mpprof.analysis.steps import training
+from mpprof.analysis.steps import unmarked
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, fetches_per_call
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.remedies import frameworks
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Condition = Callable[["Signals"], bool]
 
 AMPERE, VOLTA = (8, 0), (7, 0)
-_OF_TRAINING = (*training.WORDS, "train", "Train")
+_OF_TRAINING = (*unmarked.WORDS, "train", "Train")
 """What a trace of a training holds at least one of, in the names of its kernels, ops, ranges or calls."""
 _OF_TORCH = ("aten::", "at::native::")
 """A trace with the names of torch's functions or kernels would name those of its autograd and optimizers."""

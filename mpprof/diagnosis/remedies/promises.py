@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from mpprof.analysis.arrays.mean_interval import of_difference
 from mpprof.analysis.comparison.observed import step_times
 from mpprof.analysis.comparison.obtained import Obtained, Side, obtained, scatter_ns
-from mpprof.analysis.steps.mean_interval import of_difference
 from mpprof.diagnosis.remedies.applied import evidence
 from mpprof.model.account import Account
 from mpprof.model.finding import Diagnosis, Finding

@@ -109,8 +109,8 @@ def _said(hooks: dict[str, float], cost_ns: float, step_ns: float) -> str:
 
 
 def _idle_up_to(signals: Signals, cost_ns: float) -> Iterator[Claim]:
-    """Yield claims to the device's idle time between steps, as much as was spent there."""
-    for row in signals.of("idle_between_steps"):
+    """Yield claims to the device's idle time between steps and in stalls, as much as was spent there."""
+    for row in (*signals.of("idle_between_steps"), *signals.of("idle_stall")):
         own_ns = signals.cells[row].ns_per_step
         ns = min(cost_ns, own_ns)
         cost_ns -= ns

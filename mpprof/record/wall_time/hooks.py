@@ -103,8 +103,8 @@ def time_hooks(
     others = [each for each in original if each is not ours]
     at = next(k for k, each in enumerate(original) if each is ours)
     for k in range(len(others) + 1):
-        before = _timed_hooks(made, others[k - 1]) if k else frozenset()
-        behind = _timed_hooks(made, others[k]) if k < len(others) else frozenset()
+        before = _timed_hooks(made, others[k - 1]) if k else ()
+        behind = _timed_hooks(made, others[k]) if k < len(others) else ()
         hooks: Hooks = {}
         _append(hooks, first if k == 0 else {})
         _append(hooks, {hook: lap(type(others[k - 1]).__name__, hook) for hook in before})
@@ -127,9 +127,9 @@ def put_back(fit: Any) -> None:
         fit.callbacks = callbacks.original
 
 
-def _timed_hooks(made: Any, callback: Any) -> frozenset[str]:
+def _timed_hooks(made: Any, callback: Any) -> tuple[str, ...]:
     """Return the hooks at which a callback does something while the training waits for it."""
-    return frozenset(
+    return tuple(
         hook
         for hook in PLACES
         if not getattr(made, _IN_A_POOL.get(hook, ""), False)

@@ -43,7 +43,7 @@ class InputWait:
 
 
 def time_input(iterator: Any, wait: InputWait, failed: Callable[[BaseException], None]) -> Absent | None:
-    """Measure the waits for what the epoch iterator of a `fit` hands over. `failed` is told of a failure of
+    """Note the waits for what the epoch iterator of a `fit` hands over. `failed` is told of a failure of
     ours. Returns why that cannot be done, or None."""
     kind = type(iterator)
     if not kind.__module__.startswith("keras.") or not callable(getattr(kind, "_get_iterator", None)):

@@ -139,7 +139,7 @@ def measured(gain: doc.Speedup | doc.Rung, absent: dict[str, str]) -> Iterable[s
             f"({words.speedup(gain['expected'])} by the device alone)"
         )
     else:
-        said += f", attainable {words.speedup(gain['expected'])}"
+        said += f", attainable {words.speedup(gain['expected_with_host'] or gain['expected'])}"
     if gain["ceiling"] is not None:
         said += f", ceiling {words.speedup(gain['ceiling'])}"
     yield said

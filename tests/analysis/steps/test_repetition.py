@@ -9,7 +9,7 @@ import pytest
 
 from mpprof import traces
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps import torch_marks
+from mpprof.analysis.steps import unmarked
 from mpprof.analysis.steps.boundaries import Periods, periods
 from mpprof.analysis.steps.repetition import Repetition, begins, repetition
 from mpprof.model.trace import MarkerTable, Trace
@@ -32,7 +32,7 @@ def without_markers(trace: Trace, *, at_all: bool = True) -> Trace:
     bare = replace(trace, markers=MarkerTable(wide, wide, wide, small, small, small))
     if not at_all:
         return bare
-    own = (torch_marks.UPDATE, torch_marks.MODULE_CALL)
+    own = (unmarked.UPDATE, unmarked.MODULE_CALL)
     return replace(bare, strings=tuple("-" if text.startswith(own) else text for text in bare.strings))
 
 

@@ -79,7 +79,7 @@ def test_steps_that_scatter_are_no_stalls_and_nothing_is_said() -> None:
 @pytest.mark.parametrize(("number", "said"), [(2, "2nd"), (3, "3rd"), (11, "11th"), (21, "21st")])
 def test_periods_are_ordinals(number: int, said: str) -> None:
     told = Stalls(20 * MS, 10 * MS, 10, 10 * number, number, None, 0.0, grouped=False)
-    assert f"every {said} step stalls; the records do not tell where" in str(told)
+    assert f"every {said} step stalls; the records do not show where" in str(told)
 
 
 def test_means_of_several_steps_do_not_tell_which_step_stalls() -> None:
@@ -89,4 +89,4 @@ def test_means_of_several_steps_do_not_tell_which_step_stalls() -> None:
     log = table(interval, synced=np.array(interval) >= 0, dispatch_ns=np.full(640, 100_000))
     told = found(c.run(None, log))
     assert (told.grouped, told.every) == (True, None)
-    assert "3 of 38 timings of several steps are stalls; the records do not tell where" in str(told)
+    assert "3 of 38 timings of several steps are stalls; the records do not show where" in str(told)

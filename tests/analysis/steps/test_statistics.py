@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.model.run_time import EpochTable, Spans, SpentKey, SpentTable
 from mpprof.model.steps import ABSENT, StepTable
 
 MS = 1_000_000
@@ -229,6 +230,23 @@ def test_means_between_waits_weigh_as_the_steps_between_them() -> None:
 
 
 # --- the summary -------------------------------------------------------------------------------------------
+
+
+def test_the_wait_for_an_epoch_s_first_batch_is_left_out_of_the_steps_between_two_waits() -> None:
+    """Four epochs of eight steps of 10 ms, timed in groups of four; from the second epoch on a buffer fills for
+    800 ms before the first step."""
+    interval = [-1.0, -1.0, -1.0, 10.0] * 8
+    for group in (11, 19, 27):
+        interval[group] = 10.0 + 800.0 / 4
+    run = table(interval, epoch=np.repeat(np.arange(4), 8), dispatch_ns=np.full(32, 100_000))
+    keys = (SpentKey("input", "generator", "first"),)
+    first, last, ns = [1, 9, 17, 18], [8, 9, 17, 32], [5 * MS, 800 * MS, 800 * MS, 800 * MS]
+    columns = [np.array(each) for each in ([0] * 4, [1] * 4, first, last, [1] * 4, ns)]
+    none = np.empty(0, np.int64)
+    spans = Spans((), EpochTable(none, none, none, none), SpentTable(keys, *columns))
+    assert stepping.averaged(run).mean_ns == pytest.approx((27 * 10 + 3 * 800) / 28 * MS, rel=0.05)
+    assert stepping.averaged(run, None, spans).mean_ns == pytest.approx(10 * MS)
+    assert stepping.summarise(run, None, spans=spans).mean_ns == pytest.approx(10 * MS)
 
 
 def test_no_log_no_summary_and_an_empty_log_says_nothing() -> None:

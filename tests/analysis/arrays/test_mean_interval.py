@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpprof.analysis.steps.mean_interval import MeanInterval, of_mean, of_ratio
+from mpprof.analysis.arrays.mean_interval import MeanInterval, of_mean, of_ratio
 
 Random = np.random.Generator
 Float64 = NDArray[np.float64]

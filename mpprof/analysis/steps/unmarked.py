@@ -1,12 +1,19 @@
-"""What PyTorch marks by itself, where nothing else marks steps: the updates of its optimizers, each in a
-range `Optimizer.step#SGD.step`, and the calls of its modules (`nn.Module: Net_0`, with `with_stack=True`)."""
+"""What tells steps where nothing marks them: whether a trace shows a training, and PyTorch's own ranges.
+
+PyTorch puts a range `Optimizer.step#SGD.step` round each update of an optimizer, and, with `with_stack=True`,
+a frame `nn.Module: Net_0` round each call of a module. Benchmarks name what is warm-up and what is measured:
+`model|warmup|forward`, `model|measure|forward`.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.intervals import row_around
+from mpprof.analysis.arrays.intervals import Intervals, row_around, union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.model.trace import HostKind, Trace
 
@@ -18,7 +25,35 @@ _SAME_WORK = 0.9
 """Share of kernels that two steps have in common, in the median: a step that logs or saves has some more."""
 _MOST_UPDATES = 4
 """A GAN updates two networks in a step; we know of no training that updates more than four."""
+WORDS = (
+    "ackward", "gradient", "transpose(jvp", "ptimizer", "ResourceApply", "dgrad", "wgrad", "bprop", "Adam",
+    "SGD", "multi_tensor_apply",
+)  # fmt: skip
+"""What the names of a training's kernels and their ops hold at least one of: of its backward pass or of its
+optimizer."""
+WARM_UP = re.compile(r"(?<![a-z])warm(?:ing)?[-_ ]?up(?![a-z])", re.IGNORECASE)
+_MEASURED = re.compile(r"(?<![a-z])measur(?:e|ed|ement|ing)(?![a-z])", re.IGNORECASE)
+_DIGITS = re.compile(r"\d+")
+_LONGEST = 512
+_OF_A_FRAMEWORK = (
+    HostKind.OP,
+    HostKind.EXECUTOR,
+    HostKind.LAUNCH,
+    HostKind.COPY,
+    HostKind.SYNC,
+    HostKind.CODE,
+)
+"""Events of a framework's or the driver's own."""
 _NO_RANGE = (HostKind.OP, HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC, HostKind.CODE)
+
+
+def trains(trace: Trace) -> bool:
+    """Return whether a kernel, or the op that launched it, has a name of backward or optimizer work. Names of
+    the host alone say less: compilers have passes called so, and a forward pass may prepare for a backward
+    one."""
+    names = (trace.strings[row] for row in np.unique(trace.kernels.name).tolist())
+    ops = (trace.ops[row].name for row in np.unique(trace.kernels.op).tolist() if row >= 0)
+    return any(word in text for text in (*names, *ops) for word in WORDS)
 
 
 def updates(trace: Trace, threads: Bool | None) -> tuple[Int64, int]:
@@ -90,3 +125,44 @@ def _in_common(counts: Int64, apart: int) -> float:
     one, other = counts[:-apart], counts[apart:]
     whole = np.maximum(np.maximum(one, other).sum(axis=1), 1)
     return median(np.minimum(one, other).sum(axis=1) / whole)
+
+
+# --- ranges that say warm-up and measured -----------------------------------------------------------------
+
+
+def warm_up(trace: Trace) -> Intervals:
+    """Return when any thread of the host was in a range that says warm-up; empty where no range does."""
+    rows = _ranges_of_hosts(trace, lambda text: bool(WARM_UP.search(text)))
+    start = trace.host.start_ns[rows]
+    return union(start, start + trace.host.duration_ns[rows])
+
+
+def measured(trace: Trace, threads: NDArray[np.bool_] | None) -> Int64:
+    """Return the rows of the host's events that are the measured passes, by start: the innermost ranges that
+    say so, on the thread that has most of them. Empty where no range says warm-up, so that nothing shows that
+    the names tell passes apart, and where the innermost have several names (forward, backward), which are
+    parts of a pass. `threads`: which threads count; None: all."""
+    none = np.empty(0, np.int64)
+    if not len(warm_up(trace)):
+        return none
+    host = trace.host
+    rows = _ranges_of_hosts(trace, lambda text: bool(_MEASURED.search(text)) and not WARM_UP.search(text))
+    if threads is not None:
+        rows = rows[threads[host.thread[rows]]]
+    if not len(rows):
+        return none
+    rows = rows[host.thread[rows] == np.bincount(host.thread[rows]).argmax()]
+    start, end = host.start_ns[rows], host.start_ns[rows] + host.duration_ns[rows]
+    order = np.lexsort((-end, start))
+    innermost = np.append(start[order][1:] >= end[order][:-1], True)
+    rows = rows[order[innermost]]
+    names = {_DIGITS.sub("", trace.strings[name]) for name in np.unique(host.name[rows]).tolist()}
+    return rows if len(names) == 1 else none
+
+
+def _ranges_of_hosts(trace: Trace, named: Callable[[str], bool]) -> Int64:
+    """Return the rows of the host's ranges whose name is `named` so; a Python tracer's frames (`$`) are no
+    ranges."""
+    texts = [not text.startswith("$") and named(text[:_LONGEST]) for text in trace.strings]
+    rows = np.flatnonzero(np.array(texts, np.bool_)[trace.host.name]) if any(texts) else np.empty(0, np.int64)
+    return rows[~np.isin(trace.host.kind[rows], _OF_A_FRAMEWORK)]

@@ -7,7 +7,7 @@ Student's t of as many degrees of freedom as there are blocks, less one, makes t
 
 A block is 1.5 times the square root of the number of steps. (With the cube root, enough for steps that do
 not depend on each other, 8 of 10 intervals held the true mean where the autocorrelation was 0.8:
-tests/analysis/steps/test_mean_interval.py.) Where stalls decide how long a step is, a block holds two of
+tests/analysis/arrays/test_mean_interval.py.) Where stalls decide how long a step is, a block holds two of
 them or a multiple of that, unless this left fewer than ten blocks: a loader's bursts, which come at equal
 distances, are then no scatter. A row that is itself the mean of several steps is never divided. Rows are in
 the order in which they ran, and a block may reach over the end of an epoch: what differs from epoch to epoch

@@ -1,0 +1,34 @@
+"""Nothing of what is frozen has changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.frozen.keeping import differences, kept
+from tests.frozen.outputs import GROUPS
+from tests.paths import SHARED_DATA
+
+OF_OTHERS = ("real", "truth")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_what_is_frozen_is_as_it_was(group: str) -> None:
+    if group in OF_OTHERS and not SHARED_DATA.exists():
+        pytest.skip(f"{SHARED_DATA} is not there: traces that others recorded")
+    now = dict(GROUPS[group]())
+    found = [line for _, line in zip(range(40), differences(kept(group), now), strict=False)]
+    assert not found, "python -m tests.frozen lists all that differs; a wanted change is kept by --write"
+
+
+def test_a_difference_is_named_by_its_key() -> None:
+    before = {"a": [{"ns": 100.0, "code": "MP101"}], "gone": 1, "text": "one\ntwo"}
+    now = {"a": [{"ns": 100.00001, "code": "MP102"}], "text": "one\nthree", "new": None}
+    assert list(differences(before, now)) == [
+        "a[0].ns: 100.0 -> 100.00001",
+        'a[0].code: "MP101" -> "MP102"',
+        "gone: gone (was 1)",
+        "text: - two",
+        "text: + three",
+        "new: new (null)",
+    ]
+    assert list(differences({"ns": 100.0}, {"ns": 100.00000001})) == []

@@ -1,0 +1,70 @@
+"""The step time against a clock that is not mpprof's, in trainings whose loader works in bursts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mpprof
+from mpprof import MPProfilerCallback
+from tests.record.processes import done
+
+BATCHES, EPOCHS = 104, 2
+SLEEP_S = 0.04
+
+
+def _train(logdir: Path, workers: int) -> None:
+    import keras
+
+    class Slow(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return BATCHES
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+            time.sleep(SLEEP_S * workers)
+            return np.ones((32, 16), "float32"), np.ones((32, 1), "float32")
+
+    class Clock(keras.callbacks.Callback):  # type: ignore[misc]
+        begins: list[tuple[int, int]]
+
+        def on_train_begin(self, logs: object = None) -> None:
+            self.begins = []
+
+        def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+            self.begins.append((batch, time.perf_counter_ns()))
+
+    model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(1)])
+    model.compile(loss="mse", optimizer="sgd")
+    clock = Clock()
+    callbacks = [clock, MPProfilerCallback(logdir, profile_steps=None)]
+    model.fit(Slow(workers=workers), epochs=EPOCHS, verbose=0, callbacks=callbacks)
+    (logdir / "clock.json").write_text(json.dumps(clock.begins))
+
+
+def _by_the_clock(logdir: Path, workers: int) -> float:
+    """Return the mean from one begin to the next, without warm-up and what lies between two epochs."""
+    begins = json.loads((logdir / "clock.json").read_text())
+    pairs = zip(begins[workers:], begins[workers + 1 :], strict=False)
+    return float(np.mean([later - at for (_, at), (batch, later) in pairs if batch]))
+
+
+@pytest.mark.full
+@pytest.mark.framework
+def test_eight_workers_that_deliver_at_once_are_as_fast_as_one(tmp_path: Path) -> None:
+    """The median said 25 times as fast."""
+    clock = {}
+    for workers in (1, 8):
+        done(tmp_path / f"said{workers}", _train, tmp_path / str(workers), workers)
+        clock[workers] = _by_the_clock(tmp_path / str(workers), workers)
+        steps = mpprof.diagnose(mpprof.load(tmp_path / str(workers))).steps
+        assert steps is not None
+        assert steps.mean_ns == pytest.approx(clock[workers], rel=0.03)
+    found = mpprof.diagnose(mpprof.load(tmp_path / "8"), mpprof.load(tmp_path / "1"))
+    assert found.speedup is not None
+    assert found.speedup.observed == pytest.approx(clock[1] / clock[8], rel=0.06)
+    assert found.speedup.observed < 1.5
+    assert any(said.startswith("mean ") and "waits for the loader" in said for said in found.warnings)

@@ -1,0 +1,175 @@
+"""How large the project is, room by room, against its budgets; exit 1 where one is exceeded.
+
+    python tools/size.py
+
+A statement is one of Python's, docstrings left out: joined lines, shorter names and lost docstrings save
+none. A budget is raised by a line of this file, in the commit that needs it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLE = "sample_traces/v100-float32-island"
+
+STATEMENTS = {
+    "mpprof": 400,
+    "mpprof/analysis": 9_000,
+    "mpprof/api": 1_700,
+    "mpprof/cli": 1_900,
+    "mpprof/diagnosis": 6_600,
+    "mpprof/forecasts": 1_200,
+    "mpprof/model": 2_400,
+    "mpprof/record": 3_900,
+    "mpprof/report": 4_200,
+    "mpprof/runs": 500,
+    "mpprof/store": 900,
+    "mpprof/traces": 5_500,
+    "dashboards/mpprof_dashboards": 3_600,
+}
+"""By room; "mpprof" is the files beside the rooms."""
+
+COUNTS = {
+    "class names both of the model and of its documents": 60,
+    "grammars of a run's answer": 5,
+    "engines of attainable time": 4,
+    "files beside the rules and remedies that name a code": 19,
+    "own modules of a report": 310,
+    "own functions run by a report": 2_100,
+    "own frames at the deepest": 30,
+}
+
+GRAMMARS = (
+    "mpprof/diagnosis/verdict.py",
+    "mpprof/diagnosis/explanation.py",
+    "mpprof/report/headline.py",
+    "mpprof/report/brief.py",
+    "mpprof/report/without_finding.py",
+)
+"""Files that compose what is said of a run as a whole: one is to remain."""
+ENGINES = (
+    "mpprof/analysis/comparison/attainable.py",
+    "mpprof/analysis/comparison/potential.py",
+    "mpprof/analysis/comparison/estimate.py",
+    "mpprof/diagnosis/attainable.py",
+)
+"""Files that compute what a piece of work could take at best: one is to remain."""
+
+_PROBE = """
+import io, sys
+names, deepest = set(), 0
+def seen(frame, event, argument):
+    global deepest
+    if event == "call" and "/mpprof/" in frame.f_code.co_filename:
+        names.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+        depth = 0
+        while frame is not None:
+            depth += "/mpprof/" in frame.f_code.co_filename
+            frame = frame.f_back
+        deepest = max(deepest, depth)
+from mpprof.cli import main
+out, sys.stdout = sys.stdout, io.StringIO()
+sys.setprofile(seen)
+main(["report", sys.argv[1], "--no-cache"])
+sys.setprofile(None)
+sys.stdout = out
+print(sum(name.partition(".")[0] == "mpprof" for name in sys.modules), len(names), deepest)
+"""
+
+
+def sources() -> dict[str, ast.Module]:
+    """Return every tracked Python file of both packages, parsed, by its path."""
+    listed = _printed("git", "ls-files", "mpprof/*.py", "dashboards/*.py").split()
+    return {path: ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in listed}
+
+
+def _printed(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def statements(tree: ast.Module) -> int:
+    """Return how many statements a file has, without docstrings and other bare texts."""
+    return sum(isinstance(node, ast.stmt) and not _is_text(node) for node in ast.walk(tree))
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def room(path: str) -> str:
+    """Return the room of a file: a package below `mpprof`, or the page."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+
+
+def classes_in_two_places(trees: dict[str, ast.Module]) -> set[str]:
+    """Return the names of classes that stand in the model and, as a document, beside it."""
+    places: dict[str, set[bool]] = {}
+    for path, tree in trees.items():
+        if path.startswith("mpprof/model/"):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef):
+                    name = node.name.removesuffix("Document").removesuffix("Dict")
+                    places.setdefault(name, set()).add("/document/" in path)
+    return {name for name, both in places.items() if len(both) == 2}
+
+
+def name_a_code(trees: dict[str, ast.Module]) -> Iterator[str]:
+    """Yield the files beside the rules and the remedies in which a cause's code stands."""
+    for path, tree in trees.items():
+        if "/rules/" not in path and "/remedies/" not in path:
+            texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+            if any(isinstance(text, str) and re.fullmatch(r"MP\d{3}", text) for text in texts):
+                yield path
+
+
+def run_by_a_report() -> tuple[int, int, int]:
+    """Return the own modules that a report of one sample loads, the functions that it runs, and how deep."""
+    printed = _printed(sys.executable, "-c", _PROBE, SAMPLE)
+    modules, functions, deepest = map(int, printed.split()[-3:])
+    return modules, functions, deepest
+
+
+def measured() -> Iterator[tuple[str, int, int]]:
+    """Yield each figure: what it is, how many there are, and its budget."""
+    trees = sources()
+    by_room: Counter[str] = Counter()
+    for path, tree in trees.items():
+        by_room[room(path)] += statements(tree)
+    for name, budget in STATEMENTS.items():
+        yield f"statements of {name}", by_room.pop(name, 0), budget
+    for name, count in by_room.items():
+        yield f"statements of {name}, which has no budget", count, 0
+    found = (
+        len(classes_in_two_places(trees)),
+        sum((ROOT / path).exists() for path in GRAMMARS),
+        sum((ROOT / path).exists() for path in ENGINES),
+        len(list(name_a_code(trees))),
+        *run_by_a_report(),
+    )
+    for (name, budget), count in zip(COUNTS.items(), found, strict=True):
+        yield name, count, budget
+
+
+def main() -> int:
+    """Print each figure beside its budget; return 1 where one is above it."""
+    above = 0
+    for name, count, budget in measured():
+        above += count > budget
+        print(f"{count:>7,} of {budget:>7,}  {name}{'  ABOVE ITS BUDGET' if count > budget else ''}")
+    return int(above > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
