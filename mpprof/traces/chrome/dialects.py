@@ -44,7 +44,7 @@ def read(path: Path, *, strict: bool) -> Trace:
 
 def _with_categories(events: Iterator[Event], path: Path) -> tuple[bool, Iterator[Event]]:
     """Return whether intervals have a category (Kineto gives each one, TensorFlow none), and all events from
-    the start. Raises UnreadableError for a timeline of TensorFlow 1, whose intervals have one of their own."""
+    the start. Raises UnreadableError for a timeline of TensorFlow 1, which has one of its own."""
     before: list[Event] = []
     intervals = 0
     for event in events:
