@@ -3,11 +3,7 @@ installed; elsewhere it is said how to."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mpprof.errors import UnreadableError
 from mpprof.model.shell import quoted
@@ -18,8 +14,6 @@ from mpprof.traces.common.file_kinds import Kind
 STRINGS = b"StringIds"
 """A table that every export has."""
 REPORTS = (".nsys-rep", ".qdrep")
-LONGEST_EXPORT_S = 600
-"""A report of 1 GB takes a minute or two."""
 
 
 class NsysReader:
@@ -60,7 +54,11 @@ class NsysReader:
         with path.open("rb") as file:
             begins = file.read(len(SQLITE))
         if path.name.endswith(REPORTS) and begins != SQLITE:
-            return _exported(path, strict=strict)
+            from mpprof.traces.nsys import exporting
+
+            if (read := exporting.read(path, strict=strict)) is None:
+                raise is_report(str(path), path.name)
+            return read
         if not begins:
             raise UnreadableError("the file is empty", where=str(path), next="Export it again")
         if begins.startswith(GZIP):
@@ -71,39 +69,6 @@ class NsysReader:
         from mpprof.traces.nsys import trace  # what another format does not need is not imported for it
 
         return trace.read(path, strict=strict)
-
-
-def _exported(path: Path, *, strict: bool) -> Trace:
-    """Read a report by the export that `nsys` makes of it, into a folder that is deleted afterwards. Raises
-    UnreadableError where `nsys` is not installed or makes none."""
-    nsys = shutil.which("nsys")
-    if nsys is None:
-        raise is_report(str(path), path.name)
-    from mpprof.traces.nsys import trace
-
-    with TemporaryDirectory(prefix="mpprof-nsys-") as folder:
-        made = Path(folder) / "export.sqlite"
-        command = [nsys, "export", "--type", "sqlite", "--output", str(made), str(path.absolute())]
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST_EXPORT_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise _not_exported(path, str(error)) from error
-        if done.returncode or not made.is_file():
-            said = (done.stderr or done.stdout).decode("utf-8", "replace").split("\n")
-            words = [line.strip() for line in said if line.strip()]
-            raise _not_exported(path, words[-1] if words else f"it ended with {done.returncode}")
-        read = trace.read(made, strict=strict)
-    return replace(read, source=replace(read.source, path=path, size_bytes=path.stat().st_size))
-
-
-def _not_exported(path: Path, why: str) -> UnreadableError:
-    return UnreadableError(
-        f"is a report that `nsys export` could not export: {why[:300]}",
-        where=str(path),
-        next=f"Export it with the version that recorded it: nsys export --type sqlite {quoted(path.name)}",
-    )
 
 
 def is_report(where: str, name: str) -> UnreadableError:
