@@ -43,11 +43,11 @@ class Forecast:
             "--input-shape", metavar="N,N,...", action="append", default=[],
             help="shape of an input without the batch, where the model states none (again for more inputs)",
         )  # fmt: skip
-        paths.add_imports(parser)
         parser.add_argument(
             "--time-limit", metavar="SECONDS", type=float, default=900.0,
             help="for each card and policy (default: 900)",
         )  # fmt: skip
+        paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
 
