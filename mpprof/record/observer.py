@@ -284,10 +284,7 @@ def _no_scale(optimizer: Any) -> str | None:
 def _at_start(optimizer: Any, reading: Reading) -> Reading:
     """Return the first reading of a fit: a loss scale whose variable does not exist yet is the initial
     one."""
-    try:
-        initial = getattr(optimizer, "initial_scale", None)
-    except NotImplementedError:  # Keras 2, with a scale that is fixed
-        initial = None
+    initial = getattr(optimizer, "initial_scale", None)
     if reading.loss_scale is not None or initial is None:
         return reading
     return Reading(reading.iterations, float(initial), 0)
