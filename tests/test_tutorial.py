@@ -82,7 +82,9 @@ def test_the_tutorial_can_be_followed_from_an_empty_directory(tmp_path: Path) ->
     assert "1. MP301: parallelise the pipeline:" in said["mpprof report logs/slow"]
     assert "MP301 input-bound: predicted" in said["mpprof compare logs/slow logs/cached"]
     assert "applied (.cache()" in said["mpprof compare logs/slow logs/cached"]
-    faster = re.search(r"observed ([\d.]+)x \(95 %[^:]*: ([\d.]+)x", said["mpprof compare logs/slow logs/cached"])
+    faster = re.search(
+        r"observed ([\d.]+)x \(95 %[^:]*: ([\d.]+)x", said["mpprof compare logs/slow logs/cached"]
+    )
     assert faster
     assert float(faster[2]) > 1.5
 

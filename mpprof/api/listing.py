@@ -44,7 +44,7 @@ def listed(path: Path, *, now_unix_ns: int, elsewhere: bool = False) -> list[Run
     at a time; traces are not. Raises NotFoundError where there is no path or no run, UnreadableError where
     directories that may hold one cannot be opened and nothing else is there.
     """
-    at = loading.places(path)
+    at = loading.places(path, every=True)
     if not at:
         loading.runs(path)  # raises what says why
     rows: list[RunRow] = []

@@ -16,7 +16,7 @@ class Forecast:
 
     XLA compiles the train step for each card. MODEL is a .keras file, or
     module:function, importable from here, that returns a compiled Keras model. It
-    is built with Keras on JAX, so it must not need TensorFlow's own ops. The weights
+    is built with Keras on JAX, so it must not need TensorFlow's own ops. Weights
     of a file are not read, and code in it is not run without --trust. Needs the
     extra mpprof[forecast]: XLA's compiler for NVIDIA GPUs, without a GPU or its
     driver."""
@@ -43,11 +43,11 @@ class Forecast:
             "--input-shape", metavar="N,N,...", action="append", default=[],
             help="shape of an input without the batch, where the model states none (again for more inputs)",
         )  # fmt: skip
-        paths.add_imports(parser)
         parser.add_argument(
             "--time-limit", metavar="SECONDS", type=float, default=900.0,
             help="for each card and policy (default: 900)",
         )  # fmt: skip
+        paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
 

@@ -10,8 +10,10 @@ from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.explanation import explanation
+from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
+    INVALID,
     NO_GPU,
     ONLY_INFERS,
     REMAINDER,
@@ -27,7 +29,7 @@ from mpprof.diagnosis.outcomes import (
     known,
 )
 from mpprof.diagnosis.remedies.choosing import joined
-from mpprof.diagnosis.rules import mp906_unlike_runs, mp913_ended_by_error
+from mpprof.diagnosis.rules import mp906_unlike_runs
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
 from mpprof.diagnosis.wording import WORTH_RECORDING
@@ -370,7 +372,7 @@ def _ranked(
     )
 
     def rank(found: noun.Finding) -> tuple[int, float, int, tuple[int, str]]:
-        order = ledger.order(found.code)
+        order, before = ledger.order(found.code), _before_costs(found.code)
         tie = (noun.SEVERITY_RANK[found.severity], order)
         if found.code in dismissed:
             return (_LAST, place.get(found.code, len(place)), *tie)
@@ -379,12 +381,19 @@ def _ranked(
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost
             return (2 * noun.SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
-            return (0, -1 if found.code == mp913_ended_by_error.CODE else 0, *tie)
+            return (0, before, *tie)
         if found.severity == "warning" and order[0] != _MEMORY:
-            return (1, mild - 0.5, *tie) if order[0] < _QUESTIONS_OF_PRINCIPLE else (2, 0, *tie)
+            return (1, mild - 0.5 + before, *tie) if order[0] < _QUESTIONS_OF_PRINCIPLE else (2, 0, *tie)
         return (4, 0, *tie)
 
     return sorted(findings, key=rank)
+
+
+def _before_costs(code: str) -> float:
+    """Return the place of a finding among those that come before all costs, as what leads a report has it:
+    from -0.3 for an error that ended the training to 0 for what leads nothing of itself."""
+    kind = LEADS.get(code)
+    return 0.0 if kind is None or kind == INVALID else (BEFORE_COSTS.index(kind) - len(BEFORE_COSTS) + 1) / 10
 
 
 def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:

@@ -24,7 +24,7 @@ from mpprof.model.finding import Diagnosis, Finding, Leading
 BEFORE_COSTS: tuple[Leads, ...] = ("error", "learning", "inactive", "invalid")
 LEADS: dict[str, Leads] = {rule.CODE: rule.LEADS for rule in rules.ALL if hasattr(rule, "LEADS")}
 """By code what the finding of a rule is before any cost: as each rule states it."""
-_OF_MEMORY, _OF_TRAINING = "MP6", ("MP1", "MP2")
+_OF_MEMORY = "MP6"
 _OF_THE_SIGN = (mp903_async_clock.CODE, mp906_unlike_runs.CODE)
 """With a clock that timed launches, or an unlike baseline, no difference of two times is known."""
 
@@ -45,8 +45,7 @@ def leads(report: Diagnosis) -> tuple[Leading, str | None]:
     of_memory = [each for each in found if each.code.startswith(_OF_MEMORY)]
     if of_memory:
         return "memory", max(of_memory, key=lambda each: each.cost_bytes or each.spare_bytes or 0).code
-    left = next((each for each in found if each.code.startswith(_OF_TRAINING)), None)
-    return ("learning", left.code) if left is not None else ("nothing", None)
+    return "nothing", None
 
 
 def _of_time(found: Sequence[Finding]) -> Finding | None:

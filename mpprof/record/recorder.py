@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,6 +105,8 @@ class Recorder:
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         name = f"{stamp}-{os.getpid()}"
+        _NAMED[name] += 1  # a second run of one process within a second is another run
+        name += f"-{_NAMED[name]}" if _NAMED[name] > 1 else ""
         self.worker = worker.index if worker is not None else 0
         deadline_s = None if self.worker == 0 else JOIN_SECONDS + DEADLINE_SECONDS
         try:
@@ -399,6 +402,10 @@ class Recorder:
         self._steps = self._samples = self._sampler = self._run_file = None
         self.put = self.append = _drop
         self._feeds = []
+
+
+_NAMED: Counter[str] = Counter()
+"""How many runs this process has called so."""
 
 
 def _private_names(root: Path) -> tuple[tuple[re.Pattern[str], str], ...]:

@@ -3,14 +3,16 @@
 The rule: a directory is one session. Its traces are the files with a trace's name, or, in a directory that a
 profiler laid out and where no file has one, those with a trace's bytes. Where they are of several formats,
 only those of the first of these count: xspace, Kineto's chrome trace, another chrome trace, nsys; a format is
-what the bytes show, and one that only names claim comes after all others. An exported Nsight Systems file
-stands for the report beside it. Among sessions the newest is the last. Of several hosts in one session, the
-host that wrote the records is the last, else the first by name whose bytes are a trace's.
+what the bytes show, and one that only names claim comes after all others. A folder of no profiler's that
+holds several of one format is no session (`are_many`): each trace in it is a run, of any format, but an
+export for a viewer. An exported Nsight Systems file stands for the report beside it. Among sessions the
+newest is the last. Of several hosts in one session, the host that wrote the records is the last, else the
+first by name whose bytes are a trace's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -29,12 +31,15 @@ _MOST_TO_SAY = 8
 """Files elsewhere that are looked into for no more than to say what lies beside the trace that is read."""
 
 
-def find_traces(path: Path, *, host: str | None = None, links: bool = False) -> tuple[Path, ...]:
+def find_traces(
+    path: Path, *, host: str | None = None, links: bool = False, every: bool = False
+) -> tuple[Path, ...]:
     """Return the trace files under a directory, oldest session first, or the file itself. The last is the one
     to read.
 
     Of a directory that holds traces of several formats, those of one format, and of several hosts' traces
-    that of `host` last: `in_order` has the rule. `links`: those to directories are followed.
+    that of `host` last: `in_order` has the rule. `links`: those to directories are followed. `every`: of a
+    directory that no profiler laid out, those of all formats.
     Empty: there is none. Raises NotFoundError where the path does not exist.
     """
     path = Path(path)
@@ -42,7 +47,12 @@ def find_traces(path: Path, *, host: str | None = None, links: bool = False) -> 
         raise NotFoundError("no such file or directory", where=str(path))
     if path.is_file():
         return (path,)
-    return tuple(in_order(traces_under(path, links=links), host))
+    return tuple(in_order(traces_under(path, links=links, every=every), host))
+
+
+def are_many(found: Sequence[Path]) -> bool:
+    """Return whether traces, of every format, are more than one of each: they are no one session's."""
+    return len(found) > len({known.kind for file in found if (known := formats.of(file)) is not None})
 
 
 def traces_in(folder: Path) -> tuple[Path, ...]:
@@ -50,17 +60,32 @@ def traces_in(folder: Path) -> tuple[Path, ...]:
     return tuple(in_order(traces_under(folder)))
 
 
-def traces_under(folder: Path, *, links: bool = False) -> list[Path]:
+def traces_under(folder: Path, *, links: bool = False, every: bool = False) -> list[Path]:
     """Return the traces of every session under a directory, in no order."""
-    return [file for root, _, names in walk(folder, links=links) for file in _chosen(Path(root), names)]
+    return [
+        file for root, _, names in walk(folder, links=links) for file in _chosen(Path(root), names, every)
+    ]
 
 
-def _chosen(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Return those files of one directory that are of its first format."""
+def _chosen(folder: Path, names: Iterable[str], every: bool) -> list[Path]:
+    """Return those files of one directory that are of its first format; with `every` also the profiles of
+    others."""
     named, others = _parted(names)
     files = _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
     first = _first_format(files.values())
-    return [file for file, known in files.items() if known.kind == first]
+    chosen = [file for file, known in files.items() if known.kind == first]
+    if not every or is_session(folder):
+        return chosen
+    stems = {
+        kind: {_stem(file.name) for file in files if files[file].kind == kind} for kind in ("xspace", "nsys")
+    }
+    return chosen + [
+        file
+        for file, known in files.items()
+        if known.kind != first
+        and not _is_export(file.name, stems["xspace"])
+        and (_stem(file.name) not in stems["nsys"] if known.kind == "nsys report" else not known.why)
+    ]
 
 
 def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -200,9 +225,9 @@ def hosts_beside(path: Path) -> tuple[tuple[str, Path, str], ...]:
     )
 
 
-def choice(path: Path) -> str | None:
+def choice(path: Path, *, every: bool = False) -> str | None:
     """Return a text that names the traces of another format beside this one that are not read; None where
-    there are none.
+    there are none. `every`: those that are runs of their own are not named.
 
     An export of the very same profile for a viewer is no choice, and neither is a report beside its export.
     """
@@ -214,6 +239,8 @@ def choice(path: Path) -> str | None:
         why = f" ({known.why})" if known.why else ""
         if formats.perhaps(name) is None:
             unnamed.append(name)
+        elif every and (not known.why or known.kind == "nsys report") and not is_session(path.parent):
+            continue
         elif known.kind != mine.kind and not _is_the_same(path.name, mine.kind, name, known.kind):
             others.append(name + (why if known.kind != "nsys report" else ""))
     said = []

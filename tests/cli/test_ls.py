@@ -16,6 +16,8 @@ from tests.builders.gpus import V100
 from tests.builders.xspace import Space
 from tests.cli.conftest import MIXED, Mpprof
 from tests.paths import SAMPLES
+from tests.traces.kineto import small
+from tests.traces.test_nsys import export
 
 
 def recorded(directory: Path, name: str, dtype: str = "float16", **more: object) -> Path:
@@ -186,3 +188,10 @@ def test_every_row_of_a_narrow_table_can_be_told_from_the_others(
     lines = mpprof("ls", tmp_path).out.splitlines()[1:]
     assert len({line.split()[0] for line in lines}) == len(ALIKE)
     assert max(map(len, lines)) <= 80
+
+
+def test_every_trace_of_a_folder_is_listed_whatever_its_format(mpprof: Mpprof, tmp_path: Path) -> None:
+    small().write(tmp_path / "a.pt.trace.json.gz")
+    export(tmp_path / "b.sqlite")
+    rows = json.loads(mpprof("ls", tmp_path, "--format", "json").out)
+    assert [row["run"] for row in rows] == ["a.pt.trace.json.gz", "b.sqlite"]

@@ -120,7 +120,7 @@ def test_findings_come_worst_first_and_questions_of_principle_before_costs() -> 
     ]
     judgement = judge(c.case(account=account), rules, strict=True)
     assert [f.code for f in judgement.findings] == [
-        "MP908", "MP101", "MP501", "MP301", "MP905", "MP503", "MP803",
+        "MP101", "MP908", "MP501", "MP301", "MP905", "MP503", "MP803",
     ]  # fmt: skip
 
 

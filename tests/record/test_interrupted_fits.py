@@ -124,10 +124,10 @@ def test_the_last_line_has_the_verdict_and_the_command(
     assert line.startswith("mpprof: 4 steps, 0 skipped. A verdict on a. More: mpprof report ")
     assert line.endswith(f"{os.sep}a")
     for useless in (broken, "no.such.module:verdict", "mpprof.errors:no_such_name", None):
-        said = last_line(useless, tmp_path, lambda median: f"4 steps{', median 2 ms' if median else ''}")
-        assert said == f"mpprof: 4 steps, median 2 ms. More: mpprof report {tmp_path}"
+        said = last_line(useless, tmp_path, lambda step_time: f"4 steps{', mean 2 ms' if step_time else ''}")
+        assert said == f"mpprof: 4 steps, mean 2 ms. More: mpprof report {tmp_path}"
     said = last_line(
-        lambda root: "A verdict.", tmp_path, lambda median: "4 steps, median" if median else "4 steps"
+        lambda root: "A verdict.", tmp_path, lambda step_time: "4 steps, mean" if step_time else "4 steps"
     )
     assert said.startswith("mpprof: 4 steps. A verdict.")  # one figure of the step time is enough
 

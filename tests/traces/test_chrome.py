@@ -579,3 +579,26 @@ def test_of_ops_at_one_time_that_begun_first_is_the_outer_one(turned: bool, tmp_
     assert [trace.ops[op].name for op in trace.kernels.op.tolist()] == ["Dense_1/aten::empty"] * 6
     names = [trace.strings[name] for name in trace.kernels.name.tolist()]
     assert names == ["fill_kernel", "copy_kernel"] * 3
+
+
+def test_a_timeline_of_tensorflow_1_is_called_what_it_is(tmp_path: Path) -> None:
+    """As `generate_chrome_trace_format` of TensorFlow 1 writes it: ops by device, without their kernels."""
+    events: list[dict[str, object]] = [
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "/device:GPU:0/stream:all Compute"}}
+    ]
+    for n in range(3):
+        args = {"name": f"conv{n}/Conv2D", "op": "Conv2D", "input0": "x"}
+        of = {
+            "name": "Conv2D",
+            "ph": "X",
+            "cat": "Op",
+            "pid": 1,
+            "tid": 0,
+            "ts": 1_500_000 + 100 * n,
+            "dur": 80,
+        }
+        events.append({**of, "args": args})
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    with pytest.raises(UnreadableError, match=r"timeline of TensorFlow 1 \(RunMetadata\)"):
+        traces.read(path)

@@ -214,3 +214,25 @@ def test_links_that_lead_nowhere_and_pipes_are_no_traces(tmp_path: Path) -> None
     assert names(tmp_path) == ["run/a.pt.trace.json.gz"]
     with pytest.raises(UnreadableError, match="regular file"):
         traces.read(tmp_path / "run" / "pipe.pt.trace.json.gz")
+
+
+def test_each_trace_of_a_folder_of_many_is_a_run_whatever_its_format(tmp_path: Path) -> None:
+    for name in ("a.pt.trace.json.gz", "b.json.gz"):
+        small().write(tmp_path / name)
+    for name in ("a.sqlite", "w.sqlite", "z.xplane.pb"):  # the last by its name alone of another format
+        export(tmp_path / name)
+    (tmp_path / "w.nsys-rep").write_bytes(b"x")
+    runs = workflows.runs(tmp_path)
+    assert [run.name for run in runs] == sorted(
+        ("a.pt.trace.json.gz", "b.json.gz", "a.sqlite", "w.sqlite", "z.xplane.pb"),
+        key=lambda name: ((tmp_path / name).stat().st_mtime_ns, name),
+    )
+    assert all(run.warnings == () for run in runs)
+    assert all(workflows.analyse(run).trace is not None for run in runs)
+
+
+def test_a_viewers_export_is_no_run_of_its_own(tmp_path: Path) -> None:
+    for host in ("a", "b"):
+        (tmp_path / f"{host}.xplane.pb").write_bytes(XPLANE)
+        (tmp_path / f"{host}.trace.json.gz").write_bytes(gzip.compress(tensorflow_text()))
+    assert sorted(run.name for run in workflows.runs(tmp_path)) == ["a.xplane.pb", "b.xplane.pb"]

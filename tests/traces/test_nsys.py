@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -231,7 +232,54 @@ def test_the_report_says_what_the_format_lacks(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_report_says_how_to_export_it(tmp_path: Path) -> None:
+def _install(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program called nsys where it is looked for."""
+    (path / "bin").mkdir()
+    nsys = path / "bin" / "nsys"
+    nsys.write_text(f"#!/bin/sh\n{script}\n")
+    nsys.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_report_is_exported_where_nsys_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = export(tmp_path / "made")
+    said = tmp_path / "said"
+    _install(tmp_path, f'printf "%s\\n" "$@" > "{said}"; cp "{made}" "$5"', monkeypatch)
+    (tmp_path / "of mine").mkdir()
+    path = tmp_path / "of mine" / "-run.nsys-rep"
+    path.write_bytes(b"whatever")
+    read, expected = traces.read(path), traces.read(made)
+    assert len(read.kernels) == len(expected.kernels) > 0
+    assert (read.source.path, read.source.size_bytes) == (path, 8)
+    arguments = said.read_text().splitlines()
+    assert arguments[:4] == ["export", "--type", "sqlite", "--output"]
+    assert arguments[5:] == [str(path)]
+    assert not Path(arguments[4]).exists()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'Unsupported report version' >&2; exit 3", "Unsupported report version"),
+        ("exit 0", "ended with 0"),
+    ],
+)
+def test_a_report_that_nsys_cannot_export_says_why(
+    script: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(tmp_path, script, monkeypatch)
+    path = tmp_path / "run.nsys-rep"
+    path.write_bytes(b"whatever")
+    with pytest.raises(UnreadableError, match=why) as raised:
+        traces.read(path)
+    assert "nsys export --type sqlite run.nsys-rep" in str(raised.value)
+
+
+def test_a_report_says_how_to_export_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nsys is installed there
     path = tmp_path / "run.nsys-rep"
     path.write_bytes(b"whatever")
     with pytest.raises(UnreadableError, match=r"nsys export --type sqlite run\.nsys-rep"):

@@ -229,7 +229,7 @@ def _by_words(name: Name) -> Verdict | None:
     tasks = [word for word in words if word in _TASKS]
     known = bool(tasks) and all(word in _TASKS or word in _NEUTRAL for word in words)
     stating = tasks if known else [word for word in tasks if word in _STATING]
-    if not stating or (not known and of_matrices(name)):
+    if not stating or not (known or (name.function.strip().isidentifier() and not of_matrices(name))):
         return None
     family = _TASKS[stating[0]]
     pick = operands if family in ("reduce", "norm", "softmax", "pool") else values

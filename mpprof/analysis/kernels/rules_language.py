@@ -92,12 +92,12 @@ RULES: tuple[Rule, ...] = (
         "triton-lang/triton python/triton_kernels/triton_kernels/matmul_ogs_details/_finalize_matmul.py", "Hopper and later; gfx942 and later", "_finalize_matmul_scatter_bf16", whole=False,
     ),
     Rule(
-        "triton-kernel", r"^_?attn_(?:fwd|bwd(?:_dq|_dkdv|_dk_dv)?)(?:_(?:inner|tma|ws|persistent))*$|^kernel_unified_attention_[23]d$|^(?P<product>fused_moe_kernel(?:_gptq_awq)?|_w8a8_block_(?:fp8|int8)_matmul\w*)$", _triton_product,
-        "a kernel in Triton whose products are tl.dot", "triton-lang/triton python/tutorials/06-fused-attention.py; ROCm/flash-attention flash_attn_triton_amd; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py, model_executor/layers/fused_moe",
+        "triton-kernel", r"^_?attn_(?:fwd|bwd(?:_dq|_dkdv|_dk_dv)?)(?:_(?:inner|tma|ws|persistent))*$|^bwd_kernel_(?:dk_dv|dq|fuse)$|^kernel_unified_attention_[23]d$|^(?P<product>fused_moe_kernel(?:_gptq_awq)?|_w8a8_block_(?:fp8|int8)_matmul\w*)$", _triton_product,
+        "a kernel in Triton whose products are tl.dot", "triton-lang/triton python/tutorials/06-fused-attention.py; ROCm/flash-attention flash_attn_triton_amd; ROCm/aotriton v2src/flash; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py, model_executor/layers/fused_moe",
         "Ampere and later; gfx90a and later", "kernel_unified_attention_3d", whole=False,
     ),
     Rule(
-        "triton-attention-helper", r"^_?attn_bwd_preprocess$|^reduce_segments$", plain("attention"), "prepares or adds up parts around an attention kernel in Triton",
+        "triton-attention-helper", r"^(?:_?attn_)?bwd_preprocess(?:_varlen)?$|^reduce_segments$", plain("attention"), "prepares or adds up parts around an attention kernel in Triton",
         "triton-lang/triton python/tutorials/06-fused-attention.py; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py", "all", "reduce_segments", whole=False,
     ),
     Rule(

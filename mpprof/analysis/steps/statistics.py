@@ -37,6 +37,8 @@ _LEAST_SCALE = 0.005
 """Steps that agree to half a percent count as equal when warm-up is looked for."""
 _SLOW_SCALES = 3.0
 _LEAST_MODE = 0.1
+_HELD_UP_NS = 10_000_000
+"""From here on the recorder writes a line of its own for a hook that takes longer than its like."""
 _MODE_RATIO = 1.1
 _MODE_SHARE = 0.85
 """Share of the variance that two modes must explain. Splitting a normal distribution at its mean explains
@@ -149,30 +151,66 @@ def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | Non
     """Return what the step time is the mean of: all calls after warm-up, however long they took, but for the
     profile window and the calls beside it.
 
-    An epoch's first call is out where it may have waited for more than a batch: for a buffer to fill. It is
-    in where several workers make the batches: its wait is that for as many of them, and the calls that follow
-    are short for it. An epoch's last call is in with the mean time between two calls, because nobody knows
-    when the next one would have begun. Where steps are timed in groups, what is left out of the group of an
+    Of an epoch's first call, the time above a usual call is out, because it may have waited for more than a
+    batch: for a buffer to fill. It is in where several workers make the batches: its wait is that for as many
+    of them, and the calls that follow are short for it. An epoch's last call is in with the usual time
+    between two calls, because nobody knows when the next one would have begun, and with what `spans` tell of
+    a callback that took long behind it. Where steps are timed in groups, what is left out of the group of an
     epoch's first call is the wait for its batch, where `spans` tells it.
     """
-    behind = asynchronous(steps, facts)
     time, first = per_step_ns(steps), _first_of_epoch(steps)
-    workers = loaders(facts)
-    beside = _beside(steps.profiled, before=not behind)
-    usable = ~beside & ~_warming_up(steps, time, {} if behind else workers)
-    rows = _without((time > 0) & usable, first & ~np.isin(steps.fit, list(workers)))
-    if rows.any() and not behind:
-        known = (steps.duration_ns >= 0) & (steps.duration_ns <= steps.t_ns.max())
-        last = np.append(first[1:], True) & ~first & usable & np.isnan(time) & known
-        gaps = (steps.interval_ns - steps.duration_ns)[rows & known]
-        between_ns = max(0.0, float(gaps.mean())) if len(gaps) else 0.0
-        time = np.where(last, (steps.duration_ns + between_ns) / np.maximum(steps.covers, 1), time)
-        rows |= last
-    row, of = np.flatnonzero(rows), _stands_for(steps, facts)
-    if behind and spans is not None:
-        fetched_ns = _first_fetches(steps, spans.spent, first & ~np.isin(steps.fit, list(workers)))
-        time = np.where(rows, np.maximum(time - fetched_ns / np.maximum(of, 1), 0.0), time)
+    workers, of = loaders(facts), _stands_for(steps, facts)
+    waits = first & ~np.isin(steps.fit, list(workers))
+    if asynchronous(steps, facts):
+        rows = (time > 0) & ~_beside(steps.profiled, before=False) & ~_warming_up(steps, time, {})
+        rows = _without(rows, waits)
+        if spans is not None:
+            fetched_ns = _first_fetches(steps, spans.spent, waits)
+            time = np.where(rows, np.maximum(time - fetched_ns / np.maximum(of, 1), 0.0), time)
+    else:
+        usable = ~_beside(steps.profiled, before=True) & ~_warming_up(steps, time, workers)
+        rows = _without((time > 0) & usable, waits)
+        if rows.any():
+            time = _with_edges(steps, time, rows, usable, waits, spans)
+            rows |= usable & (time > 0)
+    row = np.flatnonzero(rows)
     return Averaged(row, time[row], of[row])
+
+
+def _with_edges(
+    steps: StepTable, time: Float64, rows: Bool, usable: Bool, waits: Bool, spans: Spans | None
+) -> Float64:
+    """Return the time per step also of the first and last calls of epochs. `rows`: the other calls, `usable`:
+    those neither of a warm-up nor beside a window, `waits`: first calls, which may wait for more than a
+    batch."""
+    covers = np.maximum(steps.covers, 1)
+    known = (steps.duration_ns >= 0) & (steps.duration_ns <= steps.t_ns.max())
+    own, gap = steps.duration_ns / covers, time - steps.duration_ns / covers
+    inner, last = rows & known & (time > 0), np.append(_first_of_epoch(steps)[1:], True) & np.isnan(time)
+    late = _held_up(steps, spans.spent) / covers if spans is not None and spans.told else None
+    time = time.copy()
+    if not inner.any():  # calls without an end: each begins behind the fetch of its batch
+        if late is not None:
+            time[last & usable] = median(time[rows]) + late[last & usable]
+        return time
+    usual = median(own[inner])
+    begins = waits & known & usable & (time > 0) & ~rows
+    time[begins] = np.minimum(own, usual)[begins] + gap[begins]
+    last &= usable & known & ~_first_of_epoch(steps)
+    between = float(gap[inner].mean()) if late is None else median(gap[inner])
+    time[last] = own[last] + max(0.0, between) + (0.0 if late is None else late[last])
+    return time
+
+
+def _held_up(steps: StepTable, spent: SpentTable) -> Float64:
+    """Return how long callbacks held up the training at each row's step, where that has a line of its own."""
+    held = np.zeros(len(steps))
+    alone = spent.rows("callbacks", ("batch",)) & (spent.first_step == spent.last_step) & (spent.calls == 1)
+    at = np.flatnonzero(alone & (spent.ns >= _HELD_UP_NS))
+    row = np.searchsorted(steps.step, spent.first_step[at])
+    there = row < len(steps)
+    np.add.at(held, row[there], spent.ns[at[there]])
+    return held
 
 
 def _first_fetches(steps: StepTable, spent: SpentTable, first: Bool) -> Float64:

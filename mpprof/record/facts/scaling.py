@@ -44,6 +44,12 @@ class _Looked:
         del optimizer.__dict__[self._name]
 
 
+def _is_keras_3s(kind: type) -> bool:
+    """Return whether this is Keras 3's own class, whose instances hold what is read: Keras 2's has properties
+    of these names."""
+    return kind.__name__ == "LossScaleOptimizer" and not any(name in vars(kind) for name in READ)
+
+
 class ScaleWatch:
     """Watches from its making until `stop`. `within` says whether the training's own step runs now."""
 
@@ -51,9 +57,7 @@ class ScaleWatch:
         self._optimizer, self._within = optimizer, within
         self._thread = threading.get_ident()
         self._applied = self._scaled = False
-        self._owner = next(
-            (kind for kind in type(optimizer).__mro__ if kind.__name__ == "LossScaleOptimizer"), None
-        )
+        self._owner = next((kind for kind in type(optimizer).__mro__ if _is_keras_3s(kind)), None)
         if self._owner is not None and _HELD.acquire(blocking=False):
             for name in READ:
                 setattr(self._owner, name, _Looked(name, self._seen))

@@ -20,6 +20,11 @@ from mpprof.traces.chrome.json import ChromeFile, Event
 
 _MOST_BEFORE = 100_000
 """Events that are looked at before the first that tells the dialect."""
+_OF_TIMELINE = "Op"
+"""The category of an interval in what `timeline.Timeline(step_stats).generate_chrome_trace_format()` writes
+(tensorflow/python/client/timeline.py)."""
+_TIMELINE = "is a timeline of TensorFlow 1 (RunMetadata): it holds ops and no kernels, so nothing is judged"
+_PROFILE = "Record with a profiler: tf.profiler.experimental.Profile of TensorFlow 2, or nsys profile"
 _MOST_INTERVALS = 100
 """Intervals without a category, after which it is no Kineto trace: a few of those may lack theirs."""
 
@@ -28,7 +33,7 @@ def read(path: Path, *, strict: bool) -> Trace:
     """Return a Chrome trace. Raises UnreadableError where nothing usable is left, with `strict` for any
     damage."""
     file = ChromeFile(path)
-    categories, events = _with_categories(file.events())
+    categories, events = _with_categories(file.events(), path)
     source = TraceSource(path, "chrome", path.stat().st_size, _host_name(path))
     if categories:
         trace = kineto_trace.assemble(kineto.collect(events), file.header, source)
@@ -37,14 +42,16 @@ def read(path: Path, *, strict: bool) -> Trace:
     return _checked(trace, file, strict=strict)
 
 
-def _with_categories(events: Iterator[Event]) -> tuple[bool, Iterator[Event]]:
+def _with_categories(events: Iterator[Event], path: Path) -> tuple[bool, Iterator[Event]]:
     """Return whether intervals have a category (Kineto gives each one, TensorFlow none), and all events from
-    the start."""
+    the start. Raises UnreadableError for a timeline of TensorFlow 1, which has one of its own."""
     before: list[Event] = []
     intervals = 0
     for event in events:
         before.append(event)
         if event.get("ph") == "X":
+            if event.get("cat") == _OF_TIMELINE:
+                raise UnreadableError(_TIMELINE, where=str(path), next=_PROFILE)
             if "cat" in event:
                 return True, chain(before, events)
             intervals += 1

@@ -1,4 +1,5 @@
-"""Nsight Systems: exports (`*.sqlite`) are read; of a report (`*.nsys-rep`) it is said how to export it."""
+"""Nsight Systems: exports (`*.sqlite`) are read. A report (`*.nsys-rep`) is exported where `nsys` is
+installed; elsewhere it is said how to."""
 
 from __future__ import annotations
 
@@ -53,7 +54,11 @@ class NsysReader:
         with path.open("rb") as file:
             begins = file.read(len(SQLITE))
         if path.name.endswith(REPORTS) and begins != SQLITE:
-            raise is_report(str(path), path.name)
+            from mpprof.traces.nsys import exporting
+
+            if (read := exporting.read(path, strict=strict)) is None:
+                raise is_report(str(path), path.name)
+            return read
         if not begins:
             raise UnreadableError("the file is empty", where=str(path), next="Export it again")
         if begins.startswith(GZIP):

@@ -475,6 +475,8 @@ tensor_core int8 gemm xmma-tensor | 8.0 | sm80_xmma_sparse_gemm_i8i8_i8i32_f32_t
 not_matmul fp16 elementwise nvfuser | 8.0 | nvfuser_pointwise_f0_c1_r0_g0(Tensor<__half, 2, 2>, Tensor<__half, 2, 2>)
 not_matmul unknown reduce nvfuser | 8.0 | nvfuser_inner_outer_persistent_f12_c1_r0_g3
 tensor_core unknown gemm nvfuser-matmul | 8.0 | nvfuser_matmul_f0_c1_r0_g0
+matrix_core unknown attention triton-kernel | 9.4 | bwd_kernel_dk_dv.kd
+not_matmul unknown attention triton-attention-helper | 9.4 | bwd_preprocess.kd
 not_matmul unknown layout miopen-transpose | 9.4 | batched_transpose_32x32_pack_2x2_ediv_2x2_half.kd
 not_matmul unknown elementwise miopen-tensor | 9.4 | SubTensorOpWithScalar1d.kd
 not_matmul unknown layout miopen-tensor | 9.4 | SubTensorOpWithSubTensor4d.kd
