@@ -23,6 +23,7 @@ _SAVING = "tests/record/test_saving.py"
 _PRIVATE = "tests/cli/test_bundle_private.py"
 _LIMITS = "tests/cli/test_bundle_limits.py"
 _OUTPUT = "tests/cli/test_output.py"
+_SURVEY = "tests/api/test_survey.py"
 _MODELS = "tests/record/facts/test_model_attacks.py"
 
 
@@ -514,6 +515,13 @@ DEFECTS = (
         "        _sweep(Path(made).parent)\n",
         "",
         (f"{_LIMITS}::test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_ones_stays",),
+    ),
+    Defect(
+        "a mpprof.py in the current directory: run by a survey",
+        "mpprof/child.py",
+        'return [python or sys.executable, "-P", *arguments]',
+        "return [python or sys.executable, *arguments]",
+        (f"{_SURVEY}::test_modules_in_the_current_directory_are_not_run",),
     ),
 )
 
