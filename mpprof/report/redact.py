@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 TRACE_SUFFIXES = (".xplane.pb", ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".pt.trace.json", ".json")
 """Of traces: what stands before one in a file's name is the name of a host."""
+_OF_PROCESS = re.compile(r"_\d+(?:\.\d+)*\Z")
+"""Which process of the host and when, as PyTorch names a trace."""
 SHORTEST_HOST = 4
 """Shorter host names are left in traces: three letters match too much that is no host name."""
 
@@ -311,5 +313,6 @@ def hosts_of(run: Run) -> set[str]:
     hosts |= {each.host.partition(" ")[0] for each in run.hosts}
     for path in run.traces:
         suffix = next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), "")
-        hosts.add(path.name.removesuffix(suffix) if suffix else "")
+        stem = path.name.removesuffix(suffix) if suffix else ""
+        hosts |= {stem, _OF_PROCESS.sub("", stem)}
     return {host for host in hosts if host}

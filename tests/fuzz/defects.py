@@ -517,6 +517,20 @@ DEFECTS = (
         (f"{_LIMITS}::test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_ones_stays",),
     ),
     Defect(
+        "directories of sessions, named after people and hosts: in a bundle's names",
+        "mpprof/cli/bundle_writing.py",
+        "return {session: _SESSION.format(number) for number, session in enumerate(found, 1)}",
+        "return {session: session.relative_to(run.path).as_posix() for session in found}",
+        (f"{_PRIVATE}::test_the_names_of_sessions_and_hosts_are_in_no_name_of_a_bundle",),
+    ),
+    Defect(
+        "the host after which a trace is named: a bundle's name and directory",
+        "mpprof/cli/bundle_writing.py",
+        "if not run.path.is_dir():",
+        "if False:",
+        (f"{_PRIVATE}::test_the_host_that_a_trace_is_named_after_is_in_no_name_of_a_bundle",),
+    ),
+    Defect(
         "a mpprof.py in the current directory: run by a survey",
         "mpprof/child.py",
         'return [python or sys.executable, "-P", *arguments]',
