@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from mpprof.errors import MpprofError, UnableError, UsageError
 from mpprof.forecasts import targets
 from mpprof.forecasts.judging import Compiled
 from mpprof.forecasts.targets import Card
+from mpprof.own_folder import own_folder
 from mpprof.traces.cache import entries
 
 TIME_LIMIT_S = 900.0
@@ -55,12 +55,12 @@ def compiled(
         "input_shapes": [list(shape) for shape in input_shapes] if input_shapes else None,
         "imports": list(imports),
         "trust": trust,
+        "parent": os.getpid(),
         "compute_capability": list(card.compute_capability),
         "target": targets.description(card),
         "cache": str(kept / "forecast") if (kept := entries.usable_folder()) else None,
     }
-    with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as scratch:
-        folder = Path(scratch)
+    with own_folder("mpprof-forecast-") as folder:
         (folder / "request.json").write_text(json.dumps(request))
         _run(python, folder, time_limit_s, progress, f"{card.name}, {policy}")
         result = json.loads((folder / "result.json").read_text())

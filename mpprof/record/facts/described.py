@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from mpprof import child, errors
 from mpprof.errors import MpprofError, UnableError, UnreadableError
 from mpprof.model.run import Run
+from mpprof.own_folder import own_folder
 from mpprof.record.facts import model_file
 from mpprof.record.facts.model_file import TRUST
 from mpprof.regular import read_regular
@@ -60,9 +60,9 @@ def describe(
         model_file.check_kind(file)
     request = {
         "model": str(file), "imports": list(imports), "batch_size": batch_size, "symbolic": symbolic,
-        "trust": trust, "path": [*child.places(), os.getcwd()],
+        "trust": trust, "path": [*child.places(), os.getcwd()], "parent": os.getpid(),
     }  # fmt: skip
-    with TemporaryDirectory(prefix="mpprof-model-") as folder:
+    with own_folder("mpprof-model-") as folder:
         asked, answer, said = (Path(folder, name) for name in ("request.json", "answer.json", "said.txt"))
         asked.write_text(json.dumps(request))
         command = child.command("-m", __name__, str(asked), str(answer))
@@ -153,6 +153,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def main(request_path: str, answer_path: str) -> None:
     request = json.loads(Path(request_path).read_text())
+    child.end_with_parent(request["parent"])
     sys.path[:] = request["path"]
     gc.disable()  # a third of the time of an import of TensorFlow
     Path(answer_path).write_text(json.dumps(_answer(request)))
