@@ -29,6 +29,8 @@ RECORDS = "mpprof"
 _RECORD_NAMES = {formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE, formats.COUNTERS_FILE}
 _STEP_LINE = re.compile(r'\{"kind":"step"(?:,"\w+":(?:-?[\d.e+-]+|true|false|null|"(?:NaN|-?Infinity)"))*\}')
 NOT_REDACTED = (
+    "in a text: a name without a path or a known form (of a person, of another host without its domain and "
+    "port), and what follows a path's last blank",
     "the name of the run, which is that of its directory",
     "names of the model, its layers, ops and kernels, shapes, and all numbers",
     "in the trace: paths within a longer text that are neither in a home or a mounted directory, nor in the "

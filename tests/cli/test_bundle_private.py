@@ -117,6 +117,26 @@ def test_nothing_of_a_path_is_in_any_byte_of_a_bundle(
                 assert form.decode() not in member
 
 
+ODD = (
+    "gcc -I/home/quinn/include",
+    "f()/home/quinn/x",
+    "</mnt/Kunde Quinn/d>",
+    "</srv/quinn/d>",
+    "../quinn/secret/x.csv",
+    "C:Users\\quinn",
+    "D:\\Patient Quinn",
+    "/home/bob quinn",
+    "/data/Müller, Quinn/scan.csv",
+    "/home/bob's quinn/x",
+    "//server/quinn/x",
+    "~quinn/x",
+    "/data/Patient\\ Quinn/x",
+    "quinn@gpu-node9",
+    "quinn@gpu9",
+    "at quinn.corp.example:8080",
+)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -129,6 +149,7 @@ def test_nothing_of_a_path_is_in_any_byte_of_a_bundle(
         "%2Fdata%2Fquinn%2Fx",
         "connect to 10.128.0.5:8470 or 8.8.8.8:53",
         "of [2001:db8::5]:8470",
+        *ODD,
     ],
 )
 def test_texts_that_name_somebody(text: str) -> None:
@@ -150,6 +171,11 @@ def test_texts_that_name_somebody(text: str) -> None:
         "version 12.4.5.8",
         "ab,bc->ac",
         "fusion.12.3.4.5",
+        "a/b, C/d and examples/s, ~5 ms/step, ~0.5/s",
+        "jit(train_step)/jvp(dense)/dot_general",
+        "f32[128,256]{1,0} and recall@k",
+        "model.layers.py:120, block.0.kernel:0",
+        "encoder/media/dense",
     ],
 )
 def test_texts_that_name_nobody_stay(text: str) -> None:

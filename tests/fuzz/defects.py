@@ -546,6 +546,13 @@ DEFECTS = (
         (f"{_ENDS}::test_what_looks_at_a_model_ends_with_a_process_that_is_asked_to_end",),
     ),
     Defect(
+        "paths behind an option or a bracket, with apostrophes, commas or escaped blanks: in a bundle's records",
+        "mpprof/report/redact.py",
+        '(_HOME_TEXT, "path"), (_PATH, "path"),\n    (_RELATIVE, "path"),',
+        '(_PATH, "path"),',
+        (f"{_PRIVATE}::test_texts_that_name_somebody",),
+    ),
+    Defect(
         "a mpprof.py in the current directory: run by a survey",
         "mpprof/child.py",
         'return [python or sys.executable, "-P", *arguments]',
