@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mpprof import child
 from mpprof.errors import MpprofError
 from mpprof.model.shell import program, quoted
 
@@ -105,15 +105,16 @@ def train(name: str, directory: Path) -> None:
             next="pip install 'mpprof[demo]'",
         )
     environment = {
-        **os.environ,
         "KERAS_BACKEND": "tensorflow",
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_ENABLE_ONEDNN_OPTS": "0",
     }
-    command = [sys.executable, "-m", "mpprof.demo", name, str(directory)]
+    command = child.command("-m", "mpprof.demo", name, str(directory))
     # TensorFlow prints to stderr even when all is well: shown only when it is not.
-    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, env=child.environment(**environment), stderr=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode != 0:
         raise MpprofError(
             f"the training {name} failed: {done.stderr.strip().splitlines()[-1:] or 'no message'}",

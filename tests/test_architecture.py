@@ -156,3 +156,9 @@ def test_every_dependency_of_the_core_is_imported_somewhere() -> None:
             modules.setdefault(name.lower().replace("_", "-"), set()).add(module)
     names = [re.split(r"[\[<>=]", requirement)[0] for requirement in declared]
     assert [name for name in names if not modules[name] & imported] == []
+
+
+def test_a_python_of_ours_is_started_in_one_place() -> None:
+    """One that is started elsewhere would look for modules in the current directory."""
+    users = {name for name, path in sources().items() if "sys.executable" in path.read_text()}
+    assert users == {"mpprof.child", "mpprof.model.shell", "mpprof.record.run_with_timeout"}

@@ -6,8 +6,6 @@ number is formatted or compared a second time in the browser.
 
 from __future__ import annotations
 
-import csv
-import io
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from mpprof.report import words
-from mpprof.report.tables import csv_cell
+from mpprof.report.tables import csv_line
 
 AT_ONCE = 100
 """Rows of one answer."""
@@ -223,9 +221,8 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 
 def to_csv(table: Table, what: Asked) -> str:
     """Return the rows that pass the filters, as comma-separated values: raw numbers, whole names."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.field for column in table.columns])
-    for row in select(table, what):
-        writer.writerow([csv_cell(row.get(c.full or c.field, row.get(c.field))) for c in table.columns])
-    return out.getvalue()
+    names = [column.field for column in table.columns]
+    rows = (
+        [row.get(c.full or c.field, row.get(c.field)) for c in table.columns] for row in select(table, what)
+    )
+    return "".join(map(csv_line, (names, *rows)))

@@ -17,6 +17,7 @@ from queue import Empty, Queue
 from threading import Event, Lock, Thread, Timer
 from typing import Any
 
+from mpprof import child
 from mpprof.api.survey_row import Task, broken, row_of
 from mpprof.errors import MpprofError
 from mpprof.model.document import SurveyRow
@@ -125,11 +126,11 @@ class _Worker(Thread):
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", __name__],
+                    child.command("-m", __name__),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    env=child.environment(child.places(), **_ONE_THREAD),
                 )
             return self._process
 

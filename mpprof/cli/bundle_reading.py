@@ -5,12 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import signal
 import struct
-import sys
-import tempfile
-import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,14 +15,10 @@ from typing import Any
 
 from mpprof.cli.bundle_writing import MANIFEST, RECORDS, SCHEMA
 from mpprof.errors import TooNewError, UnreadableError
-from mpprof.folders import names_in
 from mpprof.model import limits
 from mpprof.model.shell import quoted
+from mpprof.own_folder import own_folder
 from mpprof.traces import find, formats
-
-fcntl: Any = None
-with contextlib.suppress(ImportError):  # Windows has no such locks
-    import fcntl
 
 MAX_BYTES = 4 << 30
 """Of all files in a bundle together, unpacked; what is larger, or more than
@@ -37,7 +28,6 @@ MOST_MEMBERS, DEEPEST = 5_000, 8
 its own lie three or four levels down."""
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PREFIX = "mpprof-bundle-"
-_IN_USE = ".in-use"
 _CHUNK = 1 << 20
 _UNPACK = "Unpack it and give what is in it"
 _KERAS = {"config.json", "metadata.json"}
@@ -52,9 +42,9 @@ def unpacked(path: Path) -> Iterator[Path]:
     Raises UnreadableError for what is no bundle, is damaged, is larger than its bounds, names files outside
     itself or finds no room; TooNewError for one written by a newer mpprof.
     """
-    with _ended_by_sigterm(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         try:
-            folder = stack.enter_context(_own_folder())
+            folder = stack.enter_context(own_folder(_PREFIX))
             with zipfile.ZipFile(path) as archive:
                 _check(archive, path)
                 _extract(archive, folder, path)
@@ -72,61 +62,6 @@ def unpacked(path: Path) -> Iterator[Path]:
                 next="Make room there, or set TMPDIR to a directory that has some",
             ) from error
         yield folder
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """End the process by an exception where a signal would end it at once, so that what it has unpacked is
-    removed."""
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def _own_folder() -> Iterator[Path]:
-    """Give an empty directory that goes with the context; those that killed processes have left go, too."""
-    with (
-        tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made,
-        _marked(Path(made)),
-    ):
-        _sweep(Path(made).parent)
-        inner = Path(made) / "bundle"
-        inner.mkdir()
-        yield inner
-
-
-@contextmanager
-def _marked(folder: Path) -> Iterator[None]:
-    """Hold a lock in the folder while the process lives: a process ID would mean nothing to another
-    container. Where the system has no such locks, nothing is swept."""
-    if fcntl is None:
-        yield
-        return
-    with (folder / f"{_IN_USE}.new").open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(file.name, folder / _IN_USE)
-        yield
-
-
-def _sweep(where: Path) -> None:
-    """Remove the folders of this user's processes that no longer live."""
-    if fcntl is None:
-        return
-    for name in names_in(where):
-        mark = where / name / _IN_USE
-        with contextlib.suppress(OSError):
-            if not name.startswith(_PREFIX) or os.lstat(where / name).st_uid != os.getuid():
-                continue
-            with open(os.open(mark, os.O_RDWR | os.O_NOFOLLOW), "wb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
-                shutil.rmtree(where / name, ignore_errors=True)
 
 
 def _check(archive: zipfile.ZipFile, path: Path) -> None:

@@ -29,16 +29,21 @@ RECORDS = "mpprof"
 _RECORD_NAMES = {formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE, formats.COUNTERS_FILE}
 _STEP_LINE = re.compile(r'\{"kind":"step"(?:,"\w+":(?:-?[\d.e+-]+|true|false|null|"(?:NaN|-?Infinity)"))*\}')
 NOT_REDACTED = (
+    "in a text: a name without a path or a known form (of a person, of another host without its domain and "
+    "port), and what follows a path's last blank",
     "the name of the run, which is that of its directory",
     "names of the model, its layers, ops and kernels, shapes, and all numbers",
     "in the trace: paths within a longer text that are neither in a home or a mounted directory, nor in the "
     "run's own, nor a Python source file",
 )
+_SESSION = "plugins/profile/{:04d}"
 OUTSIDE = "a link that leads out of the run is not followed"
 
 
 def folder_of(run: Run) -> str:
-    """Return the run's name as one safe component of a path."""
+    """Return the run's name as one safe component of a path; a trace alone has the name of a host."""
+    if not run.path.is_dir():
+        return "trace"
     return re.sub(r"[^\w.-]+", "_", run.name.replace("/", "-")).strip("._") or "run"
 
 
@@ -49,11 +54,11 @@ def bundle(
 
     Raises UnreadableError where a record cannot be read.
     """
-    redactor = redactor_of(run)
+    redactor, sessions = redactor_of(run), _sessions(run)
     files: list[tuple[str, bytes]] = []
     left_out: list[dict[str, str]] = []
     try:
-        for name, content in _records(run, redactor):
+        for name, content in _records(run, redactor, sessions):
             if isinstance(content, str):
                 left_out.append({"name": name, "reason": content})
             else:
@@ -62,13 +67,14 @@ def bundle(
         left_out += [
             _left(path, "not the latest; --all-traces takes all") for path in run.traces[: -len(chosen)]
         ]
-        for number, path in enumerate(chosen):
+        for number, path in enumerate(chosen, 1 - len(chosen)):
+            name = f"{sessions[_session(run, path)]}/host{f'_{-number:04d}' if number else ''}"
             lazy_fetch.complete(path)
             content = _trace(run, path, redactor, max_trace_bytes)
             if isinstance(content, str):
-                left_out.append(_left(path, content, redactor.text(_inside(run, path))))
+                left_out.append(_left(path, content, name))
             else:
-                files.append((_trace_name(run, path, number), content))
+                files.append((name + _ending(path), content))
     except (OSError, EOFError, zlib.error) as error:
         where = getattr(error, "filename", None) or run.path
         raise UnreadableError(f"cannot be read ({error})", where=str(where)) from error
@@ -81,22 +87,35 @@ def _left(path: Path, reason: str, link: str = "") -> dict[str, str]:
     return {"name": link if reason == OUTSIDE and link else _suffix(path), "reason": reason}
 
 
-def _inside(run: Run, path: Path) -> str:
-    return path.relative_to(run.path).as_posix() if path.is_relative_to(run.path) else path.name
-
-
 def _suffix(path: Path) -> str:
-    return "trace" + next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), path.suffix)
+    return f"trace{_ending(path)}"
 
 
-def _records(run: Run, redactor: Redactor) -> Iterator[tuple[str, bytes | str]]:
+def _ending(path: Path) -> str:
+    return next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), path.suffix)
+
+
+def _sessions(run: Run) -> dict[Path, str]:
+    """Return a name of our own for each session, in order: theirs may tell of people and of hosts."""
+    found = dict.fromkeys(_session(run, path) for path in run.traces)
+    return {session: _SESSION.format(number) for number, session in enumerate(found, 1)}
+
+
+def _session(run: Run, path: Path) -> Path:
+    """Return the directory of a trace's session; the trace itself where the directory is none."""
+    windows = run.facts.profile_windows if run.facts else ()
+    named = any(window.trace and run.path / window.trace == path.parent for window in windows)
+    return path.parent if named or traces.is_session(path.parent) else path
+
+
+def _records(run: Run, redactor: Redactor, sessions: dict[Path, str]) -> Iterator[tuple[str, bytes | str]]:
     """Yield each record with its content, or with why it is left out."""
     folder = run.path / RECORDS
     workers = (formats.folder_of(run.path, worker) for worker in further_workers(run.path))
     for path in sorted(each / name for each in (folder, *workers) for name in _RECORD_NAMES):
         if path.is_file():
             name = path.relative_to(run.path).as_posix()
-            yield name, OUTSIDE if _leads_out(run, path) else _record(path, redactor)
+            yield name, OUTSIDE if _leads_out(run, path) else _record(run, path, redactor, sessions)
 
 
 def _leads_out(run: Run, path: Path) -> bool:
@@ -104,14 +123,24 @@ def _leads_out(run: Run, path: Path) -> bool:
     return run.path.is_dir() and not path.resolve().is_relative_to(run.path.resolve())
 
 
-def _record(path: Path, redactor: Redactor) -> bytes | str:
+def _record(run: Run, path: Path, redactor: Redactor, sessions: dict[Path, str]) -> bytes | str:
     text = path.read_text(encoding="utf-8", errors="replace")
     first = _parsed(text.partition("\n")[0]) if path.suffix == ".jsonl" else _parsed(text)
     if text and not (isinstance(first, dict) and str(first.get("schema")).startswith("mpprof.")):
         return "it is not a record of mpprof"
     if path.suffix == ".jsonl":
         return "".join(_line(line, redactor) for line in text.splitlines(keepends=True)).encode()
+    _rename_sessions(run, first, sessions)
     return json.dumps(_redacted(first, redactor), indent=1).encode()
+
+
+def _rename_sessions(run: Run, facts: Any, sessions: dict[Path, str]) -> None:
+    """Give the sessions that a run.json names the names that they have in the bundle."""
+    windows = facts.get("profile_windows") if isinstance(facts, dict) else None
+    for window in windows if isinstance(windows, list) else ():
+        if isinstance(window, dict) and isinstance(window.get("trace"), str):
+            number = len(sessions) + 1
+            window["trace"] = sessions.setdefault(run.path / window["trace"], _SESSION.format(number))
 
 
 def _redacted(facts: Any, redactor: Redactor) -> Any:
@@ -154,14 +183,6 @@ def _trace(run: Run, path: Path, redactor: Redactor, limit: int) -> bytes | str:
         return f"it is not a trace: {error.what}"
     content = redactor.trace(content)
     return gzip.compress(content, 6, mtime=0) if path.suffix == ".gz" else content
-
-
-def _trace_name(run: Run, path: Path, number: int) -> str:
-    """Return the trace's place under the run, its file name (which is a host's) replaced."""
-    inside = run.path.is_dir() and path.is_relative_to(run.path) and len(path.relative_to(run.path).parts) < 8
-    folder = path.parent.relative_to(run.path).as_posix() if inside else "plugins/profile/bundled"
-    suffix = next(suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix))
-    return f"{folder}/host{f'-{number}' if number else ''}{suffix}"
 
 
 def _manifest(

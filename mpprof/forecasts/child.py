@@ -15,13 +15,13 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mpprof import child
 from mpprof.forecasts import dumped
 
 PROGRAMS: dict[str, dict[str, Any]] = {"own": {}, "library": {"xla_gpu_enable_triton_gemm": False}}
@@ -41,9 +41,9 @@ class Mendable(Exception):
 
 
 def main(request_path: str, out: str) -> int:
-    _end_with_parent()
     folder = Path(out)
     request = json.loads(Path(request_path).read_text())
+    child.end_with_parent(request["parent"])
     dump = folder / "dump"
     os.environ.update(
         KERAS_BACKEND="jax",
@@ -60,17 +60,6 @@ def main(request_path: str, out: str) -> int:
         return 3
     (folder / "result.json").write_text(json.dumps(result))
     return 0
-
-
-def _end_with_parent() -> None:
-    """Make Linux end this process when the process that asks is ended without a chance to end this one."""
-    with contextlib.suppress(OSError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, Any]:

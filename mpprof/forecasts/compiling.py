@@ -10,17 +10,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mpprof import child
 from mpprof.errors import MpprofError, UnableError, UsageError
 from mpprof.forecasts import targets
 from mpprof.forecasts.judging import Compiled
 from mpprof.forecasts.targets import Card
+from mpprof.own_folder import own_folder
 from mpprof.traces.cache import entries
 
 TIME_LIMIT_S = 900.0
@@ -39,7 +39,7 @@ def compiled(
     imports: Sequence[str] = (),
     time_limit_s: float = TIME_LIMIT_S,
     progress: Progress = lambda phase: None,
-    python: str = sys.executable,
+    python: str | None = None,
     trust: bool = False,
 ) -> Compiled:
     """Compile the train step of `model` (a .keras file, or module:function) for one card under one policy.
@@ -55,12 +55,12 @@ def compiled(
         "input_shapes": [list(shape) for shape in input_shapes] if input_shapes else None,
         "imports": list(imports),
         "trust": trust,
+        "parent": os.getpid(),
         "compute_capability": list(card.compute_capability),
         "target": targets.description(card),
         "cache": str(kept / "forecast") if (kept := entries.usable_folder()) else None,
     }
-    with tempfile.TemporaryDirectory(prefix="mpprof-forecast-") as scratch:
-        folder = Path(scratch)
+    with own_folder("mpprof-forecast-") as folder:
         (folder / "request.json").write_text(json.dumps(request))
         _run(python, folder, time_limit_s, progress, f"{card.name}, {policy}")
         result = json.loads((folder / "result.json").read_text())
@@ -75,35 +75,37 @@ def is_function(model: str) -> bool:
     return bool(colon) and not Path(model).exists() and all(part.isidentifier() for part in dotted)
 
 
-def _run(python: str, folder: Path, time_limit_s: float, progress: Progress, what: str) -> None:
-    command = [python, "-m", "mpprof.forecasts.child", str(folder / "request.json"), str(folder)]
+def _run(python: str | None, folder: Path, time_limit_s: float, progress: Progress, what: str) -> None:
+    command = child.command(
+        "-m", "mpprof.forecasts.child", str(folder / "request.json"), str(folder), python=python
+    )
     errors = folder / "stderr.txt"
     with errors.open("wb") as stderr:
-        child = subprocess.Popen(
+        started = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=stderr, env=_environment(), start_new_session=True
         )
-        timer = threading.Timer(time_limit_s, _kill, (child,))
+        timer = threading.Timer(time_limit_s, _kill, (started,))
         timer.start()
         try:
-            phase = _followed(child, progress)
-            code = child.wait()
+            phase = _followed(started, progress)
+            code = started.wait()
         finally:
             over = not timer.is_alive()
             timer.cancel()
-            if child.poll() is None:
-                _kill(child)
-                child.wait()
-            if child.stdout is not None:
-                child.stdout.close()
+            if started.poll() is None:
+                _kill(started)
+                started.wait()
+            if started.stdout is not None:
+                started.stdout.close()
     if code != 0:
         raise _error(folder, code, phase, what, time_limit_s if over else None)
 
 
-def _followed(child: subprocess.Popen[bytes], progress: Progress) -> str:
+def _followed(started: subprocess.Popen[bytes], progress: Progress) -> str:
     """Pass on each phase; returns the last."""
     phase = "starting"
-    assert child.stdout is not None
-    for line in child.stdout:
+    assert started.stdout is not None
+    for line in started.stdout:
         try:
             phase = str(json.loads(line)["phase"])
         except (ValueError, KeyError, TypeError):
@@ -112,21 +114,17 @@ def _followed(child: subprocess.Popen[bytes], progress: Progress) -> str:
     return phase
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
+def _kill(started: subprocess.Popen[bytes]) -> None:
     try:
-        os.killpg(child.pid, signal.SIGKILL)
+        os.killpg(started.pid, signal.SIGKILL)
     except ProcessLookupError:
         return
 
 
 def _environment() -> dict[str, str]:
-    """Return this process' own environment without XLA flags, with the GPUs of this machine hidden, and with
-    the current directory left out of where Python looks for libraries."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "JAX_PLATFORMS")}
-    root = str(Path(__file__).resolve().parents[2])
-    paths = [root, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "CUDA_VISIBLE_DEVICES": "",
-            "PYTHONSAFEPATH": "1"}  # fmt: skip
+    """Return this process' own environment without XLA flags, and with the GPUs of this machine hidden."""
+    kept = child.environment(CUDA_VISIBLE_DEVICES="")
+    return {name: value for name, value in kept.items() if name not in ("XLA_FLAGS", "JAX_PLATFORMS")}
 
 
 def _error(folder: Path, code: int, phase: str, what: str, over_s: float | None) -> MpprofError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeVar
+
+from mpprof import child
 
 T = TypeVar("T")
 
@@ -105,12 +106,8 @@ def in_own_process(name: str, path: Path, *, deadline_s: float) -> Any:
     if getattr(sys, "frozen", False):
         raise OSError("the program is packed: sys.executable is not a Python interpreter")
     done = subprocess.run(
-        [sys.executable, "-P", "-X", "utf8", "-c", _CHILD, name, str(path)],
-        # Python passes over what is no text in sys.path, e.g. a Path that somebody has added.
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(each for each in sys.path if isinstance(each, str)),
-        },
+        child.command("-X", "utf8", "-c", _CHILD, name, str(path)),
+        env=child.environment(child.places()),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=deadline_s,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 TRACE_SUFFIXES = (".xplane.pb", ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".pt.trace.json", ".json")
 """Of traces: what stands before one in a file's name is the name of a host."""
+_OF_PROCESS = re.compile(r"_\d+(?:\.\d+)*\Z")
+"""Which process of the host and when, as PyTorch names a trace."""
 SHORTEST_HOST = 4
 """Shorter host names are left in traces: three letters match too much that is no host name."""
 
@@ -49,34 +51,45 @@ _NO_USERS = {
 """Names of users that say nothing of a person, or that other things have, too."""
 
 # In a text a component of a path ends at a blank, unless a separator follows within a few words more.
-_WORD = r"(?:[^\s/\\\"'<>|:;,]|[:;,](?=[^\s/\\\"'<>|:;,]))+"
-_BLANKS = rf"(?: (?<!\.\w\w )(?<!\.\w\w\w )(?<!\.\w\w\w\w ){_WORD}){{0,4}}"
+_WORD = r"(?:[^\s/\\\"'<>|:;,]|[:;,](?=[^\s/\\\"'<>|:;,])|\\ (?=\S)|(?<=\w)'(?=\w))+"
+_NO_FILE = r"(?<!\.\w\w )(?<!\.\w\w\w )(?<!\.\w\w\w\w )"
+_CAPITAL = r"(?=[A-Z\u0080-\uffff])"
+_BLANKS = rf"(?:(?: |, {_CAPITAL}){_NO_FILE}{_WORD}){{0,4}}"
+_LAST = rf"{_WORD}(?: {_NO_FILE}{_CAPITAL}{_WORD})*"
 _NO_DEVICE = r"(?!(?:job|device|host|replica|task):)"
-_URL = re.compile(rf"\b[a-zA-Z][\w+.-]*://(?:(?:{_WORD}{_BLANKS})?/)*[^\s\"',;]*")
+_URL = re.compile(rf"\b[a-zA-Z][\w+.-]{{0,30}}://(?:(?:{_WORD}{_BLANKS})?/)*[^\s\"',;]*")
 _QUOTED_TEXT = re.compile(
     rf"(?<!\w)(?P<quote>[\"'])(?:(?:~|\.\.?|…)?/{_NO_DEVICE}(?:(?!(?P=quote))[^\n/])+/|[A-Za-z]:[\\/]|\\\\)"
     r"(?:(?!(?P=quote))[^\n])*(?P=quote)"
 )
 _WINDOWS = re.compile(
-    rf"(?:(?<!\w)[A-Za-z]:[\\/]+|(?<![\\\w])\\{{2,4}}(?={_WORD}\\))(?:{_WORD}{_BLANKS}[\\/]+)*(?:{_WORD})?"
+    rf"(?:(?<!\w)[A-Za-z]:(?:[\\/]+|(?=[\w.-]+\\))|(?<![\\\w])\\{{2,4}}(?={_WORD}\\))(?:{_WORD}{_BLANKS}[\\/]+)*(?:{_LAST})?"
 )
 _PERCENT = re.compile(r"(?:%2F[\w.~%+-]+){2,}", re.IGNORECASE)
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL = re.compile(
+    r"(?<![\w.+-])[\w.+-]+@(?:[\w-]+(?:\.[\w-]+)+|[A-Za-z]\w*-[\w-]+|[A-Za-z]{3}[A-Za-z_]*\d[\w-]*)"
+)
+_NO_SOURCE = r"(?<!\.py)(?<!\.cc)(?<!\.cpp)(?<!\.cu)(?<!\.h)"
+_PORT = re.compile(rf"(?<![\w./-])[A-Za-z][\w-]*(?:\.[\w-]+){{2,}}{_NO_SOURCE}:\d{{2,5}}(?![\w.:])")
 _PRIVATE_IP = r"(?:10|127|169\.254|172\.(?:1[6-9]|2\d|3[01])|192\.168)(?:\.\d{1,3}){2,3}"
 _IP = re.compile(
     rf"(?<![\w.])(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}:\d{{1,5}}|{_PRIVATE_IP})(?![\w.]*\d)"
     r"|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\](?::\d{1,5})?|(?<![\w:])(?:fe80|f[cd]\w\w|2\w{3}):[0-9a-fA-F:]*:[0-9a-fA-F:]+"
 )
 # Two components at least: "/device:GPU:0" is no path. Below a home or a mount one that ends in further names.
-_PATH = re.compile(
-    r"(?<![\w<>)/.\\])(?:~|…)?/"
-    rf"(?:(?:home|Users|mnt|media|Volumes)/+(?:{_WORD}{_BLANKS}/+)*"
-    rf"(?:{_WORD}(?: [A-Z\u0080-\uffff]{_WORD})*)?"
-    rf"|{_NO_DEVICE}{_WORD}{_BLANKS}/+(?:{_WORD}{_BLANKS}/+)*(?:{_WORD})?)"
+_OPTION = r"(?<=[\s=]-[A-Za-z])"
+_HOME_TEXT = re.compile(
+    rf"(?:(?<![\w/.\\])|{_OPTION}|^)(?:~|…)?/{{1,2}}(?:home|Users|mnt|media|Volumes)/+"
+    rf"(?:\w+ \w+$|(?:{_WORD}{_BLANKS}/+)*(?:{_LAST})?)"
 )
+_PATH = re.compile(
+    rf"(?:(?<![\w>)/.\\])|{_OPTION})(?:~|…)?/{{1,2}}"
+    rf"{_NO_DEVICE}{_WORD}{_BLANKS}/+(?:{_WORD}{_BLANKS}/+)*(?:{_WORD})?"
+)
+_RELATIVE = re.compile(rf"(?<![\w~./\\])(?:\.\.?|~[A-Za-z_][\w.-]*)/+(?:{_WORD}{_BLANKS}/+)*{_WORD}")
 _TEXTS = (
-    (_URL, "url"), (_QUOTED_TEXT, "path"), (_WINDOWS, "path"), (_PATH, "path"), (_PERCENT, "path"),
-    (_EMAIL, "email"), (_IP, "ip"),
+    (_URL, "url"), (_QUOTED_TEXT, "path"), (_WINDOWS, "path"), (_HOME_TEXT, "path"), (_PATH, "path"),
+    (_RELATIVE, "path"), (_PERCENT, "path"), (_EMAIL, "email"), (_IP, "ip"), (_PORT, "host"),
 )  # fmt: skip
 
 # The same in the bytes of a trace: UTF-8, or as JSON and addresses escape it.
@@ -120,7 +133,7 @@ class Redactor:
         labels = {name for host in hosts for name in (host, host.partition(".")[0]) if name}
         self.hosts = sorted(labels - {"localhost", "host"}, key=len, reverse=True)
         self.counts: Counter[str] = Counter()
-        self._host_text = [re.compile(rf"(?<!\w){re.escape(host)}(?!\w)") for host in self.hosts]
+        self._host_text = [re.compile(rf"(?<!\w){re.escape(host)}(?!\w)", re.I) for host in self.hosts]
         known = sorted({path.rstrip("/\\") for path in paths}, key=len, reverse=True)
         known = [path for path in known if sum(path.count(mark) for mark in "/\\") > 1]
         self._path_text = [
@@ -232,7 +245,7 @@ def _end_of_string(content: bytes, start: int, end: int) -> int:
 def _in_trace(host: str) -> re.Pattern[bytes]:
     """Return a pattern for the host name as a whole word, or as a string of its own, which follows its length
     and precedes any next tag."""
-    name = re.escape(host.encode())
+    name = rb"(?i:" + re.escape(host.encode()) + rb")"
     word = rb"(?<![A-Za-z0-9_])" + name + rb"(?![a-z0-9_])"
     if len(host) > 127:
         return re.compile(word)
@@ -311,5 +324,6 @@ def hosts_of(run: Run) -> set[str]:
     hosts |= {each.host.partition(" ")[0] for each in run.hosts}
     for path in run.traces:
         suffix = next((suffix for suffix in TRACE_SUFFIXES if path.name.endswith(suffix)), "")
-        hosts.add(path.name.removesuffix(suffix) if suffix else "")
+        stem = path.name.removesuffix(suffix) if suffix else ""
+        hosts |= {stem, _OF_PROCESS.sub("", stem)}
     return {host for host in hosts if host}

@@ -6,10 +6,9 @@ shows it in words, CSV and JSON raw.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpprof.errors import UsageError
@@ -208,27 +207,39 @@ def _known(column: str, valid: list[str], option: str) -> None:
         raise UsageError(f"{option} {column}: no such column", next=f"The columns are: {', '.join(valid)}")
 
 
+_FORMULA = re.compile(r"[\s;,\"']*[=+@-]").match
+_QUOTED = re.compile(r"[,;\"\n\r]").search
+
+
 def to_csv(rows: Sequence[Row], keys: Sequence[str]) -> str:
     """Return rows of these columns, followed by columns that only some rows have (the layers of a fusion), as
     CSV; values are raw, but control characters are written out as in every text; lists and objects are JSON.
     Without rows, return the header alone."""
-    out = io.StringIO()
     spelled = [flat(row) for row in rows]
     columns = dict.fromkeys((*keys, *(key for row in spelled for key in row)))
-    writer = csv.DictWriter(out, list(columns), lineterminator="\n")
-    writer.writeheader()
-    for row in spelled:
-        writer.writerow({key: csv_cell(value) for key, value in row.items()})
-    return out.getvalue()
+    return "".join(map(csv_line, (columns, *([row.get(key) for key in columns] for row in spelled))))
 
 
-def csv_cell(value: Any) -> Any:
-    """Return a value as a cell of CSV: see `to_csv`. A text that a spreadsheet would take for a formula gets
-    an apostrophe in front; a number, also one that is written out, stays one."""
+def csv_line(values: Iterable[Any]) -> str:
+    """Return values as a line of CSV: see `to_csv`. A semicolon is quoted, too: in many countries it ends a
+    cell."""
+    cells = [_csv_cell(value) for value in values]
+    return ",".join('"' + cell.replace('"', '""') + '"' if _QUOTED(cell) else cell for cell in cells) + "\n"
+
+
+def _csv_cell(value: Any) -> str:
+    """Return a value as a cell. A text that a spreadsheet would take for a formula gets an apostrophe in
+    front; a number, also one that is written out, stays one."""
     if not isinstance(value, str):
-        return json.dumps(value) if isinstance(value, (dict, list, bool)) else value
+        return (
+            ""
+            if value is None
+            else json.dumps(value)
+            if isinstance(value, dict | list | bool)
+            else str(value)
+        )
     plain = words.plain(value)
-    return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) and not _is_number(plain) else plain
+    return f"'{plain}" if _FORMULA(plain) and not _is_number(plain) else plain
 
 
 def _is_number(text: str) -> bool:

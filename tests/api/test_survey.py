@@ -223,6 +223,18 @@ def test_a_process_that_is_killed_takes_one_run_with_it(trapped: Path) -> None:
     )
 
 
+def test_modules_in_the_current_directory_are_not_run(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(logs / "bad-facts")
+    for name in ("mpprof", "json"):
+        (logs / f"{name}.py").write_text(f"open({str(tmp_path / 'trap')!r}, 'w')")
+    monkeypatch.chdir(logs)
+    monkeypatch.syspath_prepend(str(logs))  # as `python -m mpprof` does
+    assert by_name(mpprof.survey(logs, workers=1))[MIXED.name]["problem"] is None
+    assert not (tmp_path / "trap").exists()
+
+
 def test_a_run_that_takes_too_long_is_given_up_and_tried_again(trapped: Path, tmp_path: Path) -> None:
     shutil.copytree(CPU, trapped / "hangs")
     for _ in range(2):

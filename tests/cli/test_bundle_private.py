@@ -117,6 +117,26 @@ def test_nothing_of_a_path_is_in_any_byte_of_a_bundle(
                 assert form.decode() not in member
 
 
+ODD = (
+    "gcc -I/home/quinn/include",
+    "f()/home/quinn/x",
+    "</mnt/Kunde Quinn/d>",
+    "</srv/quinn/d>",
+    "../quinn/secret/x.csv",
+    "C:Users\\quinn",
+    "D:\\Patient Quinn",
+    "/home/bob quinn",
+    "/data/Müller, Quinn/scan.csv",
+    "/home/bob's quinn/x",
+    "//server/quinn/x",
+    "~quinn/x",
+    "/data/Patient\\ Quinn/x",
+    "quinn@gpu-node9",
+    "quinn@gpu9",
+    "at quinn.corp.example:8080",
+)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -129,6 +149,7 @@ def test_nothing_of_a_path_is_in_any_byte_of_a_bundle(
         "%2Fdata%2Fquinn%2Fx",
         "connect to 10.128.0.5:8470 or 8.8.8.8:53",
         "of [2001:db8::5]:8470",
+        *ODD,
     ],
 )
 def test_texts_that_name_somebody(text: str) -> None:
@@ -150,6 +171,11 @@ def test_texts_that_name_somebody(text: str) -> None:
         "version 12.4.5.8",
         "ab,bc->ac",
         "fusion.12.3.4.5",
+        "a/b, C/d and examples/s, ~5 ms/step, ~0.5/s",
+        "jit(train_step)/jvp(dense)/dot_general",
+        "f32[128,256]{1,0} and recall@k",
+        "model.layers.py:120, block.0.kernel:0",
+        "encoder/media/dense",
     ],
 )
 def test_texts_that_name_nobody_stay(text: str) -> None:
@@ -177,6 +203,58 @@ def test_the_runs_own_directory_and_the_users_are_known_wherever_they_lie(
             held = archive.read(name)
             for word in ("quillon", "Zwölf", "Study", "accounts"):
                 assert not any(form in held for form in as_bytes(word)), name
+
+
+SESSION = "sub My Patient Quill/plugins/profile/alice.quill@corp.example_gpu-node17"
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_names_of_sessions_and_hosts_are_in_no_name_of_a_bundle(
+    recorded: bool, mpprof: Mpprof, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(MIXED / "mpprof", run / "mpprof")
+    facts = json.loads((run / "mpprof" / "run.json").read_text())
+    facts["profile_windows"][-1]["trace"] = SESSION
+    if not recorded:
+        facts["profile_windows"] = []
+    (run / "mpprof" / "run.json").write_text(json.dumps(facts))
+    trace = next(MIXED.rglob("*.xplane.pb"))
+    (run / SESSION).mkdir(parents=True)
+    for host in ("gpu-node17.corp.example", "quillhost"):
+        shutil.copy(trace, run / SESSION / f"{host}.xplane.pb")
+    other = run / "plugins" / "profile" / "of quill"
+    if not recorded:
+        shutil.copytree(run / SESSION, other)
+    _, members = held(mpprof, run, "--all-traces")
+    written = " ".join(members) + members["MANIFEST.json"].decode() + members["run/mpprof/run.json"].decode()
+    assert not [word for word in ("quill", "Patient", "node17", "corp") if word in written.lower()]
+    assert len([name for name in members if name.endswith(".pb")]) == (2 if recorded else 4)
+    opened = [
+        json.loads(mpprof("report", path, "--format", "json").out) for path in (run, tmp_path / "out.zip")
+    ]
+    assert opened[0]["steps"] == opened[1]["steps"]
+    assert len(opened[0]["hosts"]) == len(opened[1]["hosts"])
+    for device in (*opened[0]["time"]["devices"], *opened[1]["time"]["devices"]):
+        del device["host"]
+    assert opened[0]["time"] == opened[1]["time"]
+
+
+def test_the_host_that_a_trace_is_named_after_is_in_no_name_of_a_bundle(
+    mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch.profiler names it, for the host and the process."""
+    events = [{"ph": "X", "name": "k on gpu-node7.corp.example", "ts": 1, "dur": 1, "pid": 1}]
+    path = tmp_path / "gpu-node7.corp.example_1234.1700000000.pt.trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    monkeypatch.chdir(tmp_path)
+    done = mpprof("bundle", path)
+    assert done.code == 0, done.err
+    assert done.out.startswith("trace.mpprof.zip: ")
+    with zipfile.ZipFile(tmp_path / "trace.mpprof.zip") as archive:
+        for name in archive.namelist():
+            assert "node7" not in name
+            assert b"node7" not in archive.read(name)
 
 
 # --- files of others ---------------------------------------------------------------------------------------

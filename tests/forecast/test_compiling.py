@@ -23,7 +23,7 @@ needed = pytest.mark.skipif(not HAS_COMPILER, reason="needs mpprof[forecast]: `m
 
 
 def child(tmp_path: Path, script: str) -> str:
-    """An interpreter that runs `script` in place of the child; $4 is its folder."""
+    """An interpreter that runs `script` in place of the child; $5 is its folder."""
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -69,7 +69,7 @@ def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path:
 def test_what_can_be_mended_is_a_usage_error_with_its_remedy(tmp_path: Path) -> None:
     wrong = json.dumps({"what": "models:dense is not compiled", "next": "Call model.compile()"})
     with pytest.raises(UsageError, match=r"is not compiled. Call model.compile"):
-        ask(child(tmp_path, f"echo '{wrong}' > $4/error.json; exit 3"))
+        ask(child(tmp_path, f"echo '{wrong}' > $5/error.json; exit 3"))
 
 
 def test_a_card_that_xla_refuses_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_too_little_memory_here_is_no_fault_of_the_question(error: Exception) ->
 def test_what_the_child_cannot_answer_names_card_and_policy(tmp_path: Path) -> None:
     wrong = json.dumps({"what": "this machine has too little memory", "next": "Free memory", "unable": True})
     with pytest.raises(UnableError, match=r"A100.*float32: this machine has too little memory. Free memory"):
-        ask(child(tmp_path, f"echo '{wrong}' > $4/error.json; exit 3"))
+        ask(child(tmp_path, f"echo '{wrong}' > $5/error.json; exit 3"))
 
 
 # --- with the compiler -------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ _SAVING = "tests/record/test_saving.py"
 _PRIVATE = "tests/cli/test_bundle_private.py"
 _LIMITS = "tests/cli/test_bundle_limits.py"
 _OUTPUT = "tests/cli/test_output.py"
+_ENDS = "tests/record/facts/test_model_process.py"
+_SURVEY = "tests/api/test_survey.py"
 _MODELS = "tests/record/facts/test_model_attacks.py"
 
 
@@ -503,17 +505,59 @@ DEFECTS = (
     ),
     Defect(
         "a bundle's unpacked folder: left after SIGTERM",
-        "mpprof/cli/bundle_reading.py",
+        "mpprof/own_folder.py",
         "if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:",
         "if True:",
         (f"{_LIMITS}::test_a_process_that_is_asked_to_end_removes_what_it_has_unpacked",),
     ),
     Defect(
         "a bundle's unpacked folder: left for ever after SIGKILL",
-        "mpprof/cli/bundle_reading.py",
-        "        _sweep(Path(made).parent)\n",
+        "mpprof/own_folder.py",
+        "        _sweep(Path(made).parent, prefix)\n",
         "",
         (f"{_LIMITS}::test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_ones_stays",),
+    ),
+    Defect(
+        "directories of sessions, named after people and hosts: in a bundle's names",
+        "mpprof/cli/bundle_writing.py",
+        "return {session: _SESSION.format(number) for number, session in enumerate(found, 1)}",
+        "return {session: session.relative_to(run.path).as_posix() for session in found}",
+        (f"{_PRIVATE}::test_the_names_of_sessions_and_hosts_are_in_no_name_of_a_bundle",),
+    ),
+    Defect(
+        "the host after which a trace is named: a bundle's name and directory",
+        "mpprof/cli/bundle_writing.py",
+        "if not run.path.is_dir():",
+        "if False:",
+        (f"{_PRIVATE}::test_the_host_that_a_trace_is_named_after_is_in_no_name_of_a_bundle",),
+    ),
+    Defect(
+        "the process that looks at a model: lives on without its bounds when its parent is killed",
+        "mpprof/record/facts/described.py",
+        '    child.end_with_parent(request["parent"])\n',
+        "",
+        (f"{_ENDS}::test_what_looks_at_a_model_ends_with_a_process_that_is_killed",),
+    ),
+    Defect(
+        "the directory for what is said of a model: left after SIGTERM",
+        "mpprof/own_folder.py",
+        "if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:",
+        "if True:",
+        (f"{_ENDS}::test_what_looks_at_a_model_ends_with_a_process_that_is_asked_to_end",),
+    ),
+    Defect(
+        "paths behind an option or a bracket, with apostrophes, commas or escaped blanks: in a bundle's records",
+        "mpprof/report/redact.py",
+        '(_HOME_TEXT, "path"), (_PATH, "path"),\n    (_RELATIVE, "path"),',
+        '(_PATH, "path"),',
+        (f"{_PRIVATE}::test_texts_that_name_somebody",),
+    ),
+    Defect(
+        "a mpprof.py in the current directory: run by a survey",
+        "mpprof/child.py",
+        'return [python or sys.executable, "-P", *arguments]',
+        "return [python or sys.executable, *arguments]",
+        (f"{_SURVEY}::test_modules_in_the_current_directory_are_not_run",),
     ),
 )
 

@@ -7,10 +7,13 @@ import pytest
 from mpprof.report import tables
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", '=HYPERLINK("http://host")', "-"])
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+A1", "-A1", "@SUM(A1)", '=HYPERLINK("http://host")', "-", " =1+1", ";=1+1", "x;=1+1"]
+)
 def test_a_text_that_would_be_a_formula_is_a_text(text: str) -> None:
     quoted = text.replace('"', '""')
-    cell = f'"\'{quoted}"' if '"' in text else f"'{text}"
+    guard = "" if text.startswith("x") else "'"
+    cell = f'"{guard}{quoted}"' if '"' in text or ";" in text else f"{guard}{text}"
     assert tables.to_csv([{"name": text}], ["name"]) == f"name\n{cell}\n"
 
 

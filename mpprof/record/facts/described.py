@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from mpprof import errors
+from mpprof import child, errors
 from mpprof.errors import MpprofError, UnableError, UnreadableError
 from mpprof.model.run import Run
+from mpprof.own_folder import own_folder
 from mpprof.record.facts import model_file
 from mpprof.record.facts.model_file import TRUST
 from mpprof.regular import read_regular
@@ -60,21 +60,21 @@ def describe(
         model_file.check_kind(file)
     request = {
         "model": str(file), "imports": list(imports), "batch_size": batch_size, "symbolic": symbolic,
-        "trust": trust, "path": _places(),
+        "trust": trust, "path": [*child.places(), os.getcwd()], "parent": os.getpid(),
     }  # fmt: skip
-    with TemporaryDirectory(prefix="mpprof-model-") as folder:
+    with own_folder("mpprof-model-") as folder:
         asked, answer, said = (Path(folder, name) for name in ("request.json", "answer.json", "said.txt"))
         asked.write_text(json.dumps(request))
-        command = [sys.executable, "-P", "-m", __name__, str(asked), str(answer)]
+        command = child.command("-m", __name__, str(asked), str(answer))
         with said.open("wb") as output:
-            child = subprocess.Popen(
+            process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
             )
-            too_much = _watched(child, limited=not trust)
+            too_much = _watched(process, limited=not trust)
         if too_much:
             raise UnableError(f"it takes {too_much} to look at", where=str(file), next=TRUST)
-        if child.returncode or not answer.is_file():
-            raise _crashed(child.returncode, said, file)
+        if process.returncode or not answer.is_file():
+            raise _crashed(process.returncode, said, file)
         answered = json.loads(read_regular(answer, _LARGEST_ANSWER_BYTES))
     if "error" in answered:
         raise getattr(errors, answered["error"])(
@@ -85,14 +85,7 @@ def describe(
     return Described(untrained.run_from(answered["record"]), answered["slots_bytes"])
 
 
-def _places() -> list[str]:
-    """Return where Python looks for modules here, the current directory last: a stranger's may hold a module
-    with the name of a library."""
-    here = os.getcwd()
-    return sorted((each or here for each in sys.path), key=lambda each: each == here)
-
-
-def _watched(child: subprocess.Popen[bytes], *, limited: bool) -> str:
+def _watched(started: subprocess.Popen[bytes], *, limited: bool) -> str:
     """Wait for the child, and end one that takes more than is allowed. Return what it took too much of, ""
     where it ended by itself.
 
@@ -102,25 +95,25 @@ def _watched(child: subprocess.Popen[bytes], *, limited: bool) -> str:
 
     ends = time.monotonic() + LONGEST_S
     try:
-        process = psutil.Process(child.pid)
+        seen = psutil.Process(started.pid)
         while limited:
             try:
-                child.wait(_LOOKED_AT_EACH_S)
+                started.wait(_LOOKED_AT_EACH_S)
                 return ""
             except subprocess.TimeoutExpired:
                 if time.monotonic() > ends:
                     return f"more than {LONGEST_S:.0f} s"
-                if process.memory_info().rss > MOST_BYTES:
+                if seen.memory_info().rss > MOST_BYTES:
                     return f"more than {MOST_BYTES >> 30} GiB of memory"
-        child.wait()
+        started.wait()
         return ""
     except psutil.NoSuchProcess:
-        child.wait()
+        started.wait()
         return ""
     finally:
-        if child.poll() is None:
-            child.kill()
-            child.wait()
+        if started.poll() is None:
+            started.kill()
+            started.wait()
 
 
 def _environment() -> dict[str, str]:
@@ -128,11 +121,9 @@ def _environment() -> dict[str, str]:
     not taken in advance."""
     keras: Any = sys.modules.get("keras")
     backend = {"KERAS_BACKEND": str(keras.backend.backend())} if hasattr(keras, "backend") else {}
-    root = str(Path(__file__).resolve().parents[3])
-    return {
-        **os.environ, **backend, "PYTHONPATH": root, "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-    }  # fmt: skip
+    return child.environment(
+        [], TF_FORCE_GPU_ALLOW_GROWTH="true", XLA_PYTHON_CLIENT_PREALLOCATE="false", **backend
+    )
 
 
 def _crashed(code: int, said: Path, file: Path) -> MpprofError:
@@ -162,6 +153,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def main(request_path: str, answer_path: str) -> None:
     request = json.loads(Path(request_path).read_text())
+    child.end_with_parent(request["parent"])
     sys.path[:] = request["path"]
     gc.disable()  # a third of the time of an import of TensorFlow
     Path(answer_path).write_text(json.dumps(_answer(request)))

@@ -66,6 +66,8 @@ def check_kind(path: Path) -> None:
         raise UnreadableError(
             "a directory without a model in it", where=str(path), next="Give the model's file"
         )
+    if not path.is_file():  # a pipe would wait for a writer
+        raise UnreadableError("is not a regular file", where=str(path), next="Give the model's file")
 
 
 def read(path: Path) -> ModelFile:

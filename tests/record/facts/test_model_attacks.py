@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -301,3 +302,10 @@ def test_another_file_that_an_hdf5_file_links_to_is_not_opened(tmp_path: Path) -
             file[name] = h5py.ExternalLink("/no/such/file", "/")
     with loaded(path) as made:
         assert made.count_params() == 20
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_in_a_models_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.keras")
+    with pytest.raises(UnreadableError, match="is not a regular file"):
+        model_file.check_kind(tmp_path / "m.keras")
