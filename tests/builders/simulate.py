@@ -283,6 +283,7 @@ class Training:
     hardware: dict[str, Any] = field(default_factory=dict)  # laid over every sample
     trace_warnings: tuple[str, ...] = ()
     covers: int = 1  # steps of one call
+    callback: str | None = None  # its batch hook is what lies between two steps, and the recorder times it
     clock_ratio: float = 1.0  # what the clock of an asynchronous loop sees of a step: its launches
     device_events: bool = True  # the collector may read the device
     allocator_events: bool = False  # of `workloads.convnet`: what each op allocates
@@ -332,7 +333,9 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
         for timed in ("interval_ns", "duration_ns"):
             if timed in row:
                 row[timed] = round(row[timed] * t.clock_ratio)
-    lines += [*_calls(rows, t.covers), {"kind": "fit_end", "reason": "finished"}]
+    how = t.facts.get("ended", {}).get("reason", "finished")
+    timed = _hooks(rows, t.callback) if t.callback else []
+    lines += [*_calls(rows, t.covers), *timed, {"kind": "fit_end", "reason": how}]
     busy = sum(w.us for w in t.model.works) / (rows[t.steps // 2]["interval_ns"] / 1e3)
     hardware: list[dict[str, Any]] = [{"schema": "mpprof.hardware/1"}]
     hardware += [
@@ -350,6 +353,19 @@ def train(t: Training) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
         if not t.device_events:
             space.planes = [plane for plane in space.planes if "/device:" not in plane.name]
     return run_json(t, origin), lines, hardware, space
+
+
+def _hooks(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The lines of what the recorder timed of a callback, whose hook runs before the next step: 16 each."""
+    groups = [rows[at : at + 16] for at in range(1, len(rows), 16)]
+    return [
+        {
+            "kind": "spent", "part": "callbacks", "name": name, "at": "batch", "fit": 1,
+            "first_step": group[0]["step"] - 1, "last_step": group[-1]["step"] - 1, "calls": len(group),
+            "ns": sum(row["gap_ns"] for row in group if not (row["synced"] and row["profiled"])),  # the profiler starts there
+        }
+        for group in groups
+    ]  # fmt: skip
 
 
 def _calls(rows: list[dict[str, Any]], covers: int) -> list[dict[str, Any]]:

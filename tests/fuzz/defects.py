@@ -116,8 +116,8 @@ DEFECTS = (
     Defect(
         "durations of 0 in steps.jsonl: 6 s",
         "mpprof/analysis/steps/statistics.py",
-        "rows = np.isfinite(time) & (time > 0) & ~_beside",
-        "rows = np.isfinite(time) & ~_beside",
+        "rows = _without((time > 0) & usable, waits)",
+        "rows = _without((time >= 0) & usable, waits)",
         (f"{_BOUNDS}::test_a_step_without_duration_counts_for_no_step_time",),
     ),
     Defect(

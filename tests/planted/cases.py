@@ -194,9 +194,10 @@ def host_causes() -> list[Planted]:
         ))  # fmt: skip
     for gpu, ms in ((V100, 9.0), (OTHER_T4, 21.0)):
         base = run("float32", gpu, base_of(gpu), convnet(gpu, base_of(gpu)))
+        timed = {"callback": "TensorBoard"} if gpu is OTHER_T4 else {}  # an older recorder did not
         cases.append(single(
-            "MP305", run(f"tf-{card(gpu)}-callbacks", gpu, F16, convnet(gpu, F16), host=Host(between_us=ms * 1e3)),
-            run("healthy", gpu, F16, convnet(gpu, F16)), base, unseen=gpu is OTHER_T4,
+            "MP305", run(f"tf-{card(gpu)}-callbacks", gpu, F16, convnet(gpu, F16), host=Host(between_us=ms * 1e3), **timed),
+            run("healthy", gpu, F16, convnet(gpu, F16), **timed), base, unseen=gpu is OTHER_T4,
         ))  # fmt: skip
     fallen = g.followed(
         convnet(A100, BF16),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.stalls import stalls
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.run import Run
+from mpprof.model.trace import HostKind, Trace
 
 TELLS_WHICH = "a profiler window with such a step shows which"
 NOTABLE_DRIFT = 0.05
@@ -58,6 +62,21 @@ def long_steps(run: Run) -> LongSteps | None:
     middle = median(times)
     long = times > LONG_STEP * middle
     return LongSteps(int(long.sum()), len(times), float((times[long] - middle).sum() / times.sum()))
+
+
+def compiled_ratio(run: Run, trace: Trace, since: int) -> float | None:
+    """Return the share in which the trace shows the host tracing or compiling, of the time that profiled long
+    steps take above the median, from step `since` on; None where no long step was profiled."""
+    steps = run.steps
+    if steps is None or not (usual := stepping.steady(steps)).any():
+        return None
+    middle = median(stepping.per_step_ns(steps)[usual])
+    took = steps.duration_ns / steps.covers  # an interval may hold the end of the window
+    long = steps.profiled & (steps.step >= since) & (took > LONG_STEP * middle)
+    rows = np.flatnonzero(trace.host.kind == HostKind.COMPILE)
+    compiling = union(trace.host.start_ns[rows], trace.host.start_ns[rows] + trace.host.duration_ns[rows])
+    above_ns = float((took[long] - middle).sum())
+    return min(1.0, compiling.length_ns / above_ns) if long.any() else None
 
 
 def doubts(run: Run) -> tuple[str, ...]:

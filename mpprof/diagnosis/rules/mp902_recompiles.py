@@ -7,12 +7,12 @@ What it means
 How we know
     In the records: how long JAX or torch compiled within steps after the first, or how often TensorFlow
     traced the step anew. In the trace: idle time while the host traced or compiled (`idle_compile`), after
-    warm-up. Single long steps in the step log are not evidence by themselves: a machine that pauses, a
+    warm-up; or long steps in the profiler window that the host mostly spent tracing or compiling. Single long steps in the step log are not evidence by themselves: a machine that pauses, a
     checkpoint or a slow input make them, too. They are named; a trace of one of them would show the cause.
 
 What it costs
-    That time, in the mean step. Where only the number of tracings is known, what the long steps take above
-    the median.
+    That time, in the mean step. Where only the number of tracings is known, or a few of the long steps were
+    profiled, what the long steps take above the median.
 
 What to do
     Keep shapes constant:
@@ -47,6 +47,8 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 """20 % is where XProf flags a function's expensive calls."""
 FEWEST_COMPILES = 3
 """One or two compiles after the first step are those of an epoch's last, smaller batch."""
+MOSTLY_RATIO = 0.5
+"""Of what profiled long steps take above the median."""
 FEWEST_STEPS = 20
 """Shapes that come round every dozen steps have not come yet in fewer."""
 
@@ -65,6 +67,8 @@ def judge(signals: Signals) -> Outcome:
     if compiled is not None and (judged := _by_records(compiled, long, signals)) is not None:
         return judged
     if long is not None and long.notable:
+        if (seen := _in_profiled(long, signals)) is not None:
+            return seen
         return Unable(
             f"{long}: neither a trace count nor a compile event shows whether they were compiled again; "
             f"{validity.TELLS_WHICH}"
@@ -107,3 +111,20 @@ def _by_records(
             cost_ns=None if step_ns is None else long.lost_ratio * step_ns,
         )
     return None
+
+
+def _in_profiled(long: validity.LongSteps, signals: Signals) -> Outcome | None:
+    """Judge by the long steps in the profiler window; None where it holds none, or they did something else."""
+    trace, since = signals.case.trace, need(signals.summary).first_steady
+    if trace is None or since is None:
+        return None
+    ratio, step_ns = validity.compiled_ratio(signals.case.run, trace, since), signals.mean_step_ns
+    if ratio is None or ratio < MOSTLY_RATIO:
+        return None
+    return Found(
+        summary=f"{long}; those that were profiled trace or compile the step anew",
+        evidence=(evidence.ratio("profiled long steps spent tracing or compiling", ratio, MOSTLY_RATIO),),
+        confidence="medium",
+        severity=SCALE.severity(long.lost_ratio),
+        cost_ns=None if step_ns is None else long.lost_ratio * step_ns,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -73,7 +74,8 @@ def with_wrong_lines(dice: random.Random, *, hardware: bool) -> Records:
             owner[key] = json.loads(json.dumps(dice.choice(WRONG)))
     if dice.random() < 0.3 and lines:
         at = dice.randrange(len(lines))
-        lines[at:at] = [dict(lines[at])] * dice.choice((1, 50))
+        # Each is a line of its own: one object in many places would be changed as often as it stands there.
+        lines[at:at] = [deepcopy(lines[at]) for _ in range(dice.choice((1, 50)))]
     return found
 
 
