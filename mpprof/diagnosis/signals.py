@@ -612,7 +612,9 @@ class Signals:
         left = ("idle_stall",) if self.distorted else ()  # no profiled step holds it
         cells = [cell for cell in self.cells if cell.category in IDLE_CLASSES and cell.category not in left]
         account = self.case.measured
-        if account is not None and not account.grouped:  # there a mean below the median is what profiling adds
+        if (
+            account is not None and not account.grouped
+        ):  # there a mean below the median is what profiling adds
             idle = sum(cell.ns_per_step for cell in cells)
         else:
             idle = sum(max(0.0, cell.ns_per_step) for cell in cells)
