@@ -162,3 +162,11 @@ def test_a_python_of_ours_is_started_in_one_place() -> None:
     """One that is started elsewhere would look for modules in the current directory."""
     users = {name for name, path in sources().items() if "sys.executable" in path.read_text()}
     assert users == {"mpprof.child", "mpprof.model.shell", "mpprof.record.run_with_timeout"}
+
+
+def test_no_room_is_above_its_budget() -> None:
+    """`python tools/size.py` prints every figure."""
+    done = subprocess.run(
+        [sys.executable, "tools/size.py"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
