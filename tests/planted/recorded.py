@@ -82,7 +82,11 @@ def by_records() -> list[Planted]:
         Planted("jax-a100-graphs", run("jax-a100-graphs", A100, F16, small_input(xla.convnet(A100, F16)), host=graphs, **jax), {"MP912": None}, also=frozenset({"MP907"})),
     ]  # fmt: skip
     ended = {"reason": "error", "error": "ValueError", "text": "The labels do not fit the model's outputs"}
-    cases.append(Planted("tf-v100-ended", run("tf-v100-ended", V100, F16, model, facts={"ended": ended}), {"MP913": None}))
+    cases.append(
+        Planted(
+            "tf-v100-ended", run("tf-v100-ended", V100, F16, model, facts={"ended": ended}), {"MP913": None}
+        )
+    )
     return cases
 
 

@@ -114,7 +114,7 @@ def _by_records(
 
 
 def _in_profiled(long: validity.LongSteps, signals: Signals) -> Outcome | None:
-    """Judge by the long steps in the profiler window; None where it holds none, or they did something else."""
+    """Judge by the long steps in the profiler window; None where it has none, or they did other things."""
     trace, since = signals.case.trace, need(signals.summary).first_steady
     if trace is None or since is None:
         return None
