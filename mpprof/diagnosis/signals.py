@@ -612,12 +612,9 @@ class Signals:
         left = ("idle_stall",) if self.distorted else ()  # no profiled step holds it
         cells = [cell for cell in self.cells if cell.category in IDLE_CLASSES and cell.category not in left]
         account = self.case.measured
-        if (
-            account is not None and not account.grouped
-        ):  # there a mean below the median is what profiling adds
-            idle = sum(cell.ns_per_step for cell in cells)
-        else:
-            idle = sum(max(0.0, cell.ns_per_step) for cell in cells)
+        # Where steps are timed in groups, a negative `idle_stall` is what profiling adds.
+        least = -np.inf if account is not None and not account.grouped else 0.0
+        idle = sum(max(least, cell.ns_per_step) for cell in cells)
         added = 0.0 if account is None or self.distorted else account.added_by_profiling_ns
         return max(0.0, idle - added)
 

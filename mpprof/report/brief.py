@@ -255,11 +255,14 @@ def _undecided(document: doc.Report, than: str, span: str) -> list[str]:
     gain, attainable = document["speedup"], document["facts"]["attainable"]
     assert gain is not None
     said = f"The timings do not show whether it is faster than {than} ({span}){content.profiled_steps(gain)}"
-    short = f"Not known if it is faster than {than} ({span}){content.profiled_steps(gain)}"
+    short = [f"Not known if it is faster than {than} ({span}){content.profiled_steps(gain)}."]
+    if (ends := gain["interval"]) is not None:
+        within = f"{words.speedups(*ends)} within this pair of runs"
+        short.append(f"Not known if it is faster ({within}){content.profiled_steps(gain)}.")
     if headline.on_cpu(document) or attainable is None:
-        return [f"{said}.", f"{short}."]
+        return [f"{said}.", *short]
     most = f"{words.speedup(attainable)} is attainable"
-    return [f"{said}; {most}.", f"{said}.", f"{short}."]
+    return [f"{said}; {most}.", f"{said}.", *short]
 
 
 def figures(document: doc.Report, width: int) -> list[str]:

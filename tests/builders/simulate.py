@@ -362,7 +362,8 @@ def _hooks(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         {
             "kind": "spent", "part": "callbacks", "name": name, "at": "batch", "fit": 1,
             "first_step": group[0]["step"] - 1, "last_step": group[-1]["step"] - 1, "calls": len(group),
-            "ns": sum(row["gap_ns"] for row in group if not (row["synced"] and row["profiled"])),  # the profiler starts there
+            # The profiler starts in the gap that is left out.
+            "ns": sum(row["gap_ns"] for row in group if not (row["synced"] and row["profiled"])),
         }
         for group in groups
     ]  # fmt: skip

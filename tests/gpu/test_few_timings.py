@@ -11,8 +11,9 @@ import json
 import shutil
 from collections import defaultdict
 from itertools import pairwise
+from math import exp
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import median
 
 import pytest
 from mpprof_dashboards.pages import why as page
@@ -41,13 +42,29 @@ def fewer(name: str, folder: Path) -> Path:
     return root
 
 
-def means_ms(root: Path) -> list[float]:
+def means_ms(root: Path) -> list[tuple[float, int]]:
+    """The unprofiled means after the first, and how many calls each is of."""
     lines = map(json.loads, (root / "mpprof" / "steps.jsonl").read_text().splitlines())
     return [
-        line["interval_ns"] / 1e6
+        (line["interval_ns"] / 1e6, line["interval_calls"])
         for line in lines
         if "interval_ns" in line and not line["profiled"] and line["step"] > 16
     ]
+
+
+def by_hand(root: Path) -> tuple[float, float]:
+    """The mean step of two means weighed by their steps, and Student's half interval of it as a share of it."""
+    (one, n), (other, m) = means_ms(root)
+    middle = (one * n + other * m) / (n + m)
+    variance = 2 / (2 - 1) * (((one - middle) * n) ** 2 + ((other - middle) * m) ** 2) / (n + m) ** 2
+    return middle, STUDENT_1 * variance**0.5 / middle
+
+
+def ratio_by_hand(pair: tuple[Path, Path]) -> tuple[float, float, float]:
+    """The ratio of two mean steps and its interval: the half intervals of their logarithms, as deviations add."""
+    (before, half), (after, other_half) = map(by_hand, pair)
+    factor = exp((half**2 + other_half**2) ** 0.5)
+    return before / after, before / after / factor, before / after * factor
 
 
 def step_of_events_ms(root: Path) -> float:
@@ -81,23 +98,32 @@ def report(pair: tuple[Path, Path]):  # type: ignore[no-untyped-def]
 
 @pytest.fixture(scope="module")
 def convnet(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
-    """Its baseline's two means differ by 14 %: no speedup."""
-    folder = tmp_path_factory.mktemp("none")
+    """Its baseline's two means differ by 14 %: the interval is far wider than of the transformers."""
+    folder = tmp_path_factory.mktemp("wide")
     roots = [fewer(f"convnet-{name}", folder) for name in ("float32", "mixed-float16")]
     before, after = map(workflows.load, roots)
     return roots, documents.document(workflows.diagnose(after, before))
 
 
+def of_three_steps(root: Path, folder: Path) -> Path:
+    """Copy a sample as of a training of 40 steps that was waited for at steps 32 and 35 before the window."""
+    shutil.copytree(root, folder / root.name)
+    log = folder / root.name / "mpprof" / "steps.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = [line for line in lines if line.get("step", 0) <= 40]
+    for line in lines:
+        if line.get("step") == 16:
+            del line["interval_ns"], line["interval_calls"]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder / root.name
+
+
 def test_the_interval_holds_1_and_is_wide_and_the_profiled_ratio_is_that_of_the_events(pair, report) -> None:  # type: ignore[no-untyped-def]
     gain = report["speedup"]
-    edges = []
-    for root in pair:
-        times = means_ms(root)
-        assert len(times) == 2
-        half = STUDENT_1 * stdev(times) / 2**0.5
-        edges.append((mean(times) - half, mean(times) + half))
-    low, high = edges[0][0] / edges[1][1], edges[0][1] / edges[1][0]
+    ratio, low, high = ratio_by_hand(pair)
+    assert gain["observed"] == pytest.approx(ratio)
     assert gain["interval"] == pytest.approx([low, high], rel=1e-3)
+    assert gain["interval_wide"]
     assert low < 0.95 < 1.05 < high
     assert gain["difference"] == "not known"
     assert gain["profiled"]["ratio"] == pytest.approx(
@@ -107,7 +133,7 @@ def test_the_interval_holds_1_and_is_wide_and_the_profiled_ratio_is_that_of_the_
 
 
 def test_no_text_says_that_there_is_no_difference_and_all_give_the_profiled_steps(pair, report) -> None:  # type: ignore[no-untyped-def]
-    seen, span = "the profiled steps were 1.21x as fast", "0.82x to 1.85x"
+    seen, span = "the profiled steps were 1.21x as fast", "0.93x to 1.57x"
     before, after = map(workflows.load, pair)
     compared = documents.compare_document(ladder.compare(before, after))
     flat = [
@@ -122,33 +148,43 @@ def test_no_text_says_that_there_is_no_difference_and_all_give_the_profiled_step
     ]  # fmt: skip
     for said in flat:
         assert seen in said
-        assert span in said or "0.815x" in said
+        assert span in said or "0.927x" in said
         for wrong in ("no measurable difference", "As fast as", "as fast as float32", "takes as long as"):
             assert wrong not in said
-    assert (
-        "the timings do not show whether the step is shorter than in float32 (95 %: 0.82x to 1.85x)"
-        in flat[0]
-    )
+    unknown = "the timings do not show whether the step is shorter than in float32"
+    assert f"{unknown} (95 % within this pair of runs, of few timings: {span})" in flat[0]
 
 
 def test_a_check_judges_by_the_interval_alone(pair, report) -> None:  # type: ignore[no-untyped-def]
     baseline = documents.document(workflows.diagnose(workflows.load(pair[0])))
-    for least in (0.9, 1.1, 1.2):
+    for least in (0.95, 1.1, 1.5):
         assert checks.of_speedup(report, least, baseline).verdict == "unable"
-    assert checks.of_speedup(report, 0.8, baseline).verdict == "passed"
+    assert checks.of_speedup(report, 0.9, baseline).verdict == "passed"
     assert checks.of_speedup(report, 1.9, baseline).verdict == "failed"
 
 
-def test_where_the_timings_give_no_speedup_the_profiled_steps_still_show_one(convnet) -> None:  # type: ignore[no-untyped-def]
+def test_two_means_that_differ_give_a_speedup_whose_interval_is_wide(convnet) -> None:  # type: ignore[no-untyped-def]
     roots, report = convnet
+    ratio, low, high = ratio_by_hand(roots)
+    assert report["speedup"]["observed"] == pytest.approx(ratio)
+    assert report["speedup"]["interval"] == pytest.approx([low, high], rel=1e-3)
+    assert high > 4 * low
+    assert report["speedup"]["interval_wide"]
+
+
+def test_where_the_timings_give_no_speedup_the_profiled_steps_still_show_one(tmp_path: Path) -> None:
+    samples = [SAMPLES / f"recorded-h100-convnet-{name}" for name in ("float32", "mixed-float16")]
+    roots = [of_three_steps(sample, tmp_path) for sample in samples]
+    before, after = map(workflows.load, roots)
+    report = documents.document(workflows.diagnose(after, before))
     gain = report["speedup"]
     assert gain["observed"] is None
     assert "difference" not in gain
     truth = step_of_events_ms(roots[0]) / step_of_events_ms(roots[1])
     assert gain["profiled"]["ratio"] == pytest.approx(truth, rel=0.01)
     seen = "the profiled steps were 2.47x as fast"
-    assert f"needs 6 in each run, or 2 close means of several steps); {seen}" in report["verdict"]
-    assert "For the speedup, train both runs for longer." in report["verdict"]
+    assert f"an observed speedup needs 6 in each run); {seen}" in report["verdict"]
+    assert "only 3 steady steps were recorded: step times are uncertain (MP911" in report["verdict"]
     assert seen in " ".join(brief.verdict(report, 80).split())
     assert seen in headline.hero(report).under
 
@@ -177,5 +213,5 @@ def test_a_speedup_above_the_estimate_is_not_called_at_most_that() -> None:
         workflows.load(SAMPLES / f"recorded-h100-convnet-{name}") for name in ("float32", "mixed-float16")
     ]
     said = " ".join(brief.verdict(documents.document(workflows.diagnose(runs[1], runs[0])), 80).split())
-    assert "more than the 1.84x estimated as attainable" in said
+    assert "more than the 1.82x estimated as attainable" in said
     assert "at most" not in said

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.mean_interval import of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.analysis.arrays.student_t import half_width
+from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.run_time import Spans, SpentTable
@@ -74,11 +75,17 @@ def asynchronous(steps: StepTable, facts: RunFacts | None = None) -> bool:
 
 
 def per_step_ns(steps: StepTable) -> Float64:
-    """Return the interval of each row per optimizer step; NaN where it has none, or one that is longer than
-    the whole log, which damaged bytes state."""
-    longest_ns = max(steps.t_ns.max(initial=0), 1)
-    known = (steps.interval_ns >= 0) & (steps.interval_ns <= longest_ns) & (steps.covers > 0)
+    """Return the interval of each row per optimizer step; NaN where it has none that can be."""
+    known = _possible(steps, steps.interval_ns) & (steps.covers > 0)
     return np.where(known, steps.interval_ns / np.maximum(steps.covers, 1), np.nan)
+
+
+def _possible(steps: StepTable, ns: Int64) -> Bool:
+    """Return which rows have a time that is no longer than the log, as damaged bytes state. The first one may
+    be: no line says when it began. Where the clock began changes nothing."""
+    known = ns >= 0
+    length_ns = steps.t_ns.max(initial=0) - steps.t_ns.min(initial=limits.LONGEST_NS)
+    return known & ((ns <= max(length_ns, 1)) | (np.cumsum(known) == 1))
 
 
 def function_ns(steps: StepTable, facts: RunFacts | None) -> float | None:
@@ -184,7 +191,7 @@ def _with_edges(
     those neither of a warm-up nor beside a window, `waits`: first calls, which may wait for more than a
     batch."""
     covers = np.maximum(steps.covers, 1)
-    known = (steps.duration_ns >= 0) & (steps.duration_ns <= steps.t_ns.max())
+    known = _possible(steps, steps.duration_ns)
     own, gap = steps.duration_ns / covers, time - steps.duration_ns / covers
     inner, last = rows & known & (time > 0), np.append(_first_of_epoch(steps)[1:], True) & np.isnan(time)
     late = _held_up(steps, spans.spent) / covers if spans is not None and spans.told else None
