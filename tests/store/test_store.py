@@ -307,6 +307,7 @@ def test_lines_that_are_whole_were_seen_where_a_write_fails_behind_them(
     """The end of a recording names the last step that is on disk."""
     seen: list[int] = []
     path, write = tmp_path / "steps.jsonl", os.write
+    path.touch()
     monkeypatch.setattr(writing, "FLUSH_SECONDS", 3600)
     writer = LineWriter(path, None, lambda path, error: None, lambda record: seen.append(record["step"]))
     full = OSError(errno.ENOSPC, "No space left on device")
