@@ -16,6 +16,7 @@ from mpprof.diagnosis.verdict import MEETS_RATIO
 from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
 from mpprof.model.run import BROKEN_OFF
+from mpprof.model.run_time import RECORDING_ENDED
 from mpprof.report import comparing, content, headline, units, words
 from mpprof.report import without_finding as limited
 from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
@@ -552,7 +553,7 @@ def _warnings(document: doc.Report) -> list[str]:
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
     if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:
         ended = [stopped["summary"]]
-    ended += [said for said in document["warnings"] if said.startswith(BROKEN_OFF)]
+    ended += [said for said in document["warnings"] if said.startswith((BROKEN_OFF, RECORDING_ENDED))]
     stalled = [said for said in document["warnings"] if said.startswith(BEGINS)]
     said = [*ended, *stalled, *([doubt] if doubt else []), *content.warnings(document)]
     return list(dict.fromkeys(said))

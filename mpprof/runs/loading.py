@@ -16,6 +16,7 @@ from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, Unreadab
 from mpprof.folders import names_in, walk
 from mpprof.model.frozen import frozen
 from mpprof.model.run import BROKEN_OFF, Run, RunFacts, how_broken_off
+from mpprof.model.run_time import RECORDING_ENDED
 from mpprof.model.steps import StepTable
 from mpprof.runs import hosts
 from mpprof.traces.common import file_head
@@ -423,7 +424,9 @@ def _unended(records: Records) -> tuple[str, ...]:
     why = records.facts.absent.get("recording") if records.facts else None
     if why is None:
         return ("the log does not show the end of the training: it was killed, or still runs",)
-    return (f"recording ended after step {steps:,}, before the training did ({why}): the rest is not known",)
+    return (
+        f"{RECORDING_ENDED} after step {steps:,}, before the training did ({why}): the rest is not known",
+    )
 
 
 def _closed_in(place: Place) -> list[UnreadableError]:

@@ -188,6 +188,7 @@ class LineWriter:
         self._writing = threading.Lock()
         self._broken = self._torn = False
         self._last: Callable[[], Record] | None = None
+        self._whole = 0  # lines of the last write that are on disk, also where it failed
         self._pid = os.getpid()
         new = os.O_CREAT | os.O_EXCL if schema else 0
         self._file = open_above_standard(path, os.O_WRONLY | os.O_APPEND | new)
@@ -248,10 +249,12 @@ class LineWriter:
         try:
             while count > 0 and not self._broken:
                 records = [self._queue.popleft() for _ in range(min(count, at_once))]
-                self._write("\n".join(map(self._text, records)) + "\n")
+                try:
+                    self._write("\n".join(map(self._text, records)) + "\n")
+                finally:
+                    for record in records[: self._whole] if self._seen is not None else ():
+                        self._seen(record)  # type: ignore[misc]  # known not to be None
                 count -= len(records)
-                for record in records if self._seen is not None else ():
-                    self._seen(record)  # type: ignore[misc]  # known not to be None
                 if pause_s:
                     time.sleep(pause_s)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - nobody would hear of it from this thread
@@ -270,13 +273,16 @@ class LineWriter:
                 self._last = None
 
     def _write(self, text: str) -> None:
+        self._whole = 0
         # A path that was unlinked or whose mount is gone still takes writes: nobody could read them.
         if not self.path.exists():
             raise FileNotFoundError(2, "the file has vanished", str(self.path))
         rest = memoryview(text.encode("utf-8", "replace"))  # a lone surrogate in a name is no text
         self._torn = True
         while rest:
-            rest = rest[os.write(self._file, rest) :]
+            count = os.write(self._file, rest)
+            self._whole += bytes(rest[:count]).count(b"\n")
+            rest = rest[count:]
         self._torn = False
 
 

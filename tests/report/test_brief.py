@@ -374,3 +374,13 @@ def test_no_parenthesis_of_a_comparison_stays_open(later: str, capsys: pytest.Ca
     assert main(["compare", *runs]) == 0
     said = capsys.readouterr().out
     assert said.count("(") == said.count(")")
+
+
+def test_a_recording_that_ended_early_is_said_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(SAMPLES / "recorded-cpu-float32", tmp_path / "run")
+    with (run / "mpprof" / "steps.jsonl").open("a") as log:
+        log.write('{"kind":"recording_end","step":3,"reason":"the disk is full","t_ns":130}\n')
+    said = shown(capsys, "report", run)
+    assert "! recording ended after step 120, before the training did" in said

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mpprof.errors import NotFoundError, TooNewError, UnreadableError
-from mpprof.store import find_runs, formats, read_records, upgrades
+from mpprof.store import find_runs, formats, read_records, upgrades, writing
 from mpprof.store.writing import LineWriter, claim, write_run
 
 STEPS = '{"schema":"mpprof.steps/1"}\n'
@@ -297,6 +299,32 @@ def test_a_writer_keeps_the_order_and_writes_everything(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
     assert lines[0] == {"schema": "mpprof.steps/1"}
     assert [line["step"] for line in lines[1:]] == list(range(1002))
+
+
+def test_lines_that_are_whole_were_seen_where_a_write_fails_behind_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a recording names the last step that is on disk."""
+    seen: list[int] = []
+    path, write = tmp_path / "steps.jsonl", os.write
+    path.touch()
+    monkeypatch.setattr(writing, "FLUSH_SECONDS", 3600)
+    writer = LineWriter(path, None, lambda path, error: None, lambda record: seen.append(record["step"]))
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def a_part(file: int, data: Any) -> int:
+        if path.stat().st_size:
+            raise full
+        return write(file, bytes(data)[: len(bytes(data)) * 3 // 4])
+
+    monkeypatch.setattr(os, "write", a_part)
+    for step in range(5):
+        writer.append({"kind": "step", "step": step})
+    writer.flush()
+    monkeypatch.undo()
+    writer.close()
+    assert seen == list(range(path.read_text().count("\n")))
+    assert seen
 
 
 def test_a_vanished_directory_is_trouble_once_and_then_silence(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def _possible(steps: StepTable, ns: Int64) -> Bool:
     be: no line says when it began. Where the clock began changes nothing."""
     known = ns >= 0
     length_ns = steps.t_ns.max(initial=0) - steps.t_ns.min(initial=limits.LONGEST_NS)
-    return known & ((ns <= max(length_ns, 1)) | (np.cumsum(known) == 1))
+    possible: Bool = known & ((ns <= max(length_ns, 1)) | (np.cumsum(known) == 1))
+    return possible
 
 
 def function_ns(steps: StepTable, facts: RunFacts | None) -> float | None:
