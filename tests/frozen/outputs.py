@@ -136,7 +136,8 @@ def surface() -> Iterator[tuple[str, Output]]:
     shown: dict[str, str | None] = {}
     for name in mpprof.__all__:
         thing = getattr(mpprof, name)
-        shown[name] = str(inspect.signature(thing)) if callable(thing) else None
+        stated = str(inspect.signature(thing)) if callable(thing) else None
+        shown[name] = None if stated is None else re.sub(r" at 0x\w+", "", stated)
     yield "names", {"exit": 0, "document": shown}
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
