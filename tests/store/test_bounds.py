@@ -147,6 +147,25 @@ def test_a_step_without_duration_counts_for_no_step_time(tmp_path: Path) -> None
     assert report["steps"]["mean_ns"] == 900
 
 
+@pytest.mark.parametrize(("odd", "at"), [("interval_ns", 10), ("duration_ns", 20)])
+def test_where_the_clock_began_decides_nothing_of_an_odd_time(tmp_path: Path, odd: str, at: int) -> None:
+    """A log of 40 us in two epochs, in which a call is said to have lasted two seconds."""
+    means = []
+    for began in (0, 1 << 45):
+        lines = [
+            step(n, t_ns=began + 1_000 * n, epoch=(n - 1) // 20, duration_ns=800, interval_ns=1_000)
+            for n in range(1, 41)
+        ]
+        del lines[19]["interval_ns"], lines[39]["interval_ns"]  # of an epoch's last call
+        lines[at - 1][odd] = 1 << 31
+        root = tmp_path / str(began)
+        root.mkdir()
+        table = store.read_records(run(root, steps=lines)).steps
+        assert table is not None
+        means.append(statistics.averaged(table).mean_ns)
+    assert means == [1_000, 1_000]
+
+
 def test_steady_steps_of_many_fits_are_found_in_one_pass(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

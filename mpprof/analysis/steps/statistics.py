@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.mean_interval import of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.analysis.arrays.student_t import half_width
-from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.model.run import RunFacts
 from mpprof.model.run_time import Spans, SpentTable
@@ -84,7 +83,7 @@ def _possible(steps: StepTable, ns: Int64) -> Bool:
     """Return which rows have a time that is no longer than the log, as damaged bytes state. The first one may
     be: no line says when it began. Where the clock began changes nothing."""
     known = ns >= 0
-    length_ns = steps.t_ns.max(initial=0) - steps.t_ns.min(initial=limits.LONGEST_NS)
+    length_ns = int(steps.t_ns.max() - steps.t_ns.min()) if len(steps) else 0
     possible: Bool = known & ((ns <= max(length_ns, 1)) | (np.cumsum(known) == 1))
     return possible
 

@@ -7,9 +7,9 @@ What it means
 How we know
     In the records: how long JAX or torch compiled within steps after the first, or how often TensorFlow
     traced the step anew. In the trace: idle time while the host traced or compiled (`idle_compile`), after
-    warm-up; or long steps in the profiler window that the host mostly spent tracing or compiling. Single long
-    steps in the step log are not evidence by themselves: a machine that pauses, a checkpoint or a slow input
-    make them, too. They are named; a trace of one of them would show the cause.
+    warm-up; or long steps in the profiler window that the host mostly spent tracing or compiling. Single
+    long steps in the step log are not evidence by themselves: a machine that pauses, a checkpoint or a slow
+    input make them, too. They are named; a trace of one of them would show the cause.
 
 What it costs
     That time, in the mean step. Where only the number of tracings is known, or a few of the long steps were
