@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +12,7 @@ from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from tests.builders.simulate import write
 from tests.paths import SAMPLES
+from tests.shares import shares
 
 CASES = sorted(path.parent.name for path in SAMPLES.glob("*/origin.json"))
 PAIRS = {
@@ -62,20 +61,6 @@ def test_the_slices_sum_to_the_step(name: str) -> None:
     assert sum(s["ns_per_step"] for s in time["slices"]) == pytest.approx(time["step_ns"], abs=1.0)
     for device in time["devices"]:
         assert sum(s["ns_per_step"] for s in device["slices"]) == pytest.approx(device["step_ns"], abs=1.0)
-
-
-def shares(node: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Every share that the document states, with its path. What a comparison divides one step by another for
-    is no share."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            if key == "ratio" and value is not None:
-                yield f"{path}.ratio", value
-            if not path.endswith(".speedup") or key == "limits":
-                yield from shares(value, f"{path}.{key}")
-    elif isinstance(node, list):
-        for at, value in enumerate(node):
-            yield from shares(value, f"{path}[{at}]")
 
 
 @pytest.mark.parametrize(("name", "baseline"), [*((name, None) for name in CASES), *PAIRS.items()])

@@ -16,6 +16,7 @@ from tests.planted.matrix import CLOSE, Analysed, analysed, blamed, comes_first,
 from tests.planted.near_misses import quiet
 from tests.planted.suite import clean, planted
 from tests.report import ranks
+from tests.shares import shares
 
 PLANTED = {case.name: case for case in planted()}
 CLEAN = {training.name: (training, baseline) for training, baseline in clean()}
@@ -84,6 +85,15 @@ def test_nothing_else_is_accused(judged, name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_every_rendering_ranks_alike(judged, name: str) -> None:
     ranks.check(documents.document(judged(name)))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_no_share_is_above_the_whole_and_the_slices_sum_to_the_step(judged, name: str) -> None:
+    document = documents.document(judged(name))
+    assert {path: value for path, value in shares(document) if not 0 <= value <= 1 + 1e-9} == {}
+    time = document["time"]
+    if time is not None:
+        assert sum(part["ns_per_step"] for part in time["slices"]) == pytest.approx(time["step_ns"], abs=1.0)
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -1,0 +1,20 @@
+"""Every share that a document states: none is above the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def shares(node: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every share that the document states, with its path. What a comparison divides one step by another for
+    is no share."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "ratio" and value is not None:
+                yield f"{path}.ratio", value
+            if not path.endswith(".speedup") or key == "limits":
+                yield from shares(value, f"{path}.{key}")
+    elif isinstance(node, list):
+        for at, value in enumerate(node):
+            yield from shares(value, f"{path}[{at}]")
