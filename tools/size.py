@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 480,
-    "mpprof/analysis": 10_110,
+    "mpprof/analysis": 10_120,
     "mpprof/api": 1_750,
     "mpprof/cli": 2_050,
     "mpprof/diagnosis": 6_280,

@@ -105,3 +105,8 @@ def unix_ns(value: object) -> int | None:
     """Return a time since 1970; None where the value is no such time."""
     known = isinstance(value, int) and EARLIEST_UNIX_NS < value < LATEST_UNIX_NS
     return value if known and not isinstance(value, bool) else None  # type: ignore[return-value]
+
+
+LONG_CALL_NS = 10_000_000
+"""A call of a callback or for a batch that takes so long, and twice as long as its like so far, has a line of
+its own in the step log: it is a stall, and can then be placed."""

@@ -19,6 +19,7 @@ from mpprof.analysis.arrays.mean_interval import of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
 from mpprof.analysis.arrays.student_t import half_width
 from mpprof.model.frozen import frozen
+from mpprof.model.limits import LONG_CALL_NS
 from mpprof.model.run import RunFacts
 from mpprof.model.run_time import Spans, SpentTable
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
@@ -37,8 +38,6 @@ _LEAST_SCALE = 0.005
 """Steps that agree to half a percent count as equal when warm-up is looked for."""
 _SLOW_SCALES = 3.0
 _LEAST_MODE = 0.1
-_HELD_UP_NS = 10_000_000
-"""From here on the recorder writes a line of its own for a hook that takes longer than its like."""
 _MODE_RATIO = 1.1
 _MODE_SHARE = 0.85
 """Share of the variance that two modes must explain. Splitting a normal distribution at its mean explains
@@ -213,7 +212,7 @@ def _held_up(steps: StepTable, spent: SpentTable) -> Float64:
     """Return how long callbacks held up the training at each row's step, where that has a line of its own."""
     held = np.zeros(len(steps))
     alone = spent.rows("callbacks", ("batch",)) & (spent.first_step == spent.last_step) & (spent.calls == 1)
-    at = np.flatnonzero(alone & (spent.ns >= _HELD_UP_NS))
+    at = np.flatnonzero(alone & (spent.ns >= LONG_CALL_NS))
     row = np.searchsorted(steps.step, spent.first_step[at])
     there = row < len(steps)
     np.add.at(held, row[there], spent.ns[at[there]])

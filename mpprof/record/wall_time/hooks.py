@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from mpprof.model.limits import LONG_CALL_NS
 from mpprof.record.facts.fit import is_fit
 from mpprof.record.keras_compat import overrides
 from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
-from mpprof.record.wall_time.sums import LONG_NS, Spent
+from mpprof.record.wall_time.sums import Spent
 
 Hook = Callable[..., None]
 Hooks = dict[str, list[Hook]]
@@ -159,7 +160,7 @@ def _laps(spent: Spent, failed: Callable[[BaseException], None]) -> Callable[[st
                 took, spent.since = now - spent.since, now
                 total.calls += 1
                 total.ns += took
-                if took >= LONG_NS:
+                if took >= LONG_CALL_NS:
                     spent.stalled(total, took)
             except FAILURES as error:  # as above
                 raise_if_signalled(error)

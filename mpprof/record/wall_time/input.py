@@ -12,9 +12,10 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mpprof.model.limits import LONG_CALL_NS
 from mpprof.record.backends.base import Absent
 from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
-from mpprof.record.wall_time.sums import LONG_NS, Spent
+from mpprof.record.wall_time.sums import Spent
 
 NOT_KNOWN = "this Keras hands over batches in a way that is not known here (no EpochIterator._get_iterator)"
 TIMED_ALREADY = "another MPProfilerCallback of this fit times the input"
@@ -58,7 +59,7 @@ class InputWait:
         total = self.now
         total.calls += 1
         total.ns += took_ns
-        if took_ns >= LONG_NS or total is self.first:
+        if took_ns >= LONG_CALL_NS or total is self.first:
             self.now = self.others
             if total is self.others:
                 self._spent.stalled(total, took_ns)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-LONG_NS = 10_000_000
-"""A call that takes so long, and twice as long as its like so far, gets a line of its own: it is a stall, and
-can then be placed."""
+from mpprof.model.limits import LONG_CALL_NS
 
 NOTABLE_NS = 1_000_000
 """A sum below this waits for the end of the epoch before it is written."""
@@ -57,7 +55,7 @@ class Spent:
         """Add a call that has taken so long."""
         total.calls += 1
         total.ns += ns
-        if ns >= LONG_NS:
+        if ns >= LONG_CALL_NS:
             self.stalled(total, ns)
 
     def count(self, total: Sum, calls: int, ns: int | None) -> None:
