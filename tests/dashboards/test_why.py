@@ -201,7 +201,7 @@ def test_skipped_updates_have_a_bar_and_a_size() -> None:
 
 def test_the_total_of_a_run_that_skips_updates_is_per_applied_update() -> None:
     document = report("v100-loss-scale-thrash")
-    assert combinations(document)[-1]["total"].startswith("32.5 ms → 11.6 ms per applied update")
+    assert combinations(document)[-1]["total"].startswith("32.5 ms → 11.5 ms per applied update")
     rows = {row.key: row for row in why.cause_rows(document, "?x")}
     assert rows["skipped"].kind not in (rows["MP501"].kind, rows["MP310"].kind)
     said = texts(why._hero(document, None, None))

@@ -22,7 +22,7 @@ SAMPLES = "sample_traces"
 TABLES = ("kernels", "ops", "layers", "memory")
 CARDS = (None, (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0))
 """Compute capabilities for which kernel names are judged; None: not known."""
-AGES = re.compile(r'("last_written": |"age_s": |"modified_unix_ns": )[^,}\]]+')
+AGES = re.compile(r'("last_written_unix_ns": )[^,}\]]+')
 """What a list of runs says of the moment at which the files were written to this disk."""
 
 Output = dict[str, Any]
@@ -30,9 +30,10 @@ Output = dict[str, Any]
 
 
 def of(*arguments: str, stdin: str = "") -> Output:
-    """Return what `mpprof` does with these arguments, in the root of the project."""
+    """Return what `mpprof` does with these arguments, in the root of the project, on a terminal of 100 columns."""
     out, err = io.StringIO(), io.StringIO()
     before, sys.stdin = sys.stdin, io.StringIO(stdin)
+    width, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "100"
     try:
         with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
@@ -41,6 +42,8 @@ def of(*arguments: str, stdin: str = "") -> Output:
                 code = int(left.code or 0)
     finally:
         sys.stdin = before
+        del os.environ["COLUMNS"]
+        os.environ |= {} if width is None else {"COLUMNS": width}
     printed = AGES.sub(r"\1null", out.getvalue())
     try:
         return (
@@ -136,19 +139,15 @@ def surface() -> Iterator[tuple[str, Output]]:
     shown: dict[str, str | None] = {}
     for name in mpprof.__all__:
         thing = getattr(mpprof, name)
-        stated = str(inspect.signature(thing)) if callable(thing) else None
+        made_late = inspect.isclass(thing) and thing.__module__.startswith(
+            ("mpprof.model", "mpprof.api.results")
+        )
+        # A frozen class has its signature once one of its kind was made.
+        stated = str(inspect.signature(thing)) if callable(thing) and not made_late else None
         shown[name] = None if stated is None else re.sub(r" at 0x\w+", "", stated)
     yield "names", {"exit": 0, "document": shown}
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "100"
-    try:
-        for command in COMMANDS:
-            yield f"{command.name} --help", of(command.name, "--help")
-    finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
+    for command in COMMANDS:
+        yield f"{command.name} --help", of(command.name, "--help")
 
 
 def planted() -> Iterator[tuple[str, Output]]:

@@ -342,9 +342,9 @@ DEFECTS = (
     ),
     Defect(
         "a module beside a model with the name of a library: imported",
-        "mpprof/record/facts/described.py",
-        '[sys.executable, "-P", "-m"',
-        '[sys.executable, "-m"',
+        "mpprof/child.py",
+        'return [python or sys.executable, "-P", *arguments]',
+        "return [python or sys.executable, *arguments]",
         (f"{_MODELS}::test_no_command_runs_the_code_of_keras_2",),
     ),
     Defect(
@@ -357,7 +357,7 @@ DEFECTS = (
     Defect(
         "a model that takes all memory: no bound",
         "mpprof/record/facts/described.py",
-        "if process.memory_info().rss > MOST_BYTES:",
+        "if seen.memory_info().rss > MOST_BYTES:",
         "if False:",
         (f"{_MODELS}::test_what_takes_too_much_is_ended",),
     ),
@@ -371,7 +371,7 @@ DEFECTS = (
     Defect(
         "a name that a spreadsheet takes for a formula: written as one on the command line",
         "mpprof/report/tables.py",
-        """return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) and not _is_number(plain) else plain""",
+        """return f"'{plain}" if _FORMULA(plain) and not _is_number(plain) else plain""",
         "return plain",
         ("tests/report/test_csv.py::test_a_text_that_would_be_a_formula_is_a_text",),
     ),

@@ -390,8 +390,9 @@ def device_facts(header: dict[str, Any]) -> dict[int, DeviceFacts]:
             continue
         name = clean(entry["name"]) if isinstance(entry.get("name"), str) else None
         major, minor = whole(entry.get("computeMajor")), whole(entry.get("computeMinor"))
-        vendor = "amd" if is_rocm(header) else _vendor(name or "", has_capability=major > 0)
-        known = vendor in ("nvidia", "amd") and major > 0 and minor >= 0
+        rocm = is_rocm(header)
+        vendor = "amd" if rocm else _vendor(name or "", has_capability=major > 0)
+        known = (rocm or vendor == "nvidia") and major > 0 and minor >= 0
         found[id] = DeviceFacts(
             kind="gpu",
             name=name or None,

@@ -69,7 +69,7 @@ def test_records_speak_for_themselves_however_short_the_window() -> None:
     before, after = replace(B_RUN, steps=c.steps(40)), replace(M_RUN, steps=c.steps([50.0] * 40))
     found = speedup(None, None, mixed_run=after, baseline_run=before, peaks=V100)
     assert (found.observed, found.interval) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
-    short = replace(M_RUN, steps=c.steps([50.0] * 6))
+    short = replace(M_RUN, steps=c.steps([50.0] * 5))
     found = speedup(None, None, mixed_run=short, baseline_run=before, peaks=V100)
     assert found.observed is None
     assert "steady steps; an observed speedup needs 6 in each run" in (found.absent or {})["observed"]
