@@ -73,8 +73,8 @@ def _causes(document: Report) -> list[Any]:
 def _document(found: Any) -> Report:
     from mpprof.api import public
     from mpprof.api.results import Diagnosis
+    from mpprof.report import json as documents
 
     if not isinstance(found, Diagnosis):
         found = public.diagnose(os.fspath(found) if isinstance(found, os.PathLike) else found)
-    document: Report = found.document()
-    return document
+    return documents.report(found)

@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from mpprof.errors import MpprofError
 from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report.to_json import to_json
 from mpprof_dashboards.components import cards, markup
 from mpprof_dashboards.components.graph import CONFIG, Graph
 from mpprof_dashboards.pages import compare, kernels, layers, memory, steps, why
@@ -124,7 +125,7 @@ def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comp
 
 def _json(document: doc.Report | doc.Comparison) -> str:
     """Return JSON that cannot end the script element that it is in."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_json(document), ensure_ascii=False, allow_nan=False)
     text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, as JSON escapes it
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -185,7 +185,7 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
     answer, alike = hero(document), not document["facts"].get("unlike")
     observed = facts["observed"] if alike else None
     attainable = facts["attainable"] if alike else None
-    ratio, skipped = share["ratio"] if share else None, steps["skipped"] if steps else None
+    ratio, skipped = share["ratio"] if share else None, steps.skipped if steps else None
     could = _could(document) if observed is None else None
     peak = recorded_peak(document)
     return {

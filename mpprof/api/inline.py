@@ -29,9 +29,9 @@ def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
         "verdict": document["verdict"],
         "first_cause": f"{cause['code']} {cause['slug']}" if cause else None,
         "step_time_ms": step_ns / 1e6 if step_ns is not None else None,
-        "examples_per_s": steps.get("examples_per_s") if steps else None,
-        "gpu_hours_per_epoch": steps.get("gpu_hours_per_epoch") if steps else None,
-        "skipped_ratio": steps["skipped_ratio"] if steps else None,
+        "examples_per_s": steps.examples_per_s if steps else None,
+        "gpu_hours_per_epoch": steps.gpu_hours_per_epoch if steps else None,
+        "skipped_ratio": steps.skipped_ratio if steps else None,
         "tensor_core_ratio": share["ratio"] if share else None,
         "after_remedies_ms": after / 1e6 if (after := facts["after_remedies_ns"]) is not None else None,
     }
@@ -40,7 +40,7 @@ def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
 
 def _of(path: str | Path) -> OneRun:
     mine = workflows.analyse(workflows.load_at(Path(path)))
-    return OneRun(documents.document(workflows.judge(mine)), mine)
+    return OneRun(documents.report(workflows.judge(mine)), mine)
 
 
 def _page(source: OneRun) -> str:

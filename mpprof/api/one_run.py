@@ -53,7 +53,7 @@ class OneRun(TableMethods):
         return RUN, BASELINE if BASELINE in self._of else None
 
     def report(self, run: str, baseline: str | None = None) -> doc.Report:
-        return self.document if run == RUN else documents.document(workflows.judge(self._of[run]))
+        return self.document if run == RUN else documents.report(workflows.judge(self._of[run]))
 
     def steps(self, run: str) -> StepTable | None:
         return self._of[run].run.steps

@@ -149,7 +149,7 @@ class LogDirectory(TableMethods):
         def make() -> doc.Report:
             mine = self._analysis(run)
             against = self._analysis(baseline) if baseline else None
-            document = documents.document(workflows.judge(mine, against, dismissed=self._ignore))
+            document = documents.report(workflows.judge(mine, against, dismissed=self._ignore))
             return dismissals.applied(document, self._ignore)
 
         return self._reports.get((run, baseline), self.version(run, baseline), make)
@@ -238,7 +238,7 @@ class LogDirectory(TableMethods):
         from mpprof.api.ladder import compare_analyses
 
         compared = compare_analyses([self._analysis(run) for run in runs], dismissed=self._ignore)
-        document = documents.compare_document(compared)
+        document = documents.comparison(compared)
         return dismissals.applied_to_comparison(document, self._ignore)
 
     def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:

@@ -38,7 +38,7 @@ def row_of(task: Task) -> SurveyRow:
         run = loading.load_at(Path(task.root))
         baseline = _baseline(task.baseline) if task.baseline is not None else None
         mine = workflows.analyse(run)
-        document = documents.document(workflows.judge(mine, baseline))
+        document = documents.report(workflows.judge(mine, baseline))
         gpus = _gpus(run, document)
     except MpprofError as error:
         return broken(task, str(error))
@@ -69,7 +69,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
     alike = not facts.get("unlike")
     cause = facts["causes"][0] if facts["causes"] else None
     low, high, estimated = _attainable(facts, gain, alike=alike)
-    skipped = steps["skipped_ratio"] if steps else None
+    skipped = steps.skipped_ratio if steps else None
     lost, lost_by = _lost(facts, skipped, alike=alike)
     peak, memory = content.recorded_peak(document), document["memory"]
     return {
@@ -82,7 +82,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
         "gpus": gpus,
         "batch_size": run["batch_size"],
         "step_ns": facts["step_ns"],
-        "examples_per_s": steps.get("examples_per_s") if steps else None,
+        "examples_per_s": steps.examples_per_s if steps else None,
         "speedup": facts["observed"] if alike else None,
         "difference": content.difference_of(gain) if gain and alike else None,
         "attainable_low": low,
@@ -91,7 +91,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
         "tensor_core_ratio": share["ratio"] if share else None,
         "unknown_ratio": share["unknown_ratio"] if share else None,
         "skipped_ratio": skipped,
-        "peak_memory_bytes": peak if peak is not None or not memory else memory["peak_bytes"],
+        "peak_memory_bytes": peak if peak is not None or not memory else memory.peak_bytes,
         "cause": cause["code"] if cause else None,
         "cause_slug": cause["slug"] if cause else None,
         "cause_gain_ns": cause["gain_ns_per_step"] if cause else None,

@@ -51,7 +51,7 @@ class Check:
         bounds = bounds_file.read(args.bounds)
         with paths.opened(args, args.path) as path:
             run = paths.load(args, path, args.run_id)
-            document = documents.document(workflows.diagnose(run, strict=args.strict))
+            document = documents.report(workflows.diagnose(run, strict=args.strict))
             document = paths.renamed(document, path, args.path)
         repeats = [_documents(args, given) for given in (args.repeat, args.baseline_repeat)]
         outcomes = list(bounds_file.judge(document, bounds, *repeats))
@@ -77,7 +77,7 @@ def _documents(args: argparse.Namespace, given: Iterable[Path]) -> list[Report]:
     for each in given:
         with paths.opened(args, each) as path:
             analysed = workflows.diagnose_each(workflows.runs(path), strict=args.strict)
-            found += map(documents.document, analysed)
+            found += map(documents.report, analysed)
     return found
 
 

@@ -55,7 +55,7 @@ class Compare:
                 )
             chosen = [workflows.load(run, step_range=args.step_range) for run in chosen]
             compared = ladder.compare(chosen, strict=args.strict, dismissed=ignore)
-            document = documents.compare_document(compared)
+            document = documents.comparison(compared)
             for folder, path in zip(folders, given, strict=True):
                 document = paths.renamed(document, folder, path)
         document = dismissals.applied_to_comparison(document, ignore)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpprof.cli import output, progress
 from mpprof.errors import MpprofError, SeveralRunsError, UsageError
+from mpprof.model.frozen import mapped
 from mpprof.model.shell import quoted
 
 if TYPE_CHECKING:
@@ -191,18 +192,14 @@ def _is_address(path: Path) -> bool:
 
 
 def renamed(value: Any, folder: Path, given: Path) -> Any:
-    """Return a JSON value in whose texts the unpacked directory is named by the path that was given."""
+    """Return a document in whose texts the unpacked directory is named by the path that was given."""
     if folder == given:
         return value
     if isinstance(value, str):
         in_a_command = rf"(mpprof \w+|--baseline) {re.escape(quoted(folder))}"
         value = re.sub(in_a_command, lambda match: f"{match[1]} {quoted(shown(given))}", value)
         return value.replace(str(folder), shown(given))
-    if isinstance(value, list):
-        return [renamed(item, folder, given) for item in value]
-    if isinstance(value, dict):
-        return {key: renamed(item, folder, given) for key, item in value.items()}
-    return value
+    return mapped(value, lambda _, each: renamed(each, folder, given))
 
 
 def is_elsewhere(path: Path) -> bool:

@@ -57,7 +57,7 @@ class Report:
                 baseline = paths.load(args, folder, args.baseline_run)
             mine = workflows.analyse(run, strict=args.strict)
             base = workflows.analyse(baseline, strict=args.strict) if baseline is not None else None
-            document = documents.document(workflows.judge(mine, base, dismissed=ignore))
+            document = documents.report(workflows.judge(mine, base, dismissed=ignore))
             document = dismissals.applied(paths.renamed(document, path, args.path), ignore)
             if args.redact:
                 from mpprof.report.redact import redactor_of

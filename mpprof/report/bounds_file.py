@@ -187,9 +187,9 @@ def judge(
             cores["ratio"] if cores else None,
             (cores["reason"] if cores else None) or absent.get("tensor_core", "not recorded"),
         ),
-        "max_skipped_ratio": (steps["skipped_ratio"] if steps else None, _why(absent, "skipped")),
+        "max_skipped_ratio": (steps.skipped_ratio if steps else None, _why(absent, "skipped")),
         "max_peak_memory_bytes": (
-            steps["peak_memory_bytes"] if steps else None,
+            steps.peak_memory_bytes if steps else None,
             _why(absent, "peak_memory_bytes"),
         ),
     }
@@ -226,7 +226,7 @@ def _interval(report: Mapping[str, Any]) -> MeanInterval | str:
 
 
 def _mean(report: doc.Report) -> float | None:
-    return report["steps"].get("mean_ns") if report["steps"] else None
+    return report["steps"].mean_ns if report["steps"] else None
 
 
 def _regression(

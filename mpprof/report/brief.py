@@ -276,7 +276,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
         first = f"window {words.duration(document['window']['span_ns'])}"
     else:
         first = "step unknown"
-    skipped = log["skipped_ratio"] if log else None
+    skipped = log.skipped_ratio if log else None
     peak = content.peak(document)
     parts = [first, _share(document)]
     wanted = skipped is not None or (content.skips_arise(document) and not headline.on_cpu(document))

@@ -166,8 +166,8 @@ def _of_cause(document: doc.Report) -> Hero | None:
     if first is None or (share and (share["ratio"] or 0.0) < LOW_SHARE_RATIO) or holds(document):
         return None
     steps = document["steps"]
-    if lost_per_update(document, first["code"]) is not None and steps and steps["skipped_ratio"]:
-        return Hero("alone", words.percent(steps["skipped_ratio"]), "of all updates were skipped")
+    if lost_per_update(document, first["code"]) is not None and steps and steps.skipped_ratio:
+        return Hero("alone", words.percent(steps.skipped_ratio), "of all updates were skipped")
     gain = first["gain_ns_per_step"]
     if gain is None or not step or gain < PAYING_RATIO * step:
         return None
@@ -502,7 +502,7 @@ def _slower(document: doc.Report) -> str:
     step, base, first = facts["step_ns"], facts["baseline_step_ns"], first_cause(document)
     each, steps = facts.get("step_ns_per_update"), document["steps"]
     if first and each and step and steps and lost_per_update(document, first["code"]) is not None:
-        skipped = f"{words.count(steps['skipped'] or 0)} of {words.count(steps['count'])} steps"
+        skipped = f"{words.count(steps.skipped or 0)} of {words.count(steps.count)} steps"
         return (
             f"An applied update takes {words.duration(each)}: {skipped} changed no weight, because their "
             "scaled gradients were not finite (overflow)."

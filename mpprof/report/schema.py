@@ -21,6 +21,10 @@ from typing import (
 from mpprof.model import document
 from mpprof.model.account import Class
 from mpprof.model.kernels import Placement, Precision
+from mpprof.model.memory import MemoryAccount
+from mpprof.model.run_time import RunTime
+from mpprof.model.steps import LossScaleSummary, StepSummary, WorkerSummary
+from mpprof.model.written import is_written, keys, keywords
 
 Schema = dict[str, Any]
 DOCUMENTS: dict[str, Any] = {"report": document.Report, "compare": document.Comparison}
@@ -43,6 +47,16 @@ _SHARED: dict[Any, tuple[str, Schema]] = {
     Placement: ("placement", {"enum": list(get_args(Placement))}),
 }
 """Types that go by a name of their own in `$defs`; every TypedDict but the document itself does, too."""
+
+NAMES: dict[Any, str] = {
+    LossScaleSummary: "loss_scale",
+    MemoryAccount: "memory",
+    StepSummary: "steps",
+    WorkerSummary: "worker",
+}
+"""Names in `$defs` that are not the type's own."""
+DESCRIBED: tuple[Any, ...] = (RunTime,)
+"""Types whose docstring is a description for whoever reads documents."""
 
 
 def generated(name: str) -> Schema:
@@ -69,6 +83,8 @@ def path(name: str) -> Path:
 
 
 def _object(kind: Any, defs: dict[str, Schema]) -> Schema:
+    if is_written(kind):
+        return _of_type(kind, defs)
     hints = get_type_hints(kind, include_extras=True)
     described = {"description": " ".join(kind.__doc__.split())} if kind.__doc__ else {}
     return described | {
@@ -78,24 +94,36 @@ def _object(kind: Any, defs: dict[str, Schema]) -> Schema:
     }
 
 
+def _of_type(kind: Any, defs: dict[str, Schema]) -> Schema:
+    written = keys(kind)
+    described = {"description": " ".join(kind.__doc__.split())} if kind in DESCRIBED else {}
+    return described | {
+        "type": "object",
+        "required": [each.key for each in written if each.required],
+        "properties": {each.key: _schema(each.hint, defs) | each.keywords for each in written},
+    }
+
+
 def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:
     origin, args = get_origin(hint), get_args(hint)
     if origin is NotRequired:
         return _schema(args[0], defs)
     if origin is Annotated:
-        keywords = dict(("description", note) if isinstance(note, str) else note for note in args[1:])
-        return _schema(args[0], defs) | keywords
+        return _schema(args[0], defs) | keywords(args[1:])
     if hint in _SHARED:
         name, shared = _SHARED[hint]
         defs[name] = shared
         return {"$ref": f"#/$defs/{name}"}
-    if is_typeddict(hint):
+    if is_typeddict(hint) or is_written(hint):
         return _named(hint, defs)
     if origin is Literal:
         return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
     if origin in (Union, UnionType):
         return _any_of(args, defs)
-    if origin is list:
+    if origin is tuple and args[-1] is not ...:
+        items = _schema(args[0], defs)
+        return {"type": "array", "items": items, "minItems": len(args), "maxItems": len(args)}
+    if origin in (list, tuple):
         return {"type": "array", "items": _schema(args[0], defs)}
     if origin is dict:
         keys = {} if args[0] is str else {"propertyNames": _schema(args[0], defs)}
@@ -104,7 +132,7 @@ def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:
 
 
 def _named(kind: Any, defs: dict[str, Schema]) -> Schema:
-    name = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    name = NAMES.get(kind) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
     if name not in defs:
         defs[name] = {}  # holds the place, should the type hold itself
         defs[name] = _object(kind, defs)

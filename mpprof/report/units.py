@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from mpprof.model.frozen import mapped
 from mpprof.report import words
 
 if TYPE_CHECKING:
@@ -56,15 +57,15 @@ def document(body: Any, time: doc.Time | None) -> Any:
 
 
 def _walked(value: Any, time: doc.Time | None, *, inside: bool) -> Any:
-    if isinstance(value, dict):
-        named = "unit" in value and "limit" in value  # a piece of evidence, whose name is in words
-        return {
-            key: _walked(each, time, inside=inside or key in _SENTENCES or (named and key == "name"))
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_walked(each, time, inside=inside) for each in value]
-    return worded(value, time) if inside and isinstance(value, str) else value
+    if isinstance(value, str):
+        return worded(value, time) if inside else value
+    named = isinstance(value, dict) and "unit" in value and "limit" in value  # evidence: its name is in words
+
+    def walked(name: str, each: Any) -> Any:
+        within = inside or name in _SENTENCES or (named and name == "name")
+        return _walked(each, time, inside=within)
+
+    return mapped(value, walked)
 
 
 def _unit(time: doc.Time | None) -> str:

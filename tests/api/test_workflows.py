@@ -15,8 +15,8 @@ from mpprof.api import workflows
 from mpprof.api.source import LogDirectory
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewError, UnreadableError
 from mpprof.report import json as documents
-from mpprof.report import text
 from mpprof.runs.state import STOPPED_AFTER_S
+from tests.builders.read_back import text
 from tests.paths import SAMPLES, SHARED
 
 MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"

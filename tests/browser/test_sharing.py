@@ -9,9 +9,10 @@ import pytest
 
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
-from mpprof.report import markdown, words
+from mpprof.report import words
 from mpprof.report.headline import headline
 from tests.browser.visiting import VOCABULARY, visit
+from tests.builders.read_back import markdown
 from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.browser

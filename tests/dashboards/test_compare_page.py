@@ -14,12 +14,18 @@ from mpprof_dashboards.pages import compare, why
 from mpprof.api import ladder, workflows
 from mpprof.api.source import LogDirectory
 from mpprof.model.document import LossPoint
-from mpprof.report import comparing, words
 from mpprof.report import json as documents
+from mpprof.report import words
 from tests.builders.gpus import V100
+from tests.builders.read_back import comparing, reading
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.paths import SAMPLES
 from tests.report.hand_made import comparison
+
+export = reading(export)
+figures = reading(figures)
+compare = reading(compare)
+why = reading(why)
 
 
 def texts(node: Any) -> str:

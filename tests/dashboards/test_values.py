@@ -13,7 +13,12 @@ from mpprof_dashboards.pages import why
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import words
+from mpprof.report.to_json import to_json
+from tests.builders.read_back import reading
 from tests.paths import SAMPLES
+
+why = reading(why)
+work = reading(work)
 
 SOURCE = LogDirectory(SAMPLES)
 ENTRIES = SOURCE.entries()
@@ -32,7 +37,7 @@ def test_the_page_s_document_and_figures_are_those_of_the_command(
     baseline = choices.default_baseline(name, ENTRIES)
     more = ["--baseline", str(SAMPLES / baseline)] if baseline else []
     told = printed(capsys, "report", str(SAMPLES / name), *more)
-    document = json.loads(json.dumps(SOURCE.report(name, baseline)))
+    document = to_json(SOURCE.report(name, baseline))
     for key in ("facts", "time", "tensor_core", "steps", "memory", "findings", "whatif", "verdict"):
         assert document.get(key) == told.get(key), key
     step = told["facts"]["step_ns"]

@@ -19,9 +19,20 @@ from mpprof.api.source import LogDirectory
 from mpprof.report import words
 from mpprof.report.content import time_doubt
 from mpprof.report.headline import MOST_WORDS, headline, hero
+from mpprof.report.to_json import to_json
+from tests.builders.read_back import reading
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
 from tests.paths import SAMPLES
+
+why = reading(why)
+headline = reading(headline)
+hero = reading(hero)
+time_doubt = reading(time_doubt)
+strip = reading(strip)
+legend = reading(legend)
+combinations = reading(combinations)
+remedies = reading(remedies)
 
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 HEALTHY = {
@@ -46,7 +57,7 @@ def source() -> LogDirectory:
 
 @lru_cache
 def report(name: str) -> Any:
-    return source().report(name, choices.default_baseline(name, source().entries()))
+    return to_json(source().report(name, choices.default_baseline(name, source().entries())))
 
 
 @pytest.mark.parametrize("name", NAMES)

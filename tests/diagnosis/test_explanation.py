@@ -9,9 +9,9 @@ import pytest
 from mpprof.api import workflows
 from mpprof.diagnosis import Case
 from mpprof.diagnosis.engine import explanation
-from mpprof.report import content
 from mpprof.report import json as documents
 from tests.builders import cases as c
+from tests.builders.read_back import content
 from tests.diagnosis.saying import diagnosed
 from tests.paths import SAMPLES
 

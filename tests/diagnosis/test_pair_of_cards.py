@@ -7,7 +7,7 @@ import pytest
 from mpprof.api import ladder, workflows
 from mpprof.model import document as doc
 from mpprof.report import json as documents
-from mpprof.report import text
+from tests.builders.read_back import text
 from tests.paths import SHARED
 
 PAIR = SHARED / "a100-v100-torch"

@@ -17,8 +17,8 @@ from mpprof.api.ladder import compare
 from mpprof.diagnosis import wording
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
-from mpprof.report import text
 from tests.builders.gpus import H100, T4, V100, Gpu
+from tests.builders.read_back import text
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
 from tests.paths import SHARED_DATA
 

@@ -9,9 +9,9 @@ import pytest
 
 import mpprof
 from mpprof.model import document as doc
-from mpprof.report import comparing, markdown, text
 from mpprof.report import json as documents
 from tests.builders.gpus import T4, V100
+from tests.builders.read_back import comparing, markdown, text
 from tests.builders.simulate import Host, Training, write
 from tests.planted import suite
 from tests.planted.cases import F16, convnet

@@ -12,7 +12,7 @@ import mpprof
 from mpprof.analysis.comparison.learning import learning
 from mpprof.record.facts.loss import describe_loss
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
+from tests.builders.read_back import markdown, text
 from tests.record.on_tensorflow import keras
 from tests.record.training import BATCH, CLASSES, FEATURES, callback, data
 

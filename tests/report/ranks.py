@@ -9,7 +9,10 @@ from mpprof_dashboards import export
 from mpprof_dashboards.pages import why
 
 from mpprof.model import document as doc
-from mpprof.report import brief, headline, markdown, text, words
+from mpprof.report import words
+from tests.builders.read_back import brief, headline, markdown, reading, text
+
+why = reading(why)
 
 _CODE = re.compile(r"MP\d{3}")
 

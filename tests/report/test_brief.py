@@ -12,8 +12,9 @@ import pytest
 from mpprof import diagnose
 from mpprof.cli import main
 from mpprof.model import document as doc
-from mpprof.report import brief, words
 from mpprof.report import json as documents
+from mpprof.report import words
+from tests.builders.read_back import brief
 from tests.paths import SAMPLES
 from tests.report import hand_made
 

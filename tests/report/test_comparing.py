@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mpprof.api import ladder, workflows
 from mpprof.model import document as doc
-from mpprof.report import comparing, markdown, text
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
+from tests.builders.read_back import comparing, markdown, text
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
 from tests.paths import SAMPLES
 

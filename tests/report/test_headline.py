@@ -12,7 +12,7 @@ import pytest
 from mpprof import diagnose
 from mpprof.api.source import LogDirectory
 from mpprof.model import document as doc
-from mpprof.report import brief, text, words
+from mpprof.report import words
 from mpprof.report.headline import (
     MOST_WORDS,
     beside,
@@ -24,6 +24,7 @@ from mpprof.report.headline import (
     speedup_after,
     to_change,
 )
+from tests.builders.read_back import brief, text
 from tests.cli.conftest import FLOAT32
 from tests.paths import SAMPLES
 

@@ -9,11 +9,12 @@ import pytest
 from mpprof.api import workflows
 from mpprof.diagnosis.explanation import explanation
 from mpprof.model import document as doc
-from mpprof.report import brief, content, tables, text, words
 from mpprof.report import json as documents
+from mpprof.report import tables, words
 from mpprof.report.markdown import render as markdown
 from tests.builders import cases as c
 from tests.builders import keras2
+from tests.builders.read_back import brief, content, text
 from tests.diagnosis.saying import diagnosed
 from tests.report import hand_made
 

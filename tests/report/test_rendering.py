@@ -14,9 +14,10 @@ import pytest
 from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.model.steps import WorkerSummary
-from mpprof.report import brief, content, markdown, text, words
 from mpprof.report import json as documents
+from mpprof.report import words
 from mpprof.report.memory import account
+from tests.builders.read_back import brief, content, markdown, reading, text
 from tests.report import hand_made
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -195,13 +196,13 @@ def test_causes_of_memory_are_held_against_the_gap_that_they_split() -> None:
         "in the way of these 11.0 MiB: MP605 23.0 MiB, MP604 8.00 MiB; "
         "together 20.0 MiB more than that: they overlap, or other memory shrank by more than was expected"
     ) in said
-    lines = account.saving(document)
+    lines = reading(account).saving(document)
     assert any("the causes together are more than the gap: they overlap, or other" in line for line in lines)
     assert any(line.endswith("MP605  (mpprof explain MP605)") for line in lines)
     document["memory"]["shrank"] = [{"kind": "rounding", "bytes": 19 * mib}]  # type: ignore[index]
     assert any(
         line.endswith("more than the gap: other memory shrank, too (rounding by 19.0 MiB)")
-        for line in account.saving(document)
+        for line in reading(account).saving(document)
     )
 
 
@@ -214,7 +215,7 @@ def test_more_saved_than_expected_leaves_no_gap_to_split() -> None:
     }  # fmt: skip
     said = " ".join(content.memory(document))
     assert "9.00 MiB saved against the baseline the peak could still fall by: MP604 8.00 MiB" in said
-    assert account.saving(document)[0] == (
+    assert reading(account).saving(document)[0] == (
         "Saved against the baseline 9.00 MiB, more than the 8.00 MiB expected of 16 bits"
     )
 

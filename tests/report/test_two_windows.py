@@ -12,7 +12,7 @@ from mpprof.api.ladder import compare
 from mpprof.api.workflows import diagnose
 from mpprof.model import document as doc
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
+from tests.builders.read_back import markdown, text
 from tests.builders.windows import WIDE, Request, serving
 from tests.traces.kineto import small
 

@@ -11,9 +11,10 @@ import pytest
 from mpprof.api import workflows
 from mpprof.api.ladder import compare
 from mpprof.model import document as doc
-from mpprof.report import brief, comparing, headline, markdown, text, units
 from mpprof.report import json as documents
+from mpprof.report import units
 from tests.builders import unmarked
+from tests.builders.read_back import brief, comparing, headline, markdown, text
 from tests.builders.xspace import Space
 from tests.traces.kineto import Kineto
 

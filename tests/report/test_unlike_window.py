@@ -14,9 +14,11 @@ from mpprof.api import workflows
 from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
+from tests.builders.read_back import markdown, reading, text
 from tests.planted.generator import JAX_HOST, Planted, written
 from tests.planted.suite import planted
+
+why = reading(why)
 
 UNLIKE = "The window is not representative: profiled steps take"
 

@@ -10,8 +10,8 @@ from mpprof_dashboards.export import report_html
 
 from mpprof.api import workflows
 from mpprof.model import document as doc
-from mpprof.report import brief, markdown, text
 from mpprof.report import json as documents
+from tests.builders.read_back import brief, markdown, text
 from tests.builders.windows import (
     NO_PRODUCT,
     WIDE,

@@ -8,8 +8,8 @@ from mpprof.api.source import LogDirectory
 from mpprof.diagnosis.rules import ALL
 from mpprof.model.finding import Unable
 from mpprof.report import json as documents
-from mpprof.report import markdown, text, without_finding
 from tests.builders import cases as c
+from tests.builders.read_back import markdown, text, without_finding
 from tests.diagnosis.saying import diagnosed
 from tests.paths import SAMPLES
 from tests.report import hand_made

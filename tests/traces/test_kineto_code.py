@@ -11,9 +11,9 @@ from mpprof import traces
 from mpprof.api import workflows
 from mpprof.model import document as doc
 from mpprof.model.trace import HostKind, Trace
-from mpprof.report import headline
 from mpprof.report import json as documents
 from mpprof.traces.chrome.kineto import function_name
+from tests.builders.read_back import headline
 from tests.paths import SHARED
 from tests.traces.conftest import needs_shared
 from tests.traces.kineto import BACKWARD, Kineto

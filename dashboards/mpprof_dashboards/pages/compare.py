@@ -364,7 +364,8 @@ def _devices(report: doc.Report) -> html.Section | None:
     if time is None or len(time["devices"]) < 2:
         return None
     most = max(device["step_ns"] for device in time["devices"]) or 1.0
-    slow = report["communication"]["stragglers"] if "communication" in report else []
+    stragglers = report["communication"].stragglers if "communication" in report else ()
+    slow = [(each.host, each.device) for each in stragglers]
     items = []
     for device in time["devices"]:
         sums: dict[str, float] = {}
@@ -379,15 +380,16 @@ def _devices(report: doc.Report) -> html.Section | None:
                     html.Span(className=f"mp-fill mp-k-{kind}", style=place, title=words.duration(ns))
                 )
                 at += ns
-        straggles = {"host": device.get("host"), "device": device["device"]} in slow
+        straggles = (device.get("host"), device["device"]) in slow
+        name = several_devices.name_of(device["device"], device.get("host"))
         said = f"busy {words.duration(device['busy_ns'])} of {words.duration(device['step_ns'])}"
-        title = [html.Span(several_devices.name_of(device)), " ", html.Span(said, className="mp-note")]
+        title = [html.Span(name), " ", html.Span(said, className="mp-note")]
         if straggles:
             title += [" ", html.Span("straggler", className="mp-chip mp-chip-bad")]
         items.append(
             html.Li(
                 [html.Div(title), html.Span(fills, className="mp-bar-track mp-multiple")],
-                **{"data-device": several_devices.name_of(device), "data-straggler": str(straggles).lower()},
+                **{"data-device": name, "data-straggler": str(straggles).lower()},
             )
         )
     name = report["run"]["name"]

@@ -22,6 +22,7 @@ from mpprof_dashboards.work import short_op
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.memory import MemoryAccount
 
 _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", "By op"))
 
@@ -38,7 +39,7 @@ def layout(context: Context) -> list[Any]:
 
 
 def content(
-    document: doc.Report, steps: StepTable | None = None, baseline: doc.Memory | None = None
+    document: doc.Report, steps: StepTable | None = None, baseline: MemoryAccount | None = None
 ) -> list[Any]:
     return [
         _summary(document),
@@ -57,20 +58,20 @@ def _summary(document: doc.Report) -> html.Section:
     if memory is None and recorded is None:
         return cards.section("Memory", cards.empty("No memory was measured", live_memory_unknown(document)))
     # Without allocator events the account's peak is the records' own: it must not pass for a second witness.
-    in_trace = memory["peak_bytes"] if memory and memory["at_peak"] else None
-    saved = memory["saved_bytes"] if memory else None
+    in_trace = memory.peak_bytes if memory and memory.at_peak else None
+    saved = memory.saved_bytes if memory else None
     told = [
         ("peak-bytes", in_trace, "peak in the trace"),
         ("peak-recorded", recorded, "peak in the records"),
         ("saved", None if saved is None else abs(saved), _saved_words(saved)),
-        ("reachable", memory["reachable_bytes"] if memory else None, "attainable (estimated)"),
+        ("reachable", memory.reachable_bytes if memory else None, "attainable (estimated)"),
     ]
     shown = [
         html.Li([html.Strong(words.size(value), id=id), " ", html.Span(name)])
         for id, value, name in told
         if value is not None and (id, value) != ("saved", 0)
     ]
-    if memory and memory["saved_bytes"] == 0:
+    if memory and memory.saved_bytes == 0:
         shown.append(html.Li(html.Span(words.saved(0), id="saved")))
     reasons = [
         live_memory_unknown(document),
@@ -81,7 +82,7 @@ def _summary(document: doc.Report) -> html.Section:
         ),
         (
             None
-            if memory is None or memory["saved_bytes"] is not None
+            if memory is None or memory.saved_bytes is not None
             else f"What was saved is not known: {why_absent(document, 'memory.saved_bytes', 'memory')}"
         ),
     ]
@@ -125,11 +126,11 @@ def _at_peak(document: doc.Report) -> html.Section | None:
     )
 
 
-def _in_trace(document: doc.Report, baseline: doc.Memory | None) -> html.Section | None:
+def _in_trace(document: doc.Report, baseline: MemoryAccount | None) -> html.Section | None:
     memory = document["memory"]
     if memory is None:
         return None
-    outline = [("baseline", theme.ACCENT)] if baseline and baseline.get("course") else []
+    outline = [("baseline", theme.ACCENT)] if baseline and baseline.course else []
     parts = [
         graph(
             figure,
@@ -149,13 +150,13 @@ _COLUMNS = ("Size", "Count", "Type", "Shape", "Kind", "Layer", "Op", "Lives")
 def _tensors(document: doc.Report) -> html.Section | None:
     """Return the largest tensors at the peak, and what outlives its step."""
     memory = document["memory"]
-    tensors = memory.get("tensors", []) if memory else []
+    tensors = memory.tensors if memory else []
     if not tensors:
         return None
     rows = [
         (
-            words.size(t["bytes"]), words.count(t["count"]), t["dtype"], t["shape"], t["kind"], t["layer"],
-            short_op(t["op"]), "outlives the trace" if t["life_ns"] is None else words.duration(t["life_ns"]),
+            words.size(t.bytes), words.count(t.count), t.dtype, t.shape, t.kind, t.layer,
+            short_op(t.op), "outlives the trace" if t.life_ns is None else words.duration(t.life_ns),
         )
         for t in tensors
     ]  # fmt: skip

@@ -152,15 +152,15 @@ def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
 def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:
     """Return (value, name, id, why it is missing) of what every reader asks for."""
     steps = document["steps"]
-    scale = steps["loss_scale"] if steps else None
-    steady = f"steps, {words.count(steps['steady'])} of them steady" if steps else "steps"
+    scale = steps.loss_scale if steps else None
+    steady = f"steps, {words.count(steps.steady)} of them steady" if steps else "steps"
     return [
-        (words.count(steps["count"] if steps else None), steady, "step-count", ""),
+        (words.count(steps.count if steps else None), steady, "step-count", ""),
         _known(document, "mean_ns", "a step (mean)", words.duration, "mean"),
         _known(document, "median_ns", "median", words.duration, "median"),
         _known(document, "p95_ns", "95th percentile", words.duration, "p95"),
         _known(document, "skipped", "updates skipped", words.count, "skips"),
-        (words.scale(scale["last"]), "loss scale at the end", "scale", f"first {words.scale(scale['first'])}")
+        (words.scale(scale.last), "loss scale at the end", "scale", f"first {words.scale(scale.first)}")
         if scale
         else ("—", "loss scale", "scale", why_absent(document, "steps.loss_scale")),
     ]
@@ -173,7 +173,7 @@ def _known(
     form: Callable[[Any], str],
     id: str,
 ) -> tuple[str, str, str, str]:
-    value = document["steps"].get(field) if document["steps"] else None
+    value = getattr(document["steps"], field, None)
     if value is None:
         return "—", label, id, why_absent(document, f"steps.{field}", "steps")
     return form(value), label, id, ""

@@ -188,7 +188,7 @@ def _step(document: doc.Report) -> tuple[str, str, str, str]:
         return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
     if value is None:
         return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
-    p95 = steps["p95_ns"] if steps else None
+    p95 = steps.p95_ns if steps else None
     name = units.one(document["time"])
     return words.duration(value), name, "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
 
@@ -207,21 +207,21 @@ def _share(document: doc.Report) -> tuple[str, str, str, str]:
 
 def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
     steps = document["steps"]
-    if steps is None or steps["skipped"] is None:
+    if steps is None or steps.skipped is None:
         return "—", "updates skipped", "skipped", why_absent(document, "steps.skipped", "steps")
-    scale = steps["loss_scale"]
-    hint = f"loss scale now {words.scale(scale['last'])}" if scale else ""
-    name = f"of {words.count(steps['count'])} updates skipped"
-    if steps["skipped"] and (said := loss_scale(steps)):
+    scale = steps.loss_scale
+    hint = f"loss scale now {words.scale(scale.last)}" if scale else ""
+    name = f"of {words.count(steps.count)} updates skipped"
+    if steps.skipped and (said := loss_scale(steps)):
         name += f", loss scale {said}"
-    return words.count(steps["skipped"]), name, "skipped", hint
+    return words.count(steps.skipped), name, "skipped", hint
 
 
 def _peak(document: doc.Report) -> tuple[str, str, str, str]:
     found, memory = peak(document), document["memory"]
     if found is None:
         return "—", "peak memory", "peak-memory", why_absent(document, "steps.peak_memory_bytes", "memory")
-    saved = memory["saved_bytes"] if memory else None
+    saved = memory.saved_bytes if memory else None
     name = "peak" + (f", {words.saved(saved)}" if saved is not None else "")
     size, of = found
     return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"

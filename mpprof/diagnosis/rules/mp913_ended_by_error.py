@@ -84,4 +84,4 @@ def _advice(run: Run) -> str:
     from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
 
     failed = failure(run)
-    return failed[1][0].text if failed is not None and failed[1] else ""
+    return failed.advice[0].text if failed is not None and failed.advice else ""

@@ -7,13 +7,9 @@ imports none of them when it runs: only type checkers, `report.schema` and surve
 
 from mpprof.model.document.comparison import *
 from mpprof.model.document.findings import *
-from mpprof.model.document.hosts import *
-from mpprof.model.document.memory import *
 from mpprof.model.document.report import *
 from mpprof.model.document.rows import *
-from mpprof.model.document.run_time import *
 from mpprof.model.document.speedup import *
-from mpprof.model.document.steps import *
 from mpprof.model.document.time import *
 from mpprof.model.document.timeline import *
 from mpprof.model.document.values import *

@@ -6,14 +6,14 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from mpprof.model.account import ComputeEvidence, ComputeKind
 from mpprof.model.document.findings import Finding, NotApplicable, Unable
-from mpprof.model.document.hosts import Communication, Hosts
-from mpprof.model.document.memory import Memory, OutOfMemory
-from mpprof.model.document.run_time import RunTime
 from mpprof.model.document.speedup import Bound, Speedup, WhatIf
-from mpprof.model.document.steps import Steps
 from mpprof.model.document.time import AccountOf, TensorCore, Time, Window
 from mpprof.model.document.values import Code, Number, Sentences
 from mpprof.model.finding import Leading
+from mpprof.model.hosts import Communication, Hosts
+from mpprof.model.memory import MemoryAccount, OutOfMemory
+from mpprof.model.run_time import RunTime
+from mpprof.model.steps import StepSummary
 
 
 class Report(TypedDict):
@@ -22,12 +22,12 @@ class Report(TypedDict):
 
     schema: Literal["mpprof.report/1"]
     run: Run
-    steps: Annotated[Steps | None, "The step log; null where there is none."]
+    steps: Annotated[StepSummary | None, "The step log; null where there is none."]
     time: Annotated[Time | None, "The account of a step."]
     tensor_core: TensorCore | None
     speedup: Speedup | None
     bounds: Annotated[list[Bound], "What records alone prove."]
-    memory: Memory | None
+    memory: MemoryAccount | None
     findings: Annotated[list[Finding], "Worst first."]
     unable: Annotated[list[Unable], "Causes that could not be judged: not the same as clear."]
     clear: Annotated[list[Code], "Causes that were looked for and are not there."]

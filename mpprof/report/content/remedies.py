@@ -131,7 +131,7 @@ def step_ns(document: doc.Report) -> float | None:
     if document["time"]:
         return float(document["time"]["step_ns"])
     steps = document["steps"]
-    return words.number(steps.get("mean_ns")) if steps else None
+    return words.number(steps.mean_ns) if steps else None
 
 
 def _named(document: doc.Report) -> list[doc.Finding]:

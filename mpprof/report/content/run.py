@@ -8,6 +8,7 @@ from mpprof.report import words
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.steps import StepSummary, WorkerSummary
 
 
 def subject(document: doc.Report) -> str:
@@ -26,35 +27,35 @@ def steps(document: doc.Report) -> str:
     log = document["steps"]
     if log is None:
         return f"not recorded: {document['absent'].get('steps', 'there is no step log')}"
-    parts = [f"{words.plural(log['count'], 'step')}, {words.count(log['steady'])} steady"]
-    if (mean := log.get("mean_ns")) is not None:
+    parts = [f"{words.plural(log.count, 'step')}, {words.count(log.steady)} steady"]
+    if (mean := log.mean_ns) is not None:
         parts.append(f"{words.duration(mean)} a step (mean)")
-    if log["median_ns"] is not None:
-        parts.append(f"median {words.duration(log['median_ns'])}, p95 {words.duration(log['p95_ns'])}")
-    if (rate := log.get("examples_per_s")) is not None:
-        hours = log.get("gpu_hours_per_epoch")
+    if log.median_ns is not None:
+        parts.append(f"median {words.duration(log.median_ns)}, p95 {words.duration(log.p95_ns)}")
+    if (rate := log.examples_per_s) is not None:
+        hours = log.gpu_hours_per_epoch
         each = f" ({hours:.3g} GPU-hours an epoch)" if hours is not None else ""
         parts.append(f"{words.count(round(rate)) if rate >= 100 else f'{rate:.3g}'} examples/s{each}")
-    if log["skipped"] is not None:
-        parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
+    if log.skipped is not None:
+        parts.append(f"{words.count(log.skipped)} skipped ({words.percent(log.skipped_ratio)})")
     if scale := loss_scale(log):
         parts.append(f"loss scale {scale}")
-    if log["peak_memory_bytes"] is not None:
-        parts.append(f"peak memory {words.size(log['peak_memory_bytes'])}")
-    return "; ".join([*parts, *_workers(log.get("workers", []))])
+    if log.peak_memory_bytes is not None:
+        parts.append(f"peak memory {words.size(log.peak_memory_bytes)}")
+    return "; ".join([*parts, *_workers(log.workers)])
 
 
-def loss_scale(log: doc.Steps | None) -> str:
+def loss_scale(log: StepSummary | None) -> str:
     """Return the first loss scale and the last: "2^15 to 2^-35"; empty where none was recorded."""
-    scale = log["loss_scale"] if log else None
+    scale = log.loss_scale if log else None
     if scale is None:
         return ""
-    return " to ".join(dict.fromkeys(words.scale(scale[end]) for end in ("first", "last")))
+    return " to ".join(dict.fromkeys(words.scale(end) for end in (scale.first, scale.last)))
 
 
-def _workers(workers: list[doc.Worker]) -> list[str]:
+def _workers(workers: tuple[WorkerSummary, ...]) -> list[str]:
     """Return how the step times of several workers compare, and which worker is the slowest."""
-    timed = [(mean, each["worker"]) for each in workers if (mean := each.get("mean_ns")) is not None]
+    timed = [(mean, each.worker) for each in workers if (mean := each.mean_ns) is not None]
     if len(timed) < 2:
         return []
     (fast, _), (slow, slowest) = min(timed), max(timed)
@@ -80,7 +81,7 @@ _SKIPS = "MP201"
 def recorded_peak(document: doc.Report) -> int | None:
     """Return the peak of the device's memory in the step log; None: not recorded."""
     steps = document["steps"]
-    return steps["peak_memory_bytes"] if steps else None
+    return steps.peak_memory_bytes if steps else None
 
 
 def warnings(document: doc.Report) -> list[str]:

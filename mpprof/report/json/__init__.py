@@ -8,18 +8,33 @@ non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
 `model.document` holds the types of both; `report.schema.json` and `compare.schema.json` are made from them.
 """
 
-from mpprof.report.json.comparison import compare_document
-from mpprof.report.json.memory import memory_items, out_of_memory
-from mpprof.report.json.report import accelerators_first, device_name, document
-from mpprof.report.json.values import dumps, schema
+from typing import Any
+
+from mpprof.model.finding import Comparison, Diagnosis
+from mpprof.report.json.comparison import comparison
+from mpprof.report.json.report import accelerators_first, device_name, report
+from mpprof.report.json.values import schema
+from mpprof.report.to_json import dumps, to_json
 
 __all__ = [
     "accelerators_first",
     "compare_document",
+    "comparison",
     "device_name",
     "document",
     "dumps",
-    "memory_items",
-    "out_of_memory",
+    "report",
     "schema",
 ]
+
+
+def document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the report of one run as JSON, schema `mpprof.report/1`."""
+    made: dict[str, Any] = to_json(report(diagnosis))
+    return made
+
+
+def compare_document(compared: Comparison) -> dict[str, Any]:
+    """Return the comparison of several runs as JSON, schema `mpprof.compare/1`."""
+    made: dict[str, Any] = to_json(comparison(compared))
+    return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import MISSING
 from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.run_time import why_none
@@ -10,7 +12,7 @@ from mpprof.model.account import NO_WORK_SEEN
 from mpprof.model.finding import Diagnosis
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.run_time import RunTime
-from mpprof.report.json import hosts
+from mpprof.model.written import is_written, keys_of
 from mpprof.report.json.time import on_host
 
 if TYPE_CHECKING:
@@ -63,7 +65,9 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> 
         )
         reasons |= {"facts.after_remedies_ns": why, "facts.limited_by": why}
     if diagnosis.hosts is not None:
-        reasons |= hosts.why_no_skew(diagnosis.hosts)
+        for each in diagnosis.hosts.read[1:]:
+            if each.clock_skew is None:
+                reasons[f"hosts.{each.host}.clock_skew"] = each.absent
     for field in _nulls(body):
         reasons.setdefault(field, _why_null(field, diagnosis, reasons))
     return reasons
@@ -75,9 +79,18 @@ def _nulls(body: doc.Report) -> list[str]:
     for key, value in body.items():
         if value is None:
             paths.append(key)
-        elif isinstance(value, dict):
-            paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
+        paths += [f"{key}.{inner}" for inner, item in _items(value) if item is None]
     return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the keys and values of a section; none of any other value."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif is_written(value):
+        for each in keys_of(value):
+            if each.left_out is MISSING:
+                yield each.key, getattr(value, each.name)
 
 
 _NOT_IN_THE_LOG = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 from mpprof.model.finding import Comparison, Matching, Rung
 from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyOutcome
 from mpprof.report.json import two_windows
-from mpprof.report.json.report import document
+from mpprof.report.json.report import report
 from mpprof.report.json.speedup import finding_of, gap_slices_of, profiled_of
 from mpprof.report.json.values import from_to, interval, interval_ns, rounded, strict
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 COMPARE_SCHEMA: Final = "mpprof.compare/1"
 
 
-def compare_document(comparison: Comparison) -> doc.Comparison:
-    """Return the comparison of several runs, schema `mpprof.compare/1`.
+def comparison(compared: Comparison) -> doc.Comparison:
+    """Return the comparison of several runs, which text, markdown, page and JSON are made from.
 
     `from` and `to` are rows of `runs`; a kernel's `step` is a row of `steps`.
     """
     body: doc.Comparison = {
         "schema": COMPARE_SCHEMA,
-        "runs": [document(diagnosis) for diagnosis in comparison.runs],
-        "steps": [_rung(rung) for rung in comparison.rungs],
+        "runs": [report(diagnosis) for diagnosis in compared.runs],
+        "steps": [_rung(rung) for rung in compared.rungs],
         "kernels": [
             {
                 "key": change.key,
@@ -34,7 +34,7 @@ def compare_document(comparison: Comparison) -> doc.Comparison:
                 "to_ns": rounded(change.to_ns),
                 "step": row,
             }
-            for row, rung in enumerate(comparison.rungs)
+            for row, rung in enumerate(compared.rungs)
             for change in rung.kernels
         ],
         "batches": [
@@ -47,7 +47,7 @@ def compare_document(comparison: Comparison) -> doc.Comparison:
                 "utilization_ratio": found.utilization_ratio,
                 "statements": list(found.statements),
             }
-            for found in comparison.batches
+            for found in compared.batches
         ],
     }
     return cast("doc.Comparison", strict(body))

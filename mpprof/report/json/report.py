@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from mpprof.analysis.breakdown.communication import straggling
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.diagnosis.leading import leads
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
+from mpprof.model.hosts import Communication, DeviceName
+from mpprof.model.memory import MemoryAccount, MemoryCause
 from mpprof.report import units
-from mpprof.report.json import hosts, whole_window
+from mpprof.report.json import whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
-from mpprof.report.json.memory import memory_of, out_of_memory
-from mpprof.report.json.run_time import run_time_of
 from mpprof.report.json.speedup import finding_of, speedup_of, whatif_of
-from mpprof.report.json.time import steps_of, tensor_core_of, time_of
+from mpprof.report.json.time import tensor_core_of, time_of
 from mpprof.report.json.values import rounded, strict
 
 if TYPE_CHECKING:
@@ -29,17 +31,13 @@ _LONGEST_ERROR = 300
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
 
 
-def document(diagnosis: Diagnosis) -> doc.Report:
-    """Return the report of one run, schema `mpprof.report/1`.
-
-    Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
-    slices sum to the step.
-    """
+def report(diagnosis: Diagnosis) -> doc.Report:
+    """Return the report of one run, which text, markdown, page and JSON are made from."""
     spent = run_time(diagnosis.run)
     body: doc.Report = {
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
-        "steps": steps_of(diagnosis.steps),
+        "steps": diagnosis.steps,
         "time": time_of(
             diagnosis.account,
             diagnosis.run.step_range,
@@ -53,7 +51,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
             {"statement": b.statement, "value": b.value, "unit": b.unit, "assumptions": list(b.assumptions)}
             for b in diagnosis.bounds
         ],
-        "memory": memory_of(diagnosis.memory, diagnosis.findings),
+        "memory": _memory(diagnosis),
         "findings": [finding_of(finding) for finding in diagnosis.findings],
         "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
         "clear": list(diagnosis.clear),
@@ -67,21 +65,39 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "facts": _facts(diagnosis),
         "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
         "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
-        "run_time": run_time_of(spent),
+        "run_time": spent,
     }
     if diagnosis.run.facts is not None and diagnosis.run.facts.ended is not None:
         from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
 
         if (failed := failure(diagnosis.run)) is not None:
-            body["out_of_memory"] = out_of_memory(*failed)
+            body["out_of_memory"] = failed
     if diagnosis.window is not None:
         body["window"] = whole_window.window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
     if diagnosis.hosts is not None:
-        body["hosts"] = hosts.hosts_of(diagnosis.hosts)
+        body["hosts"] = diagnosis.hosts
     if len(diagnosis.devices) > 1 or diagnosis.collectives:
-        body["communication"] = hosts.communication_of(diagnosis.devices, diagnosis.collectives)
+        slow = straggling(diagnosis.devices)
+        body["communication"] = Communication(
+            diagnosis.devices,
+            diagnosis.collectives,
+            tuple(DeviceName(each.host, each.device) for each in slow.slow) if slow else (),
+        )
     body["absent"] = absent_of(diagnosis, body, spent)
     return cast("doc.Report", units.document(strict(body), body["time"]))
+
+
+def _memory(diagnosis: Diagnosis) -> MemoryAccount | None:
+    """Return the account of the memory, with what findings say beside it."""
+    memory = diagnosis.memory
+    if memory is None or memory.saved_bytes is None:
+        return memory
+    beside = [
+        MemoryCause(found.code, found.spare_bytes)
+        for found in diagnosis.findings
+        if found.spare_bytes is not None
+    ]
+    return replace(memory, beside_gap=tuple(sorted(beside, key=lambda each: -each.bytes)))
 
 
 def _answer(diagnosis: Diagnosis) -> doc.Answer:

@@ -7,57 +7,11 @@ from typing import TYPE_CHECKING
 from mpprof.model.account import Account, DeviceAccount, Slice
 from mpprof.model.finding import Diagnosis
 from mpprof.model.hosts import Hosts
-from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges
-from mpprof.report.json.values import interval_ns, rounded
+from mpprof.report.json.values import rounded
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
-
-
-def steps_of(steps: StepSummary | None) -> doc.Steps | None:
-    if steps is None:
-        return None
-    scale = steps.loss_scale
-    body: doc.Steps = {
-        "count": steps.count,
-        "steady": steps.steady,
-        "mean_ns": rounded(steps.mean_ns),
-        "median_ns": rounded(steps.median_ns),
-        "p95_ns": rounded(steps.p95_ns),
-        "skipped": steps.skipped,
-        "skipped_ratio": steps.skipped_ratio,
-        "loss_scale": None
-        if scale is None
-        else {"first": scale.first, "last": scale.last, "min": scale.min, "max": scale.max},
-        "peak_memory_bytes": steps.peak_memory_bytes,
-        "interval_ns": interval_ns(steps.interval_ns),
-        "mean_interval_ns": interval_ns(steps.mean_interval_ns),
-        "first_steady": steps.first_steady,
-        "examples_per_s": steps.examples_per_s,
-        "steps_per_epoch": steps.steps_per_epoch,
-        "gpu_hours_per_epoch": steps.gpu_hours_per_epoch,
-        "workers": [
-            {
-                "worker": each.worker,
-                "count": each.count,
-                "mean_ns": rounded(each.mean_ns),
-                "median_ns": rounded(each.median_ns),
-                "p95_ns": rounded(each.p95_ns),
-            }
-            for each in steps.workers
-        ],
-    }
-    if (memory := steps.memory) is not None:
-        body["memory"] = {
-            "peak_bytes": memory.peak_bytes,
-            "steady_peak_bytes": memory.steady_peak_bytes,
-            "first_live_bytes": memory.first_live_bytes,
-            "last_live_bytes": memory.last_live_bytes,
-            "driver_bytes": memory.driver_bytes,
-            "host_bytes": memory.host_bytes,
-        }
-    return body
 
 
 def time_of(

@@ -8,14 +8,10 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, overload
 
+from mpprof.model.written import is_written
+
 if TYPE_CHECKING:
     from mpprof.model.document import FromTo
-
-
-def dumps(value: Any, *, indent: int | None = 2) -> str:
-    """Return strict JSON text, ASCII only, so that any name from any file survives every terminal and
-    pipe."""
-    return json.dumps(strict(value), indent=indent, allow_nan=False)
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -28,7 +24,7 @@ def schema(name: str) -> dict[str, Any]:
 
 def strict(value: Any) -> Any:
     """Return the same value in plain JSON types: numpy's scalars unwrapped, non-finite numbers as strings."""
-    if value is None or isinstance(value, (str, bool)):
+    if value is None or isinstance(value, (str, bool)) or is_written(value):
         return value
     if isinstance(value, dict):
         return {str(key): strict(item) for key, item in value.items()}

@@ -15,7 +15,7 @@ from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UsageError
 from mpprof.report import json as documents
-from mpprof.report import text
+from tests.builders.read_back import text
 from tests.builders.windows import Request, serving
 from tests.paths import SAMPLES
 from tests.traces.test_nsys import export
