@@ -23,6 +23,7 @@ from mpprof_dashboards.figures.steps import step_ns, thin
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.report import Report
 
 SPARK_POINTS = 60
 SPARK_TOP = 2.0
@@ -181,22 +182,22 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
     if row is not None and row["problem"] is None:
         return _of_survey(row, spark(source, run))
     document = source.report(run, baseline)
-    facts, share, steps = document["facts"], document["tensor_core"], document["steps"]
-    answer, alike = hero(document), not document["facts"].get("unlike")
-    observed = facts["observed"] if alike else None
-    attainable = facts["attainable"] if alike else None
-    ratio, skipped = share["ratio"] if share else None, steps.skipped if steps else None
+    facts, share, steps = document.facts, document.tensor_core, document.steps
+    answer, alike = hero(document), not document.facts.unlike
+    observed = facts.observed if alike else None
+    attainable = facts.attainable if alike else None
+    ratio, skipped = share.ratio if share else None, steps.skipped if steps else None
     could = _could(document) if observed is None else None
     peak = recorded_peak(document)
     return {
-        "step_ns": facts["step_ns"],
-        "step": or_dash(facts["step_ns"], words.duration),
+        "step_ns": facts.step_ns,
+        "step": or_dash(facts.step_ns, words.duration),
         "observed": observed,
         "attainable": attainable,
         "speedup": _speedup(document, answer),
         "of": _WITHOUT.get(answer.kind, "") if attainable is None else _of(observed, attainable),
         "lost_text": _lost(document),
-        **_estimated(could, facts["step_ns"]),
+        **_estimated(could, facts.step_ns),
         "share_ratio": ratio,
         "share": or_dash(ratio, words.percent),
         "skipped": or_dash(skipped, words.count),
@@ -208,7 +209,7 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
     }
 
 
-def _speedup(document: doc.Report, answer: Hero) -> str:
+def _speedup(document: Report, answer: Hero) -> str:
     """Return the speedup for a cell, in which an interval has no room."""
     if answer.kind == "measured" and undecided(document):
         return words.NOT_KNOWN
@@ -221,11 +222,11 @@ def _of(observed: float | None, attainable: float) -> str:
     return "at most" if no_more_than(observed, attainable) else f"of {words.speedup(attainable)}"
 
 
-def _lost(document: doc.Report) -> str:
+def _lost(document: Report) -> str:
     """Return how much of each step is lost against the attainable one; "" where that is not known."""
-    facts = document["facts"]
-    step, attainable = facts["step_ns"], facts["attainable_step_ns"]
-    if step is None or attainable is None or facts.get("unlike") or step <= attainable:
+    facts = document.facts
+    step, attainable = facts.step_ns, facts.attainable_step_ns
+    if step is None or attainable is None or facts.unlike or step <= attainable:
         return ""
     return f"{words.duration(step - attainable)} of each {words.duration(step)} step lost"
 
@@ -237,14 +238,14 @@ _WITHOUT: dict[str, str] = {
 """Why there is no speedup."""
 
 
-def _could(document: doc.Report) -> tuple[float, str] | None:
+def _could(document: Report) -> tuple[float, str] | None:
     """Return how many times as fast a run without a comparable baseline would be by estimate, and how: in
     mixed precision (at least), else after its remedies."""
-    facts, speedup = document["facts"], document["speedup"]
-    step, after = facts["step_ns"], facts["after_remedies_ns"]
-    estimate = speedup.get("attainable") if speedup else None
+    facts, speedup = document.facts, document.speedup
+    step, after = facts.step_ns, facts.after_remedies_ns
+    estimate = speedup.attainable_range if speedup else None
     if estimate:
-        return float(estimate["low"]), "in mixed precision"
+        return float(estimate.low), "in mixed precision"
     return (float(step) / float(after), "after its remedies") if step and after else None
 
 
@@ -294,10 +295,10 @@ def _without(row: doc.SurveyRow) -> str:
     return _WITHOUT["float32" if row["policy"] == "float32" else "alone"]
 
 
-def _cause(document: doc.Report) -> str:
+def _cause(document: Report) -> str:
     first = None if holds(document) else first_cause(document)
-    titles = {found["code"]: found["title"] for found in document["findings"]}
-    return words.plain(titles[first["code"]] if first else headline(document).removesuffix("."))
+    titles = {found.code: found.title for found in document.findings}
+    return words.plain(titles[first.code] if first else headline(document).removesuffix("."))
 
 
 def spark(source: RunSource, run: str) -> list[list[float]]:

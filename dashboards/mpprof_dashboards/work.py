@@ -16,6 +16,7 @@ from mpprof_dashboards.rows import Column, Table
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.report import Report
     from mpprof.model.source import RunTables
 
 NOT_ATTRIBUTED = "not attributed"
@@ -39,15 +40,15 @@ class Per:
         return calls / (self.steps or 1)
 
 
-def per(document: doc.Report) -> Per:
-    time = document["time"]
-    return Per(time["window_steps"] if time and time["window_steps"] else None)
+def per(document: Report) -> Per:
+    time = document.time
+    return Per(time.window_steps if time and time.window_steps else None)
 
 
-def over(document: doc.Report) -> str:
+def over(document: Report) -> str:
     """Return what the tables are summed over, where the user named ranges as steps; empty otherwise."""
-    time = document["time"]
-    return f"; over {summed_over(document)}" if time and "step_range" in time else ""
+    time = document.time
+    return f"; over {summed_over(document)}" if time and time.step_range is not None else ""
 
 
 # --- names -------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, .
 KINDS = ("kernel", "op", "layer")
 
 
-def table(source: RunTables, run: str, document: doc.Report, kind: str, cause: str | None = None) -> Table:
+def table(source: RunTables, run: str, document: Report, kind: str, cause: str | None = None) -> Table:
     """Return the table `kind` of a run, or of its work that the finding `cause` is about. Raises MpprofError
     where the run has no trace that can be read."""
     each = per(document)
@@ -159,12 +160,12 @@ def table(source: RunTables, run: str, document: doc.Report, kind: str, cause: s
 
 
 def of_cause(
-    document: doc.Report, cause: str, kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow]
+    document: Report, cause: str, kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow]
 ) -> list[doc.KernelRow]:
     """Return the kernels in those parts of the step that a finding is about; none where the finding names no
     work."""
-    findings = [found for found in document["findings"] if found["code"] == cause]
-    parts = {(part["class"], part["layer"]) for found in findings for part in found.get("parts", [])}
+    findings = [found for found in document.findings if found.code == cause]
+    parts = {(part.category, part.layer) for found in findings for part in found.parts}
     phases = {(row["device"], row["op"]): row["phase"] for row in ops}
     return [row for row in kernels if not parts.isdisjoint(_parts_of(row, phases))]
 

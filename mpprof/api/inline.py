@@ -22,18 +22,18 @@ def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
     known, and the page. Raises as `page` does."""
     source = _of(path)
     document = source.document
-    facts, steps, share = document["facts"], document["steps"], document["tensor_core"]
-    cause = facts["causes"][0] if facts["causes"] else None
-    step_ns = facts["step_ns"]
+    facts, steps, share = document.facts, document.steps, document.tensor_core
+    cause = facts.causes[0] if facts.causes else None
+    step_ns = facts.step_ns
     values = {
-        "verdict": document["verdict"],
-        "first_cause": f"{cause['code']} {cause['slug']}" if cause else None,
+        "verdict": document.verdict,
+        "first_cause": f"{cause.code} {cause.slug}" if cause else None,
         "step_time_ms": step_ns / 1e6 if step_ns is not None else None,
         "examples_per_s": steps.examples_per_s if steps else None,
         "gpu_hours_per_epoch": steps.gpu_hours_per_epoch if steps else None,
         "skipped_ratio": steps.skipped_ratio if steps else None,
-        "tensor_core_ratio": share["ratio"] if share else None,
-        "after_remedies_ms": after / 1e6 if (after := facts["after_remedies_ns"]) is not None else None,
+        "tensor_core_ratio": share.ratio if share else None,
+        "after_remedies_ms": after / 1e6 if (after := facts.after_remedies_ns) is not None else None,
     }
     return {f"mpprof/{name}": value for name, value in values.items() if value is not None}, _page(source)
 

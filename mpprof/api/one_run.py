@@ -16,6 +16,7 @@ from mpprof.report.redact import redactor_of
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
     from mpprof.model import document as doc
+    from mpprof.model.report import Report
 
 RUN, BASELINE = "run", "baseline"
 
@@ -43,7 +44,7 @@ class OneRun(TableMethods):
 
     `document` is the report of the run against the baseline. Methods raise UnableError without a trace."""
 
-    def __init__(self, document: doc.Report, mine: Analysis, baseline: Analysis | None = None) -> None:
+    def __init__(self, document: Report, mine: Analysis, baseline: Analysis | None = None) -> None:
         self.document = document
         self._of = {RUN: mine} | ({BASELINE: baseline} if baseline is not None else {})
 
@@ -52,7 +53,7 @@ class OneRun(TableMethods):
         """What the run and its baseline go by here."""
         return RUN, BASELINE if BASELINE in self._of else None
 
-    def report(self, run: str, baseline: str | None = None) -> doc.Report:
+    def report(self, run: str, baseline: str | None = None) -> Report:
         return self.document if run == RUN else documents.report(workflows.judge(self._of[run]))
 
     def steps(self, run: str) -> StepTable | None:

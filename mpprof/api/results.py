@@ -25,7 +25,7 @@ from mpprof.report import json as documents
 from mpprof.runs.loading import Given
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns
 
 __all__ = ["Comparison", "Diagnosis", "Run", "Table"]
 
@@ -203,8 +203,8 @@ class Comparison(finding.Comparison):
 
     def __repr__(self) -> str:
         document = documents.comparison(self)
-        if len(document["steps"]) == 1:
-            return f"Comparison of {comparing.heading(document, document['steps'][0])}"
+        if len(document.steps) == 1:
+            return f"Comparison of {comparing.heading(document, document.steps[0])}"
         first, last = (self.runs[at].run.name for at in (0, -1))
         return f"Comparison of {len(self.runs)} runs: {first} to {last}"
 
@@ -215,8 +215,8 @@ class Comparison(finding.Comparison):
 
     def _repr_html_(self) -> str:
         document = documents.comparison(self)
-        if len(document["steps"]) == 1:
-            return _card(lambda: document["runs"][-1], self)
+        if len(document.steps) == 1:
+            return _card(lambda: document.runs[-1], self)
         return self.table()._repr_html_()
 
     def document(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Comparison(finding.Comparison):
         """Return a row for each run: its step, throughput, GPU-hours per epoch, share on matrix units, peak
         memory, and its speedup over the first and over the one before."""
         document = documents.comparison(self)
-        return Table("runs", [_row(document, at) for at in range(len(document["runs"]))])
+        return Table("runs", [_row(document, at) for at in range(len(document.runs))])
 
 
 def as_(kind: type[T], found: Any) -> T:
@@ -267,22 +267,22 @@ def _about(run: recorded.Run) -> list[str]:
     return said
 
 
-def _row(document: doc.Comparison, at: int) -> dict[str, Any]:
-    report, rungs = document["runs"][at], document["steps"]
+def _row(document: ComparedRuns, at: int) -> dict[str, Any]:
+    report, rungs = document.runs[at], document.steps
     rung = rungs[at - 1] if at else None
-    rates = rungs[max(at - 1, 0)].get("examples_per_s")
-    share, log = report["tensor_core"], report["steps"]
+    rates = rungs[max(at - 1, 0)].examples_per_s
+    share, log = report.tensor_core, report.steps
     return {
-        "run": report["run"]["name"],
-        "policy": report["run"]["policy"],
-        "card": report["run"]["device"],
-        "batch_size": report["run"]["batch_size"],
-        "step_ns": content.step_ns(report),
-        "examples_per_s": rates["to" if at else "from"] if rates else None,
+        "run": report.run.name,
+        "policy": report.run.policy,
+        "card": report.run.device,
+        "batch_size": report.run.batch_size,
+        "step_ns": report.facts.step_ns,
+        "examples_per_s": rates[1 if at else 0],
         "gpu_hours_per_epoch": log.gpu_hours_per_epoch if log else None,
-        "speedup_over_first": report["facts"]["observed"] if at else None,
-        "speedup_over_before": rung["observed"] if rung else None,
-        "tensor_core_ratio": share["ratio"] if share else None,
+        "speedup_over_first": report.facts.observed if at else None,
+        "speedup_over_before": rung.observed if rung else None,
+        "tensor_core_ratio": share.ratio if share else None,
         "skipped_ratio": log.skipped_ratio if log else None,
         "peak_memory_bytes": content.recorded_peak(report),
     }

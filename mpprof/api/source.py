@@ -34,6 +34,7 @@ from mpprof.shared_results import SharedResults
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns, Report
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
@@ -115,7 +116,7 @@ class LogDirectory(TableMethods):
         self._answer = local()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
         self._whole: SharedResults[str, Run] = SharedResults(KEPT_RUNS)
-        self._reports: SharedResults[tuple[str, str | None], doc.Report] = SharedResults(KEPT_REPORTS)
+        self._reports: SharedResults[tuple[str, str | None], Report] = SharedResults(KEPT_REPORTS)
         self._analyses: SharedResults[str, _Analysed] = SharedResults(KEPT_ANALYSES)
         self._reading = BoundedSemaphore(READ_AT_ONCE)
 
@@ -140,13 +141,13 @@ class LogDirectory(TableMethods):
         ]
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
-    def report(self, run: str, baseline: str | None = None) -> doc.Report:
+    def report(self, run: str, baseline: str | None = None) -> Report:
         """Return the `mpprof.report/1` document of a run, against a baseline run where one is named.
 
         It is kept until a file of either changes, and given to all who ask: nobody may change it."""
         baseline = baseline if baseline != run else None
 
-        def make() -> doc.Report:
+        def make() -> Report:
             mine = self._analysis(run)
             against = self._analysis(baseline) if baseline else None
             document = documents.report(workflows.judge(mine, against, dismissed=self._ignore))
@@ -233,7 +234,7 @@ class LogDirectory(TableMethods):
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return redactor_of(self._run(run)).record
 
-    def compare(self, runs: tuple[str, ...]) -> doc.Comparison:
+    def compare(self, runs: tuple[str, ...]) -> ComparedRuns:
         """Return the `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mpprof.cli import gate, output, paths
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Report
+    from mpprof.model.report import Report
     from mpprof.report.checks import Outcome
 
 
@@ -90,7 +90,7 @@ def _rows(
         for each in outcomes
     ]
     return rows + [
-        {"check": each["code"], "verdict": "dismissed", "text": ignore[each["code"]], "cause": each["code"]}
-        for each in document["findings"]
-        if each["code"] in ignore
+        {"check": each.code, "verdict": "dismissed", "text": ignore[each.code], "cause": each.code}
+        for each in document.findings
+        if each.code in ignore
     ]

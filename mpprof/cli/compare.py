@@ -11,7 +11,7 @@ from mpprof.cli import gate, output, paths
 from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Comparison
+    from mpprof.model.report import ComparedRuns
     from mpprof.model.run import Run
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -63,7 +63,7 @@ class Compare:
         return gate.of_comparison(args, document, wanted)
 
 
-def _written(document: Comparison, args: argparse.Namespace) -> str:
+def _written(document: ComparedRuns, args: argparse.Namespace) -> str:
     if args.format == "json":
         from mpprof.report import json as documents
 

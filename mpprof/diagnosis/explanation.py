@@ -76,7 +76,7 @@ def _waits(account: Account, category: Class, whole_ns: float) -> str:
     if category != "idle_other":
         return ""
     found = next((part for part in account.main.slices if part.category == category), None)
-    causes = dict(found.causes) if found else {}
+    causes = {each.cause: each.ns_per_step for each in found.causes} if found else {}
     unknown_ns = (found.ns_per_step if found else 0.0) - sum(causes.values())
     cause, ns = max([*causes.items(), (_NO_CAUSE, unknown_ns)], key=lambda item: item[1])
     if not causes:
@@ -150,7 +150,7 @@ def _what_to_do(diagnosis: Diagnosis, account: Account) -> str:
         said += f", which gives {after}"
     more = [found.code for found in paying if found.code != first.code]
     if more and not changes_type(first):
-        limit = ", limited by the host" if plan.floor == "host" else ""
+        limit = ", limited by the host" if plan.floor.by == "host" else ""
         left_ns = [step.step_ns for step in plan.order if step.code not in diagnosis.dismissed][-1]
         best = format_after(left_ns, now, one_step=one_step)
         said += f"; with {', '.join(more[:MOST_PARTS])} as well {best}{limit}"

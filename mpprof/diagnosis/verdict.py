@@ -372,8 +372,8 @@ def _lost(part: Slice, signals: Signals) -> str:
 
 def _mostly_of(part: Slice) -> str:
     """Return the cause that has more than half of a slice; empty where none has."""
-    cause, ns = max(part.causes, key=lambda item: item[1], default=("", 0.0))
-    return cause if 2 * ns > part.ns_per_step else ""
+    most = max(part.causes, key=lambda each: each.ns_per_step, default=None)
+    return most.cause if most and 2 * most.ns_per_step > part.ns_per_step else ""
 
 
 def _unexplained(diagnosis: Diagnosis) -> bool:

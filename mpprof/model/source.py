@@ -12,6 +12,7 @@ from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns, Report
 
 
 RunState = Literal["running", "ended", "interrupted", "exit", "failed", "stopped", "unfinished", "unrecorded"]
@@ -53,7 +54,7 @@ class RunTables(Protocol):
     CLI's `--format json`, so a page shows exactly what the commands print. `run`: an entry's id, or `on_host`
     of one."""
 
-    def report(self, run: str, baseline: str | None = None) -> doc.Report: ...
+    def report(self, run: str, baseline: str | None = None) -> Report: ...
 
     def steps(self, run: str) -> StepTable | None: ...
 
@@ -136,4 +137,4 @@ class RunSource(RunTables, Protocol):
         """Return one kernel of the timeline as it ran; None where there is no such row."""
         ...
 
-    def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...
+    def compare(self, runs: tuple[str, ...]) -> ComparedRuns: ...

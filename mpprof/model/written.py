@@ -7,7 +7,7 @@ is a keyword of the schema. A property is written where its result is `Annotated
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache
@@ -20,10 +20,12 @@ class Mark(Enum):
     LATER = "added after version 0.1: older documents lack it, so the schema does not require it"
     LEFT_OUT = "left out where it is None or its default"
     NULL = "an empty text is written as null"
+    FROM_TO = "a pair of two runs, the earlier first, is written as `from` and `to`"
     THOUSANDTH = "written to a thousandth"
 
 
 HIDDEN, LATER, LEFT_OUT, NULL = Mark.HIDDEN, Mark.LATER, Mark.LEFT_OUT, Mark.NULL
+FROM_TO = Mark.FROM_TO
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,22 @@ class After:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class If:
+    """Written where this attribute of the object is true."""
+
+    name: str
+
+
 Ns = Annotated[float, Mark.THOUSANDTH]
 """A time in ns: a thousandth is far inside the one ns within which the slices sum to the step."""
 Code = Annotated[str, ("pattern", "^MP[0-9]{3}$")]
 Count = Annotated[int, ("minimum", 0)]
+Sentences = Annotated[tuple[str, ...], ("maxItems", 3)]
 Interval = tuple[float, float]
 IntervalNs = tuple[Ns, Ns]
+Pair = Annotated[tuple[float | None, float | None], FROM_TO]
+PairNs = Annotated[tuple[Ns, Ns], FROM_TO]
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 """A number in a document that was read back: one that is not finite is a string there."""
 
@@ -61,12 +73,8 @@ class Written(NamedTuple):
     left_out: Any  # the value that is not written; MISSING: there is none
     rounded: bool
     empty_is_null: bool
-
-
-def keys_of(value: Any) -> tuple[Written, ...]:
-    """Return what is written of a value of a frozen class."""
-    kind: Any = type(value)
-    return keys(kind)
+    from_to: bool
+    condition: str  # the attribute that has to be true; "": none
 
 
 @cache
@@ -77,13 +85,14 @@ def keys(kind: Any) -> tuple[Written, ...]:
     places: list[tuple[str, Written]] = []
     for name, hint, default in [
         *((each.name, hints[each.name], _default(each)) for each in fields(kind)),
-        *((name, hint, MISSING) for name, hint in _properties(kind)),
+        *((name, hint, ()) for name, hint in _properties(kind)),
     ]:
         plain, notes = (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
         if HIDDEN in notes:
             continue
         key = next((note.name for note in notes if isinstance(note, Key)), name)
         omits = LEFT_OUT in notes
+        condition = next((note.name for note in notes if isinstance(note, If)), "")
         written = Written(
             key,
             name,
@@ -91,10 +100,12 @@ def keys(kind: Any) -> tuple[Written, ...]:
             dict(
                 ("description", n) if isinstance(n, str) else n for n in notes if isinstance(n, (str, tuple))
             ),
-            not omits and LATER not in notes,
+            not omits and not condition and LATER not in notes,
             (None if default is MISSING else default) if omits else MISSING,
             _is_rounded(hint),
             NULL in notes,
+            FROM_TO in notes,
+            condition,
         )
         after = next((note.key for note in notes if isinstance(note, After)), None)
         if after is None:
@@ -113,6 +124,17 @@ def keywords(notes: Iterable[Any]) -> dict[str, Any]:
     """Return the schema's keywords among the notes of an annotation."""
     found = [note for note in notes if isinstance(note, (str, tuple))]
     return dict(("description", note) if isinstance(note, str) else note for note in found)
+
+
+def items(value: Any) -> Iterator[tuple[Written, Any]]:
+    """Yield the keys that are written of an object, and their values."""
+    kind: Any = type(value)
+    for each in keys(kind):
+        if each.condition and not getattr(value, each.condition):
+            continue
+        given = getattr(value, each.name)
+        if each.left_out is MISSING or not (given is None or given == each.left_out):
+            yield each, (given or None) if each.empty_is_null else given
 
 
 def is_written(kind: Any) -> bool:

@@ -22,7 +22,9 @@ from mpprof.report import without_finding as limited
 from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.account import AttainableRange, Speedup
+    from mpprof.model.finding import Finding, Rung
+    from mpprof.model.report import ComparedRuns, Report
 
 WIDTH, HEIGHT = 80, 25
 MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
@@ -51,7 +53,7 @@ class Bar:
 
 
 def render(
-    document: doc.Report,
+    document: Report,
     *,
     color: bool = False,
     width: int = WIDTH,
@@ -62,7 +64,7 @@ def render(
     """Return the report (`report.json.document`) on one screen.
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
-    page = Page(color=color, width=width, time=document["time"])
+    page = Page(color=color, width=width, time=document.time)
     page.paragraph(_identity(document, page.width), hang=2, style="dim")
     page.paragraph(verdict(document, page.width), style="bold")
     page.row("")
@@ -81,27 +83,27 @@ def render(
 # --- identity, verdict, figures ----------------------------------------------------------------------------
 
 
-def _identity(document: doc.Report, width: int) -> str:
+def _identity(document: Report, width: int) -> str:
     """Return the run's name and what it is, in one line; where the width does not suffice, what tells least
     is left out."""
-    run = document["run"]
-    device = run["device"]
+    run = document.run
+    device = run.device
     short = device.replace("(by its figures, not its name)", "(inferred)") if device else None
     for brand in _BRANDS:
         short = short.replace(brand, "") if short else None
-    batch = f"batch {words.count(run['batch_size'])}" if run["batch_size"] is not None else None
-    compiled = words.compiled(run["backend"], run["jit_compile"])
-    precision = [fact for fact in (run["policy"], words.computes(document)) if fact]
+    batch = f"batch {words.count(run.batch_size)}" if run.batch_size is not None else None
+    compiled = words.compiled(run.backend, run.jit_compile)
+    precision = [fact for fact in (run.policy, words.computes(document)) if fact]
     candidates = [
-        (*precision, run["backend"], device, compiled, batch),
+        (*precision, run.backend, device, compiled, batch),
         (*precision, device, compiled, batch),
         (*precision, short, compiled, batch),
-        (*precision, short, compiled if isinstance(run["jit_compile"], bool) else batch),
+        (*precision, short, compiled if isinstance(run.jit_compile, bool) else batch),
         (*precision, short, batch),
         (*precision, short),
     ]
     texts = [", ".join(str(fact) for fact in facts if fact) for facts in candidates]
-    return fitting([f"{run['name']}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
+    return fitting([f"{run.name}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
 
 
 def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
@@ -109,10 +111,10 @@ def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
     return next((text for text in candidates if len(wrapped(text, width)) <= lines), candidates[-1])
 
 
-def verdict(document: doc.Report, width: int) -> str:
+def verdict(document: Report, width: int) -> str:
     """Return how much was reached of what was attainable, and the first cause, in two lines of `width`
     columns."""
-    whole = document["verdict"] or "No verdict: see what could not be judged."
+    whole = document.verdict or "No verdict: see what could not be judged."
     causes = _causes(document)
     if causes[0].startswith((_OFF, _NO_STEP)):  # the result states that, too
         causes = [""]
@@ -122,24 +124,24 @@ def verdict(document: doc.Report, width: int) -> str:
     composed = [f"{result} {cause}".strip() for result, cause in pairs]
     # The verdict itself, where it is that short; it does not name a card without matrix units.
     first = [] if headline.without_units(document) else [whole]
-    candidates = [units.worded(each, document["time"]) for each in (*first, *composed, *causes)]
+    candidates = [units.worded(each, document.time) for each in (*first, *composed, *causes)]
     return fitting(candidates, width, LINES_OF_VERDICT)
 
 
-def _causes(document: doc.Report) -> list[str]:
+def _causes(document: Report) -> list[str]:
     """Return the headline with its size in time, as a share of the step, and without a size."""
     long, short = (_cause(document, sized=sized) for sized in (True, False))
-    step, first = document["facts"]["step_ns"], headline.first_cause(document)
+    step, first = document.facts.step_ns, headline.first_cause(document)
     if headline.holds(document) is not None:  # its figures are those of the result
         return [*_still(document, short, step or 0.0), short]
-    gain = first["gain_ns_per_step"] if first else None
+    gain = first.gain_ns_per_step if first else None
     sized = [] if long == short else [long]
     if gain and step and "%" not in short:
         sized.append(f"{short.removesuffix('.')}: {words.percent(gain / step)} to gain.")
     return [*sized, short]
 
 
-def _still(document: doc.Report, short: str, step: float) -> list[str]:
+def _still(document: Report, short: str, step: float) -> list[str]:
     """Return what holds for the run with the cause that would yet make it much shorter, in time and as a
     share."""
     if (more := headline.still(document)) is None:
@@ -147,58 +149,53 @@ def _still(document: doc.Report, short: str, step: float) -> list[str]:
     found, gain = more
     at_most = "up to " if content.one_step(document) else ""
     sizes = [f"{words.duration(gain)} of {words.duration(step)}", words.percent(gain / step)]
-    names = [headline.within(found["title"]), f"{found['code']} {found['slug']}"]
+    names = [headline.within(found.title), f"{found.code} {found.slug}"]
     holds = short.removesuffix(".")
     return [f"{holds}; {name}: {at_most}{size} to gain." for name in names for size in sizes]
 
 
-def _cause(document: doc.Report, *, sized: bool) -> str:
+def _cause(document: Report, *, sized: bool) -> str:
     """Return the headline; a first cause that is not certain is named as a possible one."""
     said, first = headline.headline(document, sized=sized), headline.first_finding(document)
-    if first is None or first["confidence"] != "low" or not said.startswith(first["title"]):
+    if first is None or first.confidence != "low" or not said.startswith(first.title):
         return said
     name = said.partition(" ")[0]
     return f"Possible loss: {said if name.isupper() else said[0].lower() + said[1:]}"
 
 
-def _results(document: doc.Report) -> list[str]:
+def _results(document: Report) -> list[str]:
     """Return the speedup that was reached and the one that could be reached, the most telling first."""
-    facts, gain, kind = document["facts"], document["speedup"], headline.kind_of(document)
+    facts, gain, kind = document.facts, document.speedup, headline.kind_of(document)
     if kind == "measured":
         return _measured(document)
-    if kind == "float32" and gain and (could := gain.get("attainable")):
+    if kind == "float32" and gain and (could := gain.attainable_range):
         return _float32(document, gain, could)
-    if kind == "alone" and gain and (estimated := gain["estimated"]):
-        said = f"Estimated, not measured: {words.speedups(estimated['low'], estimated['high'])} over"
+    if kind == "alone" and gain and (estimated := gain.estimated):
+        said = f"Estimated, not measured: {words.speedups(estimated.low, estimated.high)} over"
         base = "float32 in TF32" if _in_tf32(document) else "float32"
         return [f"{said} {base} (no float32 run to compare with).", f"{said} {base}."]
     if kind == "window":
         return [f"{_NO_STEP}: shares are of the whole window.", f"{_NO_STEP}."]
-    if (
-        kind == "not comparable"
-        and gain
-        and not facts.get("unlike")
-        and (seen := content.profiled_steps(gain))
-    ):
-        step = f"{words.duration(facts['step_ns'])} a step. " if facts["step_ns"] is not None else ""
+    if kind == "not comparable" and gain and not facts.unlike and (seen := content.profiled_steps(gain)):
+        step = f"{words.duration(facts.step_ns)} a step. " if facts.step_ns is not None else ""
         said = f"The timings give no speedup{seen}."
         return [f"{step}{said}", said]
     if kind == "alone":
         return ["The speedup is not known: no baseline to compare with.", "The speedup is not known."]
-    return [f"{words.duration(facts['step_ns'])} a step.", ""] if facts["step_ns"] is not None else [""]
+    return [f"{words.duration(facts.step_ns)} a step.", ""] if facts.step_ns is not None else [""]
 
 
-def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
+def _float32(document: Report, gain: Speedup, could: AttainableRange) -> list[str]:
     """Return what mixed precision could bring."""
-    span = words.speedups(could["low"], could["high"])
+    span = words.speedups(could.low, could.high)
     off, tf32 = f"{_OFF};", "" if headline.limited_by_host(document) else _already_in_tf32(could)
     if tf32:
         off += f" {tf32}:"
-    elif not document["facts"]["causes"] and could["eligible_ratio"] is not None:
-        off += f" {words.percent(could['eligible_ratio'])} of device time could use it:"
+    elif not document.facts.causes and could.eligible_ratio is not None:
+        off += f" {words.percent(could.eligible_ratio)} of device time could use it:"
     few = ", one step" if content.one_step(document) else ""
     said = f"{off} {span} is attainable (estimated{few})"
-    why = headline.first_limit(gain, "the step") if could["high"] < LOW_SPEEDUP and not tf32 else ""
+    why = headline.first_limit(gain, "the step") if could.high < LOW_SPEEDUP and not tf32 else ""
     return [
         *([f"{said}, no more because {why}."] if why else []),
         f"{said}.",
@@ -206,31 +203,31 @@ def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange
     ]
 
 
-def _already_in_tf32(could: doc.AttainableRange) -> str:
+def _already_in_tf32(could: AttainableRange) -> str:
     """Return a clause that Tensor Cores do most of a float32 run's matrix work already; empty where they do
     not."""
-    tf32, eligible = could.get("tf32_ratio"), could["eligible_ratio"]
+    tf32, eligible = could.tf32_ratio, could.eligible_ratio
     if tf32 is None or not eligible or tf32 < content.MOSTLY_RATIO * eligible:
         return ""
     return f"{'' if tf32 >= 0.995 * eligible else 'most '}matrix work runs in TF32 already"
 
 
-def _in_tf32(document: doc.Report) -> bool:
+def _in_tf32(document: Report) -> bool:
     """Return whether the float32 that a 16-bit run is compared with ran, or would have run, in TF32."""
-    own = document["run"].get("computes_in")
-    wide = own is not None and own["kind"] == "float32"
+    own = document.run.computes_in
+    wide = own is not None and own.kind == "float32"
     return not wide and content.finding(document, _TF32) is not None
 
 
-def _measured(document: doc.Report) -> list[str]:
-    facts, gain = document["facts"], document["speedup"]
-    observed, attainable = facts["observed"], facts["attainable"]
+def _measured(document: Report) -> list[str]:
+    facts, gain = document.facts, document.speedup
+    observed, attainable = facts.observed, facts.attainable
     assert gain is not None
     assert observed is not None
     base = headline.baseline_words(document)
     than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
     if headline.undecided(document):
-        return _undecided(document, than, content.span(gain, document["absent"]))
+        return _undecided(document, than, content.span(gain, document.absent))
     if content.difference_of(gain) == "none":
         said = f"As fast as {than} ({words.speedup(observed)})"
     elif observed < 1.0:
@@ -251,13 +248,13 @@ def _measured(document: doc.Report) -> list[str]:
     return [*([f"{said}: {more}."] if more else []), *([f"{low}: {why}."] if why else []), f"{low}."]
 
 
-def _undecided(document: doc.Report, than: str, span: str) -> list[str]:
+def _undecided(document: Report, than: str, span: str) -> list[str]:
     """Return that the timings do not show whether the run is faster, and what else is known of it."""
-    gain, attainable = document["speedup"], document["facts"]["attainable"]
+    gain, attainable = document.speedup, document.facts.attainable
     assert gain is not None
     said = f"The timings do not show whether it is faster than {than} ({span}){content.profiled_steps(gain)}"
     short = [f"Not known if it is faster than {than} ({span}){content.profiled_steps(gain)}."]
-    if (ends := gain["interval"]) is not None:
+    if (ends := gain.interval) is not None:
         within = f"{words.speedups(*ends)} within this pair of runs"
         short.append(f"Not known if it is faster ({within}){content.profiled_steps(gain)}.")
     if headline.on_cpu(document) or attainable is None:
@@ -266,14 +263,14 @@ def _undecided(document: doc.Report, than: str, span: str) -> list[str]:
     return [f"{said}; {most}.", f"{said}.", *short]
 
 
-def figures(document: doc.Report, width: int) -> list[str]:
+def figures(document: Report, width: int) -> list[str]:
     """Return step time, share of matrix time on matrix units, skipped updates and peak memory: one line, more
     only where they need a qualification."""
-    facts, log = document["facts"], document["steps"]
-    if facts["step_ns"] is not None:
-        first = f"{units.one(document['time'])} {words.duration(facts['step_ns'])}"
-    elif "window" in document:
-        first = f"window {words.duration(document['window']['span_ns'])}"
+    facts, log = document.facts, document.steps
+    if facts.step_ns is not None:
+        first = f"{units.one(document.time)} {words.duration(facts.step_ns)}"
+    elif document.window is not None:
+        first = f"window {words.duration(document.window.span_ns)}"
     else:
         first = "step unknown"
     skipped = log.skipped_ratio if log else None
@@ -283,7 +280,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
     if wanted and skipped is None and peak is None:
         parts.append("skipped steps and peak memory unknown")
     else:
-        of_scale = bool(_OF_SCALE & {cause["code"] for cause in facts["causes"]})
+        of_scale = bool(_OF_SCALE & {cause.code for cause in facts.causes})
         of = " of all updates" if of_scale else ""  # such a cause states a share of those after the start
         if wanted:
             parts.append(
@@ -292,47 +289,47 @@ def figures(document: doc.Report, width: int) -> list[str]:
         if of_scale:
             parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
         parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak[0])}{peak[1]}")
-    return wrapped(units.worded(", ".join(parts), document["time"]), width, hang=2)
+    return wrapped(units.worded(", ".join(parts), document.time), width, hang=2)
 
 
-def _share(document: doc.Report) -> str:
-    share, units = document["tensor_core"], content.matrix_units(document)
+def _share(document: Report) -> str:
+    share, units = document.tensor_core, content.matrix_units(document)
     if headline.on_cpu(document):
         return "no accelerator in the trace"
-    if share is not None and share["ratio"] is None and not share["matmul_ns_per_step"]:
+    if share is not None and share.ratio is None and not share.matmul_ns_per_step:
         return "no matrix work seen"
-    if share is None or share["ratio"] is None:
+    if share is None or share.ratio is None:
         return f"share on {units} unknown"
-    ordered = sorted(share["by_precision"].items(), key=lambda item: -item[1])
+    ordered = sorted(share.by_precision.items(), key=lambda item: -item[1])
     used = [words.type_name(name) for name, ns in ordered if ns]
     qualified = [", ".join(used)] if used else []
-    if share["unknown_ratio"]:
-        qualified.append(f"{words.percent(share['unknown_ratio'])} of all work unknown")
-    said = f"{units} {words.percent(share['ratio'])} of matmul"
+    if share.unknown_ratio:
+        qualified.append(f"{words.percent(share.unknown_ratio)} of all work unknown")
+    said = f"{units} {words.percent(share.ratio)} of matmul"
     return f"{said} ({'; '.join(qualified)})" if qualified else said
 
 
 # --- bars --------------------------------------------------------------------------------------------------
 
 
-def bars(document: doc.Report, most: int) -> list[Bar]:
+def bars(document: Report, most: int) -> list[Bar]:
     """Return the step with the causes that could shorten it; with none, the step with its largest classes.
     The first bar is the whole; empty where neither is known."""
     found = cause_bars(document, most) or _class_bars(document, most)
-    return [replace(bar, label=units.worded(bar.label, document["time"])) for bar in found]
+    return [replace(bar, label=units.worded(bar.label, document.time)) for bar in found]
 
 
-def cause_bars(document: doc.Report, most: int) -> list[Bar]:
+def cause_bars(document: Report, most: int) -> list[Bar]:
     """Return this run's step, what each cause's remedy gains of it, what no cause explains, the step after
     all remedies."""
-    facts, step = document["facts"], content.step_ns(document)
+    facts, step = document.facts, content.step_ns(document)
     if not step:
         return []
-    findings = {found["code"]: found for found in document["findings"]}
+    findings = {found.code: found for found in document.findings}
     gaining = [
-        (findings[cause["code"]], gain)
-        for cause in facts["causes"]
-        if (gain := cause["gain_ns_per_step"] or 0.0) >= content.PAYING_RATIO * step
+        (findings[cause.code], gain)
+        for cause in facts.causes
+        if (gain := cause.gain_ns_per_step or 0.0) >= content.PAYING_RATIO * step
     ]
     if not gaining:
         return []
@@ -359,59 +356,57 @@ def cause_bars(document: doc.Report, most: int) -> list[Bar]:
     return [Bar(whole, step), *rows, *tail]
 
 
-def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
-    facts = document["facts"]
+def _after_causes(document: Report, step: float, *, one: bool) -> list[Bar]:
+    facts = document.facts
     rows = _exposed_communication(document, step)
-    unexplained = None if facts.get("unlike") else facts["unexplained_ns"]
+    unexplained = None if facts.unlike else facts.unexplained_ns
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
-    base = None if facts.get("unlike") else facts["baseline_step_ns"]
+    base = None if facts.unlike else facts.baseline_step_ns
     if base and headline.changes_type(document):
         rows.append(Bar(f"{headline.baseline_words(document)}, measured", base))
     switched = _in_16_bits(document, step)
-    if (after := facts["after_remedies_ns"]) is not None and not one:
+    if (after := facts.after_remedies_ns) is not None and not one:
         over = headline.speedup_after(document, after)
         times = [f"{words.speedup(over)} over {headline.baseline_words(document)}"] if over else []
-        limit = ["then the host limits"] if facts["limited_by"] == "host" else []
-        plan = document.get("whatif")
-        surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note
+        limit = ["then the host limits"] if facts.limited_by == "host" else []
+        plan = document.whatif
+        surfacing = plan.surfacing if plan and not times else []  # there is room for one note
         limit += [
-            f"then {each['code']} gains {words.duration(each['gain_ns'])}"
+            f"then {each.code} gains {words.duration(each.gain_ns)}"
             for each in surfacing[:1]
-            if each["gain_ns"] >= content.SURFACING_RATIO * after
+            if each.gain_ns >= content.SURFACING_RATIO * after
         ]
-        off = document["speedup"] is not None and "how_to_switch" in document["speedup"]
+        off = bool(document.speedup and document.speedup.how_to_switch)
         which = "remedied, in float32" if off else "all remedied, at best"
         rows.append(Bar(which, after, "; ".join([*times, *limit])))
     return [*rows, *switched]
 
 
-def _exposed_communication(document: doc.Report, step: float) -> list[Bar]:
+def _exposed_communication(document: Report, step: float) -> list[Bar]:
     """Return communication that no other work hides, where it is much and no finding is about it: one
     device's trace does not show how much of it is waiting for others."""
-    if not document["time"] or _OF_COMMUNICATION & {found["code"] for found in document["findings"]}:
+    if not document.time or _OF_COMMUNICATION & {found.code for found in document.findings}:
         return []
-    ns = sum(part["ns_per_step"] for part in document["time"]["slices"] if part["class"] == "comm")
+    ns = sum(part.ns_per_step for part in document.time.slices if part.category == "comm")
     if ns < MUCH_RATIO * step:
         return []
     return [Bar("no finding: communication", ns, f"{words.percent(ns / step):>6}  exposed", part=True)]
 
 
-def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
+def _in_16_bits(document: Report, step: float) -> list[Bar]:
     """Return what mixed precision without the remedies may make of a float32 run's step, where it may pay."""
-    gain = document["speedup"]
-    could = gain.get("attainable") if gain and gain.get("how_to_switch") else None
+    gain = document.speedup
+    could = gain.attainable_range if gain and gain.how_to_switch else None
     if not could or headline.kind_of(document) != "float32":
         return []
-    return [
-        Bar("in 16 bits alone, at best", step / could["high"], f"estimated {words.speedup(could['high'])}")
-    ]
+    return [Bar("in 16 bits alone, at best", step / could.high, f"estimated {words.speedup(could.high)}")]
 
 
-def cause_label(found: doc.Finding) -> str:
+def cause_label(found: Finding) -> str:
     """Return a cause by code and slug, with its layers as far as whole names fit."""
-    name = f"{found['code']} {found['slug']}{' (dismissed)' if 'dismissed' in found else ''}"
-    layers = [words.plain(layer) for layer in found["layers"]]
+    name = f"{found.code} {found.slug}{' (dismissed)' if found.dismissed is not None else ''}"
+    layers = [words.plain(layer) for layer in found.layers]
     for shown in range(len(layers), 0, -1):
         more = f" and {len(layers) - shown} more" if shown < len(layers) else ""
         label = f"{name}: {', '.join(layers[:shown])}{more}"
@@ -420,20 +415,20 @@ def cause_label(found: doc.Finding) -> str:
     return f"{name}: {words.plural(len(layers), 'layer')}" if layers else name
 
 
-def _class_bars(document: doc.Report, most: int) -> list[Bar]:
+def _class_bars(document: Report, most: int) -> list[Bar]:
     """Return the largest classes of the step, or of the whole window."""
-    if time := document["time"]:
+    if time := document.time:
         rows, whole = content.time_rows(time), content.time_whole(time)
-        steps = words.plural(time["window_steps"], "profiled step")
-        on = "a CPU" if time["basis"] == "host" else words.plain(time["device"])
+        steps = words.plural(time.window_steps, "profiled step")
+        on = "a CPU" if time.basis == "host" else words.plain(time.device)
         first = Bar(
-            "a profiled step" if "unlike" in time else "this run's step",
+            "a profiled step" if time.unlike is not None else "this run's step",
             whole,
             f"shares from {steps} on {on}",
         )
-    elif "window" in document:
-        found = document["window"]
-        rows, whole = content.window_rows(found), found["span_ns"]
+    elif document.window is not None:
+        found = document.window
+        rows, whole = content.window_rows(found), found.span_ns
         first = Bar("the whole window", whole, "not divided into steps")
     else:
         return []
@@ -493,26 +488,26 @@ def _blank(page: Page) -> None:
         page.row("")
 
 
-def _what_to_change(page: Page, document: doc.Report) -> None:
+def _what_to_change(page: Page, document: Report) -> None:
     """Write the first remedies. For a float32 run that 16 bits may make faster, write how to switch them on,
     too: before all other remedies where they are sure to gain, else behind them."""
-    codes, gain = headline.to_change(document)[:MOST_REMEDIES], document["speedup"]
+    codes, gain = headline.to_change(document)[:MOST_REMEDIES], document.speedup
     stays = headline.changes_type(document)
     entries = [(f"{code}{', in 16 bits' if stays and at else ''}: ", code) for at, code in enumerate(codes)]
-    if gain and (how := gain.get("how_to_switch")):
-        could = gain.get("attainable")
-        sure = could is not None and could["low"] >= WORTH_RECORDING
-        entries.insert(0 if sure else MOST_REMEDIES - 1, (f"Mixed precision: {how[0]['text']}", ""))
+    if gain and (how := gain.how_to_switch):
+        could = gain.attainable_range
+        sure = could is not None and could.low >= WORTH_RECORDING
+        entries.insert(0 if sure else MOST_REMEDIES - 1, (f"Mixed precision: {how[0].text}", ""))
     if ran_out := content.first_for_memory(document):
         entries = [entry for entry in entries if entry[1] != _ENDED_BY_ERROR]
         entries.insert(0, (f"Out of memory: {ran_out}", ""))
-    _numbered(page, entries, document["findings"])
+    _numbered(page, entries, document.findings)
 
 
-def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[doc.Finding]) -> None:
+def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[Finding]) -> None:
     """Write the first lines of what to do, each with its head and the code of its finding; without a code the
     head is all of it."""
-    by_code = {found["code"]: found for found in findings}
+    by_code = {found.code: found for found in findings}
     if entries:
         _blank(page)
     for number, (head, code) in enumerate(entries[:MOST_REMEDIES], 1):
@@ -522,15 +517,15 @@ def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable
             page.row(line)
 
 
-def remedy_lines(found: doc.Finding, width: int, head: str) -> list[str]:
+def remedy_lines(found: Finding, width: int, head: str) -> list[str]:
     """Return the remedy in two lines: whole clauses of it, and how many more there are."""
-    clauses = found["remedy"].split("; ")
+    clauses = found.remedy.split("; ")
     texts = []
     for kept in range(len(clauses), 0, -1):
         left = len(clauses) - kept
         more = f" (and {left} more with -v)" if left else ""
         texts.append(f"{head}{'; '.join(clauses[:kept])}{more}")
-    texts.append(f"{head}{found['title']}; what to do: mpprof explain {found['code']}")
+    texts.append(f"{head}{found.title}; what to do: mpprof explain {found.code}")
     lines = wrapped(fitting(texts, width - 3, LINES_OF_REMEDY), width, hang=3)
     return _before_code(lines, width) if len(lines) == LINES_OF_REMEDY else lines
 
@@ -543,8 +538,8 @@ def _before_code(lines: list[str], width: int) -> list[str]:
     return [f"{what}:", f"   {code}"] if fits else lines
 
 
-def _warnings(document: doc.Report) -> list[str]:
-    time, why = document["time"], document["absent"].get("time")
+def _warnings(document: Report) -> list[str]:
+    time, why = document.time, document.absent.get("time")
     doubt = content.time_doubt(time) if time else None
     if headline.kind_of(document) == "no trace" and why:
         where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
@@ -552,9 +547,9 @@ def _warnings(document: doc.Report) -> list[str]:
     failed = content.out_of_memory(document)
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
     if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:
-        ended = [stopped["summary"]]
-    ended += [said for said in document["warnings"] if said.startswith((BROKEN_OFF, RECORDING_ENDED))]
-    stalled = [said for said in document["warnings"] if said.startswith(BEGINS)]
+        ended = [stopped.summary]
+    ended += [said for said in document.warnings if said.startswith((BROKEN_OFF, RECORDING_ENDED))]
+    stalled = [said for said in document.warnings if said.startswith(BEGINS)]
     said = [*ended, *stalled, *([doubt] if doubt else []), *content.warnings(document)]
     return list(dict.fromkeys(said))
 
@@ -585,10 +580,10 @@ def _first_clauses(text: str, width: int) -> str:
     return f"{' '.join(line.strip() for line in lines)[2:]} …"
 
 
-def rest(document: doc.Report, warnings_left: int) -> str:
+def rest(document: Report, warnings_left: int) -> str:
     """Return how much is not shown, by kind."""
-    codes = {cause["code"] for cause in document["facts"]["causes"]}
-    notes = sum(found["code"] not in codes for found in document["findings"])
+    codes = {cause.code for cause in document.facts.causes}
+    notes = sum(found.code not in codes for found in document.findings)
     shown = headline.to_change(document)[:MOST_REMEDIES]
     return _counted(
         [
@@ -598,8 +593,8 @@ def rest(document: doc.Report, warnings_left: int) -> str:
         ],
         [
             (len(limited.open_ones(document)), "not judged"),
-            (len(document.get("not_applicable", [])), "not applicable"),
-            (len(document["clear"]), "clear"),
+            (len(document.not_applicable), "not applicable"),
+            (len(document.clear), "clear"),
         ],
     )
 
@@ -610,10 +605,10 @@ def _counted(things: Sequence[tuple[int, str]], states: Sequence[tuple[int, str]
     return f"More: {', '.join(said)}." if said else "There is no more to it."
 
 
-def _one_step_on(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
+def _one_step_on(document: Report, path: str | None) -> list[tuple[str, str]]:
     """Return the manual page of the first cause; without a first cause, the step that would tell more."""
     steps = content.next_steps(document, path)
-    if document["facts"]["causes"] or content.ran_out_of_memory(document):
+    if document.facts.causes or content.ran_out_of_memory(document):
         return steps[:1]
     more = [step for step in steps if not step[0].startswith("mpprof explain")]
     return (more[:1] if headline.on_cpu(document) else more[-1:]) or steps[:1]
@@ -631,7 +626,7 @@ def _next(page: Page, steps: Iterable[tuple[str, str]]) -> None:
 
 
 def render_comparison(
-    document: doc.Comparison,
+    document: ComparedRuns,
     *,
     color: bool = False,
     width: int = WIDTH,
@@ -641,7 +636,7 @@ def render_comparison(
     """Return the comparison (`report.json.compare_document`) on one screen: of two runs the gap and its
     causes, of a ladder the table and a line for each rung. `again` is the command that shows the rest."""
     page = Page(color=color, width=width)
-    rungs = document["steps"]
+    rungs = document.steps
     if len(rungs) == 1:
         _rung(page, document, rungs[0])
     else:
@@ -652,7 +647,7 @@ def render_comparison(
             page.paragraph(_result(document, rung, page.width), indent=2, hang=2)
         for statement in [said for found in comparing.batches(document) for said in found][:2]:
             page.paragraph(statement, hang=2)
-    warnings = list(dict.fromkeys(w for report in document["runs"] for w in content.warnings(report)))
+    warnings = list(dict.fromkeys(w for report in document.runs for w in content.warnings(report)))
     _blank(page)
     left = _warn(page, warnings)
     page.paragraph(_rest_of_comparison(document, left))
@@ -660,57 +655,57 @@ def render_comparison(
     return page.text(ascii_only=ascii_only)
 
 
-def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
+def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
     page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
     page.paragraph(_result(document, rung, page.width), hang=2)
     beside = _beside(document, rung)
     for line in beside:
         page.paragraph(fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
-    report = document["runs"][rung["to"]]
-    if "windows" in rung:
-        window_rows(page, rung["windows"], MOST_ROWS)
+    report = document.runs[rung.end]
+    if rung.windows is not None:
+        window_rows(page, rung.windows, MOST_ROWS)
     gap(page, rung, content.step_ns(report), MOST_ROWS - 1 - max(2, len(beside)))
     if promised := comparing.remedies(document, rung)[:1]:
         page.row("")
         page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
-    told = {found["code"] for found in comparing.serious(rung)}
-    codes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told]
-    _numbered(page, [(f"{code}: ", code) for code in codes], rung["findings"])
+    told = {found.code for found in comparing.serious(rung)}
+    codes = [cause.code for cause in report.facts.causes if cause.code in told]
+    _numbered(page, [(f"{code}: ", code) for code in codes], rung.findings)
 
 
-def _result(document: doc.Comparison, rung: doc.Rung, width: int) -> str:
+def _result(document: ComparedRuns, rung: Rung, width: int) -> str:
     """Return the first statement on one comparison: why there is none, or the speedup and where it could
     be."""
     lines = comparing.lines(document, rung)
-    if rung["refused"] or "windows" in rung:
+    if rung.refused or rung.windows is not None:
         return lines[0]
-    absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
+    absent = {f"speedup.{key}": why for key, why in rung.absent.items()}
     said = list(content.measured(rung, absent))
     observed = said[0].partition(", attainable")[0]
-    if unlike := [label for label in map(words.plain, rung["labels"]) if not label.startswith("not known")]:
+    if unlike := [label for label in map(words.plain, rung.labels) if not label.startswith("not known")]:
         what = ", ".join(label.partition(":")[0] for label in unlike)
         return f"{observed}, but the two differ in more than precision: {what}"
-    if rung["labels"]:
-        return fitting([f"{observed}; {words.plain(rung['labels'][0])}", observed], width, 3)
+    if rung.labels:
+        return fitting([f"{observed}; {words.plain(rung.labels[0])}", observed], width, 3)
     return fitting([f"{said[0]}; {said[1]}" if len(said) > 1 else said[0], said[0]], width, 2)
 
 
-def _beside(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+def _beside(document: ComparedRuns, rung: Rung) -> list[str]:
     """Return examples per second and memory, and what the losses say."""
-    if rung["refused"]:
+    if rung.refused:
         return []
     rate, memory = comparing.throughput(rung), comparing.peak_memory(document, rung)
     figures = ", ".join(part for part in (rate, f"peak memory {memory}" if memory else "") if part)
     return [line for line in (figures, *comparing.learned(document, rung)) if line]
 
 
-def _rest_of_comparison(document: doc.Comparison, warnings_left: int) -> str:
-    told = [found for rung in document["steps"] for found in comparing.serious(rung)]
-    notes = sum(len(rung["findings"]) for rung in document["steps"]) - len(told)
-    unable = sum(len(limited.open_ones(document["runs"][rung["to"]])) for rung in document["steps"])
+def _rest_of_comparison(document: ComparedRuns, warnings_left: int) -> str:
+    told = [found for rung in document.steps for found in comparing.serious(rung)]
+    notes = sum(len(rung.findings) for rung in document.steps) - len(told)
+    unable = sum(len(limited.open_ones(document.runs[rung.end])) for rung in document.steps)
     return _counted(
         [(warnings_left, "warning"), (notes, "note"), (max(0, len(told) - MOST_REMEDIES), "cause")],
-        [(unable, "not judged"), (len(document["kernels"]), "changed kernels and ops")],
+        [(unable, "not judged"), (len(document.kernels), "changed kernels and ops")],
     )
 
 

@@ -18,16 +18,26 @@ from typing import (
     is_typeddict,
 )
 
-from mpprof.model import document
-from mpprof.model.account import Class
+from mpprof.model.account import (
+    Between,
+    Class,
+    ComputePrecision,
+    DeviceAccount,
+    ProfiledSpeedup,
+    TensorCoreShare,
+)
+from mpprof.model.finding import FindingPart, WindowsOfTwo
 from mpprof.model.kernels import Placement, Precision
 from mpprof.model.memory import MemoryAccount
+from mpprof.model.outcome import Applied, LearningCurves, LearningSides
+from mpprof.model.report import ComparedRuns, Report, ReportedEnd, ReportedRun, Window
 from mpprof.model.run_time import RunTime
 from mpprof.model.steps import LossScaleSummary, StepSummary, WorkerSummary
+from mpprof.model.trace import NamedRanges
 from mpprof.model.written import is_written, keys, keywords
 
 Schema = dict[str, Any]
-DOCUMENTS: dict[str, Any] = {"report": document.Report, "compare": document.Comparison}
+DOCUMENTS: dict[str, Any] = {"report": Report, "compare": ComparedRuns}
 NON_FINITE = ("NaN", "Infinity", "-Infinity")
 
 _PLAIN = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}
@@ -49,13 +59,31 @@ _SHARED: dict[Any, tuple[str, Schema]] = {
 """Types that go by a name of their own in `$defs`; every TypedDict but the document itself does, too."""
 
 NAMES: dict[Any, str] = {
+    Applied: "updates",
+    Between: "between_steps",
+    ComputePrecision: "computes_in",
+    DeviceAccount: "device",
+    LearningCurves: "__learning_curves",
+    LearningSides: "__learning_sides",
     LossScaleSummary: "loss_scale",
     MemoryAccount: "memory",
+    NamedRanges: "range_of_trace",
+    ReportedEnd: "ended",
+    ReportedRun: "run",
     StepSummary: "steps",
+    TensorCoreShare: "tensor_core",
     WorkerSummary: "worker",
 }
 """Names in `$defs` that are not the type's own."""
-DESCRIBED: tuple[Any, ...] = (RunTime,)
+DESCRIBED: tuple[Any, ...] = (
+    ComparedRuns,
+    FindingPart,
+    ProfiledSpeedup,
+    Report,
+    RunTime,
+    Window,
+    WindowsOfTwo,
+)
 """Types whose docstring is a description for whoever reads documents."""
 
 
@@ -100,8 +128,20 @@ def _of_type(kind: Any, defs: dict[str, Schema]) -> Schema:
     return described | {
         "type": "object",
         "required": [each.key for each in written if each.required],
-        "properties": {each.key: _schema(each.hint, defs) | each.keywords for each in written},
+        "properties": {
+            each.key: (_pair(defs) if each.from_to else _schema(each.hint, defs)) | each.keywords
+            for each in written
+        },
     }
+
+
+def _pair(defs: dict[str, Schema]) -> Schema:
+    """Return the schema of what two runs have of one value."""
+    side = _schema(float | None, defs)
+    defs["from_to"] = {
+        "type": "object", "required": ["from", "to"], "properties": {"from": side, "to": side},
+    }  # fmt: skip
+    return {"$ref": "#/$defs/from_to"}
 
 
 def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:

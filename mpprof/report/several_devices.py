@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.hosts import Communication, DeviceLoad, Host
+    from mpprof.model.report import Report
 
 
 _MOST_LISTED = 8
 
 
-def lines(document: doc.Report) -> list[str]:
+def lines(document: Report) -> list[str]:
     """Return the devices, what they exchange, and the hosts' clocks; none for a run on one device."""
-    if "communication" not in document:
+    if document.communication is None:
         return []
-    found = document["communication"]
+    found = document.communication
     said = [_of_device(each, found) for each in found.devices[:_MOST_LISTED]]
     if len(found.devices) < 2:
         said = []
@@ -26,8 +26,8 @@ def lines(document: doc.Report) -> list[str]:
         said.append(f"and {words.plural(more, 'more device')}")
     if found.by:
         said.append(_exchanged(found))
-    if "hosts" in document:
-        said += [_clock(each) for each in document["hosts"].read[1:] if each.clock_skew is not None]
+    if document.hosts is not None:
+        said += [_clock(each) for each in document.hosts.read[1:] if each.clock_skew is not None]
     return said
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import MISSING
 from numbers import Integral, Real
 from typing import Any
 
-from mpprof.model.written import is_written, keys_of
+from mpprof.model.written import Written, is_written, items
 
 
 def dumps(value: Any, *, indent: int | None = 2) -> str:
@@ -43,15 +42,12 @@ def to_json(value: Any) -> Any:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    made = {}
-    for each in keys_of(value):
-        given = getattr(value, each.name)
-        if each.left_out is not MISSING and (given is None or given == each.left_out):
-            continue
-        if each.empty_is_null:
-            given = given or None
-        made[each.key] = to_json(_rounded(given) if each.rounded else given)
-    return made
+    return {each.key: _value(each, given) for each, given in items(value)}
+
+
+def _value(each: Written, given: Any) -> Any:
+    plain = to_json(_rounded(given) if each.rounded else given)
+    return dict(zip(("from", "to"), plain, strict=True)) if each.from_to else plain
 
 
 def _rounded(value: Any) -> Any:

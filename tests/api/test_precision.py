@@ -18,8 +18,11 @@ from mpprof.report import json as documents
 from mpprof.report import tables
 from mpprof.report.text import render
 from tests.builders import precision_oddities as oddities
+from tests.builders.read_back import reading
 from tests.paths import SAMPLES, SHARED
 from tests.traces.kineto import Kineto
+
+render = reading(render)
 
 RECORD_IN_FLOAT32 = re.compile(r"(?:record|train|trace)[^.;]*\bin float32|no float32 baseline", re.IGNORECASE)
 

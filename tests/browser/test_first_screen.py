@@ -11,8 +11,11 @@ from mpprof.api.source import LogDirectory
 from mpprof.report.headline import MOST_WORDS, hero
 from tests.browser.visiting import Visit, serving, visit
 from tests.builders.gpus import V100
+from tests.builders.read_back import reading
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.paths import SAMPLES
+
+hero = reading(hero)
 
 pytestmark = pytest.mark.browser
 WIDE, NARROW = (1440, 900), (390, 844)

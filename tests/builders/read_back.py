@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import MISSING, fields
 from types import FunctionType, ModuleType, NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from mpprof.model.document import Comparison, Report
+from mpprof.model.account import GapSlice, Slice, Speedup
+from mpprof.model.finding import Finding, KernelChange, Rung
 from mpprof.model.memory import MemoryAccount
+from mpprof.model.outcome import Learning
+from mpprof.model.report import ComparedRuns, Report, Time, Window
 from mpprof.model.steps import StepSummary
-from mpprof.model.written import is_written, keys
+from mpprof.model.written import Written, is_written, keys
 from mpprof.report import brief as _brief
 from mpprof.report import checks as _checks
 from mpprof.report import comparing as _comparing
@@ -29,43 +23,48 @@ from mpprof.report import markdown as _markdown
 from mpprof.report import text as _text
 from mpprof.report import without_finding as _without_finding
 
-_DOCUMENTS: dict[str, Any] = {"mpprof.report/1": Report, "mpprof.compare/1": Comparison}
+_DOCUMENTS: dict[str, Any] = {"mpprof.report/1": Report, "mpprof.compare/1": ComparedRuns}
 
 _PARTS: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("at_peak",), MemoryAccount),
     (("steady", "median_ns"), StepSummary),
+    (("window_steps", "slices"), Time),
+    (("unit", "unit_name"), Time),
+    (("span_ns", "slices"), Window),
+    (("labels", "slices"), Rung),
+    (("baseline_id",), Speedup),
+    (("severity", "evidence"), Finding),
+    (("class", "layer", "ns_per_step"), GapSlice),
+    (("curves",), Learning),
+    (("hidden_ns_per_step",), Slice),
+    (("from_ns", "to_ns", "by"), KernelChange),
 )
 """By keys that no other part has."""
 
 
 def typed(value: Any, kind: Any = None) -> Any:
-    """Return a JSON value as this type of the model; a whole document as its own, and what is none as it is."""
+    """Return a JSON value as this type of the model; a document, and a part that tests hand on, as its own; and what
+    is neither as it is."""
     if kind is None:
         if isinstance(value, list):
             return [typed(each) for each in value]
         kind = _kind_of(value) if isinstance(value, dict) else None
         return value if kind is None else typed(value, kind)
     origin, args = get_origin(kind), get_args(kind)
-    if origin in (Annotated, NotRequired):
+    if origin is Annotated:
         return typed(value, args[0])
     if value is None or origin is Literal:
         return value
     if origin in (Union, UnionType):
-        members = [each for each in args if each is not NoneType and get_origin(each) is not Literal]
-        fitting = (
-            [each for each in members if isinstance(value, get_origin(each) or each)]
-            if len(members) > 1
-            else members
-        )
+        members = [each for each in args if each is not NoneType]
+        fitting = [
+            each for each in members if len(members) == 1 or isinstance(value, get_origin(each) or each)
+        ]
         return typed(value, fitting[0]) if fitting else value
-    if is_typeddict(kind):
-        hints = get_type_hints(kind, include_extras=True)
-        return {key: typed(each, hints[key]) for key, each in value.items()}
     if is_written(kind):
         return _object(value, kind)
-    if origin in (list, tuple):
-        given = [typed(each, args[0]) for each in value]
-        return given if origin is list else tuple(given)
+    if origin is tuple:
+        return tuple(typed(each, args[0]) for each in value)
     if origin is dict:
         return {key: typed(each, args[1]) for key, each in value.items()}
     if kind is float and isinstance(value, str):
@@ -81,24 +80,31 @@ def _kind_of(value: dict[str, Any]) -> Any:
 
 
 def _object(value: Any, kind: Any) -> Any:
-    """Return an object with these keys; what a document does not hold is the default, or None."""
+    """Return an object with these keys; what a document does not hold is the default, or None. A key of a property
+    is that of a class of its own, since the object would compute it from what is not written."""
     if is_written(value):
         return value
-    made = object.__new__(kind)
-    fields = kind.__dataclass_fields__
-    for name, field in fields.items():
-        default = (
-            field.default
-            if field.default_factory.__class__.__name__ == "_MISSING_TYPE"
-            else field.default_factory()
+    given = {each.name: _of_key(value[each.key], each) for each in keys(kind) if each.key in value}
+    own = {each.name: each for each in fields(kind)}
+    stated = {name: each for name, each in given.items() if name not in own}
+    made = object.__new__(type(kind.__name__, (kind,), {"__slots__": (), **stated}) if stated else kind)
+    for name, field in own.items():
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        object.__setattr__(
+            made, name, given.get(name, _unstated(kind, name) if default is MISSING else default)
         )
-        object.__setattr__(made, name, None if default.__class__.__name__ == "_MISSING_TYPE" else default)
-    written = {each.key: each for each in keys(kind)}
-    for key, each in value.items():
-        name = written[key].name
-        if name in fields:
-            object.__setattr__(made, name, typed(each, written[key].hint))
     return made
+
+
+def _unstated(kind: Any, name: str) -> Any:
+    hint = next((each.hint for each in keys(kind) if each.name == name), None)
+    return () if get_origin(hint) is tuple else {} if get_origin(hint) is dict else None
+
+
+def _of_key(value: Any, written: Written) -> Any:
+    if written.from_to:
+        return (None, None) if value is None else (value["from"], value["to"])
+    return typed(value, written.hint)
 
 
 class _Reading:

@@ -407,7 +407,7 @@ def test_a_malformed_call_is_the_callers_error(client: Any, body: str) -> None:
 
 def test_a_ladder_of_three_shows_each_run_with_its_speedups(client: Any) -> None:
     query = "?run=mixed&baseline=fp32&with=fp32&with=mixed&with=mixed"
-    observed = words.speedup(FakeSource().compare(("fp32", "mixed"))["steps"][0]["observed"])
+    observed = words.speedup(to_json(FakeSource().compare(("fp32", "mixed")))["steps"][0]["observed"])
     for more, heading in (("", "Against the one before"), ("&against=first", "Against the first")):
         text = json.dumps(draw(client, "/compare", query + more)["page"], ensure_ascii=False)
         assert heading in text
@@ -437,7 +437,7 @@ def test_runs_of_an_address_that_cannot_be_compared_are_named_and_the_rest_is(
     assert "mp-failure" not in text
     assert "Left out: broken, which cannot be read: " in text
     assert "Left out: gone, which is not among these runs." in text
-    assert words.speedup(FakeSource().compare(("fp32", "mixed"))["steps"][0]["observed"]) in text
+    assert words.speedup(to_json(FakeSource().compare(("fp32", "mixed")))["steps"][0]["observed"]) in text
     assert '"value": ["fp32", "mixed"]' in text
 
 

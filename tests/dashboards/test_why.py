@@ -123,7 +123,7 @@ def test_the_hero_of_every_kind_of_run() -> None:
 
 
 def test_an_unlike_baseline_takes_the_place_of_the_speedup() -> None:
-    document = source().report("v100-convnet-mixed-float16", "a100-tf32-baseline-float32")
+    document = to_json(source().report("v100-convnet-mixed-float16", "a100-tf32-baseline-float32"))
     assert hero(document).figure == "No speedup"
     shown = texts(why._hero(document, "a100-tf32-baseline-float32", None))
     assert "unlike" in shown
@@ -228,7 +228,7 @@ def test_what_the_baseline_measured_is_the_gain_of_going_back_to_its_type() -> N
     assert words.duration(saved) in row
     assert words.duration(document["facts"]["baseline_step_ns"]) in row
     assert row.count("measured") == 2
-    alone = source().report("gtx1080ti-mixed-float16")
+    alone = to_json(source().report("gtx1080ti-mixed-float16"))
     (row,) = re.findall(r'<tr data-code="MP801".*?</tr>', render(remedies(alone, "")))
     assert "measured" not in row
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mpprof.api import ladder, workflows
-from mpprof.model import document as doc
 from mpprof.report import json as documents
 from tests.builders.read_back import text
 from tests.paths import SHARED
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.skipif(not PAIR.exists(), reason="recorded traces are n
 
 
 @pytest.fixture(scope="module")
-def compared() -> doc.Comparison:
+def compared() -> Any:
     runs = [workflows.load(PAIR / name) for name in ("control_a100.json.gz", "test_v100.json.gz")]
     return documents.compare_document(ladder.compare(runs))
 

@@ -21,7 +21,9 @@ from mpprof_dashboards.pages import why as page
 from mpprof.api import ladder, workflows
 from mpprof.cli import main
 from mpprof.report import json as documents
-from tests.builders.read_back import brief, checks, comparing, content, headline, markdown, text
+from tests.builders.read_back import brief, checks, comparing, content, headline, markdown, reading, text
+
+page = reading(page)
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 STUDENT_1 = 12.706

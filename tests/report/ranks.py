@@ -8,7 +8,6 @@ from typing import Any
 from mpprof_dashboards import export
 from mpprof_dashboards.pages import why
 
-from mpprof.model import document as doc
 from mpprof.report import words
 from tests.builders.read_back import brief, headline, markdown, reading, text
 
@@ -17,7 +16,7 @@ why = reading(why)
 _CODE = re.compile(r"MP\d{3}")
 
 
-def shown(document: doc.Report) -> dict[str, list[str]]:
+def shown(document: Any) -> dict[str, list[str]]:
     """By rendering, the codes of the findings as they follow each other."""
     page = why.content(document)
     return {
@@ -37,7 +36,7 @@ def _articles(part: Any) -> list[str]:
     return [code] if code and part._type == "Article" else _articles(getattr(part, "children", None) or [])
 
 
-def check(document: doc.Report) -> None:
+def check(document: Any) -> None:
     """Assert that verdict, findings, plan and chart of every rendering name the causes of the facts, first
     things first, and that all state the same attainable speedup."""
     facts = document["facts"]
@@ -65,7 +64,7 @@ def check(document: doc.Report) -> None:
             assert f"{words.speedup(attainable)} attainable" in export.render(why.content(document))
 
 
-def _check_screen(document: doc.Report, causes: list[str]) -> None:
+def _check_screen(document: Any, causes: list[str]) -> None:
     """Assert that the report's default screen draws and mends the causes in the order of the facts, and that the
     headline, which the page has too, is about the first of them."""
     screen = brief.render(document, width=400)
@@ -75,4 +74,4 @@ def _check_screen(document: doc.Report, causes: list[str]) -> None:
     gaining = [cause["code"] for cause in document["facts"]["causes"] if cause["gain_ns_per_step"]]
     assert drawn[:1] == gaining[: len(drawn[:1])]
     first = headline.first_cause(document)
-    assert first is None or first["code"] == next(iter(causes))
+    assert first is None or first.code == next(iter(causes))

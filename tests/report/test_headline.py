@@ -6,12 +6,12 @@ import json
 import statistics
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mpprof import diagnose
 from mpprof.api.source import LogDirectory
-from mpprof.model import document as doc
 from mpprof.report import words
 from mpprof.report.headline import (
     MOST_WORDS,
@@ -24,9 +24,19 @@ from mpprof.report.headline import (
     speedup_after,
     to_change,
 )
-from tests.builders.read_back import brief, text
+from mpprof.report.to_json import to_json
+from tests.builders.read_back import brief, reading, text
 from tests.cli.conftest import FLOAT32
 from tests.paths import SAMPLES
+
+beside = reading(beside)
+first_cause = reading(first_cause)
+headline = reading(headline)
+hero = reading(hero)
+lost_per_update = reading(lost_per_update)
+more_launches = reading(more_launches)
+speedup_after = reading(speedup_after)
+to_change = reading(to_change)
 
 ALLOCATED = "memory allocated by the driver"
 
@@ -80,11 +90,11 @@ def test_a_dismissed_cause_is_neither_the_headline_s_nor_the_verdict_s(
     run: str, ignore: str, cause: str | None, said: str, verdict: str
 ) -> None:
     baseline = run.replace("mixed-float16", "float32")
-    before = LogDirectory(SAMPLES).report(run, baseline)
-    document = LogDirectory(SAMPLES, ignore={ignore: "known"}).report(run, baseline)
+    before = to_json(LogDirectory(SAMPLES).report(run, baseline))
+    document = to_json(LogDirectory(SAMPLES, ignore={ignore: "known"}).report(run, baseline))
     first = first_cause(document)
     assert before["facts"]["causes"][0]["code"] == document["facts"]["causes"][-1]["code"] == ignore
-    assert (document["cause"], first["code"] if first else None) == (cause, cause)
+    assert (document["cause"], first.code if first else None) == (cause, cause)
     assert headline(document).startswith(said)
     assert verdict in document["verdict"]
     assert not [line for line in document["explanation"] if ignore in line]
@@ -110,7 +120,7 @@ def test_a_dismissed_cause_is_neither_the_headline_s_nor_the_verdict_s(
     ],
 )
 def test_no_sentence_states_a_speedup_over_an_unlike_baseline(run: str, baseline: str, said: str) -> None:
-    document = LogDirectory(SAMPLES).report(run, baseline)
+    document = to_json(LogDirectory(SAMPLES).report(run, baseline))
     assert headline(document) == f"{said}: no speedup of mixed precision."
     told = f"No speedup over the baseline is stated ({said[0].lower()}{said[1:]})".replace(
         "the two runs", "the runs"
@@ -123,10 +133,10 @@ def test_no_sentence_states_a_speedup_over_an_unlike_baseline(run: str, baseline
     assert "than in the baseline" not in " ".join(document["explanation"])
 
 
-def sample(run: str) -> doc.Report:
+def sample(run: str) -> Any:
     """The report of a sample, against its float32 run where there is one."""
     baseline = run.replace("mixed-float16", "float32")
-    return LogDirectory(SAMPLES).report(run, baseline if baseline != run else None)
+    return to_json(LogDirectory(SAMPLES).report(run, baseline if baseline != run else None))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +184,7 @@ def test_a_run_that_waits_as_float32_does_is_not_called_fine() -> None:
 
 def test_a_run_as_fast_as_can_be_that_does_not_learn_is_not_called_fine() -> None:
     """1.92x of 1.94x, but only 1.32x per applied update; and a loss that is not finite has no speed."""
-    document = LogDirectory(SAMPLES).report("v100-loss-scale-thrash", "v100-convnet-float32")
+    document = to_json(LogDirectory(SAMPLES).report("v100-loss-scale-thrash", "v100-convnet-float32"))
     assert document["facts"]["observed"] == pytest.approx(1.916, abs=0.001)
     assert headline(document).startswith("Optimizer updates are skipped again and again: 10.1 ms lost")
     document = deepcopy(document)
@@ -226,7 +236,7 @@ def test_skipped_updates_cost_what_the_log_says() -> None:
 
 def test_the_figure_of_a_run_alone_is_of_its_loss() -> None:
     """All matrix work on Tensor Cores is no figure for a run that waits for half of its step."""
-    alone = LogDirectory(SAMPLES).report("v100-input-bound-mixed-float16", None)
+    alone = to_json(LogDirectory(SAMPLES).report("v100-input-bound-mixed-float16", None))
     assert (hero(alone).figure, hero(alone).estimated) == ("53.2 %", True)
     assert hero(sample("v100-float32-island")).under == "of matrix time on Tensor Cores"
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.model.steps import WorkerSummary
 from mpprof.report import json as documents
@@ -113,7 +113,7 @@ def test_nothing_unknown_is_left_out_or_shown_as_zero() -> None:
     assert "0 %" not in bare
 
 
-def in_float32(transforms_ns: float = 0.0) -> doc.Report:
+def in_float32(transforms_ns: float = 0.0) -> Any:
     """The hand-made run as one that computes in float32, with 6 ms of products and 2 ms that multiply nothing."""
     document = documents.document(hand_made.diagnosis())
     assert document["time"] is not None
@@ -144,14 +144,14 @@ def test_of_one_step_the_time_after_it_lies_between_no_two() -> None:
     time = documents.document(hand_made.diagnosis())["time"]
     assert time is not None
     assert content.outside_the_step(time) == "Between steps"
-    one: doc.Time = {**time, "window_steps": 1, "idle_between_steps_ns": None}
+    one: Any = {**time, "window_steps": 1, "idle_between_steps_ns": None}
     assert content.outside_the_step(one) == "Afterwards"
 
 
 def test_the_steps_time_is_told_from_that_of_the_hosts_call() -> None:
     time = documents.document(hand_made.diagnosis())["time"]
     assert time is not None
-    one: doc.Time = {
+    one: Any = {
         **time, "basis": "window", "wall_ns": None, "window_steps": 1, "idle_between_steps_ns": None,
         "step_ns": 8.05e6, "function_ns": 8.05e6, "call_ns": 5.41e6,
     }  # fmt: skip
@@ -223,13 +223,13 @@ def test_more_saved_than_expected_leaves_no_gap_to_split() -> None:
 def test_nothing_is_launched_on_a_cpu() -> None:
     time = documents.document(hand_made.diagnosis())["time"]
     assert time is not None
-    waits: doc.Slice = {
+    waits: Any = {
         "class": "idle_launch", "ns_per_step": 6e6, "ratio": 0.15, "hidden_ns_per_step": 0.0, "by": [],
         "causes": [
             {"cause": "between launches", "ns_per_step": 4e6}, {"cause": "calling the function", "ns_per_step": 2e6},
         ],
     }  # fmt: skip
-    on_cpu: doc.Time = {**time, "basis": "host", "slices": [*time["slices"], waits]}
+    on_cpu: Any = {**time, "basis": "host", "slices": [*time["slices"], waits]}
     rows = {row.label: row.text for row in content.time_rows(on_cpu)}
     assert rows["idle_launch"] == "no op runs"
     assert "between ops" in rows

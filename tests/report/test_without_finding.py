@@ -81,7 +81,7 @@ def test_every_value_that_a_sample_lacks_has_a_name() -> None:
     absent = {
         field
         for run in ("v100-convnet-float32", "v100-convnet-mixed-float16", "recorded-cpu-float32")
-        for field in source.report(run, None)["absent"]
+        for field in source.report(run, None).absent
         if not field.startswith("facts.")
     }
     assert absent - set(without_finding.FIELD_WORDS) == set()

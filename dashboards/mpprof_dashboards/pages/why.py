@@ -39,6 +39,9 @@ from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
+    from mpprof.model.account import Slice
+    from mpprof.model.finding import Finding
+    from mpprof.model.report import Report, Time, Window
 
 STRIP_WIDTH = 1200
 """Pixels into which the step is merged: what is shorter cannot be seen."""
@@ -59,7 +62,7 @@ def layout(context: Context) -> list[Any]:
 
 
 def content(
-    document: doc.Report,
+    document: Report,
     *,
     baseline: str | None = None,
     query: str = "",
@@ -73,7 +76,7 @@ def content(
         _causes(document, query),
         remedies(document, query),
         _strip(timeline, query),
-        cards.warnings(document["warnings"]),
+        cards.warnings(document.warnings),
         _in_words(document),
         _time(document),
         _matrix(document),
@@ -85,7 +88,7 @@ def content(
     ]
 
 
-def card(document: doc.Report) -> list[Any]:
+def card(document: Report) -> list[Any]:
     """Return the answer, the causes and the remedies: the page's first screen, without links."""
     return [_hero(document, None, None), _causes(document, ""), remedies(document, "")]
 
@@ -93,7 +96,7 @@ def card(document: doc.Report) -> list[Any]:
 # --- the first screen --------------------------------------------------------------------------------------
 
 
-def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html.Div:
+def _hero(document: Report, baseline: str | None, state: str | None) -> html.Div:
     answer = hero(document)
     figure = html.Div(
         [
@@ -120,27 +123,27 @@ def _length(answer: Hero) -> str:
     return (" mp-long" if len(answer.figure) > 7 else "") + (" mp-estimated" if answer.estimated else "")
 
 
-def _per_update(document: doc.Report) -> html.Div | None:
+def _per_update(document: Report) -> html.Div | None:
     """Return the speedup per applied update, where it differs from the speedup as shown."""
-    facts = document["facts"]
-    each, observed = facts.get("observed_per_update"), facts["observed"]
-    if each is None or observed is None or facts.get("unlike") or undecided(document):
+    facts = document.facts
+    each, observed = facts.observed_per_update, facts.observed
+    if each is None or observed is None or facts.unlike or undecided(document):
         return None
     if words.speedup(each) == words.speedup(observed):
         return None
     return html.Div(f"{words.speedup(each)} per applied update", className="mp-figure-under", id="per-update")
 
 
-def _subject(document: doc.Report, baseline: str | None, state: str | None) -> list[Any]:
-    run = document["run"]
-    batch = run["batch_size"]
+def _subject(document: Report, baseline: str | None, state: str | None) -> list[Any]:
+    run = document.run
+    batch = run.batch_size
     facts = [
-        run["policy"] or words.computes(document),
-        run["device"],
+        run.policy or words.computes(document),
+        run.device,
         f"batch {words.count(batch)}" if batch is not None else None,
-        words.compiled(run["backend"], run["jit_compile"]),
+        words.compiled(run.backend, run.jit_compile),
     ]
-    said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
+    said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run.name]
     if state in ("running", "interrupted", "exit", "failed", "stopped", "unfinished", "unrecorded"):
         hint = {
             "running": "The training goes on: this page follows it.",
@@ -156,14 +159,14 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
     return said
 
 
-def _chip(document: doc.Report, baseline: str | None) -> html.Span:
+def _chip(document: Report, baseline: str | None) -> html.Span:
     """Return the baseline, and whether it differs in more than its precision."""
-    facts, speedup = document["facts"], document["speedup"]
-    if baseline is None and speedup and speedup["baseline"] == "measured":
-        baseline = speedup["baseline_id"]
+    facts, speedup = document.facts, document.speedup
+    if baseline is None and speedup and speedup.baseline == "measured":
+        baseline = speedup.baseline_id
     if baseline is None:
         return html.Span("no baseline", className="mp-chip", id="baseline-chip")
-    if unlike := facts.get("unlike"):
+    if unlike := facts.unlike:
         hint = "; ".join(unlike)
         return html.Span(
             f"vs {baseline}: unlike, {words.shorten(hint, 90)}",
@@ -171,42 +174,42 @@ def _chip(document: doc.Report, baseline: str | None) -> html.Span:
             className="mp-chip mp-chip-bad",
             id="baseline-chip",
         )
-    if "MP906" in document["clear"]:
+    if "MP906" in document.clear:
         return html.Span(f"vs {baseline}: differs only in precision", className="mp-chip", id="baseline-chip")
     return html.Span(f"vs {baseline}: comparability not known", className="mp-chip", id="baseline-chip")
 
 
-def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:
+def figures(document: Report) -> list[tuple[str, str, str, str]]:
     """Return (value, name, id, what qualifies it or why it is missing) of the four figures that every reader
     asks for."""
     return [_step(document), _share(document), _skipped(document), _peak(document)]
 
 
-def _step(document: doc.Report) -> tuple[str, str, str, str]:
-    value, steps = document["facts"]["step_ns"], document["steps"]
-    if value is None and "window" in document:
-        return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
+def _step(document: Report) -> tuple[str, str, str, str]:
+    value, steps = document.facts.step_ns, document.steps
+    if value is None and document.window is not None:
+        return words.duration(document.window.span_ns), "whole window", "window-span", ""
     if value is None:
         return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
     p95 = steps.p95_ns if steps else None
-    name = units.one(document["time"])
+    name = units.one(document.time)
     return words.duration(value), name, "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
 
 
-def _share(document: doc.Report) -> tuple[str, str, str, str]:
-    share, units = document["tensor_core"], matrix_units(document)
-    if not share or share["ratio"] is None:
-        reason = (share["reason"] if share else None) or why_absent(document, "tensor_core")
+def _share(document: Report) -> tuple[str, str, str, str]:
+    share, units = document.tensor_core, matrix_units(document)
+    if not share or share.ratio is None:
+        reason = (share.reason if share else None) or why_absent(document, "tensor_core")
         return "—", f"of matrix time on {units}", "tensor-core-share", reason
-    unknown = share["unknown_ratio"]
-    by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in share["by_precision"].items())
-    name = f"of matrix time on {units}" + (" in the whole window" if "of" in share else "")
+    unknown = share.unknown_ratio
+    by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in share.by_precision.items())
+    name = f"of matrix time on {units}" + (" in the whole window" if share.of_window is not None else "")
     name += f", {words.percent(unknown)} of the work unknown" if unknown else ""
-    return words.percent(share["ratio"]), name, "tensor-core-share", by
+    return words.percent(share.ratio), name, "tensor-core-share", by
 
 
-def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
-    steps = document["steps"]
+def _skipped(document: Report) -> tuple[str, str, str, str]:
+    steps = document.steps
     if steps is None or steps.skipped is None:
         return "—", "updates skipped", "skipped", why_absent(document, "steps.skipped", "steps")
     scale = steps.loss_scale
@@ -217,8 +220,8 @@ def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
     return words.count(steps.skipped), name, "skipped", hint
 
 
-def _peak(document: doc.Report) -> tuple[str, str, str, str]:
-    found, memory = peak(document), document["memory"]
+def _peak(document: Report) -> tuple[str, str, str, str]:
+    found, memory = peak(document), document.memory
     if found is None:
         return "—", "peak memory", "peak-memory", why_absent(document, "steps.peak_memory_bytes", "memory")
     saved = memory.saved_bytes if memory else None
@@ -227,23 +230,23 @@ def _peak(document: doc.Report) -> tuple[str, str, str, str]:
     return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"
 
 
-def _record_baseline(document: doc.Report) -> html.Div | None:
+def _record_baseline(document: Report) -> html.Div | None:
     """Return what to do for the answer that is missing: record the baseline, or a trace; with code to
     copy."""
-    if document["time"] is None:
+    if document.time is None:
         return _hint(
             "To see where the step goes, profile it:", 'MPProfilerCallback(logdir, profile_steps="auto")'
         )
-    speedup = document["speedup"]
-    if document["run"]["backend"] is None:  # not known to be Keras
+    speedup = document.speedup
+    if document.run.backend is None:  # not known to be Keras
         return None
     if kind_of(document) == "float32":
-        could = speedup.get("attainable") if speedup else None
+        could = speedup.attainable_range if speedup else None
         return _hint("To switch it on:", 'keras.config.set_dtype_policy("mixed_float16")') if could else None
-    estimated = speedup["estimated"] if speedup else None
+    estimated = speedup.estimated if speedup else None
     said = "For the speedup, record the same training in float32:"
     if estimated:
-        said = f"Estimated {words.speedups(estimated['low'], estimated['high'])} over float32. {said}"
+        said = f"Estimated {words.speedups(estimated.low, estimated.high)} over float32. {said}"
     return _hint(said, 'keras.config.set_dtype_policy("float32")')
 
 
@@ -251,13 +254,13 @@ def _hint(text: str, code: str) -> html.Div:
     return html.Div([html.Span(text), " ", cards.code(code)], className="mp-hint", id="hint")
 
 
-def _causes(document: doc.Report, query: str) -> html.Section | None:
+def _causes(document: Report, query: str) -> html.Section | None:
     rows = cause_rows(document, query)
     if not rows:
         return None
-    facts = document["facts"]
-    attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
-    compared = facts["observed"] is not None and not facts.get("unlike")
+    facts = document.facts
+    attainable = None if facts.unlike else facts.attainable_step_ns
+    compared = facts.observed is not None and not facts.unlike
     title = (
         "Where the speedup went" if compared and not holds(document) else "Where the step could be shorter"
     )
@@ -274,17 +277,17 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
         note += "; pale: float32 loses it, too"
     if any(row.brought_ns for row in rows):
         note += "; half pale: 16 bits bring it"
-    title, note = (units.worded(text, document["time"]) for text in (title, note))
+    title, note = (units.worded(text, document.time) for text in (title, note))
     return cards.section(title, html.Div(drawing, className="mp-card"), note=note)
 
 
-def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
+def cause_rows(document: Report, query: str) -> list[bars.Row]:
     """Return bars for the float32 run, this run, each cause by its gain, what no cause explains, the step
     after all remedies, and the attainable step. Empty where nothing costs time and there is nothing to
     compare with."""
-    facts = document["facts"]
-    step, alike = facts["step_ns"], not facts.get("unlike")
-    base = facts["baseline_step_ns"] if alike else None
+    facts = document.facts
+    step, alike = facts.step_ns, not facts.unlike
+    base = facts.baseline_step_ns if alike else None
     if step is None:
         return []
     causes = _cause_bars(document, step, query)
@@ -294,17 +297,17 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
     rows = _per_applied_update(document, query)
     if base is not None:
         rows.insert(0, bars.Row("float32 run", base, words.duration(base), "plain", "baseline"))
-    times = words.speedup(facts["observed"]) if facts["observed"] and alike else ""
+    times = words.speedup(facts.observed) if facts.observed and alike else ""
     rows.append(bars.Row("This run", step, words.duration(step), "run", "step", strong=True, note=times))
     return [*rows, *causes, *_last_bars(document, step, causes), *could]
 
 
-def _last_bars(document: doc.Report, step: float, causes: list[bars.Row]) -> list[bars.Row]:
+def _last_bars(document: Report, step: float, causes: list[bars.Row]) -> list[bars.Row]:
     """Return the bars below the causes: what none explains, the step after all, and the attainable one."""
-    facts, rows = document["facts"], []
-    alike, after = not facts.get("unlike"), facts["after_remedies_ns"]
-    attainable = facts["attainable_step_ns"] if alike else None
-    unexplained = facts["unexplained_ns"] if alike else None
+    facts, rows = document.facts, []
+    alike, after = not facts.unlike, facts.after_remedies_ns
+    attainable = facts.attainable_step_ns if alike else None
+    unexplained = facts.unexplained_ns if alike else None
     if unexplained is not None and attainable is not None and unexplained > SMALL_RATIO * step:
         rows.append(
             bars.Row(
@@ -338,41 +341,41 @@ def _last_bars(document: doc.Report, step: float, causes: list[bars.Row]) -> lis
                 "unit",
                 "attainable",
                 computed=True,
-                note=f"{words.speedup(facts['attainable'])} attainable, computed",
+                note=f"{words.speedup(facts.attainable)} attainable, computed",
             )
         )
     return rows
 
 
-def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
+def _per_applied_update(document: Report, query: str) -> list[bars.Row]:
     """Return the time of one applied update and what skipped ones add to it, above the bar of the step."""
-    facts = document["facts"]
-    each, step = facts.get("step_ns_per_update"), facts["step_ns"]
-    for cause in facts["causes"]:
-        lost = lost_per_update(document, cause["code"])
+    facts = document.facts
+    each, step = facts.step_ns_per_update, facts.step_ns
+    for cause in facts.causes:
+        lost = lost_per_update(document, cause.code)
         if lost is not None and each and step:
-            found = next(found for found in document["findings"] if found["code"] == cause["code"])
+            found = next(found for found in document.findings if found.code == cause.code)
             return [
                 bars.Row("An applied update", each, words.duration(each), "run", "update"),
                 bars.Row(
                     short(found),
                     -lost,
                     f"−{words.duration(lost)}",
-                    theme.cause_kind(cause["code"]),
+                    theme.cause_kind(cause.code),
                     "skipped",
                     start_ns=each,
                     note="of steps that changed no weight",
-                    hint=found["summary"] or found["title"],
+                    hint=found.summary or found.title,
                     href=proof_href(found, query) if query else "",
                 ),
             ]
     return []
 
 
-def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:
+def _in_16_bits(document: Report, step: float) -> list[bars.Row]:
     """Return the range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
-    speedup = document["speedup"]
-    could = speedup.get("attainable") if speedup and kind_of(document) == "float32" else None
+    speedup = document.speedup
+    could = speedup.attainable_range if speedup and kind_of(document) == "float32" else None
     if not could:
         return []
     return [
@@ -385,22 +388,18 @@ def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:
             computed=True,
             note=f"{words.speedup(times)}, estimated",
         )
-        for bound, end, times in (("least", "low", could["low"]), ("best", "high", could["high"]))
+        for bound, end, times in (("least", "low", could.low), ("best", "high", could.high))
     ]
 
 
-def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]:
-    facts = document["facts"]
-    titles = {found["code"]: found for found in document["findings"]}
-    paying = [
-        (c, gain) for c in facts["causes"] if (gain := c["gain_ns_per_step"] or 0) >= PAYING_RATIO * step
-    ]
-    rest = sum(c["gain_ns_per_step"] or 0 for c in facts["causes"]) - sum(
-        gain for _, gain in paying[:MOST_CAUSES]
-    )
+def _cause_bars(document: Report, step: float, query: str) -> list[bars.Row]:
+    facts = document.facts
+    titles = {found.code: found for found in document.findings}
+    paying = [(c, gain) for c in facts.causes if (gain := c.gain_ns_per_step or 0) >= PAYING_RATIO * step]
+    rest = sum(c.gain_ns_per_step or 0 for c in facts.causes) - sum(gain for _, gain in paying[:MOST_CAUSES])
     rows, position = [], step
     for cause, gain in paying[:MOST_CAUSES]:
-        found, recovers, own = titles[cause["code"]], cause["recovers_ns_per_step"], own_ns(cause)
+        found, recovers, own = titles[cause.code], cause.recovers_ns_per_step, own_ns(cause)
         pale = max(0.0, gain - recovers) if recovers is not None else 0.0
         brought = own - recovers if own is not None and recovers is not None else 0.0
         rows.append(
@@ -408,13 +407,13 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
                 short(found),
                 -gain,
                 f"−{words.duration(gain)}",
-                theme.cause_kind(cause["code"]),
-                cause["code"],
+                theme.cause_kind(cause.code),
+                cause.code,
                 start_ns=position,
                 tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
                 brought_ns=brought if brought > SMALL_RATIO * gain else 0.0,
-                note=units.worded(f"{words.percent(gain / step)} of the step", document["time"]),
-                hint=found["summary"] or found["title"],
+                note=units.worded(f"{words.percent(gain / step)} of the step", document.time),
+                hint=found.summary or found.title,
                 href=proof_href(found, query) if query else "",
             )
         )
@@ -426,9 +425,9 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
     return rows
 
 
-def short(found: doc.Finding) -> str:
+def short(found: Finding) -> str:
     """Return a cause in few words, with its layers where it has one or two."""
-    name, layers = found["slug"].replace("-", " "), [words.plain(layer) for layer in found["layers"]]
+    name, layers = found.slug.replace("-", " "), [words.plain(layer) for layer in found.layers]
     if not 1 <= len(layers) <= MOST_LAYERS:
         return name
     return f"{name}: {', '.join(words.shorten(layer, 24 // len(layers)) for layer in layers)}"
@@ -453,26 +452,26 @@ def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
 # --- below it ----------------------------------------------------------------------------------------------
 
 
-def _in_words(document: doc.Report) -> html.Section:
-    parts = [html.P(document["verdict"], id="verdict")]
-    if document.get("explanation"):
-        parts.append(html.P(" ".join(document["explanation"]), className="mp-note", id="explanation"))
+def _in_words(document: Report) -> html.Section:
+    parts = [html.P(document.verdict, id="verdict")]
+    if document.explanation:
+        parts.append(html.P(" ".join(document.explanation), className="mp-note", id="explanation"))
     return cards.section("In words", html.Div(parts, className="mp-card mp-prose"))
 
 
-def _time(document: doc.Report) -> html.Section | None:
-    title, time = "Where the step goes", document["time"]
-    if "window" in document:
-        return _window(document["window"])
+def _time(document: Report) -> html.Section | None:
+    title, time = "Where the step goes", document.time
+    if document.window is not None:
+        return _window(document.window)
     if time is None:
-        if document["facts"]["step_ns"] is None:
+        if document.facts.step_ns is None:
             return None
         reason = why_absent(document, "time")
         return cards.section(title, cards.empty("No account of the step", reason, _HOW_TO_PROFILE))
-    basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"
+    basis = "the CPU's executor threads" if time.basis == "host" else "the device"
     drawing = html.Div(bars.chart(account_rows(time), "account"), className="mp-card")
     doubt = time_doubt(time)
-    remarks = [*([doubt] if doubt else []), *time["notes"]]
+    remarks = [*([doubt] if doubt else []), *time.notes]
     title, note = (
         units.worded(text, time)
         for text in (title, f"{time_per(time)}; every instant on {basis}, in one class")
@@ -480,9 +479,9 @@ def _time(document: doc.Report) -> html.Section | None:
     return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
 
-def _window(found: doc.Window) -> html.Section:
+def _window(found: Window) -> html.Section:
     """Return the whole window, where no step can be told apart: its title says so."""
-    span = found["span_ns"]
+    span = found.span_ns
     rows = [*_account(whole_window.as_slices(found), span, "in the window"),
             bars.Row("Whole window", span, words.duration(span), "run", "step", strong=True)]  # fmt: skip
     body = [*whole_window.lines(found), *whole_window.what_is_not_said(found)]
@@ -490,7 +489,7 @@ def _window(found: doc.Window) -> html.Section:
         "Where the window goes",
         html.Div(bars.chart(rows, "account"), className="mp-card"),
         html.Div(html.Ul([html.Li(sentence(line)) for line in body]), className="mp-card", id="window"),
-        cards.remarks(found["notes"]),
+        cards.remarks(found.notes),
         note=f"{whole_window.heading(found)}; every instant in one class; not a step",
     )
 
@@ -498,15 +497,15 @@ def _window(found: doc.Window) -> html.Section:
 _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
 
-def account_rows(time: doc.Time) -> list[bars.Row]:
+def account_rows(time: Time) -> list[bars.Row]:
     """Return the step class by class, adding up to the whole."""
     whole = time_whole(time)
-    name = units.worded("Profiled step" if "unlike" in time else "Whole step", time)
+    name = units.worded("Profiled step" if time.unlike is not None else "Whole step", time)
     total = bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)
     return [*_account(time_slices(time), whole, units.worded("per step", time)), total]
 
 
-def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.Row]:
+def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bars.Row]:
     """Return the slices as bars placed end to end."""
     rows, position = list[bars.Row](), 0.0
     for part in sorted(parts, key=waterfall.account_order):
@@ -520,62 +519,62 @@ def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.
     return rows
 
 
-def _matrix(document: doc.Report) -> html.Section | None:
-    slices = document["time"]["slices"] if document["time"] else []
-    matmul = next((part for part in slices if part["class"] == "matmul"), None)
-    if matmul is None or len(matmul["by"]) < 2:
+def _matrix(document: Report) -> html.Section | None:
+    slices = document.time.slices if document.time else []
+    matmul = next((part for part in slices if part.category == "matmul"), None)
+    if matmul is None or len(matmul.by) < 2:
         return None
-    whole, share = matmul["ns_per_step"], document["tensor_core"]
+    whole, share = matmul.ns_per_step, document.tensor_core
     rows = [
         bars.Row(
-            theme.PLACEMENT_LABELS.get(part["placement"], part["placement"])
-            + (f" · {part['precision']}" if part["precision"] != "unknown" else ""),
-            part["ns_per_step"],
-            words.duration(part["ns_per_step"]),
-            theme.PLACEMENT_KINDS.get(part["placement"], "unknown"),
-            f"{part['placement']}/{part['precision']}",
-            note=words.percent(part["ns_per_step"] / whole) if whole else "",
+            theme.PLACEMENT_LABELS.get(part.placement, part.placement)
+            + (f" · {part.precision}" if part.precision != "unknown" else ""),
+            part.ns_per_step,
+            words.duration(part.ns_per_step),
+            theme.PLACEMENT_KINDS.get(part.placement, "unknown"),
+            f"{part.placement}/{part.precision}",
+            note=words.percent(part.ns_per_step / whole) if whole else "",
         )
-        for part in sorted(matmul["by"], key=lambda part: -part["ns_per_step"])
+        for part in sorted(matmul.by, key=lambda part: -part.ns_per_step)
     ]
-    note = units.worded("per step, by unit and precision", document["time"])
-    if share is None or share["ratio"] is None:
-        reason = share["reason"] if share else None
+    note = units.worded("per step, by unit and precision", document.time)
+    if share is None or share.ratio is None:
+        reason = share.reason if share else None
         note += f". There is no share: {sentence(reason) if reason else why_absent(document, 'tensor_core')}"
     return cards.section(
         "Matrix work", html.Div(bars.chart(rows, "matrix-work"), className="mp-card"), note=note
     )
 
 
-def _findings(document: doc.Report) -> html.Section | None:
-    findings = document["findings"]
+def _findings(document: Report) -> html.Section | None:
+    findings = document.findings
     if not findings:
         return None
     return cards.section(
         "Evidence",
-        *(cards.folded(item, units.worded("per step", document["time"])) for item in findings),
+        *(cards.folded(item, units.worded("per step", document.time)) for item in findings),
         note="by finding, in the order of the plan",
         id="findings",
     )
 
 
-def _bounds(document: doc.Report) -> html.Section | None:
-    bounds = document["bounds"]
+def _bounds(document: Report) -> html.Section | None:
+    bounds = document.bounds
     if not bounds:
         return None
     rows = [
         (
-            f"{item['statement']} {words.quantity(item['value'], item['unit'])}",
-            "if " + "; ".join(item["assumptions"]),
+            f"{item.statement} {words.quantity(item.value, item.unit)}",
+            "if " + "; ".join(item.assumptions),
         )
         for item in bounds
     ]
     return cards.section("What the records alone prove", cards.pairs(rows))
 
 
-def _unable(document: doc.Report) -> html.Section | None:
+def _unable(document: Report) -> html.Section | None:
     """Return what could not be judged, and why; how many checks found nothing."""
-    table, clear = cards.not_possible(document), document["clear"]
+    table, clear = cards.not_possible(document), document.clear
     if table is None and not clear:
         return None
     parts: list[Any] = [table] if table is not None else []
@@ -587,7 +586,7 @@ def _unable(document: doc.Report) -> html.Section | None:
     return cards.section("Checks", *parts, id="checks")
 
 
-def _not_applicable(document: doc.Report) -> html.Section | None:
+def _not_applicable(document: Report) -> html.Section | None:
     lines = without_finding.not_applicable(document)
     if not lines:
         return None
@@ -597,7 +596,7 @@ def _not_applicable(document: doc.Report) -> html.Section | None:
     )
 
 
-def _absent(document: doc.Report) -> html.Section | None:
+def _absent(document: Report) -> html.Section | None:
     groups = without_finding.absent_by_reason(document)
     if not groups:
         return None

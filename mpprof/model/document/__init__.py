@@ -5,11 +5,6 @@ there, a pair a keyword of the schema. Keys that were added after version 0.1 ar
 imports none of them when it runs: only type checkers, `report.schema` and surveys do.
 """
 
-from mpprof.model.document.comparison import *
-from mpprof.model.document.findings import *
-from mpprof.model.document.report import *
 from mpprof.model.document.rows import *
-from mpprof.model.document.speedup import *
-from mpprof.model.document.time import *
 from mpprof.model.document.timeline import *
 from mpprof.model.document.values import *

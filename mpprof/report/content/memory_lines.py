@@ -9,8 +9,8 @@ from mpprof.report import words
 from mpprof.report.content.run import recorded_peak
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
+    from mpprof.model.report import Report
 
 MOST_PARTS_OF_MEMORY = 4
 ONE_LAYER_RATIO = 0.99
@@ -23,16 +23,16 @@ UNOWNED = ("unknown", BEFORE)
 """Parts of memory of which no event tells the op, layer or type."""
 
 
-def ran_out_of_memory(document: doc.Report) -> bool:
+def ran_out_of_memory(document: Report) -> bool:
     """Return whether the training ended for want of memory."""
-    ended = document["run"].get("ended")
-    return ended is not None and ended["reason"] == "out_of_memory"
+    ended = document.run.ended
+    return ended is not None and ended.reason == "out_of_memory"
 
 
-def first_for_memory(document: doc.Report) -> str | None:
+def first_for_memory(document: Report) -> str | None:
     """Return what to try first of a training that ran out of memory, with its line of code; None where it did
     not, or where nothing is to be advised."""
-    failed = document.get("out_of_memory")
+    failed = document.out_of_memory
     return _advised(failed.advice[0]) if failed and failed.advice else None
 
 
@@ -41,13 +41,13 @@ def _advised(advice: Advice) -> str:
     return ": ".join(filter(None, (advice.text, line)))
 
 
-def out_of_memory(document: doc.Report) -> list[str]:
+def out_of_memory(document: Report) -> list[str]:
     """Return what ended the training, what filled the memory and what to try first; empty where the training
     did not run out of memory."""
-    failed = document.get("out_of_memory")
+    failed = document.out_of_memory
     if failed is None:
-        ended = document["run"].get("ended")
-        return [ended["error"] or ""] if ended and ended["reason"] == "out_of_memory" else []
+        ended = document.run.ended
+        return [ended.error or ""] if ended and ended.reason == "out_of_memory" else []
     where = f" of {words.size(failed.limit_bytes)}" if failed.limit_bytes else ""
     used = f", {words.size(failed.used_bytes)}{where} in use" if failed.used_bytes else ""
     by = f" for {words.shorten(words.plain(failed.op), 60)}" if failed.op else ""
@@ -67,9 +67,9 @@ def did_not_fit(asked_bytes: int | None, said: str | None) -> str:
     return f"{words.size(asked_bytes)} did not fit"
 
 
-def memory(document: doc.Report) -> list[str]:
+def memory(document: Report) -> list[str]:
     """Return what was live at the peak, the largest of each kind; empty where nothing is known."""
-    account = document["memory"]
+    account = document.memory
     if account is None:
         return []
     lines = [f"peak {words.size(account.peak_bytes)}{_beside_the_peak(account)}"]
@@ -86,7 +86,7 @@ def memory(document: doc.Report) -> list[str]:
     if told := drivers_figure(account):
         lines.append(told)
     # Whether the backward pass keeps a result is not known of a window without a whole step.
-    divisions = ("dtype", "layer", "op") if "window" in document else ("kind", "dtype", "layer", "op")
+    divisions = ("dtype", "layer", "op") if document.window is not None else ("kind", "dtype", "layer", "op")
     divided = {by: _divided([i for i in account.at_peak if i.by == by], by) for by in divisions}
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
 
@@ -100,17 +100,19 @@ def _unexplained(account: MemoryAccount) -> str:
     return f"; {left} unexplained" if rest > 0 else f"; together {left} more than that: {BEYOND_THE_GAP}"
 
 
-def live_memory_unknown(document: doc.Report) -> str:
+def live_memory_unknown(document: Report) -> str:
     """Return why nothing is known of what was live, and what to switch on; "" where it is known."""
-    memory, absent = document["memory"], document["absent"]
+    memory, absent = document.memory, document.absent
     if memory is not None and memory.at_peak:
         return ""
     why = absent.get("memory" if memory is None else "memory.allocator", "no allocator events are there")
     said = f"What was live is not known: {why}."
-    if document["run"]["backend"] == "torch":
+    if document.run.backend == "torch":
         return said  # the reason names the setting
     said += " TensorFlow and JAX write allocator events while they profile a GPU"
-    profiled = document["time"] or "window" in document or any(name.startswith("trace.") for name in absent)
+    profiled = (
+        document.time or document.window is not None or any(name.startswith("trace.") for name in absent)
+    )
     if profiled:  # another window of the same kind would hold none either
         return f"{said}."
     return f'{said}: open a window with MPProfilerCallback(logdir, profile_steps="auto").'
@@ -163,13 +165,13 @@ def main_allocator(account: MemoryAccount) -> Allocator | None:
     return next((a for a in account.allocators if a.name == account.allocator), None)
 
 
-def peak(document: doc.Report) -> tuple[int, str] | None:
+def peak(document: Report) -> tuple[int, str] | None:
     """Return the most that was held, and to what it refers: "" for all steps after warm-up, by the
     records; else since the process began, by the allocator's own count in the trace, with that of the
     profiler window."""
     if (recorded := recorded_peak(document)) is not None:
         return recorded, ""
-    if (account := document["memory"]) is None:
+    if (account := document.memory) is None:
         return None
     mine = main_allocator(account)
     on_host = " on the host" if mine is not None and mine.where == "host" else ""

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
     from mpprof.model.steps import StepSummary, WorkerSummary
 
 
-def subject(document: doc.Report) -> str:
+def subject(document: Report) -> str:
     """Return what was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is
     known."""
-    run = document["run"]
-    precision = [run["policy"], words.computes(document)]
-    facts = [*precision, run["backend"], run["device"], words.compiled(run["backend"], run["jit_compile"])]
-    if run["batch_size"] is not None:
-        facts.append(f"batch {words.count(run['batch_size'])}")
+    run = document.run
+    precision = [run.policy, words.computes(document)]
+    facts = [*precision, run.backend, run.device, words.compiled(run.backend, run.jit_compile)]
+    if run.batch_size is not None:
+        facts.append(f"batch {words.count(run.batch_size)}")
     return ", ".join(words.plain(str(fact)) for fact in facts if fact) or "nothing recorded about the run"
 
 
-def steps(document: doc.Report) -> str:
+def steps(document: Report) -> str:
     """Return the step log in one sentence."""
-    log = document["steps"]
+    log = document.steps
     if log is None:
-        return f"not recorded: {document['absent'].get('steps', 'there is no step log')}"
+        return f"not recorded: {document.absent.get('steps', 'there is no step log')}"
     parts = [f"{words.plural(log.count, 'step')}, {words.count(log.steady)} steady"]
     if (mean := log.mean_ns) is not None:
         parts.append(f"{words.duration(mean)} a step (mean)")
@@ -65,27 +65,27 @@ def _workers(workers: tuple[WorkerSummary, ...]) -> list[str]:
     return [f"{said} to {words.duration(slow)} (the slowest is worker {slowest})"]
 
 
-def skips_arise(document: doc.Report) -> bool:
+def skips_arise(document: Report) -> bool:
     """Return whether steps may be skipped: not where nothing scales the loss (float32, bfloat16, an
     inference)."""
-    computes = document["run"].get("computes_in")
-    if any(each["code"] == _SKIPS for each in document.get("not_applicable", [])):
+    computes = document.run.computes_in
+    if any(each.code == _SKIPS for each in document.not_applicable):
         return False
-    return computes is None or computes["kind"] not in ("float32", "float64")
+    return computes is None or computes.kind not in ("float32", "float64")
 
 
 _SKIPS = "MP201"
 """The rule that does not apply where no update can be skipped."""
 
 
-def recorded_peak(document: doc.Report) -> int | None:
+def recorded_peak(document: Report) -> int | None:
     """Return the peak of the device's memory in the step log; None: not recorded."""
-    steps = document["steps"]
+    steps = document.steps
     return steps.peak_memory_bytes if steps else None
 
 
-def warnings(document: doc.Report) -> list[str]:
+def warnings(document: Report) -> list[str]:
     """Return the warnings, and what the account had to leave out or shift."""
-    notes = document["time"]["notes"] if document["time"] else []
-    notes = document["window"]["notes"] if "window" in document else notes
-    return list(dict.fromkeys((*document["warnings"], *notes)))
+    notes = document.time.notes if document.time else []
+    notes = document.window.notes if document.window is not None else notes
+    return list(dict.fromkeys((*document.warnings, *notes)))

@@ -8,7 +8,7 @@ from mpprof.model.frozen import frozen
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
     from mpprof.model.run_time import RunPart
 
 RUN_TIME_HEADING = "Where the run's time went"
@@ -27,10 +27,10 @@ class SpentRow:
     by: str
 
 
-def run_time_rows(document: doc.Report) -> list[SpentRow]:
+def run_time_rows(document: Report) -> list[SpentRow]:
     """Return the parts that took time, in their fixed order, and last what is not known; empty where the run
     has no step log."""
-    found = document.get("run_time")
+    found = document.run_time
     if not found:
         return []
     rows = [

@@ -20,8 +20,8 @@ from mpprof.report.content import (
 from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.memory import MemoryAccount, MemoryCause, MemoryItem, OutOfMemory, Tensor
+    from mpprof.model.report import Report
 
 MOST = 8
 _BAR = 12
@@ -29,7 +29,7 @@ _OWNERS = 20
 """Fewer columns than that tell nothing of a kind's layers."""
 
 
-def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
+def render(document: Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
     """Return the text of the document's memory section; `most` rows of each list."""
     parts = [
         _head(document, width),
@@ -42,15 +42,15 @@ def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bo
     return words.ascii_only(text) if ascii_only else text
 
 
-def comparison(document: doc.Report, baseline: str) -> MemoryComparison:
+def comparison(document: Report, baseline: str) -> MemoryComparison:
     """Return the report's `memory` against a baseline, with the reasons of what is not known of it."""
-    absent = {name: why for name, why in document["absent"].items() if name.partition(".")[0] == "memory"}
-    unlike = tuple(document["facts"].get("unlike") or ())
-    return MemoryComparison(document["run"]["name"], baseline, document["memory"], unlike, absent)
+    absent = {name: why for name, why in document.absent.items() if name.partition(".")[0] == "memory"}
+    unlike = tuple(document.facts.unlike or ())
+    return MemoryComparison(document.run.name, baseline, document.memory, unlike, absent)
 
 
-def _head(document: doc.Report, width: int) -> list[str]:
-    memory, unknown = document["memory"], wrapped(live_memory_unknown(document), width)
+def _head(document: Report, width: int) -> list[str]:
+    memory, unknown = document.memory, wrapped(live_memory_unknown(document), width)
     if memory is None:
         return unknown
     mine = main_allocator(memory)
@@ -78,8 +78,8 @@ def _head(document: doc.Report, width: int) -> list[str]:
     return lines
 
 
-def _kinds(document: doc.Report, width: int) -> list[str]:
-    memory = document["memory"]
+def _kinds(document: Report, width: int) -> list[str]:
+    memory = document.memory
     items = _of(memory, "kind")
     if memory is None or not items:
         return []
@@ -94,7 +94,7 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         room = width - len(line) - 2
         owners = _owners(memory, item.name, room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
-    older = _older(memory, items, document["absent"])
+    older = _older(memory, items, document.absent)
     return ["At the peak", *lines, *_by_xla(memory, items), *older]
 
 
@@ -157,10 +157,10 @@ def _owners(memory: MemoryAccount, kind: str, room: int) -> str:
     return f"{words.op(name, room - len(size) - 1)} {size}"
 
 
-def _divisions(document: doc.Report, width: int, most: int) -> list[str]:
+def _divisions(document: Report, width: int, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
-        items = _of(document["memory"], by)
+        items = _of(document.memory, by)
         if not any(map(is_told, items)):
             continue
         shown = [f"{words.shorten(words.plain(held(i)), 32)} {words.size(i.bytes)}" for i in items[:most]]
@@ -181,8 +181,8 @@ def _listed(title: str, items: list[str], width: int) -> list[str]:
     return lines
 
 
-def _tensors(document: doc.Report, width: int, most: int) -> list[str]:
-    memory = document["memory"]
+def _tensors(document: Report, width: int, most: int) -> list[str]:
+    memory = document.memory
     tensors = (memory.tensors if memory else [])[:most]
     if not tensors:
         return []
@@ -207,8 +207,8 @@ def _shape(tensor: Tensor) -> str:
     return words.shorten(words.plain(f"{times}{tensor.dtype} {shape}".strip()), 24)
 
 
-def _across(document: doc.Report, most: int) -> list[str]:
-    memory = document["memory"]
+def _across(document: Report, most: int) -> list[str]:
+    memory = document.memory
     held = memory.across_steps if memory else None
     if held is None:
         return []
@@ -221,8 +221,8 @@ def _across(document: doc.Report, most: int) -> list[str]:
     return ["Allocated in one step and live after the next", *lines]
 
 
-def _records(document: doc.Report) -> list[str]:
-    steps = document["steps"]
+def _records(document: Report) -> list[str]:
+    steps = document.steps
     memory = steps.memory if steps else None
     if not memory:
         return []
@@ -245,13 +245,13 @@ def _records(document: doc.Report) -> list[str]:
     return lines
 
 
-def saving(document: doc.Report) -> list[str]:
+def saving(document: Report) -> list[str]:
     """Return what was saved against the baseline, what could have been saved, and where the rest is; empty
     without a baseline."""
-    memory = document["memory"]
+    memory = document.memory
     if memory is None:
         return []
-    if unlike := document["facts"].get("unlike"):
+    if unlike := document.facts.unlike:
         differences = [f"  {words.plain(each)}" for each in unlike]
         return ["What was saved is not known: the baseline differs in more than its precision", *differences]
     if memory.saved_bytes is None:
@@ -266,7 +266,7 @@ def saving(document: doc.Report) -> list[str]:
     return [*lines, f"{told[0].upper()}{told[1:]}"] if told else lines
 
 
-def _saving(document: doc.Report, memory: MemoryAccount, saved: int) -> list[str]:
+def _saving(document: Report, memory: MemoryAccount, saved: int) -> list[str]:
     expected = memory.expected_saving_bytes
     line = (
         f"Saved against the baseline {words.size(saved)}"
@@ -274,7 +274,7 @@ def _saving(document: doc.Report, memory: MemoryAccount, saved: int) -> list[str
         else f"{words.size(-saved)} more than the baseline"
     )
     if expected is None:
-        why = document["absent"].get("memory.expected_saving_bytes")
+        why = document.absent.get("memory.expected_saving_bytes")
         return [line, *([f"  what could have been saved is not known: {why}"] if why else [])]
     more = saved > max(0, expected)
     said = (
@@ -301,14 +301,14 @@ def _beyond(memory: MemoryAccount) -> str:
     return f"other memory shrank, too ({', '.join(shrank)})" if shrank else BEYOND_THE_GAP
 
 
-def _cause(part: MemoryCause, document: doc.Report) -> str:
+def _cause(part: MemoryCause, document: Report) -> str:
     """Return the bytes and the code, with the title of the finding of that code and its first remedy."""
     line = f"  {_signed(part.bytes):>10}  {part.code}"
     found = finding(document, part.code)
     if found is None:
         return f"{line}  (mpprof explain {part.code})"
-    remedies = found.get("remedies", [])
-    return f"{line}  {found['title']}" + (f": {words.plain(remedies[0]['text'])}" if remedies else "")
+    remedies = found.remedies
+    return f"{line}  {found.title}" + (f": {words.plain(remedies[0].text)}" if remedies else "")
 
 
 def _signed(value: int) -> str:

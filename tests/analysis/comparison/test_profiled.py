@@ -6,18 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from mpprof.report.json.speedup import speedup_of
 
 from mpprof.analysis.comparison.speedup import speedup
 from mpprof.diagnosis import verdict
 from mpprof.model.account import Account, Speedup, difference
 from mpprof.model.run import Run
 from mpprof.report.content import profiled_steps
-from mpprof.report.json.speedup import speedup_of
 from tests.analysis.comparison.test_observed import window
 from tests.analysis.comparison.test_speedup import B_RUN, M_RUN
 from tests.analysis.pieces import V100
 from tests.builders import cases as c
+from tests.builders.read_back import reading
 from tests.diagnosis.saying import diagnosed
+
+profiled_steps = reading(profiled_steps)
 
 MS = c.MS
 
