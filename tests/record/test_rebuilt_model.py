@@ -47,7 +47,6 @@ def test_layers_and_ops_meet_though_their_names_are_counted_on(tmp_path: Path) -
     assert matching["by_layer_ratio"]["from"] > 0.5
     slices = {part["layer"]: part for part in rung["slices"] if part["class"] == "matmul"}
     assert slices.keys() <= after | {None}
-    assert 2 * sum(bool(part["baseline_ns"] and part["mixed_ns"]) for part in slices.values()) > len(slices)
     if AVX512:
         products = [
             row for row in document["kernels"] if row["by"] == "op" and "MatMul" in row["key"].split("/")[-1]

@@ -92,7 +92,7 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     hosts = document["hosts"]
     assert [each["worker"] for each in hosts["read"]] == [0, 1]  # each with a trace of its own
     assert all(each["host"].endswith(f" worker {each['worker']}") for each in hosts["read"])
-    for each in hosts["read"]:  # a step that a busy machine stalls is not of the account, nor is one that is cut off
+    for each in hosts["read"]:  # without a step that a busy machine stalls, or that is cut off
         assert each["window_steps"]
         assert set(each["window_steps"]) <= set(range(12, 17))
     assert hosts["missing"] == []
