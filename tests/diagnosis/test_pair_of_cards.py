@@ -9,10 +9,10 @@ import pytest
 from mpprof.api import ladder, workflows
 from mpprof.report import json as documents
 from tests.builders.read_back import text
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 PAIR = SHARED / "a100-v100-torch"
-pytestmark = pytest.mark.skipif(not PAIR.exists(), reason="recorded traces are not here (../shared/data)")
+pytestmark = pytest.mark.skipif(not PAIR.exists(), reason=NO_TRACES)
 
 
 @pytest.fixture(scope="module")
