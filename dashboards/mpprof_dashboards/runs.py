@@ -22,8 +22,8 @@ from mpprof_dashboards.components.text import or_dash
 from mpprof_dashboards.figures.steps import step_ns, thin
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.report import Report
+    from mpprof.model.rows import SurveyRow
 
 SPARK_POINTS = 60
 SPARK_TOP = 2.0
@@ -257,7 +257,7 @@ def _estimated(could: tuple[float, str] | None, step_ns: float | None) -> Estima
     return {"could": times, "could_text": text}
 
 
-def _of_survey(row: doc.SurveyRow, points: list[list[float]]) -> Summary:
+def _of_survey(row: SurveyRow, points: list[list[float]]) -> Summary:
     attainable = None if row["estimated"] else row["attainable_low"]
     observed, share, skipped = row["speedup"], row["tensor_core_ratio"], row["skipped_ratio"]
     peak, step, gain = row["peak_memory_bytes"], row["step_ns"], row["cause_gain_ns"]
@@ -286,7 +286,7 @@ def _of_survey(row: doc.SurveyRow, points: list[list[float]]) -> Summary:
     }
 
 
-def _without(row: doc.SurveyRow) -> str:
+def _without(row: SurveyRow) -> str:
     """Return why there is no speedup, as far as a survey's row tells."""
     if row["speedup"] is not None:
         return ""

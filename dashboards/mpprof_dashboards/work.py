@@ -15,8 +15,8 @@ from mpprof_dashboards import theme
 from mpprof_dashboards.rows import Column, Table
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.report import Report
+    from mpprof.model.rows import KernelRow, LayerRow, OpRow
     from mpprof.model.source import RunTables
 
 NOT_ATTRIBUTED = "not attributed"
@@ -160,8 +160,8 @@ def table(source: RunTables, run: str, document: Report, kind: str, cause: str |
 
 
 def of_cause(
-    document: Report, cause: str, kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow]
-) -> list[doc.KernelRow]:
+    document: Report, cause: str, kernels: Sequence[KernelRow], ops: Sequence[OpRow]
+) -> list[KernelRow]:
     """Return the kernels in those parts of the step that a finding is about; none where the finding names no
     work."""
     findings = [found for found in document.findings if found.code == cause]
@@ -170,19 +170,17 @@ def of_cause(
     return [row for row in kernels if not parts.isdisjoint(_parts_of(row, phases))]
 
 
-def _parts_of(
-    row: doc.KernelRow, phases: Mapping[tuple[str, str | None], Phase]
-) -> list[tuple[str, str | None]]:
+def _parts_of(row: KernelRow, phases: Mapping[tuple[str, str | None], Phase]) -> list[tuple[str, str | None]]:
     """Return a kernel's class with each of the layers that it works for."""
     phase = phases.get((row["device"], row["op"]), "other")
     category = class_of(row["family"] or "other", row["placement"], phase)
     return [(category, layer) for layer in (row["layer"].split(", ") if row["layer"] else [None])]
 
 
-def grouped(kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Per) -> list[dict[str, Any]]:
+def grouped(kernels: Sequence[KernelRow], ops: Sequence[OpRow], each: Per) -> list[dict[str, Any]]:
     """Return a row for each kernel name on each device with one verdict, over all ops that launched it."""
     eligible = {(row["device"], row["op"]): row for row in ops}
-    groups: dict[tuple[Any, ...], list[doc.KernelRow]] = {}
+    groups: dict[tuple[Any, ...], list[KernelRow]] = {}
     for row in kernels:
         key = (row["device"], row["name"], row["placement"], row["precision"], row["family"])
         groups.setdefault(key, []).append(row)
@@ -192,7 +190,7 @@ def grouped(kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Pe
 
 
 def _kernel(
-    same: list[doc.KernelRow], eligible: dict[tuple[str, str | None], doc.OpRow], each: Per
+    same: list[KernelRow], eligible: dict[tuple[str, str | None], OpRow], each: Per
 ) -> dict[str, Any]:
     first = same[0]
     layers = list(dict.fromkeys(row["layer"] for row in same if row["layer"]))
@@ -212,7 +210,7 @@ def _kernel(
     }  # fmt: skip
 
 
-def _could(ops: list[doc.OpRow], matrix: bool) -> tuple[str, str]:
+def _could(ops: list[OpRow], matrix: bool) -> tuple[str, str]:
     """Return whether matrix work could use Tensor Cores, and why it does not; for several ops, the worst
     answer."""
     if not matrix:
@@ -225,7 +223,7 @@ def _could(ops: list[doc.OpRow], matrix: bool) -> tuple[str, str]:
     return "", ""
 
 
-def op_row(row: doc.OpRow, each: Per) -> dict[str, Any]:
+def op_row(row: OpRow, each: Per) -> dict[str, Any]:
     eligible, reason = row.get("eligible"), row.get("eligible_reason")
     name = row["op"] or NOT_ATTRIBUTED
     return {
@@ -248,7 +246,7 @@ def _over(flops: float | None, bytes_: float | None) -> float | None:
 
 
 def layers(
-    rows: Sequence[doc.LayerRow], kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Per
+    rows: Sequence[LayerRow], kernels: Sequence[KernelRow], ops: Sequence[OpRow], each: Per
 ) -> list[dict[str, Any]]:
     """Return a row for each layer with its time on matrix units, off them, in casts and in the rest."""
     parts: dict[tuple[str, str | None], dict[str, float]] = {}

@@ -33,8 +33,9 @@ from mpprof.runs.state import state_of
 from mpprof.shared_results import SharedResults
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.report import ComparedRuns, Report
+    from mpprof.model.rows import SurveyRow
+    from mpprof.model.timeline import KernelDetails, Roofs, Timeline
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
@@ -155,7 +156,7 @@ class LogDirectory(TableMethods):
 
         return self._reports.get((run, baseline), self.version(run, baseline), make)
 
-    def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
+    def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row that a survey has kept of the run against this baseline; None where there is none,
         or a file of either has changed since."""
         if self._journal is None or self._step_range is not None:
@@ -190,7 +191,7 @@ class LogDirectory(TableMethods):
         """Return the rows of a table, kept as long as the analysis is."""
         return self._analysed(run).rows(kind, in_steps)
 
-    def roofs(self, run: str) -> doc.Roofs | None:
+    def roofs(self, run: str) -> Roofs | None:
         return workflows.roofs_of(self._analysis(run))
 
     def timeline(
@@ -203,7 +204,7 @@ class LogDirectory(TableMethods):
         width: int = 1400,
         colour: str = "placement",
         search: str = "",
-    ) -> doc.Timeline | None:
+    ) -> Timeline | None:
         known = self._timeline_of(run)
         if known is None:
             return None
@@ -211,13 +212,13 @@ class LogDirectory(TableMethods):
             known, step=step, from_ns=from_ns, to_ns=to_ns, width=width, colour=colour, search=search
         )
 
-    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
+    def kernel(self, run: str, row: int) -> KernelDetails | None:
         known = self._timeline_of(run)
         return None if known is None else timelines.kernel(known, row)
 
     def next_kernel(
         self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False
-    ) -> doc.KernelDetails | None:
+    ) -> KernelDetails | None:
         known = self._timeline_of(run)
         if known is None:
             return None

@@ -20,7 +20,7 @@ from typing import Any
 from mpprof import child
 from mpprof.api.survey_row import Task, broken, row_of
 from mpprof.errors import MpprofError
-from mpprof.model.document import SurveyRow
+from mpprof.model.rows import SurveyRow
 from mpprof.report import json as documents
 from mpprof.report.runs.journal import GIVEN_UP
 from mpprof.traces.common import lazy_fetch

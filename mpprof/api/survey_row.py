@@ -9,9 +9,9 @@ from typing import cast
 from mpprof.api import workflows
 from mpprof.errors import MpprofError
 from mpprof.model.account import Speedup
-from mpprof.model.document import SurveyRow
 from mpprof.model.frozen import frozen
 from mpprof.model.report import Facts, Report
+from mpprof.model.rows import SurveyRow
 from mpprof.model.run import Run
 from mpprof.report import content
 from mpprof.report import json as documents

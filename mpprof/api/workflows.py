@@ -51,7 +51,8 @@ from mpprof.traces.common import lazy_fetch
 if TYPE_CHECKING:
     from mpprof.analysis.comparison.bounds import Proof
     from mpprof.analysis.comparison.comparability import Side
-    from mpprof.model.document import Roofs, Row
+    from mpprof.model.rows import Row
+    from mpprof.model.timeline import Roofs
 
 __all__ = [
     "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "diagnose_each", "judge", "load",

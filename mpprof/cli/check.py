@@ -59,9 +59,9 @@ class Check:
             output.write(documents.dumps(_rows(document, outcomes, bounds.ignore)), None)
             return gate.conclude(args, outcomes)
         dismissed = [
-            f"dismissed  {each['code']} {each['slug']}: {bounds.ignore[each['code']]}"
-            for each in document["findings"]
-            if each["code"] in bounds.ignore
+            f"dismissed  {each.code} {each.slug}: {bounds.ignore[each.code]}"
+            for each in document.findings
+            if each.code in bounds.ignore
         ]
         lines = [f"{each.verdict:<9}  {each.check}: {' '.join(each.text.split())}" for each in outcomes]
         output.write("\n".join([*lines, *dismissed]) or "passed     no forbidden finding", None)

@@ -16,7 +16,7 @@ from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
-    from mpprof.model.document import Row
+    from mpprof.model.rows import Row
     from mpprof.model.run import Run
 
 

@@ -10,7 +10,7 @@ from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import HloInstruction
-from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, NULL, After, Code, Count
+from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, LOW_HIGH, NULL, After, Code, Count, Key
 from mpprof.tensors import WIDE
 
 Kind = Literal[
@@ -397,7 +397,7 @@ class PolicyMemory:
     `xla_temporaries_bytes` and `xla_peak_bytes`: XLA's own assignment (low, high) where the step was
     compiled, which then decides `peak_bytes` and `largest_batch`."""
 
-    policy: str
+    policy: Annotated[str, After("card_bytes")]
     parameters_bytes: int
     gradients_bytes: int
     slots_bytes: int | None
@@ -405,30 +405,37 @@ class PolicyMemory:
     input_bytes: int
     kept: tuple[KeptBytes, ...]
     activations_bytes: int
-    of_gradients_bytes: int
+    of_gradients_bytes: Annotated[int, Key("activation_gradients_bytes")]
     fullest_layer: str
     fixed_bytes: int
     bytes_per_example: int
     peak_bytes: int
     largest_batch: int | None
-    xla_temporaries_bytes: tuple[int, int] | None = None
-    xla_peak_bytes: tuple[int, int] | None = None
-    card: str | None = None
-    card_bytes: int | None = None
+    xla_temporaries_bytes: Annotated[tuple[int, int] | None, LOW_HIGH] = None
+    xla_peak_bytes: Annotated[tuple[int, int] | None, LOW_HIGH] = None
+    card: Annotated[str | None, After("")] = None
+    card_bytes: Annotated[int | None, After("card")] = None
+    saving_bytes: Annotated[int | None, After("peak_bytes")] = None  # set by the document
 
     @property
-    def kept_bytes(self) -> int:
+    def kept_bytes(self) -> Annotated[int, After("input_bytes")]:
         return sum(each.bytes for each in self.kept)
 
     @property
-    def at_least(self) -> tuple[str, ...]:
+    def estimated(self) -> Annotated[tuple[str, ...], After("xla_peak_bytes")]:
+        """The keys that are estimates; the others follow exactly from the model."""
+        always = ("weight_copies_bytes", "kept", "kept_bytes", "activations_bytes", "largest_batch")
+        return always if self.xla_peak_bytes else (*always, "peak_bytes", "saving_bytes")
+
+    @property
+    def at_least(self) -> Annotated[tuple[str, ...], After("estimated")]:
         """What is too low for want of the optimizer's slots; XLA's own peak has them."""
         if self.slots_bytes is not None:
             return ()
         return ("fixed_bytes",) if self.xla_peak_bytes else ("fixed_bytes", "peak_bytes")
 
     @property
-    def at_most(self) -> tuple[str, ...]:
+    def at_most(self) -> Annotated[tuple[str, ...], After("at_least")]:
         """What is too high for want of the optimizer's slots."""
         return ("largest_batch",) if "peak_bytes" in self.at_least and self.largest_batch is not None else ()
 
@@ -440,12 +447,17 @@ class MemoryForecast:
     of which each run has its own."""
 
     model: str
-    batch_size: int
+    batch_size: Annotated[int, Key("batch")]
     card: str | None
     card_bytes: int | None
     runs: tuple[PolicyMemory, ...]
     assumed: tuple[str, ...]
     unknown: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Annotated[Literal["mpprof.memory_forecast/1"], After("")]:
+        """The name of its document."""
+        return "mpprof.memory_forecast/1"
 
     def __repr__(self) -> str:
         several = len(self.cards) > 1

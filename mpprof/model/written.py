@@ -8,11 +8,13 @@ is a keyword of the schema. A property is written where its result is `Annotated
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from mpprof.model.frozen import frozen
 
 
 class Mark(Enum):
@@ -20,35 +22,43 @@ class Mark(Enum):
     LATER = "added after version 0.1: older documents lack it, so the schema does not require it"
     LEFT_OUT = "left out where it is None or its default"
     NULL = "an empty text is written as null"
-    FROM_TO = "a pair of two runs, the earlier first, is written as `from` and `to`"
     THOUSANDTH = "written to a thousandth"
 
 
 HIDDEN, LATER, LEFT_OUT, NULL = Mark.HIDDEN, Mark.LATER, Mark.LEFT_OUT, Mark.NULL
-FROM_TO = Mark.FROM_TO
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """The key of a field that cannot or should not bear its name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class After:
     """Written after the key of that name; "": before all others. Without it: in the order of the class."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class If:
     """Written where this attribute of the object is true."""
 
     name: str
 
 
+@frozen
+class Ends:
+    """A pair is written as an object with these keys."""
+
+    first: str
+    second: str
+
+
+FROM_TO, LOW_HIGH = Ends("from", "to"), Ends("low", "high")
+"""Of two runs, the earlier first; of a range."""
 Ns = Annotated[float, Mark.THOUSANDTH]
 """A time in ns: a thousandth is far inside the one ns within which the slices sum to the step."""
 Code = Annotated[str, ("pattern", "^MP[0-9]{3}$")]
@@ -58,8 +68,6 @@ Interval = tuple[float, float]
 IntervalNs = tuple[Ns, Ns]
 Pair = Annotated[tuple[float | None, float | None], FROM_TO]
 PairNs = Annotated[tuple[Ns, Ns], FROM_TO]
-Number = float | Literal["NaN", "Infinity", "-Infinity"]
-"""A number in a document that was read back: one that is not finite is a string there."""
 
 
 class Written(NamedTuple):
@@ -67,57 +75,74 @@ class Written(NamedTuple):
 
     key: str
     name: str
-    hint: Any  # without the marks
-    keywords: dict[str, Any]  # of the schema, its description first
-    required: bool
+    plain: Any  # the type, without its notes
+    notes: tuple[Any, ...]
     left_out: Any  # the value that is not written; MISSING: there is none
     rounded: bool
     empty_is_null: bool
-    from_to: bool
+    ends: Ends | None
     condition: str  # the attribute that has to be true; "": none
+
+    @property
+    def hint(self) -> Any:
+        """The type of what is written."""
+        if self.empty_is_null:
+            return self.plain | None
+        return self.plain if self.left_out is MISSING else _without_none(self.plain)
+
+    @property
+    def required(self) -> bool:
+        """Whether every document has it."""
+        return self.left_out is MISSING and not self.condition and LATER not in self.notes
 
 
 @cache
 def keys(kind: Any) -> tuple[Written, ...]:
     """Return what is written of a frozen class, in the order of its document."""
-    hints = get_type_hints(kind, include_extras=True)
     found: list[Written] = []
     places: list[tuple[str, Written]] = []
-    for name, hint, default in [
-        *((each.name, hints[each.name], _default(each)) for each in fields(kind)),
-        *((name, hint, ()) for name, hint in _properties(kind)),
-    ]:
+    for name, hint, default in _annotated(kind):
         plain, notes = (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
         if HIDDEN in notes:
             continue
-        key = next((note.name for note in notes if isinstance(note, Key)), name)
-        omits = LEFT_OUT in notes
-        condition = next((note.name for note in notes if isinstance(note, If)), "")
+        said = {type(note): note for note in notes}
         written = Written(
-            key,
+            said[Key].name if Key in said else name,
             name,
-            _without_none(plain) if omits else plain | None if NULL in notes else plain,
-            dict(
-                ("description", n) if isinstance(n, str) else n for n in notes if isinstance(n, (str, tuple))
-            ),
-            not omits and not condition and LATER not in notes,
-            (None if default is MISSING else default) if omits else MISSING,
+            plain,
+            notes,
+            default if LEFT_OUT in notes else MISSING,
             _is_rounded(hint),
             NULL in notes,
-            FROM_TO in notes,
-            condition,
+            said.get(Ends),
+            said[If].name if If in said else "",
         )
-        after = next((note.key for note in notes if isinstance(note, After)), None)
-        if after is None:
-            found.append(written)
+        if After in said:
+            places.append((said[After].key, written))
         else:
-            places.append((after, written))
+            found.append(written)
     while places:
         there = {each.key: at for at, each in enumerate(found, 1)} | {"": 0}
         at = next(at for at, (after, _) in enumerate(places) if after in there)
         after, written = places.pop(at)
         found.insert(there[after], written)
     return tuple(found)
+
+
+def _annotated(kind: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name of each field and of each property that is written, its annotation, and its default."""
+    hints = get_type_hints(kind, include_extras=True)
+    for each in fields(kind):
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        yield each.name, hints[each.name], None if default is MISSING else default
+    for each in reversed(kind.__mro__):
+        for name, value in vars(each).items():
+            if isinstance(value, property) and _says(value.fget):
+                yield name, get_type_hints(value.fget, include_extras=True)["return"], ()
+
+
+def _says(getter: Any) -> bool:
+    return str(getter.__annotations__.get("return", "")).startswith("Annotated[")
 
 
 def keywords(notes: Iterable[Any]) -> dict[str, Any]:
@@ -140,21 +165,6 @@ def items(value: Any) -> Iterator[tuple[Written, Any]]:
 def is_written(kind: Any) -> bool:
     """Return whether values of this type are written by their keys."""
     return hasattr(kind, "__dataclass_fields__")
-
-
-def _properties(kind: Any) -> list[tuple[str, Any]]:
-    found = {}
-    for each in reversed(kind.__mro__):
-        for name, value in vars(each).items():
-            if isinstance(value, property) and str(value.fget.__annotations__.get("return", "")).startswith(
-                "Annotated["
-            ):
-                found[name] = get_type_hints(value.fget, include_extras=True)["return"]
-    return list(found.items())
-
-
-def _default(field: Any) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _without_none(hint: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Generates the two JSON Schemas from the types of `model.document`: `python -m mpprof.report.schema`."""
+"""Generates the two JSON Schemas from the types of the model: `python -m mpprof.report.schema`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NotRequired,
     Union,
     get_args,
     get_origin,
-    get_type_hints,
-    is_typeddict,
 )
 
 from mpprof.model.account import (
@@ -56,7 +53,7 @@ _SHARED: dict[Any, tuple[str, Schema]] = {
     Precision: ("precision", {"enum": list(get_args(Precision))}),
     Placement: ("placement", {"enum": list(get_args(Placement))}),
 }
-"""Types that go by a name of their own in `$defs`; every TypedDict but the document itself does, too."""
+"""Types that go by a name of their own in `$defs`; every type but the document itself does, too."""
 
 NAMES: dict[Any, str] = {
     Applied: "updates",
@@ -111,25 +108,13 @@ def path(name: str) -> Path:
 
 
 def _object(kind: Any, defs: dict[str, Schema]) -> Schema:
-    if is_written(kind):
-        return _of_type(kind, defs)
-    hints = get_type_hints(kind, include_extras=True)
-    described = {"description": " ".join(kind.__doc__.split())} if kind.__doc__ else {}
-    return described | {
-        "type": "object",
-        "required": [key for key, hint in hints.items() if get_origin(hint) is not NotRequired],
-        "properties": {key: _schema(hint, defs) for key, hint in hints.items()},
-    }
-
-
-def _of_type(kind: Any, defs: dict[str, Schema]) -> Schema:
     written = keys(kind)
     described = {"description": " ".join(kind.__doc__.split())} if kind in DESCRIBED else {}
     return described | {
         "type": "object",
         "required": [each.key for each in written if each.required],
         "properties": {
-            each.key: (_pair(defs) if each.from_to else _schema(each.hint, defs)) | each.keywords
+            each.key: (_pair(defs) if each.ends else _schema(each.hint, defs)) | keywords(each.notes)
             for each in written
         },
     }
@@ -146,15 +131,13 @@ def _pair(defs: dict[str, Schema]) -> Schema:
 
 def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:
     origin, args = get_origin(hint), get_args(hint)
-    if origin is NotRequired:
-        return _schema(args[0], defs)
     if origin is Annotated:
         return _schema(args[0], defs) | keywords(args[1:])
     if hint in _SHARED:
         name, shared = _SHARED[hint]
         defs[name] = shared
         return {"$ref": f"#/$defs/{name}"}
-    if is_typeddict(hint) or is_written(hint):
+    if is_written(hint):
         return _named(hint, defs)
     if origin is Literal:
         return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
@@ -163,7 +146,7 @@ def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:
     if origin is tuple and args[-1] is not ...:
         items = _schema(args[0], defs)
         return {"type": "array", "items": items, "minItems": len(args), "maxItems": len(args)}
-    if origin in (list, tuple):
+    if origin is tuple:
         return {"type": "array", "items": _schema(args[0], defs)}
     if origin is dict:
         keys = {} if args[0] is str else {"propertyNames": _schema(args[0], defs)}

@@ -17,8 +17,8 @@ from mpprof.model.kernels import PLACEMENTS, PRECISIONS
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Row
     from mpprof.model.report import Report
+    from mpprof.model.rows import Row
 
 ADDITIVE = (
     "calls", "total_ns", "ratio", "matmul_ns", "forward_ns", "backward_ns", "other_ns", "fused_ns", "bytes",

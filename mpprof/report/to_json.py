@@ -47,7 +47,9 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _value(each: Written, given: Any) -> Any:
     plain = to_json(_rounded(given) if each.rounded else given)
-    return dict(zip(("from", "to"), plain, strict=True)) if each.from_to else plain
+    if each.ends is None or plain is None:
+        return plain
+    return {each.ends.first: plain[0], each.ends.second: plain[1]}
 
 
 def _rounded(value: Any) -> Any:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mpprof.api import workflows
-from mpprof.model.document import LayerRow
 from mpprof.model.finding import Diagnosis
 from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.rows import LayerRow
 from mpprof.report import json as documents
 from mpprof.report import tables
 from mpprof.report.text import render

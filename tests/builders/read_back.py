@@ -102,8 +102,8 @@ def _unstated(kind: Any, name: str) -> Any:
 
 
 def _of_key(value: Any, written: Written) -> Any:
-    if written.from_to:
-        return (None, None) if value is None else (value["from"], value["to"])
+    if (ends := written.ends) is not None:
+        return (None, None) if value is None else (value[ends.first], value[ends.second])
     return typed(value, written.hint)
 
 

@@ -8,9 +8,9 @@ from typing import Any, get_type_hints
 import jsonschema
 import pytest
 
-from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.model.memory import MemoryItem
+from mpprof.model.rows import KernelRow, LayerRow, OpRow
 from mpprof.model.written import is_written, keys
 from mpprof.report import json as documents
 from mpprof.report import schema, tables
@@ -163,7 +163,7 @@ def test_the_shipped_schema_is_that_of_the_types(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "row"),
-    [("kernels", doc.KernelRow), ("ops", doc.OpRow), ("layers", doc.LayerRow), ("memory", MemoryItem)],
+    [("kernels", KernelRow), ("ops", OpRow), ("layers", LayerRow), ("memory", MemoryItem)],
 )
 def test_the_columns_of_a_table_are_the_keys_of_its_rows(kind: str, row: Any) -> None:
     spread = {key: [f"{key}.code", f"{key}.text"] for key in ("reason", "eligible_reason")}

@@ -17,8 +17,8 @@ from mpprof_dashboards.components.table import plain, table
 from mpprof_dashboards.figures import roofline
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.report import Report
+    from mpprof.model.rows import KernelRow, OpRow
     from mpprof.model.source import RunTables
 
 
@@ -48,7 +48,7 @@ def kind_of(search: str | None) -> str:
     return asked if asked in work.KINDS else "kernel"
 
 
-def where(document: Report, kernels: list[doc.KernelRow]) -> html.Section:
+def where(document: Report, kernels: list[KernelRow]) -> html.Section:
     """Return all kernel time by where it ran, always with the part that is unknown."""
     each = work.per(document)
     main = document.time.device if document.time else None
@@ -110,7 +110,7 @@ def _table(context: Context, document: Report, kind: str, devices: bool) -> html
     )
 
 
-def _roofline(document: Report, ops: list[doc.OpRow], context: Context) -> html.Section | None:
+def _roofline(document: Report, ops: list[OpRow], context: Context) -> html.Section | None:
     try:
         roofs = context.source.roofs(context.run)
     except MpprofError:

@@ -38,10 +38,10 @@ from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
     from mpprof.model.account import Slice
     from mpprof.model.finding import Finding
     from mpprof.model.report import Report, Time, Window
+    from mpprof.model.timeline import Timeline
 
 STRIP_WIDTH = 1200
 """Pixels into which the step is merged: what is shorter cannot be seen."""
@@ -67,7 +67,7 @@ def content(
     baseline: str | None = None,
     query: str = "",
     state: str | None = None,
-    timeline: doc.Timeline | None = None,
+    timeline: Timeline | None = None,
 ) -> list[Any]:
     """Return the page of a report. `baseline` is the chosen baseline's name; without `query` nothing is a
     link."""
@@ -433,7 +433,7 @@ def short(found: Finding) -> str:
     return f"{name}: {', '.join(words.shorten(layer, 24 // len(layers)) for layer in layers)}"
 
 
-def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
+def _strip(timeline: Timeline | None, query: str) -> html.Section | None:
     if timeline is None:
         return None
     length = words.duration(timeline["to_ns"] - timeline["from_ns"])
