@@ -19,11 +19,9 @@ from typing import Any
 
 from mpprof import child
 from mpprof.api.survey_row import Task, broken, row_of
-from mpprof.errors import MpprofError
 from mpprof.model.document import SurveyRow
 from mpprof.report import json as documents
 from mpprof.report.runs.journal import GIVEN_UP
-from mpprof.traces.common import lazy_fetch
 
 _FIELDS = ("name", "root", "baseline", "signature")
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -66,7 +64,7 @@ class _Worker(Thread):
                     task = self._waiting.get_nowait()
                 except Empty:
                     return
-                self._done.put((task, self._fetched(task) or self._row(task)))
+                self._done.put((task, self._row(task)))
         except Exception as error:  # noqa: BLE001  the survey must not wait for ever
             self._done.put(error)
         finally:
@@ -80,16 +78,6 @@ class _Worker(Thread):
         if process is not None:
             process.kill()
             _close(process)
-
-    def _fetched(self, task: Task) -> SurveyRow | None:
-        """Have the bytes of files that are still elsewhere: this process alone knows how. The row of a run
-        whose bytes cannot be had; None where all is there."""
-        try:
-            for file in task.files:
-                lazy_fetch.complete(file)
-        except MpprofError as error:
-            return broken(task, str(error))
-        return None
 
     def _row(self, task: Task) -> SurveyRow:
         process = self._running()

@@ -123,9 +123,9 @@ def _named(folder: Path, given: Path) -> Iterator[None]:
 def _watched() -> AbstractContextManager[None]:
     if (told := progress.fetching()) is None:
         return nullcontext()
-    from mpprof.traces.common import lazy_fetch
+    from mpprof.traces.remote.progress import watched
 
-    return lazy_fetch.watched(told)
+    return watched(told)
 
 
 @contextmanager

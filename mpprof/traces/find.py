@@ -12,23 +12,19 @@ first by name whose bytes are a trace's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from mpprof.errors import NotFoundError
 from mpprof.folders import names_in, walk
-from mpprof.model.frozen import frozen
 from mpprof.traces import formats
-from mpprof.traces.common import lazy_fetch
 from mpprof.traces.formats import RANKS, Known
 
 PERFETTO = "perfetto_trace"
 """How JAX names its export for Perfetto (`create_perfetto_trace=True`), whatever the host."""
 _MOST_LOOKED_AT = 100
 """Files of a directory whose names are no trace's, by their bytes."""
-_MOST_TO_SAY = 8
-"""Files elsewhere that are looked into for no more than to say what lies beside the trace that is read."""
 
 
 def find_traces(
@@ -110,61 +106,20 @@ def _first_format(found: Iterable[Known]) -> str | None:
     return RANKS[ranked[0][1]] if ranked else None
 
 
-@frozen
-class Listed:
-    """What counts of the names of one directory elsewhere (`chosen`), and what does not."""
-
-    chosen: dict[str, Known]
-    beside: dict[str, Known]
-
-
-def of_listing(names: Iterable[str], look: Callable[[list[str]], dict[str, Known]]) -> Iterator[Listed]:
-    """Yield which files of each directory elsewhere count as traces, by the rule for names (with slashes).
-    `look` opens files and gives those that are traces, by bytes or by name; it is called only where the
-    answer depends on it."""
+def wanted(names: Iterable[str]) -> Iterator[str]:
+    """Yield which files of a listing (names with slashes) the rule may count as traces: of each directory
+    those with a trace's name, and in a profiler's where no name is sure, all. Left out are exports of a
+    profile for a viewer, and reports that only another tool reads."""
     folders: dict[str, list[str]] = {}
     for name in names:
         folders.setdefault(name.rpartition("/")[0], []).append(name)
     for folder, inside in folders.items():
         named, others = _parted(inside)
-        found = _named_in(named, look)
-        if not found.chosen and is_session(PurePosixPath(folder)):
-            found = _split(look(others))
-        yield found
-
-
-def _named_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
-    ranks: dict[int, list[str]] = {}
-    for name in names:
-        ranks.setdefault(RANKS.index(str(formats.perhaps(name))), []).append(name)
-    stems = {_stem(name) for name in names if formats.by_name(name) == "xspace"}
-    several = len({formats.perhaps(name) for name in names if not _is_export(name, stems)}) > 1
-    found: dict[str, Known] = {}
-    passed: set[str] = set()
-    for rank in sorted(ranks):
-        doubted = [name for name in ranks[rank] if several or formats.by_name(name) is None]
-        found |= {name: Known(RANKS[rank]) for name in ranks[rank] if name not in doubted}
-        found |= look(doubted)
-        passed |= set(doubted) - set(found)
-        if any(not known.why for known in found.values()):
-            break
-    listed = _split(found)
-    rest = [
-        name for name in names if name not in found and name not in passed and not _is_export(name, stems)
-    ]
-    unsure = [name for name in rest if formats.by_name(name) is None]
-    shown = look(unsure[:_MOST_TO_SAY])  # nothing but what is said of them turns on it
-    unseen = {name: Known(str(formats.perhaps(name)), "not looked into") for name in unsure[_MOST_TO_SAY:]}
-    sure = {name: Known(str(formats.by_name(name))) for name in rest if name not in unsure}
-    return Listed(listed.chosen, listed.beside | sure | shown | unseen)
-
-
-def _split(found: dict[str, Known]) -> Listed:
-    first = _first_format(found.values())
-    return Listed(
-        {name: known for name, known in found.items() if known.kind == first},
-        {name: known for name, known in found.items() if known.kind != first},
-    )
+        stems = {_stem(name) for name in named if formats.by_name(name) == "xspace"}
+        named = [name for name in named if formats.is_readable(name) and not _is_export(name, stems)]
+        yield from named
+        if is_session(PurePosixPath(folder)) and not any(map(formats.by_name, named)):
+            yield from others
 
 
 def _stem(name: str) -> str:
@@ -263,13 +218,10 @@ def _is_the_same(mine: str, kind: str, name: str, other: str) -> bool:
 
 
 def _beside(path: Path) -> Iterator[tuple[str, Known]]:
-    """Yield the name and the kind of each other trace of this directory, both local ones and those of the
-    remote listing."""
-    listed = lazy_fetch.beside(path.parent)
-    yield from sorted(listed.items(), key=lambda each: each[0])
+    """Yield the name and the kind of each other trace of this directory."""
     named, others = _parted(names_in(path.parent))
     for file, known in _known(path.parent, [*named, *others]).items():
-        if file != path and file.name not in listed:
+        if file != path:
             yield file.name, known
 
 
