@@ -137,13 +137,13 @@ def _is_record(path: Path) -> bool:
 def _fetched(path: Path) -> Path:
     """Return the local copy of what lies at an address. Raises NotFoundError for a path that is not an
     address."""
-    from mpprof.traces.cache import entries
+    from mpprof.traces.cache.folder import folder_for_now
     from mpprof.traces.remote import fetch
 
     address = fetch.address_of(path)
     if address is None:
         raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
-    return fetch.fetch(address, entries.folder_for_now() / "fetched")
+    return fetch.fetch(address, folder_for_now() / "fetched")
 
 
 def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:

@@ -67,16 +67,16 @@ def test_an_xplane_is_read_as_fast_as_it_would_be_from_the_cache(
     trace = traces.read(path)
     kept.save("key", trace)
     columns: list[float] = []
-    column = entries._Files.column
+    column = entries._Entry._column
 
-    def timed(self: entries._Files, table: str, name: str) -> object:
+    def timed(self: entries._Entry, table: str, name: str) -> object:
         began = time.process_time()
         try:
             return column(self, table, name)
         finally:
             columns.append(time.process_time() - began)
 
-    monkeypatch.setattr(entries._Files, "column", timed)
+    monkeypatch.setattr(entries._Entry, "_column", timed)
     began = time.process_time()
     traces.read(path)
     read = time.process_time() - began

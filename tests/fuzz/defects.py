@@ -219,16 +219,16 @@ DEFECTS = (
     ),
     Defect(
         "a pipe, a device or nested JSON in the place of a cache's entry: a hang, no memory, a RecursionError",
-        "mpprof/traces/cache/array_files.py",
-        "EOFError, RecursionError, UnreadableError)",
-        "EOFError)",
+        "mpprof/traces/cache/entries.py",
+        "EOFError, RuntimeError, BadZipFile",
+        "EOFError, BadZipFile",
         (f"{_CACHE}::test_whatever_stands_in_the_place_of_an_entry_is_no_obstacle",),
     ),
     Defect(
         "a cache's directory with a name that is too long: no report",
         "mpprof/traces/cache/entries.py",
-        "if os.path.isdir(entry):",
-        "if entry.is_dir():",
+        "except _DAMAGE as error:\n            if os.path.lexists(path):",
+        "except _DAMAGE as error:\n            if path.exists():",
         (f"{_CACHE}::test_a_place_that_cannot_be_written_is_no_obstacle",),
     ),
     Defect(
