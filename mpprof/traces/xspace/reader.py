@@ -90,10 +90,10 @@ class XSpaceReader:
             if head == b"\x1f\x8b":
                 buffer = unpacked(path, size, notes)
                 return _assemble(buffer, path, size, notes, strict=strict)
-            buffer, release = file_bytes.of(file, path)
+            buffer = file_bytes.of(file, notes)
         if not len(buffer):  # emptied since it was opened
             raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
-        return _assemble(buffer, path, len(buffer), notes, strict=strict, release=release)
+        return _assemble(buffer, path, len(buffer), notes, strict=strict)
 
 
 def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
@@ -134,17 +134,8 @@ class _Parts:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def _assemble(
-    buffer: Bytes,
-    path: Path,
-    size: int,
-    notes: list[str],
-    *,
-    strict: bool,
-    release: Callable[[], None] = lambda: None,
-) -> Trace:
-    """Return the trace in `buffer`. `release` gives the pages of the file that were read back to the system;
-    they can be read again."""
+def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict: bool) -> Trace:
+    """Return the trace in `buffer`."""
     space = read_space(buffer)
     named, parts = _named_planes(space, path), _Parts(damages=[*notes])
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
@@ -153,7 +144,7 @@ def _assemble(
     layout = _layout(space, named, parts)
     ops = Ops(Modules(layout.planes), parts.strings)
     origin, shift = _origin(layout.planes)
-    reader, host = _read_planes(layout, ops, shift, parts, release)
+    reader, host = _read_planes(layout, ops, shift, parts)
     if on_device := bool(parts.devices):
         host, kernels = _with_devices(layout, host, reader, ops, parts)
     else:
@@ -186,7 +177,7 @@ def _assemble(
 
 
 def _read_planes(
-    layout: profiles.Layout, ops: Ops, shift: int, parts: _Parts, release: Callable[[], None]
+    layout: profiles.Layout, ops: Ops, shift: int, parts: _Parts
 ) -> tuple[DeviceReader, host_planes.Host]:
     """Read the devices' and the hosts' planes; those of the hosts are walked beside the devices', where that
     is worth a thread."""
@@ -195,9 +186,7 @@ def _read_planes(
     if walk.COMPILED and sum(plane.end - plane.start for plane in planes) > BESIDE_BYTES:
         walks = beside.start(lambda: list(host_planes.walks(planes)))
     reader = _read_devices(planes, ops, shift, parts)
-    release()
     host = host_planes.read(planes, walks(), layout.places, parts.strings, ops, shift)
-    release()
     # Of each plane: sorted, as the order of planes in a file means nothing.
     parts.warnings += sorted([*reader.warnings, *host.warnings])
     parts.damages += sorted([*reader.damages, *host.damages])
