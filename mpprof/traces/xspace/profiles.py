@@ -32,7 +32,8 @@ def places(names: Sequence[str]) -> tuple[list[int], list[int]]:
 
 
 def _cut(names: Iterable[str], *, ends: bool) -> list[int]:
-    """`ends`: a profile ends with its environment, else it begins with it: the names come from the back."""
+    """Return the number of each name's profile. `ends`: a profile ends with its environment; else it begins
+    with it, because the names come from the back."""
     numbers: list[int] = []
     seen: set[str] = set()
     number = 0
