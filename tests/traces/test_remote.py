@@ -184,7 +184,11 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_more_than_the_bound_is_refused_before_any_of_it_comes(
-    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: Web,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(fetch, "LIMIT_BYTES", 100)
     for name in ("a", "b"):
@@ -193,6 +197,13 @@ def test_more_than_the_bound_is_refused_before_any_of_it_comes(
     with pytest.raises(UnreadableError, match=f"^{web.url}/logs: more than .* Give the address of one run"):
         fetch.fetch(f"{web.url}/logs", tmp_path / "kept")
     assert not web.content(".pb")
+    os.utime(folder / "logs" / "a" / "host.xplane.pb", (1, 1))
+    (folder / "logs" / "mpprof").mkdir()
+    (folder / "logs" / "mpprof" / "run.json").write_text("{}")
+    found = fetch.fetch(f"{web.url}/logs", tmp_path / "kept")
+    assert [path.parent.name for path in found.rglob("*.pb")] == ["b"]
+    (said,) = caplog.messages
+    assert "1 of 3 files were not fetched, the oldest traces" in said
 
 
 def test_a_listing_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

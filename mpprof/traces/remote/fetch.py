@@ -74,8 +74,9 @@ def fetch(address: str, folder: Path) -> Path:
     this machine (file://) is read where it is.
 
     Raises NotFoundError where nothing lies there, UnreadableError where it cannot be fetched or is more than
-    LIMIT_BYTES, UsageError where the package for the scheme is missing. A trace beside records that cannot be
-    fetched is left out with a warning: the rest of its run is of use without it.
+    LIMIT_BYTES, UsageError where the package for the scheme is missing. Beside records, a trace that cannot
+    be fetched is left out with a warning, and so are the oldest ones above the limit: the rest of their runs
+    is of use without them.
     """
     if address.startswith("file://"):
         return _of_this_machine(address)
@@ -83,10 +84,7 @@ def fetch(address: str, folder: Path) -> Path:
     with explained(PACKAGES, address, place):
         filesystem, root, info = timeouts.within(partial(_connect, address, place))
         files, directory = listing.at(filesystem, root, info, place)
-        if sum(file.size or 0 for file in files) > LIMIT_BYTES:
-            raise UnreadableError(
-                f"more than {LIMIT_BYTES >> 30} GiB of traces are there", next="Give the address of one run"
-            )
+        files = _within_limit(files)
         target = folder / hashlib.blake2b(address.encode(), digest_size=12).hexdigest()
         target = target / _title(address) if directory else target
         _bring_all(filesystem, files, target, address, directory=directory)
@@ -99,6 +97,21 @@ def _of_this_machine(address: str) -> Path:
     if not path.exists():
         raise NotFoundError("no such file or directory", where=str(path), next="Check the path")
     return path
+
+
+def _within_limit(files: list[File]) -> list[File]:
+    """Return the records and the newest traces that are no more than LIMIT_BYTES together."""
+    kept, total = [], 0
+    for file in sorted(files, key=lambda file: (not file.is_record(), -(file.modified_unix_s or 0.0))):
+        total += file.size or 0
+        if total <= LIMIT_BYTES:
+            kept.append(file)
+    if len(kept) < len(files):
+        what, limit = f"{len(files) - len(kept)} of {len(files)} files", f"{LIMIT_BYTES >> 30} GiB"
+        if not any(file.is_record() for file in kept):
+            raise UnreadableError(f"more than {limit} are there", next="Give the address of one run")
+        log.warning("mpprof: %s were not fetched, the oldest traces: more than %s are there", what, limit)
+    return kept
 
 
 def _title(address: str) -> str:
