@@ -4,15 +4,15 @@ The rule: a directory is one session. Its traces are the files with a trace's na
 profiler laid out and where no file has one, those with a trace's bytes. Where they are of several formats,
 only those of the first of these count: xspace, Kineto's chrome trace, another chrome trace, nsys; a format is
 what the bytes show, and one that only names claim comes after all others. A folder of no profiler's that
-holds several of one format is no session (`are_many`): each trace in it is a run, of any format, but an
-export for a viewer. An exported Nsight Systems file stands for the report beside it. Among sessions the
+holds several of one format is no session: each trace in it is a run, of any format, but an export for a
+viewer. An exported Nsight Systems file stands for the report beside it. Among sessions the
 newest is the last. Of several hosts in one session, the host that wrote the records is the last, else the
 first by name whose bytes are a trace's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -35,7 +35,7 @@ def find_traces(
 
     Of a directory that holds traces of several formats, those of one format, and of several hosts' traces
     that of `host` last: `in_order` has the rule. `links`: those to directories are followed. `every`: of a
-    directory that no profiler laid out, those of all formats.
+    directory that no profiler laid out, those of all formats, also where they may be one session's.
     Empty: there is none. Raises NotFoundError where the path does not exist.
     """
     path = Path(path)
@@ -46,14 +46,11 @@ def find_traces(
     return tuple(in_order(traces_under(path, links=links, every=every), host))
 
 
-def are_many(found: Sequence[Path]) -> bool:
-    """Return whether traces, of every format, are more than one of each: they are no one session's."""
-    return len(found) > len({known.kind for file in found if (known := formats.of(file)) is not None})
-
-
 def traces_in(folder: Path) -> tuple[Path, ...]:
-    """Return what `find_traces` finds in a directory; empty also where there is none, or none any more."""
-    return tuple(in_order(traces_under(folder)))
+    """Return the traces under the directory of a run, of each directory those of its first format; empty also
+    where there is none, or none any more."""
+    found = (_known_in(Path(root), names) for root, _, names in walk(folder))
+    return tuple(in_order(file for files in found for file in _of_first_format(files)))
 
 
 def traces_under(folder: Path, *, links: bool = False, every: bool = False) -> list[Path]:
@@ -64,21 +61,42 @@ def traces_under(folder: Path, *, links: bool = False, every: bool = False) -> l
 
 
 def _chosen(folder: Path, names: Iterable[str], every: bool) -> list[Path]:
-    """Return those files of one directory that are of its first format; with `every` also the profiles of
-    others."""
+    """Return those files of one directory that are of its first format, and where it is no session, or with
+    `every`, also the profiles of others."""
+    files = _known_in(folder, names)
+    if every and not is_session(folder):
+        return _profiles(files)
+    return _runs_in(folder, files) or _of_first_format(files)
+
+
+def _known_in(folder: Path, names: Iterable[str]) -> dict[Path, Known]:
+    """Return the traces among the files of one directory."""
     named, others = _parted(names)
-    files = _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
+    return _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
+
+
+def _of_first_format(files: Mapping[Path, Known]) -> list[Path]:
     first = _first_format(files.values())
-    chosen = [file for file, known in files.items() if known.kind == first]
-    if not every or is_session(folder):
-        return chosen
+    return [file for file, known in files.items() if known.kind == first]
+
+
+def _runs_in(folder: Path, files: Mapping[Path, Known]) -> list[Path]:
+    """Return the traces of one directory where each is a run: there are several of a format. Else empty."""
+    found = _profiles(files)
+    several = len(found) > len({files[file].kind for file in found})
+    return found if several and not is_session(folder) else []
+
+
+def _profiles(files: Mapping[Path, Known]) -> list[Path]:
+    """Return the files of the first format, and of the others each that is a profile of its own."""
+    chosen = _of_first_format(files)
     stems = {
         kind: {_stem(file.name) for file in files if files[file].kind == kind} for kind in ("xspace", "nsys")
     }
     return chosen + [
         file
         for file, known in files.items()
-        if known.kind != first
+        if file not in chosen
         and not _is_export(file.name, stems["xspace"])
         and (_stem(file.name) not in stems["nsys"] if known.kind == "nsys report" else not known.why)
     ]
@@ -180,21 +198,23 @@ def hosts_beside(path: Path) -> tuple[tuple[str, Path, str], ...]:
     )
 
 
-def choice(path: Path, *, every: bool = False) -> str | None:
+def choice(path: Path) -> str | None:
     """Return a text that names the traces of another format beside this one that are not read; None where
-    there are none. `every`: those that are runs of their own are not named.
+    there are none.
 
-    An export of the very same profile for a viewer is no choice, and neither is a report beside its export.
+    A run of its own is no choice, an export of the very same profile for a viewer is none, and neither is a
+    report beside its export.
     """
     mine = formats.of(path)
     if mine is None:
         return None
     others, unnamed = [], []
+    many = bool(_runs_in(path.parent, _known_in(path.parent, names_in(path.parent))))
     for name, known in _beside(path):
         why = f" ({known.why})" if known.why else ""
         if formats.perhaps(name) is None:
             unnamed.append(name)
-        elif every and (not known.why or known.kind == "nsys report") and not is_session(path.parent):
+        elif many and (not known.why or known.kind == "nsys report"):
             continue
         elif known.kind != mine.kind and not _is_the_same(path.name, mine.kind, name, known.kind):
             others.append(name + (why if known.kind != "nsys report" else ""))
