@@ -170,6 +170,13 @@ def test_an_object_that_is_replaced_meanwhile_is_read_from_its_beginning(
     assert replaced
 
 
+def test_a_whole_bucket_is_a_log_directory(bucket: Bucket, kept: Path) -> None:
+    bucket.put_run(SAMPLE, "run")
+    for address in (bucket.address, f"{bucket.address}/"):
+        found = fetch.fetch(address, kept)
+        assert len(list(found.rglob("run/mpprof/run.json"))) == 1
+
+
 @pytest.mark.parametrize("name", ["none.json", "none", "none/mpprof"])
 def test_what_is_not_there_is_said(bucket: Bucket, kept: Path, name: str) -> None:
     bucket.put("other/w.json", BYTES)
