@@ -22,7 +22,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 STATEMENTS = {
     "mpprof": 480,
     "mpprof/analysis": 9_560,
-    "mpprof/api": 1_560,
+    "mpprof/api": 1_540,
     "mpprof/cli": 2_050,
     "mpprof/diagnosis": 6_280,
     "mpprof/forecasts": 2_120,
@@ -31,7 +31,7 @@ STATEMENTS = {
     "mpprof/report": 4_420,
     "mpprof/runs": 450,
     "mpprof/store": 1_020,
-    "mpprof/traces": 5_800,
+    "mpprof/traces": 5_450,
     "dashboards/mpprof_dashboards": 3_560,
 }
 """By room; "mpprof" is the files beside the rooms."""

@@ -150,9 +150,9 @@ def _run(args: argparse.Namespace) -> int:
         if args.quiet:
             stack.enter_context(_silent_log())
         if args.no_cache:
-            from mpprof.traces.cache import switch
+            from mpprof.traces.cache import folder
 
-            stack.enter_context(switch.switched_off())
+            stack.enter_context(folder.switched_off())
         quiet = args.quiet or getattr(args, "talks", False)
         stack.enter_context(progress.shown(quiet=quiet, color=not args.no_color))
         code = args.run(args)
