@@ -29,6 +29,8 @@ _INPUT_THREAD = re.compile(r"tf_data_(?!iterator_get_next)")
 The one that hands a batch to the step may go on with the step."""
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
 FORWARD, BACKWARD, OTHER = (PHASES.index(phase) for phase in ("forward", "backward", "other"))
+CODE = "code"
+"""Type of an op that stands for a line of code in no module, optimizer or backward pass, by its stack."""
 _UNDECIDED = -1  # of the forward pass: kept for backward or not, which only its life tells
 _OPERAND = -2  # an operand of a gradient's op in another layout
 _TRANSPOSED = r"(?:^|/)(\w+?)(?:_\d+)?-(\d+)-Transpose\w+-LayoutOptimizer$"
@@ -107,7 +109,7 @@ def _kind(
         return _OPERAND if named is not None and _transposes_an_operand(named.name) else _CODE["gradients"]
     if phase in ("optimizer", "loss_scale"):
         return _CODE["optimizer temporaries"]
-    return _CODE["unknown"] if named is None else _UNDECIDED
+    return _CODE["unknown"] if named is None or named.type == CODE else _UNDECIDED
 
 
 def _fed(trace: Trace, blocks: Blocks) -> Bool:

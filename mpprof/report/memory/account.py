@@ -100,7 +100,9 @@ def _kinds(document: doc.Report, width: int) -> list[str]:
         owners = _owners(memory, item["name"], room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
     older = _older(memory, items, document["absent"])
-    return ["At the peak", *lines, *_by_xla(memory, items), *older]
+    snapshot = [line for key, told in _OF_SNAPSHOT.items() if key in document["absent"]
+                for line in wrapped(f"{told}: {document['absent'][key]}.", width, indent=2)]  # fmt: skip
+    return ["At the peak", *lines, *_by_xla(memory, items), *older, *snapshot]
 
 
 _STATES_FROM = {
@@ -124,6 +126,11 @@ def _by_xla(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
     return lines
 
 
+_OF_SNAPSHOT = {
+    "trace.history": "When it was live is not known",
+    "trace.stacks": "What all of it is for is not known",
+}
+"""What a memory snapshot of PyTorch may lack, and what is not known without it."""
 _MODULES = ("trace.shapes", "trace.layers")
 """What of a PyTorch trace would tell the weights; formats in which nothing else could do not miss them."""
 
