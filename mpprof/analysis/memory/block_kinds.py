@@ -7,8 +7,10 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.intervals import row_around, union
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.analysis.steps.autotuning import tuned_ops
 from mpprof.analysis.steps.calls import Calls
 from mpprof.model.account import PHASES, Phase
 from mpprof.model.grouping import groups
@@ -55,7 +57,7 @@ def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, steps: Calls | Non
     """
     table, rows = trace.allocations, blocks.row
     op, region, dtype, shape = table.op[rows], table.region[rows], table.dtype[rows], table.shapes[rows]
-    scratch, fed = _scratch(trace, blocks), _fed(trace, blocks)
+    scratch, fed = _scratch(trace, blocks) | _tried_out(trace, blocks), _fed(trace, blocks)
     group, first = groups([op, region, dtype, shape, scratch, fed], len(rows))
     batch = batch_of(trace, ownership, blocks, run)
     found = np.array(
@@ -139,6 +141,20 @@ def _scratch(trace: Trace, blocks: Blocks) -> Bool:
         return np.asarray((freed_by >= 0) & (freed_by == table.op[blocks.row]))
     temporary = [at for at, text in enumerate(trace.strings) if text == "temp"]
     return np.isin(region, temporary)
+
+
+def _tried_out(trace: Trace, blocks: Blocks) -> Bool:
+    """Return which blocks an op that tried out algorithms took and gave back while it ran: what each
+    algorithm worked in, and a buffer for its result."""
+    table, host = trace.allocations, trace.host
+    found = np.zeros(len(blocks), np.bool_)
+    for op in tuned_ops(trace).tolist():
+        mine = np.flatnonzero((table.op[blocks.row] == op) & (blocks.died != NEVER))
+        ran = union(host.start_ns[host.op == op], (host.start_ns + host.duration_ns)[host.op == op])
+        born = row_around(ran.start, ran.end, table.time_ns[blocks.row[mine]])
+        died = row_around(ran.start, ran.end, table.time_ns[blocks.rows[blocks.died[mine]]])
+        found[mine] = (born >= 0) & (born == died)
+    return found
 
 
 def _transposes_an_operand(name: str) -> bool:
