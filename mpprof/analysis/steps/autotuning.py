@@ -1,8 +1,8 @@
 """Steps in which a library tries out algorithms: the first of a training, and the first of each new shape.
 
 TensorFlow and XLA run several algorithms for a convolution and check, with a kernel of their own, that none
-wrote beyond its buffer (`redzone_checker`). Where the checker is not in the trace, one op that ran several
-algorithms of cuDNN in one step shows the same. Such a step is none of the training's: it runs work that no
+wrote beyond its buffer (`redzone_checker`). Where the checker is not in the trace, an op that ran several
+algorithms of cuDNN in one step, and one in another, shows the same. Such a step is none of the training's: it runs work that no
 later step does, in memory that no later step takes.
 """
 
@@ -26,7 +26,8 @@ _ALGORITHM = re.compile(
     re.IGNORECASE,
 )
 _FEWEST = 4
-"""Algorithms of one op in one step: a convolution runs one of them, with two or three helpers."""
+"""Algorithms of one op in one step, where it runs half as many in another: a convolution runs one of them, but
+of all that a command buffer holds one op may be named."""
 
 
 def tuned_steps(trace: Trace, rows: Int64, step: Int64, count: int) -> Bool:
@@ -39,8 +40,11 @@ def tuned_steps(trace: Trace, rows: Int64, step: Int64, count: int) -> Bool:
         of, op, name = step[tried], trace.kernels.op[rows[tried]], trace.kernels.name[rows[tried]]
         _, first = groups([of, op, name], len(of))
         call, of_call = groups([of[first], op[first]], len(first))
-        several = np.bincount(call, minlength=len(of_call)) >= _FEWEST
-        tuned[of[first[of_call[several]]]] = True
+        ran = np.bincount(call, minlength=len(of_call))
+        of, op = of[first[of_call]], op[first[of_call]]
+        usual = np.full(len(trace.ops), len(trace.kernels))
+        np.minimum.at(usual, op, ran)
+        tuned[of[(ran >= _FEWEST) & (ran >= 2 * usual[op])]] = True
     return tuned
 
 

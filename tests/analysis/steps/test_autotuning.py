@@ -58,6 +58,12 @@ def test_where_there_is_no_other_there_is_no_step() -> None:
     assert "1 of 1 steps tried out several algorithms for a convolution (autotuning)" in found.notes[-1]
 
 
+def test_an_op_that_stands_for_many_convolutions_in_every_step_tries_out_nothing() -> None:
+    """Of a command buffer's kernels one op is named."""
+    found = periods(training(True, True, checker=None).build(), 0)
+    assert (len(found), found.tuned) == (2, 0)
+
+
 def test_what_runs_one_algorithm_for_each_of_many_convolutions_is_a_step() -> None:
     b = TraceBuilder()
     for n in range(2):
