@@ -2,8 +2,8 @@
 
 TensorFlow and XLA run several algorithms for a convolution and check, with a kernel of their own, that none
 wrote beyond its buffer (`redzone_checker`). Where the checker is not in the trace, an op that ran several
-algorithms of cuDNN in one step, and one in another, shows the same. Such a step is none of the training's: it runs work that no
-later step does, in memory that no later step takes.
+algorithms of cuDNN in one step, and one in another, shows the same. Such a step is none of the training's: it
+runs work that no later step does, in memory that no later step takes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ALGORITHM = re.compile(
     re.IGNORECASE,
 )
 _FEWEST = 4
-"""Algorithms of one op in one step, where it runs half as many in another: a convolution runs one of them, but
-of all that a command buffer holds one op may be named."""
+"""Algorithms of one op in one step, where it runs half as many in another: a convolution runs one of them,
+but of all that a command buffer holds one op may be named."""
 
 
 def tuned_steps(trace: Trace, rows: Int64, step: Int64, count: int) -> Bool:
