@@ -285,7 +285,6 @@ class LineWriter:
             rest = rest[count:]
         self._torn = False
 
-
     def _check(self) -> None:
         """Make sure that what is written can be read under the file's name. Raises OSError.
 

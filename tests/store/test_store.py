@@ -483,7 +483,9 @@ def test_what_the_log_holds_is_not_absent(tmp_path: Path) -> None:
 
 def _writer(folder: Path) -> tuple[writing.LineWriter, list[BaseException]]:
     said: list[BaseException] = []
-    made = writing.LineWriter(folder / "steps.jsonl", "mpprof.steps/1", lambda path, error: said.append(error))
+    made = writing.LineWriter(
+        folder / "steps.jsonl", "mpprof.steps/1", lambda path, error: said.append(error)
+    )
     return made, said
 
 
