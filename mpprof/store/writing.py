@@ -289,8 +289,8 @@ class LineWriter:
         """Make sure that what is written can be read under the file's name. Raises OSError.
 
         A path that was unlinked or whose mount is gone still takes writes, and so does one whose name another
-        file has got. Another part of the process may have closed the descriptor, and its number may be that of
-        another file by now: then the file is opened again.
+        file has got. Another part of the process may have closed the descriptor, and its number may be
+        another file's by now: then the file is opened again.
         """
         try:
             named = self.path.stat()
