@@ -151,8 +151,8 @@ def _is_read(name: PurePosixPath) -> bool:
 
 
 def _is_record(name: PurePosixPath) -> bool:
-    """Return whether the file lies where a bundle has its records: in `mpprof` of its one directory, or in that
-    of a further worker there."""
+    """Return whether the file lies where a bundle has its records: in `mpprof` of its one directory, or in
+    that of a further worker there."""
     parts = name.parts[1:-1]
     placed = parts == (RECORDS,) or (
         len(parts) == 2 and parts[0] == RECORDS and parts[1].startswith("worker-")
