@@ -294,7 +294,7 @@ class LineWriter:
         """
         try:
             named = self.path.stat()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(2, "the file has vanished", str(self.path)) from None
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(self._file), named):
