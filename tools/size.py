@@ -20,19 +20,19 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
-    "mpprof": 480,
-    "mpprof/analysis": 10_180,
-    "mpprof/api": 1_750,
-    "mpprof/cli": 2_050,
+    "mpprof": 500,
+    "mpprof/analysis": 9_620,
+    "mpprof/api": 1_560,
+    "mpprof/cli": 2_065,
     "mpprof/diagnosis": 6_280,
-    "mpprof/forecasts": 1_130,
+    "mpprof/forecasts": 2_120,
     "mpprof/model": 2_845,
-    "mpprof/record": 5_630,
-    "mpprof/report": 4_670,
+    "mpprof/record": 5_645,
+    "mpprof/report": 4_420,
     "mpprof/runs": 450,
-    "mpprof/store": 1_020,
+    "mpprof/store": 1_030,
     "mpprof/traces": 6_170,
-    "dashboards/mpprof_dashboards": 3_560,
+    "dashboards/mpprof_dashboards": 3_580,
 }
 """By room; "mpprof" is the files beside the rooms."""
 
