@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 500,
-    "mpprof/analysis": 9_620,
+    "mpprof/analysis": 9_630,
     "mpprof/api": 1_560,
     "mpprof/cli": 2_065,
     "mpprof/diagnosis": 6_280,
