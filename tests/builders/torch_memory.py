@@ -29,8 +29,8 @@ TO_DEVICE = frames(
 )
 BATCH = frames("/home/me/train.py:38 train_step", "/home/me/train.py:60 main")
 FORWARD = frames(
-    "??:0 at::_ops::addmm::call(at::Tensor const&)", f"{_TORCH}/nn/modules/linear.py:134 forward",
-    f"{_TORCH}/nn/modules/module.py:1784 _call_impl", "/home/me/model.py:37 forward",
+    "??:0 at::_ops::addmm::call(at::Tensor const&)", "/opt/venv/lib/python3.12/site-packages/einops/_backends.py:288 einsum",
+    f"{_TORCH}/nn/modules/linear.py:134 forward", f"{_TORCH}/nn/modules/module.py:1784 _call_impl", "/home/me/model.py:37 forward",
     f"{_TORCH}/nn/modules/module.py:1784 _call_impl", STEP,
 )  # fmt: skip
 BACKWARD = frames(

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,51 @@ def test_the_segments_that_old_versions_wrote(mpprof: Mpprof, tmp_path: Path) ->
     assert traces.read(path).allocations.reserved_bytes.tolist() == [3 * MIB]
 
 
-def test_momentum_that_the_update_itself_allocates_is_a_slot(mpprof: Mpprof, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_an_update_keeps_is_a_slot_unless_it_was_cut_short(
+    mpprof: Mpprof, tmp_path: Path, ended: bool
+) -> None:
+    """Momentum of SGD: the update itself allocates it. Where memory runs out in the midst of an update, what is
+    there may be its temporaries."""
     made = Snapshot()
     made.alloc(8 * MIB, torch_memory.UPDATE)
     made.free(made.alloc(MIB, torch_memory.UPDATE))
-    made.alloc(2 * MIB, torch_memory.FORWARD)
+    if not ended:
+        made.out_of_memory(1 << 30, MIB)
     kinds = _kinds(mpprof, made.write(tmp_path / "snapshot.pickle"))
-    assert kinds == {"optimizer slots": 8 * MIB, "other activations": 2 * MIB}
+    kept = {"optimizer slots": 8 * MIB, "optimizer temporaries": MIB}
+    assert kinds == (kept if ended else {"optimizer temporaries": 9 * MIB})
+
+
+def test_the_line_is_that_of_ones_own_code_or_of_a_module(mpprof: Mpprof, tmp_path: Path) -> None:
+    made, packages = Snapshot(), "/opt/venv/lib/python3.12/site-packages"
+    called = f"{packages}/torch/nn/modules/module.py:1784 _call_impl"
+    own = [
+        f"{packages}/einops/_backends.py:288 einsum",
+        "/home/me/model.py:22 attend",
+        "/home/me/model.py:50 forward",
+        called,
+    ]
+    bought = [f"{packages}/transformers/modeling.py:310 forward", called, "/home/me/train.py:9 <module>"]
+    for places in (own, bought):
+        made.alloc(MIB, torch_memory.frames(*places))
+    rows = json.loads(mpprof("memory", made.write(tmp_path / "snapshot.pickle"), "--format", "json").out)
+    assert {row["name"] for row in rows if row["by"] == "op"} == {
+        "model.py:22 attend",
+        "modeling.py:310 forward",
+    }
+
+
+def test_events_without_times_have_an_order_and_no_life(mpprof: Mpprof, tmp_path: Path) -> None:
+    """As older versions of PyTorch wrote them."""
+    made = training()
+    for event in made.events:
+        del event["time_us"]
+    path = made.write(tmp_path / "snapshot.pickle")
+    memory = json.loads(mpprof("report", path, "--format", "json").out)["memory"]
+    assert memory["peak_bytes"] == 42 * MIB
+    assert {tensor["life_ns"] for tensor in memory["tensors"]} == {None}
+    assert not re.search(r"\d ns|µs|outlives", mpprof("memory", path).out)
 
 
 def test_an_error_of_memory_is_told(mpprof: Mpprof, tmp_path: Path) -> None:

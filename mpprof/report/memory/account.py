@@ -198,7 +198,7 @@ def _tensors(document: doc.Report, width: int, most: int) -> list[str]:
     tensors = (memory.get("tensors", []) if memory else [])[:most]
     if not tensors:
         return []
-    front = [f"  {words.size(t['bytes']):>9}  {_shape(t):<24}  {_life(t):>18}  " for t in tensors]
+    front = [f"  {words.size(t['bytes']):>9}  {_shape(t):<24}  {life(t, document):>18}  " for t in tensors]
     room = max(24, width - max(map(len, front)))
     ops = [words.op(words.plain(t["op"]), room) for t in tensors]
     ops = [f"{op} (assigned)" if t.get("assigned") else op for op, t in zip(ops, tensors, strict=True)]
@@ -206,7 +206,10 @@ def _tensors(document: doc.Report, width: int, most: int) -> list[str]:
     return ["Largest tensors (bytes, type and shape, how long they live, op)", *lines]
 
 
-def _life(tensor: doc.Tensor) -> str:
+def life(tensor: doc.Tensor, document: doc.Report) -> str:
+    """Return how long a tensor lived; "" where the trace states no times."""
+    if "trace.times" in document["absent"]:
+        return ""
     return "outlives the trace" if tensor["life_ns"] is None else words.duration(tensor["life_ns"])
 
 

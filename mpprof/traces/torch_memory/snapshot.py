@@ -46,6 +46,7 @@ _MISSING = {
     "types": "a memory snapshot states neither types nor shapes",
     "rounding": "the history of a memory snapshot states the bytes asked for, not what was given",
 }
+_NO_TIMES = "the events carry no times, as older versions of PyTorch wrote them: they stand in their order"
 _NO_HISTORY = (
     f"the snapshot holds no history, only what was in use when it was written: call {_RECORD} before"
 )
@@ -139,6 +140,7 @@ class _Snapshot:
         self.stacks: dict[tuple[int, object], Stack] = {}
         self.said: list[str] = []
         self.devices: list[_Device] = []
+        self.timed = self.history = False
         segments = self._some(_dicts(held.get("segments")))
         traces = held.get("device_traces")
         traces = traces[: limits.MOST_DEVICES] if type(traces) is list else []
@@ -169,7 +171,7 @@ class _Snapshot:
         for one in events:
             action, size, time = one.get("action"), _size(one.get("size")), one.get("time_us")
             if type(time) is int and time_us < time < limits.LATEST_UNIX_NS // 1000:
-                time_us = time
+                time_us, self.timed = time, True
             if action == "oom":
                 self._out_of_memory(number, size, one.get("device_free"))
             elif type(action) is not str or size < 0:
@@ -182,8 +184,12 @@ class _Snapshot:
                     living.pop(address, None)
                 else:
                     living[address] = len(made.events)
+                self.history = True
                 made.events.append(_Event(time_us, action == freed, size, address, self._stack(one)))
-        _keep_slots(made.events, living)
+        if (
+            not events or events[-1].get("action") != "oom"
+        ):  # in the midst of an update temporaries are there, too
+            _keep_slots(made.events, living)
         self._blocks(made, segments, living)
         return made
 
@@ -228,9 +234,11 @@ class _Snapshot:
     def trace(self, source: TraceSource, damages: tuple[str, ...]) -> Trace:
         strings, ops = Interner(), dict[Stack, int]()
         events = [(device, one) for device in self.devices for one in device.events]
-        time_us = np.array([one.time_us for _, one in events], np.int64)
-        zero = int(time_us.min())
-        order = np.argsort(time_us, kind="stable")
+        time_ns = np.array([one.time_us for _, one in events], np.int64) * 1000
+        if not self.timed:
+            time_ns = np.concatenate([np.arange(len(one.events)) for one in self.devices])
+        zero = int(time_ns.min())
+        order = np.argsort(time_ns, kind="stable")
         live = np.concatenate([one.live_bytes(whole=self.whole) for one in self.devices])
         reserved = np.concatenate([one.reserved_bytes(whole=self.whole) for one in self.devices])
         row = [ops.setdefault(one.stack, len(ops)) if one.stack.phase else -1 for _, one in events]
@@ -239,7 +247,7 @@ class _Snapshot:
         unread = (f"{self.unread} older events and blocks were left out",) if self.unread else ()
         return Trace(
             source=source,
-            origin_unix_ns=limits.unix_ns(zero * 1000),
+            origin_unix_ns=limits.unix_ns(zero),
             strings=strings.texts(),
             devices=tuple(
                 TraceDevice(f"/device:GPU:{one.number}", one.number, DeviceFacts("gpu"))
@@ -254,7 +262,7 @@ class _Snapshot:
             allocations=table_of(
                 AllocationTable,
                 len(events),
-                time_ns=(time_us - zero)[order] * 1000,
+                time_ns=(time_ns - zero)[order],
                 free=np.array([one.free for _, one in events], np.bool_)[order],
                 allocator=np.array(names, np.int32)[order],
                 bytes=np.array([one.bytes for _, one in events], np.int64)[order],
@@ -275,23 +283,22 @@ class _Snapshot:
     def _missing(self) -> dict[str, str]:
         made = [one for device in self.devices for one in device.events if not one.free]
         untold = sum(one.stack.phase in ("", "code") and not one.stack.region for one in made)
-        found = (
-            {}
-            if any(one.free for device in self.devices for one in device.events)
-            else {"history": _NO_HISTORY}
-        )
+        found = {} if self.history else {"history": _NO_HISTORY}
+        if self.history and not self.timed:
+            found = {"times": _NO_TIMES}
         if not any(one.stack.phase for one in made):
             return found | {"stacks": _NO_STACKS}
         return found | ({"stacks": _SOME_STACKS.format(untold, len(made))} if untold else {})
 
 
 def _keep_slots(events: list[_Event], living: dict[int, int]) -> None:
-    """Mark what an optimizer allocated and still holds when a later forward pass runs: it is no temporary.
-    SGD makes its momentum so, outside of `_init_group`."""
-    forward = [at for at, one in enumerate(events) if one.stack.phase == "forward" and not one.free]
-    for at in living.values():
+    """Mark what an optimizer allocated and still holds when what it allocated later has been freed: it is no
+    temporary. SGD makes its momentum so, and optimizers of one's own, outside of `_init_group`."""
+    mine = [at for at, one in enumerate(events) if one.stack.phase == "optimizer" and not one.free]
+    held = set(living.values())
+    last = max((at for at in mine if at not in held), default=-1)
+    for at in held.intersection(mine):
         one = events[at]
-        if forward and at < forward[-1] and one.stack.phase == "optimizer" and not one.stack.region:
-            events[at] = _Event(
-                one.time_us, False, one.bytes, one.address, Stack(one.stack.line, "optimizer", "persist")
-            )
+        if at < last and not one.stack.region:
+            kept = Stack(one.stack.line, "optimizer", "persist")
+            events[at] = _Event(one.time_us, False, one.bytes, one.address, kept)

@@ -1,7 +1,8 @@
 """What the stack of an allocation tells: the line of code, and what the memory is for.
 
 The frames stand innermost first. The first that belongs to one of PyTorch's own functions named below decides
-what the block is for; the line is that of the first frame outside of PyTorch.
+what the block is for; the line is that of the first frame in code of one's own, or in a
+module's `forward`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from mpprof.model.frozen import frozen
 
 _OF_TORCH = re.compile(r"(?:^|[/\\])torch[/\\]")
+_OF_OTHERS = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|torchinductor")
+"""Installed packages, Python's own library, and code that PyTorch's compiler wrote."""
 _NODE = re.compile(r"torch::autograd::generated::(\w+Backward\d*)")
 _ENGINE = re.compile(r"torch::autograd::(?:python::Python)?Engine|^_engine_run_backward$")
 _MODULE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]\w+\.py$")
@@ -78,11 +81,12 @@ def _purpose(frames: Iterable[tuple[str, str, int]]) -> tuple[str, str]:
 
 
 def _line(frames: list[tuple[str, str, int]]) -> str:
-    """Return the innermost line of Python outside of PyTorch, else the innermost one of it, else the node of
-    the backward pass."""
+    """Return the innermost line of Python that is in no installed package or is a module's `forward`, else
+    outside of PyTorch, else of it; without any the node of the backward pass."""
     python = [one for one in frames if one[0].endswith(".py") or one[0].startswith("<")]
     outside = [one for one in python if not _OF_TORCH.search(one[0])]
-    for file, name, line in (outside or python)[:1]:
+    own = [one for one in outside if one[1] == "forward" or not _OF_OTHERS.search(one[0])]
+    for file, name, line in (own or outside or python)[:1]:
         place = re.split(r"[/\\]", file)[-1][:200]
         return f"{place}:{line} {name[:200]}".replace("/", "|").rstrip()
     nodes = (found[1] for _, name, _ in frames if (found := _NODE.search(name)))
