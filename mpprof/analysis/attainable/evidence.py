@@ -1,0 +1,170 @@
+"""What matrix work reaches in 16 bits in this very trace, and beside its baseline."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.attainable.work import FLOOR_NS, SIMILAR, STREAMING, WAITING, BoundBy, Work, roofline
+from mpprof.model.account import Cell
+from mpprof.model.device import DevicePeaks
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import Placement, Precision
+
+Float64 = NDArray[np.float64]
+
+_FEWER_PRODUCTS = r"(?i)winograd|fft\dd|cgemm|complex|float2\b"
+"""Kernels of convolutions that save multiplications: 2.25 to 4 times fewer with Winograd (Lavin & Gray 2015,
+arXiv:1509.09308). Those of FFT multiply complex numbers."""
+
+
+@frozen
+class Pair:
+    """Work of a baseline, and the same role in 16 bits on matrix units in the other run."""
+
+    before: Work
+    after: Work
+
+
+@frozen
+class _Peers:
+    """Columns of the kernels of one kind. `share` of the roofline, by what bounds them; `of_peak`: of the peak
+    rate; NaN where bytes are not known."""
+
+    size: Float64  # operations per call
+    weight: Float64  # ns per step
+    rate: Float64  # operations per ns
+    share: Float64
+    of_peak: Float64
+    by_memory: NDArray[np.bool_]
+
+
+class Evidence:
+    """Everything beside the work itself that tells what it could take.
+
+    `fed`: 16-bit work on matrix units with full loads (`feeding.well_fed`). `pairs`: aligned work of a baseline.
+    `saving`: convolutions that run as Winograd or FFT now (`saving_ops`)."""
+
+    def __init__(
+        self,
+        peaks: DevicePeaks | None = None,
+        fed: Iterable[Work] = (),
+        pairs: Iterable[Pair] = (),
+        saving: frozenset[str] = frozenset(),
+    ) -> None:
+        self.peaks, self.saving = peaks, saving
+        self._fed, self._pairs = tuple(fed), tuple(pairs)
+
+    def saves(self, work: Work) -> bool:
+        """Return whether the work does with fewer multiplications than 16 bits would."""
+        return (work.op or work.kernel or "") in self.saving
+
+    def rate(self, arithmetic: str) -> float | None:
+        """Return the peak of an arithmetic in FLOP/s; None where it is not known."""
+        return self.peaks.flops_per_s.get(arithmetic) if self.peaks else None
+
+    def roof(self, work: Work, precision: Precision) -> tuple[float, BoundBy] | None:
+        """Return the roofline of the work in 16 bits on matrix units, in ns per step; None where operations, bytes
+        or peaks are not known."""
+        moved, rate = work.bytes_in_16_bits, self.rate(precision)
+        bandwidth = self.peaks.bandwidth_bytes_per_s if self.peaks else None
+        if not (work.flops and moved and rate and bandwidth):
+            return None
+        return roofline(work.flops, moved, rate, bandwidth)
+
+    @cached_property
+    def _by_kind(self) -> Mapping[str, _Peers]:
+        gathered: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+        for work in self._fed:
+            if not work.size or not work.flops:
+                continue
+            # Without starting and draining, of which long kernels have no more than short ones.
+            roof = self.roof(work, work.precision or "fp16")
+            running_ns = max(roof[0] if roof else 0.0, work.ns - work.calls * FLOOR_NS)
+            peak = self.rate(work.precision or "fp16")
+            share = roof[0] / running_ns if roof else np.nan
+            of_peak = work.flops / peak * 1e9 / running_ns if peak and running_ns > 0 else np.nan
+            by_memory = bool(roof and roof[1] == "memory")
+            row = (work.size, work.ns, work.flops / work.ns, share, of_peak, by_memory)
+            gathered[work.kind].append(row)
+        columns = {kind: np.array(rows, np.float64).T for kind, rows in gathered.items()}
+        return {kind: _Peers(*rows[:5], rows[5] > 0) for kind, rows in columns.items()}
+
+    def by_roof(self, work: Work, precision: Precision) -> float | None:
+        """Return the time of the work if it comes as near to its roofline as kernels of its kind with the same bound
+        come to theirs, those of similar size or else the nearest.
+
+        Without such kernels, work that is bound by memory comes as near as streaming kernels do. How near kernels
+        come to the memory's rate is no measure of work that is bound by compute: then those tell that by their
+        bytes should wait for memory and are far from its rate all the same, held up by their arithmetic."""
+        roof, peers = self.roof(work, precision), self._by_kind.get(work.kind)
+        if roof is None or peers is None or not work.size:
+            return None
+        stated = ~np.isnan(peers.share)
+        same, share = stated & (peers.by_memory == (roof[1] == "memory")), peers.share
+        if stated.any() and not same.any():
+            if roof[1] == "memory":
+                return roof[0] / STREAMING + work.calls * FLOOR_NS
+            same, share = stated & (peers.share < WAITING), peers.of_peak
+        if not same.any():
+            return None
+        away = np.abs(np.log(peers.size[same] / work.size))
+        near = away <= max(np.log(SIMILAR), away.min())
+        reached = _weighted_median(share[same][near], peers.weight[same][near])
+        return roof[0] / reached + work.calls * FLOOR_NS if reached > 0 else None
+
+    def by_rate(self, work: Work) -> float | None:
+        """Return the time of the work at the rate of kernels of its kind and similar size."""
+        peers = self._by_kind.get(work.kind)
+        if peers is None or not work.size or not work.flops:
+            return None
+        near = np.abs(np.log(peers.size / work.size)) <= np.log(SIMILAR)
+        return work.flops / _weighted_median(peers.rate[near], peers.weight[near]) if near.any() else None
+
+    @cached_property
+    def _by_arithmetic(self) -> Mapping[tuple[str, Placement | None, Precision | None], tuple[Pair, ...]]:
+        gathered: dict[tuple[str, Placement | None, Precision | None], list[Pair]] = defaultdict(list)
+        for pair in self._pairs:
+            before = pair.before
+            gathered[before.kind, before.placement, before.precision].append(pair)
+        return {key: tuple(pairs) for key, pairs in gathered.items()}
+
+    def by_pairs(self, work: Work) -> float | None:
+        """Return the time of the work if it gains what aligned work of its kind, arithmetic and similar size did."""
+        pairs = self._by_arithmetic.get((work.kind, work.placement, work.precision), ())
+        near = [pair for pair in pairs if _similar(pair.before, work)]
+        if not near:
+            return None
+        ratios = np.array([pair.before.ns / pair.after.ns for pair in near])
+        return work.ns / _weighted_median(ratios, np.array([pair.before.ns for pair in near]))
+
+
+def saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
+    """Return the convolutions, or their kernels where no op is known, that run as Winograd or FFT."""
+    return frozenset(
+        cell.op or cell.kernel or ""
+        for cell in cells
+        if (cell.family or "").startswith("conv_") and re.search(_FEWER_PRODUCTS, cell.kernel or "")
+    )
+
+
+def _similar(one: Work, other: Work) -> bool:
+    """Return whether two pieces are similar: by operations per call where both state them, else by time per call."""
+    if one.size and other.size:
+        first, second = one.size, other.size
+    else:
+        first, second = (each.busy_ns / each.calls if each.calls else 0.0 for each in (one, other))
+    return 0 < first <= SIMILAR * second and second <= SIMILAR * first
+
+
+def _weighted_median(values: Float64, weights: Float64) -> float:
+    """Return the weighted median; the upper one of two equal halves."""
+    order = np.argsort(values, kind="stable")
+    seen = np.cumsum(weights[order])
+    at = int(np.searchsorted(seen, seen[-1] / 2, side="right"))
+    return float(values[order][min(at, len(order) - 1)])
