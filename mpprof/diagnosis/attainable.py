@@ -1,6 +1,7 @@
 """What cells of the account could be at best, as claims: the other half of every cost.
 
-What a piece of work could take is told by `analysis.attainable`; here it becomes what a rule claims of its cells.
+What a piece of work could take is told by `analysis.attainable`; here it becomes what a rule claims of its
+cells.
 """
 
 from __future__ import annotations
@@ -98,8 +99,9 @@ def lessened(signals: Signals, claims: tuple[Claim, ...], ns: float) -> tuple[Cl
 
 
 def matrix(signals: Signals, rows: Iterable[int]) -> Attainable | Absent:
-    """Return what matrix work that did not run in 16 bits on matrix units, or feeds them badly, would take if it
-    had: what is likely, else what the peak rates allow, which is of low confidence. `Absent` where nothing tells."""
+    """Return what matrix work that did not run in 16 bits on matrix units, or feeds them badly, would take if
+    it had: what is likely, else what the peak rates allow, which is of low confidence. `Absent` where nothing
+    tells."""
     rows = tuple(rows)
     long = [row for row in rows if not work_of(signals.cells[row]).bound_by_launching]
     shares = _SharesOfGap(signals)
@@ -154,8 +156,8 @@ def _why_unknown(signals: Signals, rows: Sequence[int]) -> str:
 
 
 class _SharesOfGap:
-    """The comparison's slices by class and layer, each with the time of its fallbacks; none where they are plain
-    differences between runs."""
+    """The comparison's slices by class and layer, each with the time of its fallbacks; none where they are
+    plain differences between runs."""
 
     def __init__(self, signals: Signals) -> None:
         speedup = known(signals.speedup)
@@ -172,8 +174,8 @@ class _SharesOfGap:
         return self._slices.get((cell.category, cell.layer)) or self._slices.get((cell.category, None))
 
     def without_excess(self, cell: Cell) -> float | None:
-        """Return the time of the cell without its part of the slice's excess over its attainable time, which the
-        fallback cells of the slice share by their time."""
+        """Return the time of the cell without its part of the slice's excess over its attainable time, which
+        the fallback cells of the slice share by their time."""
         part = self._of(cell)
         if part is None or part.baseline_ns <= 0:
             return None

@@ -36,7 +36,8 @@ def missed(signals: Signals, row: int) -> bool:
 
 
 def badly_fed(signals: Signals, row: int) -> bool:
-    """Return whether the cell is a large 16-bit product on matrix units with an odd size, in a kernel of XLA's."""
+    """Return whether the cell is a large 16-bit product on matrix units with an odd size, in a kernel of
+    XLA's."""
     cell = signals.cells[row]
     return feeding.badly_fed(cell, signals.layer(cell.layer), known(signals.peaks))
 

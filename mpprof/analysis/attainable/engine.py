@@ -16,10 +16,10 @@ from mpprof.analysis.attainable.work import (
     LAUNCH_BOUND_NS,
     MEMORY_BOUND,
     SIXTEEN_BITS,
-    STREAMING,
     USUAL_RATIO,
     Work,
     roofline,
+    streaming_ns,
 )
 from mpprof.model.account import Class
 from mpprof.model.finding import Confidence
@@ -34,10 +34,10 @@ update fused in. Autocast reaches neither; their type is that of the table."""
 
 @frozen
 class Least:
-    """Times per step, low <= likely <= high. `low`: no less, by operations and bytes at the card's peaks, or as the
-    peaks of both arithmetics stand to each other; None: nothing bounds it. `likely`: what kernels of this kind
-    reach; None: nothing tells. `high`: what it takes where nothing certain helps. `source` of `likely`, or why there
-    is none, with how far to trust it."""
+    """Times per step, low <= likely <= high. `low`: no less, by operations and bytes at the card's peaks, or
+    as the peaks of both arithmetics stand to each other; None: nothing bounds it. `likely`: what kernels of
+    this kind reach; None: nothing tells. `high`: what it takes where nothing certain helps. `source` of
+    `likely`, or why there is none, with how far to trust it."""
 
     low: float | None
     likely: float | None
@@ -54,11 +54,12 @@ def least(
     compared_ns: float | None = None,
     badly_fed: bool = False,
 ) -> Least:
-    """Return what the work takes in `precision`: "fp16" or "bf16" on matrix units, with half the bytes; or what 16-bit
-    work took in "fp32" or "tf32".
+    """Return what the work takes in `precision`: "fp16" or "bf16" on matrix units, with half the bytes; or
+    what 16-bit work took in "fp32" or "tf32".
 
-    `compared_ns`: what the comparison with a baseline leaves of it. `badly_fed`: it has the arithmetic already, and
-    feeds it badly (`feeding`). Whether a policy lets the work change at all is the caller's question."""
+    `compared_ns`: what the comparison with a baseline leaves of it. `badly_fed`: it has the arithmetic
+    already, and feeds it badly (`feeding`). Whether a policy lets the work change at all is the caller's
+    question."""
     if precision not in SIXTEEN_BITS:
         return _before(work, precision, evidence)
     if why := _stays(work, evidence):
@@ -77,8 +78,8 @@ def halved(work: Work) -> float:
 
 
 def eligible(work: Work) -> bool:
-    """Return whether this is matrix work that matrix units could do in 16 bits and did not: no helper of such work,
-    and not depthwise."""
+    """Return whether this is matrix work that matrix units could do in 16 bits and did not: no helper of such
+    work, and not depthwise."""
     if work.category != "matmul" or work.family == "depthwise" or work.precision == "fp64":
         return False
     return work.placement == "cuda_core" or in_tf32(work)
@@ -115,55 +116,67 @@ def _matmul(
     if work.family == "depthwise":
         why = "depthwise: no kernels on matrix units, bound by memory"
         return Least(halved(work), work.ns, work.ns, why)
-    low = _low(work, precision, evidence)
+    bound, by_peaks = _bound(work, precision, evidence), _by_peaks(work, precision, evidence)
+    low = bound if bound is not None else by_peaks
+    if bound is not None and by_peaks is not None and not work.accelerated:
+        low = max(bound, by_peaks)
     for source, confidence, way in _WAYS:
-        found = compared_ns if way is None else way(work, precision, evidence)
         if way is _as_large_products and not badly_fed:
             continue
+        found = compared_ns if way is None else way(work, precision, evidence)
         if found is not None:
-            likely = max(found, _streaming(work, evidence), low or 0.0)
-            return Least(low, work.floored(likely), _high(work, evidence), source, confidence)
+            least_ns = by_peaks if bound is None else bound
+            likely = work.floored(max(found, _streaming(work, evidence), least_ns or 0.0))
+            if way is _calibrated and (row := _row(work, precision, evidence)):
+                source = f"{source}: {row.source}"
+            low = None if low is None else min(low, likely)
+            return Least(low, likely, max(likely, _high(work, evidence)), source, confidence)
     why = "no kernel of this kind ran in 16 bits on matrix units here, and none was calibrated"
     return Least(low, None, _high(work, evidence), why, "low")
 
 
-def _low(work: Work, precision: Precision, evidence: Evidence) -> float | None:
-    """Return the least time on matrix units. Where operations and bytes are known, their time at the peaks. Kernels
-    come no nearer to the peak of matrix units than to that of ordinary arithmetic, so work that leaves it gains no
-    more than the ratio of the two. Kernels in TF32 may be far from their peak and those in 16 bits near it: on an H100
-    one convolution took 4.41 ms and 0.81 (`sample_traces/recorded-h100-convnet-*`)."""
+def _bound(work: Work, precision: Precision, evidence: Evidence) -> float | None:
+    """Return the time of the operations and bytes on matrix units at the peaks; None where they are not
+    known. Of bytes at most half of what it takes now: where it moves them faster than the memory can, they
+    are in a cache."""
     roof = evidence.roof(work, precision)
-    by_peaks = _by_peaks(work, precision, evidence)
-    if roof is None and by_peaks is None:
+    if roof is None:
         return None
-    halved = work.ns / HALF_BYTES if work.precision in ("fp32", "tf32") else work.ns
-    floor = roof[0] if roof is not None and roof[1] == "compute" else min(roof[0], halved) if roof else 0.0
-    if by_peaks is not None and (roof is None or not work.accelerated):
-        floor = max(floor, by_peaks)
-    return work.floored(floor)
+    return work.floored(roof[0] if roof[1] == "compute" else min(roof[0], _same_rate(work)))
+
+
+def _same_rate(work: Work) -> float:
+    """Return the time of the work if it moves its bytes in 16 bits at the rate of today."""
+    return work.ns / HALF_BYTES if work.precision in ("fp32", "tf32") else work.ns
 
 
 def _by_peaks(work: Work, precision: Precision, evidence: Evidence) -> float | None:
+    """Return the time of the work if it comes as near to the peak in 16 bits as to that of its arithmetic.
+
+    Kernels come no nearer to the peak of matrix units than to that of ordinary arithmetic, so this bounds
+    work that leaves it. Kernels in TF32 may be far from their peak and those in 16 bits near it: on an H100
+    one convolution took 4.41 ms and 0.81 (`sample_traces/recorded-h100-convnet-*`). There it serves only
+    where operations or bytes are not known."""
     ran, could = evidence.rate(_arithmetic(work)), evidence.rate(precision)
-    if work.precision in (None, "unknown") or not ran or not could:
+    if work.precision in (None, "unknown") or work.in_16_bits or not ran or not could:
         return None
-    return work.ns * min(1.0, ran / could)
+    return work.floored(work.ns * min(1.0, ran / could))
 
 
 def _arithmetic(work: Work) -> str:
-    """Return the key of `DevicePeaks.flops_per_s` for the arithmetic that ran. 16-bit storage on ordinary arithmetic
-    computes in float32 unless the name says half2, which we cannot tell: the float32 rate is the usual case."""
+    """Return the key of `DevicePeaks.flops_per_s` for the arithmetic that ran. 16-bit storage on ordinary
+    arithmetic computes in float32 unless the name says half2, which we cannot tell: the float32 rate is the
+    usual case."""
     return str(work.precision) if work.accelerated else "fp32_cuda"
 
 
 def _streaming(work: Work, evidence: Evidence) -> float:
-    """Return the time in which its bytes can be moved in 16 bits: at most half of what it takes now, as half the bytes
-    at the same rate do."""
+    """Return the time in which its bytes can be moved in 16 bits: at most half of what it takes now, as half
+    the bytes at the same rate do."""
     moved, peaks = work.bytes_in_16_bits, evidence.peaks
-    bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
-    narrows = work.precision in ("fp32", "tf32")
-    most = work.ns / HALF_BYTES if narrows else work.ns
-    return min(most, moved / (bandwidth * STREAMING) * 1e9) if moved and bandwidth else 0.0
+    if not moved or peaks is None or not peaks.bandwidth_bytes_per_s:
+        return 0.0
+    return min(_same_rate(work), streaming_ns(moved, peaks.bandwidth_bytes_per_s))
 
 
 def _high(work: Work, evidence: Evidence) -> float:
@@ -181,8 +194,8 @@ def _in_this_trace(work: Work, precision: Precision, evidence: Evidence) -> floa
 
 
 def _as_near_to_its_peak(work: Work, precision: Precision, evidence: Evidence) -> float | None:
-    """Return the time of the work if it comes as near to its peak in 16 bits as it comes to the peak of the arithmetic
-    that it runs on, less what matrix units usually leave of theirs."""
+    """Return the time of the work if it comes as near to its peak in 16 bits as it comes to the peak of the
+    arithmetic that it runs on, less what matrix units usually leave of theirs."""
     roof, ran = evidence.roof(work, precision), evidence.rate(_arithmetic(work))
     if work.in_16_bits or roof is None or roof[1] != "compute" or not ran or not work.flops or work.ns <= 0:
         return None
@@ -191,11 +204,15 @@ def _as_near_to_its_peak(work: Work, precision: Precision, evidence: Evidence) -
 
 
 def _calibrated(work: Work, precision: Precision, evidence: Evidence) -> float | None:
+    row = _row(work, precision, evidence)
+    return work.ns / row.ratio if row else None
+
+
+def _row(work: Work, precision: Precision, evidence: Evidence) -> calibration.Calibration | None:
     if evidence.peaks is None or work.family is None or work.precision is None:
         return None
     ran: Precision = "fp32" if work.placement == "cuda_core" else work.precision
-    found = calibration.find(evidence.peaks.name, work.family, ran, precision)
-    return work.ns / found.ratio if found else None
+    return calibration.find(evidence.peaks.name, work.family, ran, precision)
 
 
 def _as_large_products(work: Work, precision: Precision, evidence: Evidence) -> float | None:
@@ -222,10 +239,10 @@ ONLY_IN_16_BITS: frozenset[Class] = frozenset(("cast", "loss_scale"))
 
 
 def _before(work: Work, precision: Precision, evidence: Evidence) -> Least:
-    """Return what the work took in float32: casts and loss scaling nothing; 16-bit products on matrix units at least
-    twice their time on ordinary arithmetic and their own in TF32, no less than their operations and bytes take at the
-    peaks (convolutions may do with a quarter of the operations), and at most the ratio of the peaks; other 16-bit work
-    its own time to twice that; the rest the same."""
+    """Return what the work took in float32: casts and loss scaling nothing; 16-bit products on matrix units
+    at least twice their time on ordinary arithmetic and their own in TF32, no less than their operations and
+    bytes take at the peaks (convolutions may do with a quarter of the operations), and at most the ratio of
+    the peaks; other 16-bit work its own time to twice that; the rest the same."""
     source = "the peak rates of this card"
     if work.category in ONLY_IN_16_BITS:
         return Least(0.0, None, 0.0, source)
@@ -246,7 +263,7 @@ def _times_in_float32(work: Work, precision: Precision, evidence: Evidence) -> f
     """Return how many times as long the work took in float32, at most."""
     if work.precision not in SIXTEEN_BITS:
         return 1.0
-    ran, before = evidence.rate(work.precision or ""), _rate_in_float32(precision, evidence)
+    ran, before = evidence.rate(work.precision), _rate_in_float32(precision, evidence)
     if work.category == "matmul" and work.accelerated and ran and before:
         return max(1.0, ran / before)
     return HALF_BYTES

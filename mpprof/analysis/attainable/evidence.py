@@ -33,8 +33,8 @@ class Pair:
 
 @frozen
 class _Peers:
-    """Columns of the kernels of one kind. `share` of the roofline, by what bounds them; `of_peak`: of the peak
-    rate; NaN where bytes are not known."""
+    """Columns of the kernels of one kind. `share` of the roofline, by what bounds them; `of_peak`: of the
+    peak rate; NaN where bytes are not known."""
 
     size: Float64  # operations per call
     weight: Float64  # ns per step
@@ -47,8 +47,8 @@ class _Peers:
 class Evidence:
     """Everything beside the work itself that tells what it could take.
 
-    `fed`: 16-bit work on matrix units with full loads (`feeding.well_fed`). `pairs`: aligned work of a baseline.
-    `saving`: convolutions that run as Winograd or FFT now (`saving_ops`)."""
+    `fed`: 16-bit work on matrix units with full loads (`feeding.well_fed`). `pairs`: aligned work of a
+    baseline. `saving`: convolutions that run as Winograd or FFT now (`saving_ops`)."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Evidence:
         return self.peaks.flops_per_s.get(arithmetic) if self.peaks else None
 
     def roof(self, work: Work, precision: Precision) -> tuple[float, BoundBy] | None:
-        """Return the roofline of the work in 16 bits on matrix units, in ns per step; None where operations, bytes
-        or peaks are not known."""
+        """Return the roofline of the work in 16 bits on matrix units, in ns per step; None where operations,
+        bytes or peaks are not known."""
         moved, rate = work.bytes_in_16_bits, self.rate(precision)
         bandwidth = self.peaks.bandwidth_bytes_per_s if self.peaks else None
         if not (work.flops and moved and rate and bandwidth):
@@ -93,28 +93,35 @@ class Evidence:
             row = (work.size, work.ns, work.flops / work.ns, share, of_peak, by_memory)
             gathered[work.kind].append(row)
         columns = {kind: np.array(rows, np.float64).T for kind, rows in gathered.items()}
-        return {kind: _Peers(*rows[:5], rows[5] > 0) for kind, rows in columns.items()}
+        return {
+            kind: _Peers(rows[0], rows[1], rows[2], rows[3], rows[4], rows[5] > 0)
+            for kind, rows in columns.items()
+        }
 
     def by_roof(self, work: Work, precision: Precision) -> float | None:
-        """Return the time of the work if it comes as near to its roofline as kernels of its kind with the same bound
-        come to theirs, those of similar size or else the nearest.
+        """Return the time of the work if it comes as near to its roofline as kernels of its kind with the
+        same bound come to theirs, those of similar size or else the nearest.
 
-        Without such kernels, work that is bound by memory comes as near as streaming kernels do. How near kernels
-        come to the memory's rate is no measure of work that is bound by compute: then those tell that by their
-        bytes should wait for memory and are far from its rate all the same, held up by their arithmetic."""
+        Kernels that by their bytes should wait for memory, and are far from its rate all the same, are held
+        up by their arithmetic: of memory-bound work they tell what is of similar size, and in the place of
+        kernels that are bound by compute how near those come to the peak. Without any, work that is bound by
+        memory comes as near as streaming kernels do."""
         roof, peers = self.roof(work, precision), self._by_kind.get(work.kind)
         if roof is None or peers is None or not work.size:
             return None
-        stated = ~np.isnan(peers.share)
-        same, share = stated & (peers.by_memory == (roof[1] == "memory")), peers.share
-        if stated.any() and not same.any():
-            if roof[1] == "memory":
+        away = np.abs(np.log(peers.size / work.size))
+        waiting, share = peers.by_memory & (peers.share >= WAITING), peers.share
+        if roof[1] == "memory":
+            same = waiting | (peers.by_memory & (away <= np.log(SIMILAR)))
+            if not same.any() and not np.isnan(share).all():
                 return roof[0] / STREAMING + work.calls * FLOOR_NS
-            same, share = stated & (peers.share < WAITING), peers.of_peak
+        else:
+            same = ~np.isnan(share) & ~peers.by_memory
+            if not same.any():
+                same, share = peers.by_memory & ~waiting, peers.of_peak
         if not same.any():
             return None
-        away = np.abs(np.log(peers.size[same] / work.size))
-        near = away <= max(np.log(SIMILAR), away.min())
+        near = away[same] <= max(np.log(SIMILAR), away[same].min())
         reached = _weighted_median(share[same][near], peers.weight[same][near])
         return roof[0] / reached + work.calls * FLOOR_NS if reached > 0 else None
 
@@ -135,13 +142,19 @@ class Evidence:
         return {key: tuple(pairs) for key, pairs in gathered.items()}
 
     def by_pairs(self, work: Work) -> float | None:
-        """Return the time of the work if it gains what aligned work of its kind, arithmetic and similar size did."""
+        """Return the time of the work if it gains what aligned work of its kind, arithmetic and similar size
+        did."""
         pairs = self._by_arithmetic.get((work.kind, work.placement, work.precision), ())
         near = [pair for pair in pairs if _similar(pair.before, work)]
         if not near:
             return None
         ratios = np.array([pair.before.ns / pair.after.ns for pair in near])
         return work.ns / _weighted_median(ratios, np.array([pair.before.ns for pair in near]))
+
+
+def _peers(columns: Float64) -> _Peers:
+    size, weight, rate, share, of_peak, by_memory = columns
+    return _Peers(size, weight, rate, share, of_peak, by_memory > 0)
 
 
 def saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
@@ -154,7 +167,8 @@ def saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
 
 
 def _similar(one: Work, other: Work) -> bool:
-    """Return whether two pieces are similar: by operations per call where both state them, else by time per call."""
+    """Return whether two pieces are similar: by operations per call where both state them, else by time per
+    call."""
     if one.size and other.size:
         first, second = one.size, other.size
     else:

@@ -1,9 +1,9 @@
 """Without a measured baseline: what float32 would have taken, as a range.
 
-Every cell of the mixed run's account is turned back (`attainable.engine.least` in "fp32" or "tf32"): low and high
-are the two ends of what its float32 twin may have taken. Time that the device idles may, at the low end, have
-been hidden behind the longer kernels, but no step is shorter than what the host needs for it. Whether float32
-products ran in TF32 is taken from the run's records where they say it.
+Every cell of the mixed run's account is turned back (`attainable.engine.least` in "fp32" or "tf32"): low and
+high are the two ends of what its float32 twin may have taken. Time that the device idles may, at the low end,
+have been hidden behind the longer kernels, but no step is shorter than what the host needs for it. Whether
+float32 products ran in TF32 is taken from the run's records where they say it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """What mixed precision could make of a float32 run: a range, from its own account, before anybody tried it.
 
-Every cell of the account is turned the other way round: the ends of the range are the sums of `low` and `high`
-of `attainable.engine.least`. Matrix work in float32 on ordinary arithmetic takes half its time at most, and at
-least what its operations and bytes, or the ratio of the card's peaks, make of it; that of Winograd and FFT
-convolutions all of its time at most, because a 16-bit convolution that multiplies every pair gives their saving
-back; matrix work in TF32 all of its time at most, and at least what its operations and bytes take, half where
-they are not known; transforms and other work bound by memory all of its time at most and half at least; kernels
-that are bound by launching, the optimizer, FBGEMM's embedding tables, copies, communication and idle time as
-long as they were. No kernel becomes shorter than two microseconds, and no step shorter than what the host
-needs for it. Where the card's peaks are not known, matrix work may take no time at all at the short end.
+Every cell of the account is turned the other way round: the ends of the range are the sums of `low` and
+`high` of `attainable.engine.least`. Matrix work in float32 on ordinary arithmetic takes half its time at
+most, and at least what its operations and bytes, or the ratio of the card's peaks, make of it; that of
+Winograd and FFT convolutions all of its time at most, because a 16-bit convolution that multiplies every pair
+gives their saving back; matrix work in TF32 all of its time at most, and at least what its operations and
+bytes take, half where they are not known; transforms and other work bound by memory all of its time at most
+and half at least; kernels that are bound by launching, the optimizer, FBGEMM's embedding tables, copies,
+communication and idle time as long as they were. No kernel becomes shorter than two microseconds, and no step
+shorter than what the host needs for it. Where the card's peaks are not known, matrix work may take no time at
+all at the short end.
 
 Of a single step that is more: its last launch comes no earlier than it did, and at the long end only that
 work becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
@@ -80,7 +81,8 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
 
 
 def _shortest(work: Work, low: float | None) -> float:
-    """Return the short end of a piece: no time at all where nothing bounds a product, but for what a launch takes."""
+    """Return the short end of a piece: no time at all where nothing bounds a product, but for what a launch
+    takes."""
     if low is not None:
         return low
     return work.floored(0.0) if eligible(work) else halved(work)

@@ -1,8 +1,8 @@
 """What each part of a float32 step could become in 16 bits on the device at hand: the ratios of a comparison.
 
-Two ratios for every part of the baseline: the *ceiling*, from the least time that operations, bytes and peaks allow,
-and the *attainable* one, from what kernels of this kind did reach (`analysis.attainable`). What a policy leaves in
-float32 stays as it is. Ratios are of times, baseline over mixed, and never below 1.
+Two ratios for every part of the baseline: the *ceiling*, from the least time that operations, bytes and peaks
+allow, and the *attainable* one, from what kernels of this kind did reach (`analysis.attainable`). What a
+policy leaves in float32 stays as it is. Ratios are of times, baseline over mixed, and never below 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpprof.analysis.attainable.evidence import Evidence, Pair
 from mpprof.analysis.attainable.work import HALF_BYTES, MEMORY_BOUND, SIXTEEN_BITS, Work
 from mpprof.model.account import Cell, Class, Phase
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import COMPUTE_DTYPES, Placement, Precision
+from mpprof.model.kernels import COMPUTE_DTYPES, Family, Placement, Precision
 from mpprof.model.run import Run
 
 MOSTLY = 0.8
@@ -29,7 +29,7 @@ class MatchKey(NamedTuple):
     category: Class
     phase: Phase
     layer: str | None
-    family: str | None
+    family: Family | None
     op: str | None
 
 
