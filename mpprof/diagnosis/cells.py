@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpprof.analysis.attainable import feeding
+from mpprof.analysis.attainable import evidence as reached
 from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import kinds as layers
 from mpprof.analysis.layers.scopes import LOSS_SCOPES
@@ -39,14 +39,14 @@ def badly_fed(signals: Signals, row: int) -> bool:
     """Return whether the cell is a large 16-bit product on matrix units with an odd size, in a kernel of
     XLA's."""
     cell = signals.cells[row]
-    return feeding.badly_fed(cell, signals.layer(cell.layer), known(signals.peaks))
+    return reached.badly_fed(cell, signals.layer(cell.layer), known(signals.peaks))
 
 
 def bad_sizes(signals: Signals, row: int) -> tuple[int, ...] | None:
     """Return the sizes of this cell's work that are not multiples of 8; None where too few are known to
     tell."""
     cell = signals.cells[row]
-    return feeding.bad_sizes(cell, signals.layer(cell.layer))
+    return reached.bad_sizes(cell, signals.layer(cell.layer))
 
 
 def unattributed(layers: Iterable[str]) -> Unable:

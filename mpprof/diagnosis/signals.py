@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.attainable.evidence import Evidence
-from mpprof.analysis.attainable.feeding import well_fed
+from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks

@@ -58,8 +58,8 @@ def least(
     what 16-bit work took in "fp32" or "tf32".
 
     `compared_ns`: what the comparison with a baseline leaves of it. `badly_fed`: it has the arithmetic
-    already, and feeds it badly (`feeding`). Whether a policy lets the work change at all is the caller's
-    question."""
+    already, and feeds it badly (`evidence.badly_fed`). Whether a policy lets the work change at all is the
+    caller's question."""
     if precision not in SIXTEEN_BITS:
         return _before(work, precision, evidence)
     if why := _stays(work, evidence):

@@ -22,8 +22,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mpprof.analysis.attainable.evidence import Evidence
-from mpprof.analysis.attainable.feeding import well_fed
+from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.attainable.work import SIXTEEN_BITS
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison.launches_compared import launches
