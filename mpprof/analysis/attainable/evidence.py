@@ -33,11 +33,11 @@ Float64 = NDArray[np.float64]
 _FEWER_PRODUCTS = r"(?i)winograd|fft\dd|cgemm|complex|float2\b"
 """Kernels of convolutions that save multiplications: 2.25 to 4 times fewer with Winograd (Lavin & Gray 2015,
 arXiv:1509.09308). Those of FFT multiply complex numbers."""
-
 LARGE_NS = 50_000.0
 """A product is large if it takes at least this long at the peak rate: 49 GFLOP on an H100, 6 on a V100. Start
 and end of a kernel, and tiles that do not fill the card, are then a small part of it (our judgement)."""
 _BY_XLA = re.compile(r"(?:triton_)?(?:nested_)?gemm_fusion")
+"""XLA's own products, whose names state no alignment."""
 
 LayerOf = Callable[[str | None], LayerFacts | None]
 
@@ -111,11 +111,7 @@ class Evidence:
             by_memory = bool(roof and roof[1] == "memory")
             row = (work.size, work.ns, work.flops / work.ns, share, of_peak, by_memory)
             gathered[work.kind].append(row)
-        columns = {kind: np.array(rows, np.float64).T for kind, rows in gathered.items()}
-        return {
-            kind: _Peers(rows[0], rows[1], rows[2], rows[3], rows[4], rows[5] > 0)
-            for kind, rows in columns.items()
-        }
+        return {kind: _peers(np.array(rows, np.float64).T) for kind, rows in gathered.items()}
 
     def by_roof(self, work: Work, precision: Precision) -> float | None:
         """Return the time of the work if it comes as near to its roofline as kernels of its kind with the

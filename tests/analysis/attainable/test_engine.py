@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpprof.analysis.attainable.engine import least
-from mpprof.analysis.attainable.evidence import Evidence, Pair
+from mpprof.analysis.attainable.evidence import Evidence, Pair, well_fed
 from mpprof.analysis.attainable.work import Work, roofline
-from mpprof.model.account import CLASSES
+from mpprof.model.account import CLASSES, Cell
 from mpprof.model.device import DevicePeaks
 from tests.analysis.pieces import A100, V100
 
@@ -81,6 +81,29 @@ def test_ordinary_arithmetic_gains_no_more_than_the_ratio_of_the_peaks() -> None
     assert least(work, "fp16", Evidence(V100)).low == pytest.approx(20 * MS * 15.7 / 125)
 
 
+def test_what_moves_its_bytes_faster_than_memory_can_is_bound_by_half_its_time() -> None:
+    """8 GB in a millisecond come from a cache: 4 GB at the peak bandwidth bound nothing."""
+    assert least(product(1, gflop=1, mb=8000), "fp16", Evidence(UNLISTED)).low == pytest.approx(0.5 * MS)
+
+
+def test_evidence_of_the_trace_comes_before_the_ratio_of_the_peaks() -> None:
+    """Float32 products far from their peak: others of this trace say 82 µs, the peaks 2.5 ms."""
+    found = least(product(20, gflop=10, mb=10), "fp16", Evidence(V100, [fed(0.082, gflop=10, mb=10)]))
+    assert found.low == found.likely == pytest.approx(82_000)
+
+
+def test_without_operations_no_pair_gains_more_than_the_ratio_of_the_peaks() -> None:
+    """Roles of unlike work may be aligned: 20 times is none that TF32 leaves."""
+    tf32 = product(20, placement="tensor_core", precision="tf32")
+    found = least(tf32, "fp16", Evidence(A100, pairs=[Pair(tf32, fed(1))]))
+    assert (found.low, found.likely) == (10 * MS, 10 * MS)
+
+
+def test_what_gains_less_than_usual_is_the_high_end_too() -> None:
+    found = least(product(6), "fp16", Evidence(UNLISTED, pairs=[Pair(product(6), fed(5))]))
+    assert found.high == found.likely == pytest.approx(5 * MS)
+
+
 def test_nothing_bounds_products_on_a_card_that_is_not_known() -> None:
     found = least(product(20), "fp16", Evidence())
     assert (found.low, found.likely, found.high) == (None, None, 10 * MS)
@@ -107,12 +130,13 @@ def test_the_same_work_takes_as_long_whichever_run_is_asked() -> None:
 
 
 def test_similar_sizes_come_before_others_and_the_nearest_before_none() -> None:
-    small, large = fed(0.018, gflop=1, mb=0.1), fed(1.602, gflop=100, mb=10)
-    evidence = Evidence(V100, [small, large])
-    half, whole = least(product(9, gflop=90, mb=20), "fp16", evidence), 90e9 / 125e12 * 1e9
-    assert half.likely == pytest.approx(whole / 0.5 + 2_000)
-    tiny = Evidence(V100, [small])
-    assert least(product(9, gflop=90, mb=20), "fp16", tiny).likely == pytest.approx(whole / 0.5 + 2_000)
+    """The small one comes to a quarter of its roofline, the large one to half."""
+    small, large = fed(0.034, gflop=1, mb=0.1), fed(1.602, gflop=100, mb=10)
+    asked, whole = product(9, gflop=90, mb=20), 90e9 / 125e12 * 1e9
+    both = least(asked, "fp16", Evidence(V100, [small, large]))
+    assert both.likely == pytest.approx(whole / 0.5 + 2_000)
+    alone = least(asked, "fp16", Evidence(V100, [small]))
+    assert alone.likely == pytest.approx(whole / 0.25 + 2_000)
 
 
 def test_without_a_like_product_memory_is_moved_as_streaming_kernels_do() -> None:
@@ -173,6 +197,33 @@ def test_a_badly_fed_product_could_reach_what_large_ones_do() -> None:
     assert least(odd, "fp16", Evidence(UNLISTED)).likely is None
     found = least(odd, "fp16", Evidence(UNLISTED), badly_fed=True)
     assert found.likely == pytest.approx(0.8 * MS / 0.68 + 2_000)
+
+
+def test_rates_of_others_serve_what_is_in_16_bits_already() -> None:
+    found = least(fed(30, gflop=100), "fp16", Evidence(UNLISTED, [fed(10, gflop=100)]))
+    assert (found.low, found.likely) == (None, 10 * MS)
+
+
+def cell(kernel: str, shapes: str = "", gflop: float = 100) -> Cell:
+    return Cell(
+        "matmul", MS, MS, 1.0, kernel=kernel, family="gemm", placement="tensor_core", precision="fp16",
+        shapes=shapes, flops_per_step=gflop * 1e9,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "is_evidence"),
+    [
+        (cell("sm80_xmma_gemm_f16f16_align8"), True),
+        (cell("sm80_xmma_gemm_f16f16_align1"), False),
+        (cell("gemm_fusion_dot_34", "f16[2048,512];f16[512,33728]"), True),
+        (cell("gemm_fusion_dot_34", "f16[2048,512];f16[512,33709]"), False),
+        (cell("gemm_fusion_dot_34", "f16[2048,512];f16[512,33709]", gflop=1), True),  # others hold it up
+        (replace(cell("volta_sgemm"), placement="cuda_core", precision="fp32"), False),
+    ],
+)
+def test_only_well_fed_kernels_are_evidence(one: Cell, is_evidence: bool) -> None:
+    assert (well_fed([one], lambda name: None, V100) != []) is is_evidence
 
 
 # --- back to float32 ---------------------------------------------------------------------------------------
