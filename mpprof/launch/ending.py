@@ -1,0 +1,85 @@
+"""What is said when a launched script has ended: the report of its run, or why there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mpprof import child
+from mpprof.launch import loops
+from mpprof.launch.options import Options
+from mpprof.model.shell import quoted
+
+
+def say(text: str) -> None:
+    """Print to stderr, which may be closed by now."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def report(roots: Sequence[Path], options: Options) -> None:
+    """Print the first screen of the run with the most steps, to stderr, by a process of its own: nothing that a
+    report imports comes into the script's process."""
+    from mpprof.record.end_of_fit import place
+    from mpprof.store import formats
+
+    def size(root: Path) -> int:
+        steps = formats.folder_of(root) / formats.STEPS_FILE
+        return steps.stat().st_size if steps.is_file() else 0
+
+    root = max(roots, key=size)
+    if len(roots) > 1 and not options.quiet:
+        say(
+            f"mpprof: {len(roots)} runs were recorded (a model of its own is a run of its own). This is the "
+            f"longest; all of them: mpprof ls {quoted(options.logdir)}"
+        )
+    sys.stderr.flush()
+    command = child.command("-m", "mpprof", "report", place(root), *(["--quiet"] if options.quiet else []))
+    subprocess.run(
+        command, env=child.environment(child.places()), check=False, stdin=subprocess.DEVNULL, stdout=_stderr()
+    )
+
+
+def unrecorded(options: Options, backend: str | None, machine: loops.Machine) -> None:
+    """Say why nothing was recorded, and which lines record a loop."""
+    if backend is None:
+        say(f"mpprof: {options.script} imported no framework, so there is nothing to report.")
+        return
+    root = machine.write(options.logdir)
+    lines = loops.lines_to_add(backend, options.logdir).replace("\n", "\n    ")
+    said = [
+        f"mpprof: {options.script} called neither fit nor train_on_batch of Keras here: its steps are not known.",
+        *(f"mpprof: {line}" for line in loops.used(machine.samples)),
+        *([] if root is None else [f"mpprof: samples of the hardware lie in {quoted(root)}"]),
+        "mpprof: to record a loop, add these lines around it (docs: Recording, Custom loops):",
+        "",
+        f"    {lines}",
+        "",
+        f"mpprof: then run it as ever, and: mpprof report {quoted(options.logdir)}",
+    ]
+    say("\n".join(said))
+
+
+def end_children() -> None:
+    """End the processes that this one has started, such as workers that make batches."""
+    import psutil
+
+    children = psutil.Process().children(recursive=True)
+    for each in children:
+        each.terminate()
+    for each in psutil.wait_procs(children, timeout=3)[1]:
+        each.kill()
+
+
+def _stderr() -> int:
+    """Return the descriptor of stderr, whatever the script has put in the place of `sys.stderr`."""
+    try:
+        os.fstat(2)
+    except OSError:
+        return subprocess.DEVNULL
+    return 2
