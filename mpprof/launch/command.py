@@ -12,8 +12,8 @@ from typing import NoReturn
 from mpprof.launch.options import Options
 
 SITE = Path(__file__).parent / "site"
-_NOT_HANDED_ON = frozenset({"-I", "-E", "-s", "-P"})
-"""Options of our own interpreter that are not the script's: they would keep PYTHONPATH from it."""
+_NOT_HANDED_ON = frozenset({"-I", "-E", "-s", "-P", "-S"})
+"""Options of our own interpreter that are not the script's: they would keep `site/` from it."""
 
 
 def arguments(words: Sequence[str]) -> list[str]:

@@ -39,7 +39,8 @@ def report(roots: Sequence[Path], options: Options) -> None:
             f"longest; all of them: mpprof ls {quoted(options.logdir)}"
         )
     sys.stderr.flush()
-    command = child.command("-m", "mpprof", "report", place(root), *(["--quiet"] if options.quiet else []))
+    quiet = ["--quiet"] if options.quiet else []
+    command = child.command("-c", "from mpprof.__main__ import run; run()", "report", place(root), *quiet)
     subprocess.run(
         command, env=child.environment(child.places()), check=False, stdin=subprocess.DEVNULL, stdout=_stderr()
     )

@@ -35,7 +35,7 @@ class ImportHook:
         """Return the spec that another finder returns, for a module that is waited for; else None."""
         if name not in self._waiting:
             return None
-        for finder in [each for each in sys.meta_path if each is not self]:
+        for finder in [each for each in sys.meta_path if each is not self and hasattr(each, "find_spec")]:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 self._follow(name, spec)

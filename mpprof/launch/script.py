@@ -83,7 +83,10 @@ class Script:
 
         options, training = self.options, fit.Training()
         if options.policy is not None:
-            settings.set_policy(keras, options.policy, self.note)
+            try:
+                settings.set_policy(keras, options.policy, self.note)
+            except (TypeError, ValueError):
+                sys.exit(f"mpprof: {keras.__name__} has no dtype policy {options.policy!r}")
         if options.jit is not None:
             settings.set_jit(keras, options.jit, self.note)
         fit.with_callbacks(keras, training, lambda model, has_ours: self._added(keras, model, has_ours))
@@ -102,8 +105,7 @@ class Script:
                 return [recorded]
             from mpprof.launch.stopping import ending_after
 
-            ending = ending_after(keras, model, recorded, self.options.steps, self._end_now)
-            return [ending, recorded]
+            return [ending_after(keras, model, recorded, self.options.steps, self._end_now), recorded]
         except Exception as error:  # noqa: BLE001 - see the class
             self.note(f"a fit is not recorded: {type(error).__name__}: {error}")
             return []
