@@ -52,16 +52,18 @@ def unrecorded(options: Options, backend: str | None, machine: loops.Machine) ->
         say(f"mpprof: {options.script} imported no framework, so there is nothing to report.")
         return
     root = machine.write(options.logdir)
-    lines = loops.lines_to_add(backend, options.logdir).replace("\n", "\n    ")
+    logdir = f"logs/{Path(options.logdir).name}"
+    lines = loops.lines_to_add(backend, logdir).replace("\n", "\n    ")
     said = [
-        f"mpprof: {options.script} called neither fit nor train_on_batch of Keras here: its steps are not known.",
+        f"mpprof: {options.script} called neither fit nor train_on_batch of Keras in this process, so its steps "
+        "are not known.",
         *(f"mpprof: {line}" for line in loops.used(machine.samples)),
         *([] if root is None else [f"mpprof: samples of the hardware lie in {quoted(root)}"]),
-        "mpprof: to record a loop, add these lines around it (docs: Recording, Custom loops):",
+        "mpprof: to record a loop of your own, put these lines around it:",
         "",
         f"    {lines}",
         "",
-        f"mpprof: then run it as ever, and: mpprof report {quoted(options.logdir)}",
+        f"mpprof: then run it as ever, and mpprof report {quoted(logdir)}",
     ]
     say("\n".join(said))
 

@@ -64,8 +64,11 @@ class Argument:
         return args, {**kwargs, self._name: value}
 
 
-def with_callbacks(keras: ModuleType, training: Training, callbacks_of: CallbacksOf) -> None:
-    """Have each `fit` take what `callbacks_of` returns beside the script's own callbacks."""
+def with_callbacks(
+    keras: ModuleType, training: Training, callbacks_of: CallbacksOf, trained: Callable[[Any], None]
+) -> None:
+    """Have each `fit` take what `callbacks_of` returns beside the script's own callbacks. `trained` is told of a
+    model whose fit has ended well."""
 
     def around(fit: Method) -> Method:
         callbacks = Argument(fit, "callbacks")
@@ -78,7 +81,9 @@ def with_callbacks(keras: ModuleType, training: Training, callbacks_of: Callback
             if added := callbacks_of(model, has_ours(given)):
                 args, kwargs = callbacks.put(args, kwargs, joined(given, added, model))
             with training.running():
-                return fit(model, *args, **kwargs)
+                history = fit(model, *args, **kwargs)
+            trained(model)
+            return history
 
         return fit_recorded
 

@@ -42,10 +42,12 @@ with StepRecorder({logdir}{wait}) as recorder:
 
 
 class Calls:
-    """One run of all calls of `train_on_batch`, whichever model's, each a step. It ends with the process."""
+    """One run of all calls of `train_on_batch`, whichever model's, each a step. It ends with the process, or when
+    `steps` steady steps are recorded: `end` is called then."""
 
-    def __init__(self, make: Callable[[Any], Any]) -> None:
-        self._make, self._recorder = make, None
+    def __init__(self, make: Callable[[Any], Any], steps: int | None, end: Callable[[Any], None]) -> None:
+        self._make, self._steps, self._end = make, steps, end
+        self._recorder: Any = None
 
     def step(self, model: Any, train: Callable[[], Any]) -> Any:
         if self._recorder is None:
@@ -55,6 +57,9 @@ class Calls:
         with recorder.step():
             result = train()
         recorder.update(loss=_loss(result))
+        if self._steps is not None and recorder.steady_steps >= self._steps:
+            self.close()
+            self._end(model)
         return result
 
     def close(self) -> None:

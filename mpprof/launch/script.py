@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import functools
 import os
 import sys
 import weakref
@@ -28,7 +30,7 @@ class Script:
         self.machine = loops.Machine()
         self.notes: list[str] = []
         self._callbacks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._calls = loops.Calls(self._loop_recorder)
+        self._calls = loops.Calls(self._loop_recorder, options.steps, self._end_now)
         self._hook = ImportHook(
             {
                 **{name: self._keras_imported for name in KERAS},
@@ -52,6 +54,8 @@ class Script:
             pass
         except Exception as error:  # noqa: BLE001 - the script has ended, and its exit code is its own
             self.note(f"no report: {type(error).__name__}: {error}")
+        if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
+            _end_by_interrupt()
 
     def note(self, text: str) -> None:
         """Note what is to be known beside the result, once."""
@@ -89,7 +93,8 @@ class Script:
                 sys.exit(f"mpprof: {keras.__name__} has no dtype policy {options.policy!r}")
         if options.jit is not None:
             settings.set_jit(keras, options.jit, self.note)
-        fit.with_callbacks(keras, training, lambda model, has_ours: self._added(keras, model, has_ours))
+        added = functools.partial(self._added, keras)
+        fit.with_callbacks(keras, training, added, self._look_at_types)
         fit.with_steps(keras, training, self._calls.step)
 
     def _added(self, keras: ModuleType, model: Any, has_ours: bool) -> list[Any]:
@@ -105,10 +110,20 @@ class Script:
                 return [recorded]
             from mpprof.launch.stopping import ending_after
 
-            return [ending_after(keras, model, recorded, self.options.steps, self._end_now), recorded]
+            end = functools.partial(self._end_now, model)
+            return [ending_after(keras, model, recorded, self.options.steps, end), recorded]
         except Exception as error:  # noqa: BLE001 - see the class
             self.note(f"a fit is not recorded: {type(error).__name__}: {error}")
             return []
+
+    def _look_at_types(self, model: Any) -> None:
+        """Note where the policy that was asked for has not reached the layers."""
+        from mpprof.launch import settings
+
+        if self.options.policy is not None:
+            said = settings.computes_in(model, self.options.policy)
+            if said is not None:
+                self.note(said)
 
     def _callback(self) -> Any:
         from mpprof.record import MPProfilerCallback
@@ -130,7 +145,7 @@ class Script:
         from mpprof.launch import ending
 
         self.note(
-            f"ended after {self.options.steps} steady steps: what the script does after fit did not happen"
+            f"ended after {self.options.steps} steady steps: what the script does after its training did not happen"
         )
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -142,6 +157,14 @@ class Script:
 def begin(text: str) -> None:
     """Begin, in the script's process, with what the launcher has left."""
     Script(Options.of_text(text)).begin()
+
+
+def _end_by_interrupt() -> None:
+    """Have Python end by the signal of an interrupt that the script did not handle, as it was about to. It notes
+    that for the text that it has run last, and importing modules has run others (CPython's
+    `run_eval_code_obj`)."""
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 def _recorded() -> list[Path]:

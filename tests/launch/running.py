@@ -35,10 +35,16 @@ def launched(*words: str, cwd: Path, **environment: str) -> Ran:
 
 
 def _ran(command: list[str], cwd: Path, environment: dict[str, str]) -> Ran:
-    places = os.pathsep.join([str(ROOT), str(ROOT / "dashboards")])
-    given = {**os.environ, "PYTHONPATH": places, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "100", **environment}
-    done = subprocess.run(command, cwd=cwd, env=given, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=surroundings(**environment), capture_output=True, text=True, timeout=120, check=False
+    )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def surroundings(**more: str) -> dict[str, str]:
+    """The environment of a script's process."""
+    places = os.pathsep.join([str(ROOT), str(ROOT / "dashboards")])
+    return {**os.environ, "PYTHONPATH": places, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "100", **more}
 
 
 class Forked:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.launch.running import Forked, Ran, launched, options, python
+from tests.launch.running import SCRIPTS, Forked, Ran, launched, options, python
 
 pytestmark = pytest.mark.framework
 
@@ -62,3 +62,45 @@ def test_a_script_is_recorded_and_nothing_else_changes(name: str, tmp_path: Path
     assert (ran.code, steps(lines), len(facts["fits"])) == (code, ran_steps, fits)
     assert "mpprof report " in ran.err
     assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["finished"] * fits
+
+
+def test_calls_of_train_on_batch_are_recorded_one_by_one(tmp_path: Path) -> None:
+    ran = both(tmp_path, "by_batch.py")
+    facts, lines = records(tmp_path / "logs")
+    assert (steps(lines), facts["framework"]["loop"]) == (40, "custom")
+    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["finished"]
+    assert all(line["loss"] > 0 for line in lines if line.get("kind") == "step")
+    assert "mpprof report " in ran.err
+
+
+def test_a_loop_of_the_scripts_own_gets_the_lines_that_record_it(tmp_path: Path) -> None:
+    ran = both(tmp_path, "tape.py")
+    assert "tape.py called neither fit nor train_on_batch" in ran.err
+    assert 'with StepRecorder("logs/logs", model=model, optimizer=optimizer) as recorder:' in ran.err
+
+
+def test_a_script_chooses_its_backend_in_its_first_lines_and_ends_by_an_interrupt(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "on_jax.py")
+    plain = python(script, cwd=tmp_path)
+    ran = launched("--logdir", "logs", script, cwd=tmp_path)
+    assert (ran.code, ran.out) == (plain.code, plain.out) == (-2, plain.out), ran.err
+    assert plain.out.startswith("3 [")
+    facts, lines = records(tmp_path / "logs")
+    assert (steps(lines), facts["framework"]["backend"]) == (80, "jax")
+    assert "mpprof report logs -v" in ran.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
+
+
+FULL = [*FIT, "by_batch.py", "tape.py", "jax_loop.py", "spawns.py"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FULL)
+def test_a_script_in_a_process_of_its_own_is_what_it_is_without_us(name: str, tmp_path: Path) -> None:
+    arguments = FIT[name][0] if name in FIT else ()
+    script = str(SCRIPTS / name)
+    plain = python(script, *arguments, cwd=tmp_path)
+    ran = launched("--logdir", "logs", script, *arguments, cwd=tmp_path)
+    assert (ran.code, ran.out) == (plain.code, plain.out), ran.err
+    assert "mpprof report " in ran.err
+    assert [path.name for path in tmp_path.iterdir()] in (["logs"], [])

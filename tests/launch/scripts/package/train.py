@@ -1,4 +1,4 @@
-"""Run as `python -m package`: a class of `__main__` is pickled, and made again by a worker that is spawned."""
+"""Run as `python -m package.train`: a class of `__main__` is pickled, and made again by a worker that is spawned."""
 
 import multiprocessing
 import os
