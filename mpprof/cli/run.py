@@ -32,7 +32,7 @@ class Run:
         )  # fmt: skip
         parser.add_argument(
             "--steps", metavar="N", type=_at_least_one,
-            help="end the process once N steady steps are recorded; what the script does after fit does not happen",
+            help="end the process once N steady steps are recorded: what follows the training does not happen",
         )  # fmt: skip
         parser.add_argument(
             "--profile", metavar="FIRST:LAST", type=_profile,
@@ -46,7 +46,9 @@ class Run:
             "-m", dest="module", metavar="MODULE [ARG ...]", nargs=argparse.REMAINDER,
             help="run a module, as `python -m` does",
         )  # fmt: skip
-        parser.add_argument("script", metavar="SCRIPT [ARG ...]", nargs=argparse.REMAINDER, help="what to run")
+        parser.add_argument(
+            "script", metavar="SCRIPT [ARG ...]", nargs=argparse.REMAINDER, help="what to run"
+        )
 
     def run(self, args: argparse.Namespace) -> NoReturn:
         from mpprof.launch import command

@@ -17,8 +17,8 @@ _NOT_HANDED_ON = frozenset({"-I", "-E", "-s", "-P", "-S"})
 
 
 def arguments(words: Sequence[str]) -> list[str]:
-    """Return the command line of Python for `words`, a script or `-m` and a module with its arguments. Options
-    of this interpreter, such as `-O` and `-W`, are handed on."""
+    """Return the command line of Python for `words`: a script, or `-m` and a module, with its arguments.
+    Options of this interpreter, such as `-O` and `-W`, are handed on."""
     own: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     unbuffered = ["-u"] if getattr(sys.stdout, "write_through", False) else []
     return [sys.executable, *(flag for flag in own if flag not in _NOT_HANDED_ON), *unbuffered, *words]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,15 +17,13 @@ from mpprof.model.shell import quoted
 
 def say(text: str) -> None:
     """Print to stderr, which may be closed by now."""
-    try:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError, AttributeError):
-        pass
 
 
 def report(roots: Sequence[Path], options: Options) -> None:
-    """Print the first screen of the run with the most steps, to stderr, by a process of its own: nothing that a
-    report imports comes into the script's process."""
+    """Print the first screen of the run with the most steps to stderr. A process of its own does so: nothing
+    that a report imports comes into the script's."""
     from mpprof.record.end_of_fit import place
     from mpprof.store import formats
 
@@ -42,7 +41,11 @@ def report(roots: Sequence[Path], options: Options) -> None:
     quiet = ["--quiet"] if options.quiet else []
     command = child.command("-c", "from mpprof.__main__ import run; run()", "report", place(root), *quiet)
     subprocess.run(
-        command, env=child.environment(child.places()), check=False, stdin=subprocess.DEVNULL, stdout=_stderr()
+        command,
+        env=child.environment(child.places()),
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=_stderr(),
     )
 
 
@@ -55,8 +58,8 @@ def unrecorded(options: Options, backend: str | None, machine: loops.Machine) ->
     logdir = f"logs/{Path(options.logdir).name}"
     lines = loops.lines_to_add(backend, logdir).replace("\n", "\n    ")
     said = [
-        f"mpprof: {options.script} called neither fit nor train_on_batch of Keras in this process, so its steps "
-        "are not known.",
+        f"mpprof: {options.script} called neither fit nor train_on_batch of Keras in this process: its steps are "
+        "not known.",
         *(f"mpprof: {line}" for line in loops.used(machine.samples)),
         *([] if root is None else [f"mpprof: samples of the hardware lie in {quoted(root)}"]),
         "mpprof: to record a loop of your own, put these lines around it:",
@@ -70,7 +73,7 @@ def unrecorded(options: Options, backend: str | None, machine: loops.Machine) ->
 
 def end_children() -> None:
     """End the processes that this one has started, such as workers that make batches."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     children = psutil.Process().children(recursive=True)
     for each in children:

@@ -38,8 +38,8 @@ class Training(threading.local):
 
 
 def replace(keras: ModuleType, name: str, by: Callable[[Method], Method]) -> None:
-    """Replace a method of Keras' models where it is defined, by what `by` makes of it. Nothing where this Keras
-    has no such method."""
+    """Replace a method of Keras' models where it is defined, by what `by` makes of it; nothing where there is
+    none."""
     for owner in keras.Model.__mro__:
         if name in vars(owner):
             setattr(owner, name, by(vars(owner)[name]))
@@ -67,8 +67,8 @@ class Argument:
 def with_callbacks(
     keras: ModuleType, training: Training, callbacks_of: CallbacksOf, trained: Callable[[Any], None]
 ) -> None:
-    """Have each `fit` take what `callbacks_of` returns beside the script's own callbacks. `trained` is told of a
-    model whose fit has ended well."""
+    """Have each `fit` take what `callbacks_of` returns beside the script's own callbacks. `trained` is told of
+    a model whose fit has ended well."""
 
     def around(fit: Method) -> Method:
         callbacks = Argument(fit, "callbacks")
@@ -109,8 +109,8 @@ def with_steps(keras: ModuleType, training: Training, step_of: StepOf) -> None:
 def joined(given: Any, added: Sequence[Any], model: Any) -> Any:
     """Return the callbacks of a fit with more behind them; what was given stays as it is.
 
-    `given`: None, a callback, a sequence or another structure of them, or a `CallbackList`. Keras dispatches the
-    hooks of what is neither list nor tuple in another way, so that stays what it is, too."""
+    `given`: None, a callback, a sequence or another structure of them, or a `CallbackList`. Keras dispatches
+    the hooks of what is neither list nor tuple in another way, so it does not become one."""
     if is_list_object(given):
         return _longer(given, added, model)
     if given is None or isinstance(given, list | tuple):

@@ -1,4 +1,4 @@
-"""Trainings that no `fit` runs: calls of `train_on_batch`, and loops of which only the machine can be seen."""
+"""Trainings that no `fit` runs: calls of `train_on_batch`, and loops of which only the machine is seen."""
 
 from __future__ import annotations
 
@@ -42,18 +42,22 @@ with StepRecorder({logdir}{wait}) as recorder:
 
 
 class Calls:
-    """One run of all calls of `train_on_batch`, whichever model's, each a step. It ends with the process, or when
-    `steps` steady steps are recorded: `end` is called then."""
+    """One run of all calls of `train_on_batch`, whichever model's, each a step. It ends with the process, or
+    when `steps` steady steps are recorded: `end` is called then. `make` returns the recorder, entered; None
+    where there can be none."""
 
     def __init__(self, make: Callable[[Any], Any], steps: int | None, end: Callable[[Any], None]) -> None:
         self._make, self._steps, self._end = make, steps, end
         self._recorder: Any = None
+        self._begun = False
 
     def step(self, model: Any, train: Callable[[], Any]) -> Any:
-        if self._recorder is None:
-            self._recorder = self._make(model).__enter__()
-            atexit.register(self.close)  # before what closes a recorder that is left open
+        if not self._begun:
+            self._begun, self._recorder = True, self._make(model)
+            atexit.register(self.close)  # which comes before what closes a recorder that is left open
         recorder = self._recorder
+        if recorder is None:
+            return train()
         with recorder.step():
             result = train()
         recorder.update(loss=_loss(result))
@@ -78,7 +82,7 @@ class Machine:
         self.samples: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
         self.absent: dict[str, str] = {}
 
-    def start(self, module: object = None) -> None:
+    def start(self) -> None:
         if self._sampler is None:
             from mpprof.record.hardware import HardwareSampler
 
@@ -93,7 +97,7 @@ class Machine:
             self._sampler.stop()
 
     def write(self, logdir: str) -> Any:
-        """Write the samples as a run that has no steps. Returns its directory, or None where there are none."""
+        """Write the samples as a run without steps. Returns its directory, None where there are none."""
         from mpprof.record.recorder import Recorder
         from mpprof.store import formats
         from mpprof.store.writing import LineWriter
@@ -107,7 +111,9 @@ class Machine:
         recorder.absent |= {**self.absent, "steps": "the script called no fit of Keras"}
         recorder.resume()
         path = recorder.folder / formats.HARDWARE_FILE
-        writer = LineWriter(path, formats.HARDWARE_SCHEMA, lambda path, error: recorder.fail("hardware", error))
+        writer = LineWriter(
+            path, formats.HARDWARE_SCHEMA, lambda path, error: recorder.fail("hardware", error)
+        )
         for sample in self.samples:
             writer.put(sample)
         writer.close()

@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,19 +23,18 @@ KERAS = ("keras", "tf_keras")
 class Script:
     """One launched script: the callbacks of its models, and what is to be said at its end.
 
-    A model's fits are one run; each model has a run of its own. A failure of ours is said, and the script goes
-    on without us."""
+    A model's fits are one run; each model has a run of its own. A failure of ours is noted, and the script
+    goes on without us."""
 
     def __init__(self, options: Options) -> None:
         self.options, self.pid = options, os.getpid()
         self.machine = loops.Machine()
         self.notes: list[str] = []
         self._callbacks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._calls = loops.Calls(self._loop_recorder, options.steps, self._end_now)
         self._hook = ImportHook(
             {
-                **{name: self._keras_imported for name in KERAS},
-                **{name: self.machine.start for name in loops.FRAMEWORKS},
+                **dict.fromkeys(KERAS, self._keras_imported),
+                **dict.fromkeys(loops.FRAMEWORKS, self._framework_imported),
             }
         )
 
@@ -46,14 +46,8 @@ class Script:
         """Say what was recorded. What others have to do at the exit is done by now."""
         if os.getpid() != self.pid:
             return  # a forked child: its parent tells
-        try:
-            self._hook.remove()
-            self.machine.stop()
-            self._say_end()
-        except KeyboardInterrupt:
-            pass
-        except Exception as error:  # noqa: BLE001 - the script has ended, and its exit code is its own
-            self.note(f"no report: {type(error).__name__}: {error}")
+        with contextlib.suppress(KeyboardInterrupt):
+            self._attempt("the report", self._say_end)
         if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
             _end_by_interrupt()
 
@@ -62,25 +56,36 @@ class Script:
         if text not in self.notes:
             self.notes.append(text)
 
+    def _attempt(self, what: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Do our own work. Where it fails the script does not: that is noted, and None returned."""
+        try:
+            return work(*arguments)
+        except Exception as error:  # noqa: BLE001 - see above
+            self.note(f"{what} failed: {type(error).__name__}: {error}")
+            return None
+
     def _say_end(self) -> None:
         from mpprof.launch import ending
 
+        self._hook.remove()
+        self.machine.stop()
         if not self.options.quiet:
             for text in self.notes:
                 ending.say(f"mpprof: {text}")
-        roots = _recorded()
+        recorder = sys.modules.get("mpprof.record.recorder")
+        roots: list[Path] = [] if recorder is None else [root for root in recorder.ROOTS if root.is_dir()]
         if roots:
             ending.report(roots, self.options)
         else:
             ending.unrecorded(self.options, loops.framework(), self.machine)
 
-    # --- Keras -----------------------------------------------------------------------------------------
+    # --- what the script imports -----------------------------------------------------------------------
+
+    def _framework_imported(self, module: ModuleType) -> None:
+        self._attempt("sampling the hardware", self.machine.start)
 
     def _keras_imported(self, keras: ModuleType) -> None:
-        try:
-            self._put_into(keras)
-        except Exception as error:  # noqa: BLE001 - see the class
-            self.note(f"{keras.__name__} could not be prepared: {type(error).__name__}: {error}")
+        self._attempt(f"recording {keras.__name__}", self._put_into, keras)
 
     def _put_into(self, keras: ModuleType) -> None:
         from mpprof.launch import fit, settings
@@ -95,62 +100,62 @@ class Script:
             settings.set_jit(keras, options.jit, self.note)
         added = functools.partial(self._added, keras)
         fit.with_callbacks(keras, training, added, self._look_at_types)
-        fit.with_steps(keras, training, self._calls.step)
+        calls = loops.Calls(
+            lambda model: self._attempt("recording train_on_batch", self._loop_recorder, model),
+            options.steps,
+            self._end_now,
+        )
+        fit.with_steps(keras, training, calls.step)
+
+    # --- what it trains --------------------------------------------------------------------------------
 
     def _added(self, keras: ModuleType, model: Any, has_ours: bool) -> list[Any]:
         """Return what a fit of this model gets beside the script's own callbacks."""
         self.machine.stop()
-        if has_ours:
-            return []
-        try:
-            recorded = self._callbacks.get(model)
-            if recorded is None:
-                recorded = self._callbacks[model] = self._callback()
-            if self.options.steps is None:
-                return [recorded]
-            from mpprof.launch.stopping import ending_after
+        return [] if has_ours else self._attempt("recording a fit", self._callbacks_of, keras, model) or []
 
-            end = functools.partial(self._end_now, model)
-            return [ending_after(keras, model, recorded, self.options.steps, end), recorded]
-        except Exception as error:  # noqa: BLE001 - see the class
-            self.note(f"a fit is not recorded: {type(error).__name__}: {error}")
-            return []
-
-    def _look_at_types(self, model: Any) -> None:
-        """Note where the policy that was asked for has not reached the layers."""
-        from mpprof.launch import settings
-
-        if self.options.policy is not None:
-            said = settings.computes_in(model, self.options.policy)
-            if said is not None:
-                self.note(said)
-
-    def _callback(self) -> Any:
+    def _callbacks_of(self, keras: ModuleType, model: Any) -> list[Any]:
+        from mpprof.launch.stopping import ending_after
         from mpprof.record import MPProfilerCallback
 
-        options = self.options
-        return MPProfilerCallback(options.logdir, profile_steps=options.profile or "auto", verbose=0)
+        options, recorded = self.options, self._callbacks.get(model)
+        if recorded is None:
+            recorded = MPProfilerCallback(options.logdir, profile_steps=options.profile or "auto", verbose=0)
+            self._callbacks[model] = recorded
+        if options.steps is None:
+            return [recorded]
+        end = functools.partial(self._end_now, model)
+        return [ending_after(keras, model, recorded, options.steps, end), recorded]
 
     def _loop_recorder(self, model: Any) -> Any:
         from mpprof.record import StepRecorder
 
         self.machine.stop()
-        options = self.options
-        return StepRecorder(
-            options.logdir, model=model, profile_steps=options.profile or "auto", verbose=0, announce=None
-        )
+        logdir, profile = self.options.logdir, self.options.profile or "auto"
+        return StepRecorder(logdir, model=model, profile_steps=profile, verbose=0).__enter__()
 
-    def _end_now(self) -> None:
-        """End the process: what the script does after its fit does not happen."""
+    def _look_at_types(self, model: Any) -> None:
+        """Note where the policy that was asked for has not reached the layers."""
+        if self.options.policy is not None:
+            from mpprof.launch import settings
+
+            said = self._attempt(
+                "reading the layers' types", settings.computes_in, model, self.options.policy
+            )
+            if said is not None:
+                self.note(said)
+
+    def _end_now(self, model: Any) -> None:
+        """End the process: what the script does after its training does not happen."""
         from mpprof.launch import ending
 
-        self.note(
-            f"ended after {self.options.steps} steady steps: what the script does after its training did not happen"
-        )
+        self._look_at_types(model)
+        steps = self.options.steps
+        self.note(f"ended after {steps} steady steps: what the script does after its training did not happen")
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            self._attempt("writing the script's output", stream.flush)
         self.end()
-        ending.end_children()
+        self._attempt("ending the script's processes", ending.end_children)
         os._exit(0)
 
 
@@ -160,14 +165,7 @@ def begin(text: str) -> None:
 
 
 def _end_by_interrupt() -> None:
-    """Have Python end by the signal of an interrupt that the script did not handle, as it was about to. It notes
-    that for the text that it has run last, and importing modules has run others (CPython's
-    `run_eval_code_obj`)."""
+    """Have Python end by the signal of an interrupt that the script did not handle, as it was about to. It
+    keeps that of the text that it ran last, and imports have run others (CPython's `run_eval_code_obj`)."""
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")
-
-
-def _recorded() -> list[Path]:
-    """Return the directories of the runs of this process, by whomever they were recorded."""
-    recorder = sys.modules.get("mpprof.record.recorder")
-    return [] if recorder is None else [root for root in recorder.ROOTS if root.is_dir()]

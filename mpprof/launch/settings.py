@@ -1,8 +1,7 @@
 """A dtype policy and XLA in place of the script's own.
 
-The functions by which a script sets a policy keep their names and only note that they were called. They have many
-names in Keras, and a script may import any of them, so each is replaced under all of its names at the end of
-Keras' import.
+The functions by which a script sets a policy then only note that they were called. They have many names in
+Keras, and a script may import any of them, so each is replaced under all its names as Keras' import ends.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ def set_jit(keras: ModuleType, jit: bool, note: Note) -> None:
 
 
 def computes_in(model: Any, policy: str) -> str | None:
-    """Return what to say of the layers with weights that do not compute in the policy's type; None where all do,
-    or none is known."""
+    """Return what to say of the layers with weights that do not compute in the policy's type; None where all
+    do, or none is known."""
     wanted = str(policy).removeprefix("mixed_")
     try:
         layers = [each for each in model._flatten_layers(include_self=False) if each.weights]

@@ -7,9 +7,7 @@ from types import ModuleType
 from typing import Any
 
 
-def ending_after(
-    keras: ModuleType, model: Any, recorded: Any, steps: int, end: Callable[[], None]
-) -> Any:
+def ending_after(keras: ModuleType, model: Any, recorded: Any, steps: int, end: Callable[[], None]) -> Any:
     """Return a callback that stands before `recorded`, an `MPProfilerCallback`, and calls `end` when that has
     recorded `steps` steady steps: as the epoch is broken off, before its validation and before any other
     callback learns of it, so that nothing saves what is half trained. Where nothing is recorded any more, it

@@ -36,7 +36,13 @@ def launched(*words: str, cwd: Path, **environment: str) -> Ran:
 
 def _ran(command: list[str], cwd: Path, environment: dict[str, str]) -> Ran:
     done = subprocess.run(
-        command, cwd=cwd, env=surroundings(**environment), capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=cwd,
+        env=surroundings(**environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 

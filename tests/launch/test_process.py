@@ -43,7 +43,9 @@ def test_a_script_sees_what_it_would_see_without_us(tmp_path: Path) -> None:
 
 def test_a_directory_and_a_link_are_scripts_too(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "__main__.py").write_text("import beside, sys; print(beside, sys.argv, __spec__ is None)")
+    (tmp_path / "folder" / "__main__.py").write_text(
+        "import beside, sys; print(beside, sys.argv, __spec__ is None)"
+    )
     (tmp_path / "folder" / "beside.py").touch()
     (tmp_path / "link.py").symlink_to("folder/__main__.py")
     same(tmp_path, "folder", "1")
@@ -59,7 +61,12 @@ def test_a_package_pickles_its_classes_and_spawns_workers(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "script",
-    ["import sys; print(1); sys.exit('a message')", "def f():\n    1 / 0\nf()", "print(1", "import os; os._exit(4)"],
+    [
+        "import sys; print(1); sys.exit('a message')",
+        "def f():\n    1 / 0\nf()",
+        "print(1",
+        "import os; os._exit(4)",
+    ],
     ids=["message", "error", "syntax", "os._exit"],
 )
 def test_a_script_ends_as_it_would_without_us(script: str, tmp_path: Path) -> None:
@@ -82,7 +89,9 @@ def test_a_handler_of_the_scripts_own_is_called(tmp_path: Path) -> None:
         "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(17))\nprint('ready', flush=True)\nsignal.pause()"
     )
     command = [sys.executable, "-m", "mpprof", "run", "train.py"]
-    with subprocess.Popen(command, cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.terminate()
@@ -92,12 +101,18 @@ def test_a_handler_of_the_scripts_own_is_called(tmp_path: Path) -> None:
 def test_options_of_python_reach_the_script_and_the_machines_own_sitecustomize_runs(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("print('the own')")
-    (tmp_path / "train.py").write_text("import sys; print(sys.flags.optimize, sys.flags.isolated, sys.path[1:2])")
+    (tmp_path / "train.py").write_text(
+        "import sys; print(sys.flags.optimize, sys.flags.isolated, sys.path[1:2])"
+    )
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(root)])}
     said = [
         subprocess.run(
-            [sys.executable, "-O", *words, "train.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
+            [sys.executable, "-O", *words, "train.py"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
         ).stdout
         for words in ((), ("-m", "mpprof", "run"))
     ]

@@ -49,7 +49,10 @@ def test_xla_is_switched_for_each_model(jit: bool, tmp_path: Path) -> None:
 def test_the_process_ends_after_so_many_steady_steps_and_before_the_script_goes_on(tmp_path: Path) -> None:
     done = ran(tmp_path, "arrays.py", "--epochs", "50", steps=60)
     assert (done.code, done.out) == (0, "")
-    assert "mpprof: ended after 60 steady steps: what the script does after its training did not happen\n" in done.err
+    assert (
+        "mpprof: ended after 60 steady steps: what the script does after its training did not happen\n"
+        in done.err
+    )
     assert "mpprof report " in done.err
     _, lines = records(tmp_path / "logs")
     assert 60 < steps(lines) < 50 * 27

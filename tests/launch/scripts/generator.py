@@ -17,4 +17,6 @@ model.compile("adam", "mse")
 history = keras.callbacks.History()
 callbacks = keras.callbacks.CallbackList([history], model=model, epochs=2, steps=20, verbose=0)
 model.fit(batches(), steps_per_epoch=20, epochs=2, callbacks=callbacks)
-print(len(callbacks.callbacks), history.history["loss"], [w.tobytes().hex()[:32] for w in model.get_weights()])
+print(
+    len(callbacks.callbacks), history.history["loss"], [w.tobytes().hex()[:32] for w in model.get_weights()]
+)

@@ -18,5 +18,7 @@ model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers
 model.compile("adam", "mse")
 losses = []
 told = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: losses.append(logs["loss"]))
-model.fit(Batches(workers=2, use_multiprocessing=False), epochs=2, verbose=0, shuffle=False, callbacks=(told,))
+model.fit(
+    Batches(workers=2, use_multiprocessing=False), epochs=2, verbose=0, shuffle=False, callbacks=(told,)
+)
 print(losses, [w.tobytes().hex()[:32] for w in model.get_weights()])

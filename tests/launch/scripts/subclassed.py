@@ -21,5 +21,7 @@ x = np.random.default_rng(5).random((400, 4), dtype="float32")
 seen = []
 model = Model()
 model.compile("adam", "mse")
-model.fit(x, x[:, :1], [keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: seen.append(batch))])
+model.fit(
+    x, x[:, :1], [keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: seen.append(batch))]
+)
 print(len(seen), [w.tobytes().hex()[:32] for w in model.get_weights()])
