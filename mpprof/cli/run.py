@@ -32,7 +32,7 @@ class Run:
         )  # fmt: skip
         parser.add_argument(
             "--steps", metavar="N", type=_at_least_one,
-            help="end the process once N steady steps are recorded: what follows the training does not happen",
+            help="end the process once N steady steps are recorded: what follows them does not happen",
         )  # fmt: skip
         parser.add_argument(
             "--profile", metavar="FIRST:LAST", type=_profile,

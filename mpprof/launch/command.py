@@ -33,7 +33,7 @@ def environment(options: Options) -> dict[str, str]:
 
 
 def become(words: Sequence[str], options: Options) -> NoReturn:
-    """Become the script: the same process, so that signals, the terminal and the exit code are its own."""
+    """Run the script in the place of this process: signals, the terminal and the exit code are its own."""
     command, given = arguments(words), environment(options)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -58,8 +58,8 @@ def unrecorded(options: Options, backend: str | None, machine: loops.Machine) ->
     logdir = f"logs/{Path(options.logdir).name}"
     lines = loops.lines_to_add(backend, logdir).replace("\n", "\n    ")
     said = [
-        f"mpprof: {options.script} called neither fit nor train_on_batch of Keras in this process: its steps are "
-        "not known.",
+        f"mpprof: {options.script} called neither fit nor train_on_batch of Keras in this process: "
+        "its steps are not known.",
         *(f"mpprof: {line}" for line in loops.used(machine.samples)),
         *([] if root is None else [f"mpprof: samples of the hardware lie in {quoted(root)}"]),
         "mpprof: to record a loop of your own, put these lines around it:",

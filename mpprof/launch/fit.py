@@ -67,8 +67,8 @@ class Argument:
 def with_callbacks(
     keras: ModuleType, training: Training, callbacks_of: CallbacksOf, trained: Callable[[Any], None]
 ) -> None:
-    """Have each `fit` take what `callbacks_of` returns beside the script's own callbacks. `trained` is told of
-    a model whose fit has ended well."""
+    """Have each `fit` take what `callbacks_of` returns beside the script's callbacks. `trained` is told of a
+    model whose fit has ended well."""
 
     def around(fit: Method) -> Method:
         callbacks = Argument(fit, "callbacks")

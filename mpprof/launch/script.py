@@ -131,8 +131,11 @@ class Script:
         from mpprof.record import StepRecorder
 
         self.machine.stop()
-        logdir, profile = self.options.logdir, self.options.profile or "auto"
-        return StepRecorder(logdir, model=model, profile_steps=profile, verbose=0).__enter__()
+        options = self.options
+        recorder = StepRecorder(
+            options.logdir, model=model, profile_steps=options.profile or "auto", verbose=0
+        )
+        return recorder.__enter__()
 
     def _look_at_types(self, model: Any) -> None:
         """Note where the policy that was asked for has not reached the layers."""
