@@ -26,6 +26,9 @@ class Run:
     name = "run"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.usage = (
+            "mpprof run [option ...] SCRIPT [ARG ...]\n       mpprof run [option ...] -m MODULE [ARG ...]"
+        )
         parser.add_argument(
             "--logdir", metavar="DIR", type=Path,
             help=f"where the records go (default: {LOGS}/ and the script's name)",
@@ -43,8 +46,8 @@ class Run:
         )
         parser.add_argument("--jit", choices=("on", "off"), help="compile models with XLA, or without")
         parser.add_argument(
-            "-m", dest="module", metavar="MODULE [ARG ...]", nargs=argparse.REMAINDER,
-            help="run a module, as `python -m` does",
+            "-m", dest="module", nargs=argparse.REMAINDER,
+            help="MODULE [ARG ...]: run a module, as `python -m` does",
         )  # fmt: skip
         parser.add_argument(
             "script", metavar="SCRIPT [ARG ...]", nargs=argparse.REMAINDER, help="what to run"

@@ -52,7 +52,8 @@ def report(roots: Sequence[Path], options: Options) -> None:
 def unrecorded(options: Options, backend: str | None, machine: loops.Machine) -> None:
     """Say why nothing was recorded, and which lines record a loop."""
     if backend is None:
-        say(f"mpprof: {options.script} imported no framework, so there is nothing to report.")
+        if not options.quiet:
+            say(f"mpprof: {options.script} imported no framework, so there is nothing to report.")
         return
     root = machine.write(options.logdir)
     logdir = f"logs/{Path(options.logdir).name}"

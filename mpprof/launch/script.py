@@ -30,6 +30,7 @@ class Script:
         self.options, self.pid = options, os.getpid()
         self.machine = loops.Machine()
         self.notes: list[str] = []
+        self._ended = False  # by us, after so many steps
         self._callbacks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._hook = ImportHook(
             {
@@ -69,6 +70,8 @@ class Script:
 
         self._hook.remove()
         self.machine.stop()
+        if self.options.steps is not None and not self._ended:
+            self.note(f"the script ended before {self.options.steps} steady steps were recorded")
         if not self.options.quiet:
             for text in self.notes:
                 ending.say(f"mpprof: {text}")
@@ -153,7 +156,7 @@ class Script:
         from mpprof.launch import ending
 
         self._look_at_types(model)
-        steps = self.options.steps
+        self._ended, steps = True, self.options.steps
         self.note(f"ended after {steps} steady steps: what the script does after its training did not happen")
         for stream in (sys.stdout, sys.stderr):
             self._attempt("writing the script's output", stream.flush)

@@ -62,6 +62,7 @@ def test_a_script_is_recorded_and_nothing_else_changes(name: str, tmp_path: Path
     assert (ran.code, steps(lines), len(facts["fits"])) == (code, ran_steps, fits)
     assert "mpprof report " in ran.err
     assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["finished"] * fits
+    assert ("2 runs were recorded" in ran.err) is (name == "two_fits.py")  # one of another model
 
 
 def test_calls_of_train_on_batch_are_recorded_one_by_one(tmp_path: Path) -> None:
@@ -87,11 +88,21 @@ def test_a_script_chooses_its_backend_in_its_first_lines_and_ends_by_an_interrup
     assert plain.out.startswith("3 [")
     facts, lines = records(tmp_path / "logs")
     assert (steps(lines), facts["framework"]["backend"]) == (80, "jax")
+    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["interrupted"]
     assert "mpprof report logs -v" in ran.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
 
 
-FULL = [*FIT, "by_batch.py", "tape.py", "jax_loop.py", "spawns.py"]
+FULL = [*FIT, "fails.py", "by_batch.py", "tape.py", "jax_loop.py", "spawns.py"]
+
+
+def test_a_fit_that_fails_is_reported_as_one(tmp_path: Path) -> None:
+    ran = both(tmp_path, "fails.py")
+    assert ran.code == 1
+    facts, lines = records(tmp_path / "logs")
+    assert (facts["ended"]["reason"], facts["ended"]["text"]) == ("error", "no more data")
+    assert steps(lines) == 20
+    assert "no more data" in ran.err.partition("RuntimeError: no more data")[2]
 
 
 @pytest.mark.full
