@@ -37,12 +37,11 @@ def report(roots: Sequence[Path], options: Options) -> None:
             f"mpprof: {len(roots)} runs were recorded (a model of its own is a run of its own). This is the "
             f"longest; all of them: mpprof ls {quoted(options.logdir)}"
         )
-    sys.stderr.flush()
     quiet = ["--quiet"] if options.quiet else []
     command = child.command("-c", "from mpprof.__main__ import run; run()", "report", place(root), *quiet)
     subprocess.run(
         command,
-        env=child.environment(child.places()),
+        env=child.environment(),
         check=False,
         stdin=subprocess.DEVNULL,
         stdout=_stderr(),

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from mpprof.record.keras_compat import overrides
+
 Method = Callable[..., Any]
 CallbacksOf = Callable[[Any, bool], list[Any]]
 """What is to be added to a fit of this model. The second argument: whether the script has its own
@@ -109,14 +111,15 @@ def with_steps(keras: ModuleType, training: Training, step_of: StepOf) -> None:
 def joined(given: Any, added: Sequence[Any], model: Any) -> Any:
     """Return the callbacks of a fit with more behind them; what was given stays as it is.
 
-    `given`: None, a callback, a sequence or another structure of them, or a `CallbackList`. Keras dispatches
-    the hooks of what is neither list nor tuple in another way, so it does not become one."""
+    `given`: None, a callback, a sequence or another structure of them, or a `CallbackList`. Of what is
+    neither list nor tuple, Keras 3 calls the hooks of a batch's end in a pool of threads. So it becomes a
+    list only where such a hook is added, which must be called in order."""
     if is_list_object(given):
         return _longer(given, added, model)
     if given is None or isinstance(given, list | tuple):
         return [*(given or ()), *added]
-    if not given:
-        return list(added)
+    if not given or _end_batches(added):
+        return [*callbacks_in(given), *added]
     return {"0": given, **{str(k): each for k, each in enumerate(added, 1)}}
 
 
@@ -133,7 +136,7 @@ def callbacks_in(given: Any) -> Iterator[Any]:
     if is_list_object(given):
         yield from given.callbacks
     elif isinstance(given, list | tuple | dict):
-        for each in given.values() if isinstance(given, dict) else given:
+        for each in (given[key] for key in sorted(given)) if isinstance(given, dict) else given:
             yield from callbacks_in(each)
     elif given is not None:
         yield given
@@ -151,6 +154,12 @@ def _longer(given: Any, added: Sequence[Any], model: Any) -> Any:
     for each in added:
         each.set_params(getattr(given, "params", None) or {})
         each.set_model(model)
-    if hasattr(longer, "_should_call_train_batch_hooks"):  # Keras 2 asks when the list is made
-        longer._should_call_train_batch_hooks = True
+    # Both are decided when the list is made: in Keras 2 whether to call hooks of batches, in Keras 3 whether
+    # to call those of a batch's end in a pool of threads.
+    longer._should_call_train_batch_hooks = True
+    longer._async_train = getattr(given, "_async_train", False) and not _end_batches(added)
     return longer
+
+
+def _end_batches(callbacks: Sequence[Any]) -> bool:
+    return any(overrides(each, "on_train_batch_end") for each in callbacks)

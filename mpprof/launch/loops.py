@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -50,21 +51,29 @@ class Calls:
         self._make, self._steps, self._end = make, steps, end
         self._recorder: Any = None
         self._begun = False
+        self._trained: Callable[[], Any] = lambda: None  # the model of the first call
 
     def step(self, model: Any, train: Callable[[], Any]) -> Any:
         if not self._begun:
-            self._begun, self._recorder = True, self._make(model)
+            self._begun, self._trained, self._recorder = True, weakref.ref(model), self._make(model)
             atexit.register(self.close)  # which comes before what closes a recorder that is left open
         recorder = self._recorder
         if recorder is None:
             return train()
         with recorder.step():
             result = train()
-        recorder.update(loss=_loss(result))
+        recorder.update(loss=_loss(result), optimizer_variables=self._variables(model))
         if self._steps is not None and recorder.steady_steps >= self._steps:
             self.close()
             self._end(model)
         return result
+
+    def _variables(self, model: Any) -> Any:
+        """Return the optimizer's variables after a call, for JAX, where the recorder cannot read them itself;
+        None for another model than the one that is described."""
+        if self._trained() is not model or framework() != "jax":
+            return None
+        return [each.value for each in model.optimizer.variables]
 
     def close(self) -> None:
         recorder, self._recorder = self._recorder, None

@@ -29,7 +29,8 @@ class Script:
     def __init__(self, options: Options) -> None:
         self.options, self.pid = options, os.getpid()
         self.machine = loops.Machine()
-        self.notes: list[str] = []
+        self._notes: list[str] = []
+        self._noted: set[str] = set()
         self._ended = False  # by us, after so many steps
         self._callbacks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._hook = ImportHook(
@@ -49,13 +50,15 @@ class Script:
             return  # a forked child: its parent tells
         with contextlib.suppress(KeyboardInterrupt):
             self._attempt("the report", self._say_end)
+            self._say_notes()
         if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
             _end_by_interrupt()
 
     def note(self, text: str) -> None:
         """Note what is to be known beside the result, once."""
-        if text not in self.notes:
-            self.notes.append(text)
+        if text not in self._noted:
+            self._noted.add(text)
+            self._notes.append(text)
 
     def _attempt(self, what: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """Do our own work. Where it fails the script does not: that is noted, and None returned."""
@@ -72,15 +75,20 @@ class Script:
         self.machine.stop()
         if self.options.steps is not None and not self._ended:
             self.note(f"the script ended before {self.options.steps} steady steps were recorded")
-        if not self.options.quiet:
-            for text in self.notes:
-                ending.say(f"mpprof: {text}")
+        self._say_notes()
         recorder = sys.modules.get("mpprof.record.recorder")
         roots: list[Path] = [] if recorder is None else [root for root in recorder.ROOTS if root.is_dir()]
         if roots:
             ending.report(roots, self.options)
         else:
             ending.unrecorded(self.options, loops.framework(), self.machine)
+
+    def _say_notes(self) -> None:
+        from mpprof.launch import ending
+
+        notes, self._notes = self._notes, []
+        for text in () if self.options.quiet else notes:
+            ending.say(f"mpprof: {text}")
 
     # --- what the script imports -----------------------------------------------------------------------
 

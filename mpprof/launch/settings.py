@@ -16,6 +16,8 @@ from mpprof.launch.fit import Argument, Method, replace
 
 Note = Callable[[str], None]
 TF_KERAS = "tf_keras"
+SCALED = ("mixed_float16", "float16")
+"""Policies under which a loss needs to be scaled."""
 
 
 def set_policy(keras: ModuleType, policy: str, note: Note) -> None:
@@ -32,7 +34,7 @@ def set_policy(keras: ModuleType, policy: str, note: Note) -> None:
     for setter in (*setters, floatx):
         _rebind(keras.__name__, setter, _ignoring(setter, policy, note))
     _rebind(keras.__name__, getter, functools.wraps(getter)(lambda: wanted))
-    if not policy.endswith("_float16"):
+    if policy not in SCALED:
         replace(keras, "compile", lambda method: _unwrapping(method, policy, note))
 
 

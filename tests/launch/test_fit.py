@@ -15,6 +15,12 @@ from mpprof.launch.import_hook import ImportHook
 
 
 class Callback:
+    """Does nothing at a batch's end, as ours on JAX."""
+
+    def on_train_batch_end(self, batch: int) -> None: ...
+
+    on_train_batch_end._is_default = True  # type: ignore[attr-defined]
+
     def set_model(self, model: Any) -> None:
         self.model = model
 
@@ -24,10 +30,16 @@ class Callback:
 
 class CallbackList:
     def __init__(self, callbacks: list[Any]) -> None:
-        self.callbacks, self.params = callbacks, {"epochs": 2}
+        self.callbacks, self.params, self._async_train = callbacks, {"epochs": 2}, True
 
 
-ONE, TWO, OURS = Callback(), Callback(), Callback()
+class EndsBatches(Callback):
+    """As ours on TensorFlow and torch."""
+
+    def on_train_batch_end(self, batch: int) -> None: ...
+
+
+ONE, TWO, OURS, ENDS = Callback(), Callback(), Callback(), EndsBatches()
 
 
 @pytest.mark.parametrize(
@@ -49,10 +61,18 @@ def test_callbacks_are_given_in_many_ways(given: Any, becomes: Any) -> None:
     assert repr(given) == kept
 
 
+@pytest.mark.parametrize("given", [ONE, {"0": ONE}, [ONE], (ONE,)])
+def test_batches_end_in_order_where_ours_has_to_know(given: Any) -> None:
+    """Of what is no list Keras calls the hooks of a batch's end in a pool of threads."""
+    assert fit.joined(given, [ENDS], "model") == [ONE, ENDS]
+    assert fit.joined(CallbackList([ONE]), [ENDS], "model")._async_train is False
+
+
 def test_a_list_object_of_the_scripts_own_stays_as_it_is() -> None:
     given = CallbackList([ONE])
     longer = fit.joined(given, [OURS], "model")
     assert (given.callbacks, longer.callbacks) == ([ONE], [ONE, OURS])
+    assert longer._async_train is True
     assert (OURS.model, OURS.params) == ("model", {"epochs": 2})
     assert not hasattr(ONE, "model")
 
