@@ -49,7 +49,13 @@ def report(roots: Sequence[Path], options: Options) -> None:
 
 
 def unrecorded(options: Options, backend: str | None, machine: loops.Machine) -> None:
-    """Say why nothing was recorded, and which lines record a loop."""
+    """Say why this process has recorded nothing, and which lines record a loop."""
+    if others := _written_since(options.logdir, machine.made_s):
+        say(
+            f"mpprof: processes that {options.script} has started recorded {others} "
+            f"{'run' if others == 1 else 'runs'}: mpprof ls {quoted(options.logdir)}"
+        )
+        return
     if backend is None:
         if not options.quiet:
             say(f"mpprof: {options.script} imported no framework, so there is nothing to report.")
@@ -69,6 +75,14 @@ def unrecorded(options: Options, backend: str | None, machine: loops.Machine) ->
         f"mpprof: then run it as ever, and mpprof report {quoted(logdir)}",
     ]
     say("\n".join(said))
+
+
+def _written_since(logdir: str, unix_s: float) -> int:
+    """Return how many runs below the log directory are newer than this time."""
+    from mpprof.store import find_runs, formats
+
+    files = [formats.folder_of(root) / formats.RUN_FILE for root in find_runs(Path(logdir))]
+    return sum(file.is_file() and file.stat().st_mtime >= unix_s for file in files)
 
 
 def end_children() -> None:

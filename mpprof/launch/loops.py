@@ -87,6 +87,7 @@ class Machine:
 
     def __init__(self) -> None:
         self._sampler: Any = None
+        self.made_s = time.time()  # as the script begins
         self.begun = 0, 0
         self.samples: deque[dict[str, Any]] = deque(maxlen=MOST_SAMPLES)
         self.absent: dict[str, str] = {}

@@ -54,7 +54,13 @@ FIT = {
 """By script: its arguments, its exit code, the steps and fits of its run."""
 
 
-@pytest.mark.parametrize("name", FIT)
+IN_FULL = {"pydataset.py", "custom_step.py", "notebook.py"}
+"""Those that differ least from others."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name in IN_FULL else ()) for name in FIT]
+)
 def test_a_script_is_recorded_and_nothing_else_changes(name: str, tmp_path: Path) -> None:
     arguments, code, ran_steps, fits = FIT[name]
     ran = both(tmp_path, name, *arguments)

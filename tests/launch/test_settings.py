@@ -26,6 +26,7 @@ def test_a_policy_takes_the_place_of_the_scripts_own(tmp_path: Path) -> None:
     assert facts["fits"][0]["policy"]["global"] == "mixed_bfloat16"
 
 
+@pytest.mark.full
 def test_a_policy_of_keras_2_takes_the_place_of_the_scripts_own(tmp_path: Path) -> None:
     assert ran(tmp_path, "keras2.py", policy="mixed_bfloat16").out.startswith("mixed_bfloat16 ")
     facts, _ = records(tmp_path / "logs")
@@ -39,11 +40,12 @@ def test_a_policy_that_keras_has_not_ends_the_script_before_it_trains(tmp_path: 
     assert "mpprof: keras has no dtype policy 'mixed_float99'\n" in done.err
 
 
-@pytest.mark.parametrize("jit", [True, False])
-def test_xla_is_switched_for_each_model(jit: bool, tmp_path: Path) -> None:
-    assert ran(tmp_path, "arrays.py", jit=jit).code == 5
+def test_xla_is_switched_for_each_model_and_the_steps_to_profile_are_chosen(tmp_path: Path) -> None:
+    assert ran(tmp_path, "arrays.py", jit=True, profile=(12, 13)).code == 5
     facts, _ = records(tmp_path / "logs")
-    assert facts["fits"][0]["jit_compile"] is jit
+    assert facts["fits"][0]["jit_compile"] is True
+    (window,) = facts["profile_windows"]
+    assert (window["first_step"], window["last_step"]) == (12, 13)
 
 
 def test_the_process_ends_after_so_many_steady_steps_and_before_the_script_goes_on(tmp_path: Path) -> None:
@@ -65,10 +67,3 @@ def test_a_loop_of_train_on_batch_ends_so_too(tmp_path: Path) -> None:
     _, lines = records(tmp_path / "logs")
     assert 10 < steps(lines) < 40
     assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["finished"]
-
-
-def test_the_steps_to_profile_are_chosen(tmp_path: Path) -> None:
-    assert ran(tmp_path, "arrays.py", profile=(12, 13)).code == 5
-    facts, _ = records(tmp_path / "logs")
-    (window,) = facts["profile_windows"]
-    assert (window["first_step"], window["last_step"]) == (12, 13)
