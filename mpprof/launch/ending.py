@@ -81,7 +81,8 @@ def _written_since(logdir: str, unix_s: float) -> int:
     """Return how many runs below the log directory are newer than this time."""
     from mpprof.store import find_runs, formats
 
-    files = [formats.folder_of(root) / formats.RUN_FILE for root in find_runs(Path(logdir))]
+    roots = find_runs(Path(logdir)) if os.path.isdir(logdir) else ()
+    files = [formats.folder_of(root) / formats.RUN_FILE for root in roots]
     return sum(file.is_file() and file.stat().st_mtime >= unix_s for file in files)
 
 
