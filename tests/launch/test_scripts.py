@@ -99,6 +99,16 @@ def test_a_script_chooses_its_backend_in_its_first_lines_and_ends_by_an_interrup
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
 
 
+@pytest.mark.full
+def test_a_training_in_a_forked_process_is_named(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "forks.py")
+    plain, ran = python(script, cwd=tmp_path), launched("--logdir", "logs", script, cwd=tmp_path)
+    assert (ran.code, ran.out) == (plain.code, plain.out) == (0, plain.out), ran.err
+    assert f"processes that {script} has started recorded 1 run: mpprof ls " in ran.err
+    _, lines = records(tmp_path / "logs")
+    assert steps(lines) == 40
+
+
 FULL = [*FIT, "fails.py", "by_batch.py", "tape.py", "jax_loop.py", "spawns.py"]
 
 
