@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from mpprof.launch.options import Options
 
-SITE = Path(__file__).parent / "site"
+SITE = Path(__file__).absolute().parent / "site"
 _NOT_HANDED_ON = frozenset({"-I", "-E", "-s", "-P", "-S"})
 """Options of our own interpreter that are not the script's: they would keep `site/` from it."""
 

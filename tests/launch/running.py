@@ -41,7 +41,7 @@ def _ran(command: list[str], cwd: Path, environment: dict[str, str]) -> Ran:
         env=surroundings(**environment),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
@@ -49,8 +49,11 @@ def _ran(command: list[str], cwd: Path, environment: dict[str, str]) -> Ran:
 
 def surroundings(**more: str) -> dict[str, str]:
     """The environment of a script's process."""
-    places = os.pathsep.join([str(ROOT), str(ROOT / "dashboards")])
-    return {**os.environ, "PYTHONPATH": places, "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "100", **more}
+    given = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dashboards")]), "COLUMNS": "100",
+        "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu",
+    }  # fmt: skip
+    return {**os.environ, **given, **more}
 
 
 class Forked:

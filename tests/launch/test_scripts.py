@@ -32,7 +32,6 @@ def both(folder: Path, name: str, *arguments: str) -> Ran:
     without, ran = plain.ended(), under.ended()
     assert (ran.code, ran.out) == (without.code, without.out), ran.err[-3000:]
     assert without.out
-    assert without.err in ran.err or without.code == 1  # a traceback holds frames of ours, too
     written = {path.name for path in (folder / "launched").iterdir()}
     assert written == {path.name for path in (folder / "plain").iterdir()}
     return ran
