@@ -372,6 +372,12 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         session = self._session
         return None if session is None or self._failed or not session.recorder.on else session.calls.step
 
+    @property
+    def steady_steps(self) -> int | None:
+        """Steps whose time counts: after the warm-up, and not profiled. None where they are not recorded."""
+        session = self._session
+        return None if session is None or self.steps_run is None else session.observer.timed_steps
+
     def _train_end(self) -> None:
         if self._session is None or not self._session.active():
             return
