@@ -110,6 +110,7 @@ def test_the_list_of_callbacks_is_put_back_and_nothing_is_set_on_them(made: Any,
     assert {name: value for name, value in vars(slow).items() if name not in ("_model", "params")} == before
     (made_list,) = watcher.lists
     assert type(made_list.callbacks) is list
+    assert not [name for name in vars(made_list) if name.startswith("on_")]
     assert made_list.callbacks[:3] == callbacks
     assert type(made_list.callbacks[3]) is keras.callbacks.History
 
