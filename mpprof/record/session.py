@@ -972,13 +972,12 @@ class FitSession:
             path=root,
             steps=self.calls.step,
             skipped=None if "skipped" in self.recorder.absent else self.observer.skipped,
-            median_step_ns=statistics.median(intervals) if intervals else None,
-            mean_step_ns=self.observer.mean_step_ns,
             alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
             finished=self._ended in ("finished", "stopped") and lost is None,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
             lost=lost,
-            timings=len(intervals) if len(intervals) == intervals.maxlen else None,
+            at_hand_ns=(statistics.median(intervals) if intervals else None, self.observer.mean_step_ns),
+            running=self.in_fit or self._within_ns is not None,
         )
 
     def summary(self, *, step_time: bool = True) -> str:
