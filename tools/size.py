@@ -27,7 +27,7 @@ STATEMENTS = {
     "mpprof/diagnosis": 6_280,
     "mpprof/forecasts": 1_130,
     "mpprof/model": 2_840,
-    "mpprof/record": 5_630,
+    "mpprof/record": 5_740,
     "mpprof/report": 4_670,
     "mpprof/runs": 450,
     "mpprof/store": 1_020,

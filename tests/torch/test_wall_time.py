@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +94,14 @@ def test_an_epochs_first_fetch_is_in_no_step_however_many_workers_there_are(
     assert steps is not None
     assert steps.mean_ns is not None
     assert steps.mean_ns <= NEARLY
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["arrays", "1 worker", "8 workers"])
+def test_the_mean_is_that_of_an_outer_clock(tmp_path: Path, kind: str) -> None:
+    from tests.record import outer_clock
+
+    outer_clock.trained(tmp_path / kind)
+    means = json.loads((tmp_path / kind / "means.json").read_text())
+    assert means["steps"] >= 200
+    assert means["ours_ms"] == pytest.approx(means["outer_ms"], rel=0.03)
