@@ -28,7 +28,7 @@ STATEMENTS = {
     "mpprof/forecasts": 2_120,
     "mpprof/launch": 580,
     "mpprof/model": 2_840,
-    "mpprof/record": 5_660,
+    "mpprof/record": 5_740,
     "mpprof/report": 4_420,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
