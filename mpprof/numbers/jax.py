@@ -148,6 +148,7 @@ def _interpret(jax: Any, jaxpr: Any, consts: Any, arguments: Any, found: list[Op
     """Compute operation by operation, as JAX's own `eval_jaxpr` does, and note each."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
+    scalars: dict[int, Any] = {}  # one number that was made an array, by its variable
 
     def value_of(variable: Any) -> Any:
         return variable.val if hasattr(variable, "val") else values[variable]
@@ -159,11 +160,15 @@ def _interpret(jax: Any, jaxpr: Any, consts: Any, arguments: Any, found: list[Op
             inner, constants = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
             outputs = _interpret(jax, inner, constants, inputs, found)
         else:
-            functions, parameters = equation.primitive.get_bind_params(equation.params)
+            bound = equation.primitive.get_bind_params(equation.params)
+            functions, parameters = bound if isinstance(bound, tuple) else ((), bound)  # before JAX 0.10
             outputs = equation.primitive.bind(*functions, *inputs, **parameters)
             outputs = list(outputs) if equation.primitive.multiple_results else [outputs]
+            told = [scalars.get(id(each), value) for each, value in zip(equation.invars, inputs, strict=True)]
+            if equation.primitive.name == "broadcast_in_dim" and not np.ndim(told[0]):
+                scalars[id(equation.outvars[0])] = told[0]
             same = len(inputs) == 2 and equation.invars[0] is equation.invars[1]
-            found.append(Op(equation.primitive.name, _summaries(inputs), _summaries(outputs), same))
+            found.append(Op(equation.primitive.name, _summaries(told), _summaries(outputs), same))
         values.update(zip(equation.outvars, outputs, strict=True))
     return [value_of(each) for each in jaxpr.outvars]
 

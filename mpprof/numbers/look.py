@@ -14,6 +14,7 @@ from mpprof.numbers import band, causes, guard
 from mpprof.numbers.advice import advice, power
 from mpprof.numbers.job import LOSS, Entry, Job, Step
 from mpprof.numbers.result import Advice, Break, NotSeen, Numerics, Row, ScaleBand
+from mpprof.numbers.tallies import LARGEST16
 from mpprof.numbers.taps import Place, Taps
 
 STEPS = {"tensorflow": "TensorFlowStep", "jax": "JaxStep", "torch": "TorchStep"}
@@ -156,7 +157,9 @@ class _Look:
         place = found.place
         if (where := self._not_finite_before(place)) is not None:
             return Break(place.layer, "output", *where)
-        cause = causes.cause(self._operations(place)) or ("not known", "its inputs are finite and it is not")
+        cause = causes.cause(self._operations(place))
+        if cause is None or cause[0] == "cast":
+            cause = self._beyond(found) or cause or ("not known", "its inputs are finite and it is not")
         return Break(place.layer, "output", f"{cause[1]}{self._in_float32(found)}", cause[0])
 
     def _not_finite_before(self, place: Place) -> tuple[str, str] | None:
@@ -168,6 +171,20 @@ class _Look:
         for variable in getattr(layer, "variables", ()) or ():
             if not np.isfinite(_numpy(job, variable)).all():
                 return f"its weight {variable.name} is not finite", "weights"
+        return None
+
+    def _beyond(self, entry: Entry) -> tuple[str, str] | None:
+        """Return that the batch, or a weight, is finite and beyond float16, in which its layer computes."""
+        job = self._job
+        if entry.tally.dtype != "float16":
+            return None
+        layer = job.taps.operations.get(entry.place.layer)
+        for variable in getattr(layer, "variables", ()) or ():
+            if (most := _largest(_numpy(job, variable))) > LARGEST16:
+                return "weights", f"its weight {variable.name} holds {causes.figure(most)}, beyond float16"
+        most = max((_largest(_numpy(job, each)) for each in job.keras.tree.flatten(job.x)), default=0.0)
+        if most > LARGEST16 and entry is self._entries[0]:
+            return "cast", f"the batch holds {causes.figure(most)}, beyond float16, which ends at 65,504"
         return None
 
     def _in_float32(self, entry: Entry) -> str:
@@ -286,6 +303,10 @@ def _safe(entry: Entry, other: Entry | None) -> bool | None:
 
 def _finite(entries: list[Entry]) -> bool:
     return not any(entry.tally.nonfinite for entry in entries if entry.tensor == "weight_gradient")
+
+
+def _largest(array: Any) -> float:
+    return float(np.abs(array).max()) if array.size else 0.0
 
 
 def _key(entry: Entry) -> tuple[Any, ...]:

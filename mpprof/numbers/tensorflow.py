@@ -120,7 +120,7 @@ def operations(function: Callable[[], Any], job: Job) -> tuple[Any, list[Op]]:
     found: list[Op] = []
 
     def seen(kind: str, inputs: Any, attributes: Any, outputs: Any, *rest: Any) -> None:
-        found.append(Op(kind, _summaries(tf, inputs), _summaries(tf, outputs), _same(inputs)))
+        found.append(Op(kind.decode() if isinstance(kind, bytes) else kind, _summaries(tf, inputs), _summaries(tf, outputs), _same(inputs)))
 
     op_callbacks.add_op_callback(seen)
     try:
