@@ -4,76 +4,58 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpprof.model.quantities import format_count
 from mpprof.numbers.result import Advice, Break, ScaleBand
+from mpprof.numbers.text import power
 
-KINDS = (
-    "batch", "weights", "sum", "product", "variance", "exp", "cast", "epsilon", "division", "not known", "forward",
-    "loss scale", "every scale", "underflow",
-)  # fmt: skip
-"""What a break is of: values that were not finite before; an overflow of a sum, a product, a variance, an exp
-or a cast; a division by 0, of an epsilon that rounds to 0 or without one; an operation that is not known; for
-gradients, a break of the forward pass, a loss scale that is too high, a gradient that is not finite at any
-scale, and gradients that round to 0 at this scale."""
+_SCALED = """optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+loss = optimizer.scale_loss(loss)"""
+_CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
 
 
 def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -> Advice | None:
-    """Return what to do about a break of a layer (None: it is no layer, but the loss or the batch). `scales`:
-    the optimizer scales the loss."""
+    """Return what to do about a break; None where it follows from another. `layer` None: it is in the loss.
+    `scales`: the optimizer scales the loss."""
     name = found.layer
     in_float32 = f'{_constructor(layer)}(..., dtype="float32")  # {name}'
+    in_float32 = _CAST_OUTPUTS if layer is None else in_float32
     match found.kind:
         case "batch":
-            return Advice(None, "Clean the batch: it holds values that are not finite.", "MP206",
-                          "assert numpy.isfinite(x).all()")  # fmt: skip
+            text, code = "Clean the batch: it holds values that are not finite.", "MP206"
+            snippet = "assert numpy.isfinite(x).all()"
         case "weights":
-            return Advice(name, f"The weights of {name} are not finite: load the last good ones.", "MP206",
-                          "keras.callbacks.BackupAndRestore(...), keras.callbacks.TerminateOnNaN()")  # fmt: skip
+            text, code = f"Bring the weights of {name} back into range, or compute it in float32.", "MP206"
+            snippet = f"{in_float32}\noptimizer = keras.optimizers.Adam(clipnorm=1.0)"
         case "cast":
-            return Advice(name, "Scale the inputs: they are beyond float16.", "MP107",
-                          "keras.layers.Rescaling(1 / 255)  # or keras.layers.Normalization()")  # fmt: skip
+            text, code = f"Scale what {name} is given: it is beyond float16.", "MP107"
+            snippet = "keras.layers.Rescaling(1 / 255)  # or keras.layers.Normalization()"
         case "epsilon":
-            return Advice(name, f"Give {name} an epsilon that float16 holds (above 6e-8), or float32.", "MP206",
-                          f"{_constructor(layer)}(..., epsilon=1e-3)  # {name}" if hasattr(layer, "epsilon")
-                          else in_float32)  # fmt: skip
-        case "exp" if layer is None:
-            return Advice(name, "Compute the loss in float32, from logits.", "MP206",
-                          "loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")  # fmt: skip
-        case "sum" | "product" | "variance" | "exp" | "division" | "not known" if layer is None:
-            return Advice(name, "Compute the loss in float32.", "MP206",
-                          'outputs = keras.ops.cast(outputs, "float32")')  # fmt: skip
-        case "sum" | "product" | "variance" | "exp" | "division" | "not known":
-            text = f"{name} needs bfloat16 or float32."
-            if found.kind == "division":
-                text = f"{name} divides by 0: add an epsilon that float16 holds (1e-3), or float32."
-            return Advice(name, text, "MP206", in_float32)
+            text, code = f"Give {name} an epsilon that float16 holds (above 6e-8), or float32.", "MP206"
+            takes = hasattr(layer, "epsilon")
+            snippet = f"{_constructor(layer)}(..., epsilon=1e-3)  # {name}" if takes else in_float32
+        case "division":
+            text, code = f"Add an epsilon that float16 holds (1e-3) to what {name} divides by.", "MP206"
+            snippet = "x / (total + 1e-3)"
+        case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
+            text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:
-            return Advice(
-                name, f"Start the loss scale at {power(scale.high)} or below, or clip the gradient of {name}.", "MP201",
-                f"keras.optimizers.LossScaleOptimizer(optimizer, initial_scale={scale.high:.1f})",
-            )  # fmt: skip
-        case "loss scale" | "every scale" if layer is not None:
-            return Advice(name, f"No loss scale helps: {name} needs bfloat16 or float32.", "MP201", in_float32)
-        case "loss scale" | "every scale":
-            return Advice(name, "No loss scale helps: compute the loss in float32.", "MP201",
-                          'outputs = keras.ops.cast(outputs, "float32")')  # fmt: skip
+            text = f"Start the loss scale at {power(scale.high)} or below, or clip the gradient of {name}."
+            code = "MP201"
+            snippet = f"keras.optimizers.LossScaleOptimizer(optimizer, initial_scale={scale.high})"
+        case "loss scale" | "every scale" | "not known":
+            text, code = f"No loss scale helps: {name} and what follows need bfloat16 or float32.", "MP201"
+            snippet = in_float32
         case "underflow" if scales:
-            return Advice(name, "Raise the loss scale, or let it adapt itself.", "MP202",
-                          "keras.optimizers.LossScaleOptimizer(optimizer)")  # fmt: skip
+            text, code = "Raise the loss scale, or let it adapt itself.", "MP202"
+            snippet = "keras.optimizers.LossScaleOptimizer(optimizer)"
         case "underflow":
-            return Advice(name, "Scale the loss.", "MP103",
-                          "optimizer = keras.optimizers.LossScaleOptimizer(optimizer)\n"
-                          "loss = optimizer.scale_loss(loss)")  # fmt: skip
-    return None
+            text, code = "Scale the loss.", "MP103"
+            snippet = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer)\nloss = optimizer.scale_loss(loss)"
+        case _:
+            return None
+    return Advice(None if found.kind == "batch" else name, text, code, snippet)
 
 
 def _constructor(layer: Any) -> str:
     kind = type(layer)
     own = kind.__module__.partition(".")[0] == "keras"
     return f"keras.layers.{kind.__name__}" if own else kind.__name__
-
-
-def power(value: float) -> str:
-    """Return a power of two as one."""
-    exponent = value.hex().partition("p")[2]
-    return f"2^{int(exponent)}" if abs(int(exponent)) > 6 else format_count(value)

@@ -33,7 +33,7 @@ class Summary:
 
 @frozen
 class Op:
-    """One operation: its name in the framework, and its tensors of floats. `squares`: of one tensor by itself."""
+    """One operation: its name in the framework, and its tensors of floats. `squares`: both are the same."""
 
     name: str
     inputs: tuple[Summary, ...]
@@ -52,13 +52,14 @@ def summary(values: Any, dtype: str) -> Summary:
 KINDS = {
     "variance": r"var|var_mean|native_(layer|batch|group)_norm|squared?difference|square|integer_pow|pow",
     "exp": r"exp2?|expm1|softplus|sinh|cosh",
-    "sum": r"add(v2|n|mm|_n|_any|_)?|sub|sum|mean|reduce_sum|cumsum|biasadd|(batch|_fused|sparse)*matmul(v\d)?|mm|bmm|"
-    r"baddbmm|linear|einsum|dot|dot_general|_?(fused)?conv.*|convolution|depthwiseconv2dnative\w*|avg_?pool.*|"
-    r"reduce_window_sum|segmentsum|unsortedsegmentsum|scatter-?add|logsumexp",
-    "cast": r"cast|convert_element_type|_?to_copy",
-    "division": r"(real)?div(_no_nan)?|truediv|rsqrt|reciprocal|inv|log(1p)?|xlogy|rsqrtgrad|sqrtgrad|reciprocalgrad",
+    "cast": r"cast|convert_element_type|to_copy",
+    "sum": r"add(v2|n|mm|_n|_any)?|sub|(reduce_)?(sum|mean)|cumsum|biasadd|(batch|_fused|sparse)*matmul(v\d)?"
+    r"|mm|bmm|baddbmm|linear|einsum|dot|dot_general|(_fused)?conv.*|depthwiseconv.*|avg_?pool.*"
+    r"|reduce_window_sum|(un)?(sorted)?segmentsum|scatter-?add|logsumexp",
+    "division": r"(real)?div(_no_nan)?|truediv|rsqrt|reciprocal|inv|log(1p)?|xlogy",
     "product": r"mul|prod",
 }
+"""How the frameworks name the operations of a kind, in lower case; the first that fits."""
 _KINDS = [(kind, re.compile(pattern)) for kind, pattern in KINDS.items()]
 _ADDS = re.compile(r"add(v2)?|max(imum)?|clamp(_min)?")
 
@@ -89,7 +90,9 @@ def _judged(op: Op, kind: str | None, before: list[str], earlier: Sequence[Op]) 
         if kind != "cast":
             return kind, f"{NAMED[kind]} is {figure(most)}, beyond float16's {LARGEST16:,.0f}"
     if kind == "sum" and before and before[-1] == "variance":
-        return _overflows("variance", f"a sum of squares (a variance or a norm) of values up to {figure(most)}")
+        return _overflows(
+            "variance", f"a sum of squares (a variance or a norm) of values up to {figure(most)}"
+        )
     match kind:
         case "sum":
             return _overflows("sum", f"a sum of values up to {figure(most)}")

@@ -11,6 +11,7 @@ from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
 from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.result import Tensor
 from mpprof.numbers.taps import Place
 
 INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -30,7 +31,7 @@ class JaxStep:
         self.compiled, self.note = not eager, "the training's own step runs eagerly, too" if eager else None
         self._state = _state(model)
         self._shapes: list[tuple[tuple[int, ...], Any]] = []
-        self._places: list[tuple[Place, str, str, str | None]] = []
+        self._places: list[tuple[Place, Tensor, str, str | None]] = []
         job.taps.take = self._note_shape
         jax.eval_shape(self._loss, [], *self._state, job.x, job.y, job.sample_weight, np.float32(1))
         self._run = self._step if eager else jax.jit(self._step)
@@ -63,11 +64,11 @@ class JaxStep:
 
     def _step(self, trained: Any, others: Any, x: Any, y: Any, sample_weight: Any, scale: Any) -> Any:
         jax, job = self._jax, self._job
-        places: list[tuple[Place, str, str, str | None]] = []
+        places: list[tuple[Place, Tensor, str, str | None]] = []
         rows: list[Any] = []
         outputs: list[Place] = []
 
-        def add(place: Place, tensor: str, value: Any, weight: str | None = None) -> None:
+        def add(place: Place, tensor: Tensor, value: Any, weight: str | None = None) -> None:
             places.append((place, tensor, str(value.dtype), weight))
             rows.append(counted(job.keras.ops, value, str(value.dtype), self._bits_of))
 
@@ -125,13 +126,16 @@ def _state(model: Any) -> tuple[list[Any], list[Any]]:
     ]
 
 
+def step(job: Job) -> JaxStep:
+    """Return the step of a job."""
+    return JaxStep(job)
+
+
 def tensors(keras: Any, structure: Any) -> Any:
     """Return arrays as the training is given them."""
     import jax
 
-    return keras.tree.map_structure(
-        lambda each: None if each is None else jax.numpy.asarray(each), structure
-    )
+    return keras.tree.map_structure(lambda each: None if each is None else jax.numpy.asarray(each), structure)
 
 
 def operations(function: Callable[[], Any], job: Job) -> tuple[Any, list[Op]]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mpprof.errors import UnableError
-from mpprof.numbers.taps import Place, Taps
+from mpprof.numbers.result import Tensor
 from mpprof.numbers.tallies import Tally
+from mpprof.numbers.taps import Place, Taps
 
 LOSS = Place("loss", 1, 0)
 
@@ -18,9 +19,14 @@ class Entry:
     """One tensor that was counted. `place.call` 0: a gradient of the weight of that name."""
 
     place: Place
-    tensor: str  # "output", "gradient", "weight_gradient"
+    tensor: Tensor
     tally: Tally
     weight: str | None = None
+
+
+def key(entry: Entry) -> tuple[Any, ...]:
+    """Return what tells a tensor of one run from the others, the same in each run."""
+    return entry.place, entry.tensor, entry.weight
 
 
 class Step(Protocol):
@@ -48,7 +54,7 @@ class Job:
     x: Any
     y: Any
     sample_weight: Any
-    loss: Callable[[Any, Any], Any] | None
+    loss: Callable[[Any, Any], Any] | None = None
     why_not: str | None = None
 
     @property

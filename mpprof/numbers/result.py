@@ -9,8 +9,7 @@ from typing import Any, Literal
 from mpprof.model.frozen import frozen
 from mpprof.numbers import text
 from mpprof.numbers.tallies import Shares
-
-SCHEMA = "mpprof.numerics/1"
+from mpprof.store.formats import NUMERICS_SCHEMA
 
 Tensor = Literal["output", "gradient", "weight_gradient"]
 
@@ -21,7 +20,7 @@ class Row:
 
     Ratios are of its `elements`. `flushed_ratio`: 0 here and not in float32; None: that is not known.
     `max_abs`: the largest finite magnitude, None where nothing is finite; `float32_max_abs` the same of the
-    pass in float32. `exponents`: how many finite elements that are not 0 have a magnitude from 2^e to 2^(e+1).
+    pass in float32. `exponents`: how many finite elements that are not 0 lie from 2^e to 2^(e+1).
     `would_be`: the shares of the same values in that type. `call`: 2 where it is the layer's second call in
     the step; None for weights."""
 
@@ -44,7 +43,12 @@ class Row:
 
 @frozen
 class Break:
-    """The first tensor that is not finite, or whose values are lost. `kind`: one of `advice.KINDS`."""
+    """The first tensor that is not finite, or whose values are lost.
+
+    `kind` of an output: "batch", "weights" (not finite before), "sum", "product", "variance", "exp", "cast"
+    (overflows), "epsilon" (one that rounds to 0, then a division), "division" (by 0). Of a gradient:
+    "loss scale" (too high), "every scale" (finite at none that is of use), "underflow" (too low a scale),
+    "forward" (the forward pass broke before). "not known": of either."""
 
     layer: str
     tensor: Tensor
@@ -64,7 +68,8 @@ class ScaleBand:
 
 @frozen
 class Advice:
-    """What to do about a layer, with the code for Keras; `code` is the cause's, for `mpprof explain`."""
+    """What to do, with the code for Keras; `code` is the cause's, for `mpprof explain`. `layer` None: the
+    batch."""
 
     layer: str | None
     text: str
@@ -103,7 +108,7 @@ class Numerics:
         for row in found["layers"]:
             row["exponents"] = {str(exponent): count for exponent, count in row["exponents"].items()}
         found["layers"], found["advice"] = list(found["layers"]), list(found["advice"])
-        return {"schema": SCHEMA, **found, "unable": list(found["unable"])}
+        return {"schema": NUMERICS_SCHEMA, **found, "unable": list(found["unable"])}
 
     def __repr__(self) -> str:
         return f"Numerics: {text.headline(self.to_dict())}"

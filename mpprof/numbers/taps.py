@@ -13,11 +13,11 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class Place(NamedTuple):
-    """Which tensor it is: the output `index` of a layer's `call`, counted from 1, in this pass."""
+    """Which tensor it is: which of the outputs of a layer's call, counted from 1, in this pass."""
 
     layer: str
     call: int
-    index: int
+    output: int
 
 
 class Taps:
@@ -86,8 +86,8 @@ class Taps:
 
 
 def _operations(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a model is made of with its path, the model last: layers, and functions of `keras.ops` in the
-    graphs of functional models."""
+    """Yield what a model is made of with its path, the model last: layers, and functions of `keras.ops` in
+    the graphs of functional models."""
     layers = list(walk(model))
     seen = {id(layer) for _, layer in layers} | {id(model)}
     for prefix, container in [("", model), *((f"{path}/", layer) for path, layer in layers)]:

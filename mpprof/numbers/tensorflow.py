@@ -12,6 +12,7 @@ from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
 from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.result import Tensor
 from mpprof.numbers.taps import Place
 
 CHANGES = (
@@ -32,7 +33,7 @@ class TensorFlowStep:
         self._tf, self._job = tf, job
         eager = bool(job.model.run_eagerly)
         self.compiled, self.note = not eager, "the training's own step runs eagerly, too" if eager else None
-        self._places: list[tuple[Place, str, str, str | None]] = []
+        self._places: list[tuple[Place, Tensor, str, str | None]] = []
         xla = bool(getattr(job.model, "jit_compile", False)) and not eager
         traced = tf.function(self._step, jit_compile=xla, autograph=False)
         self._arguments = job.x, job.y, job.sample_weight
@@ -49,10 +50,10 @@ class TensorFlowStep:
 
     def _step(self, x: Any, y: Any, sample_weight: Any, scale: Any) -> Any:
         tf, job = self._tf, self._job
-        places: list[tuple[Place, str, str, str | None]] = []
+        places: list[tuple[Place, Tensor, str, str | None]] = []
         rows, outputs = [], []
 
-        def add(place: Place, tensor: str, value: Any, weight: str | None = None) -> None:
+        def add(place: Place, tensor: Tensor, value: Any, weight: str | None = None) -> None:
             value = value.values if isinstance(value, tf.IndexedSlices) else value
             places.append((place, tensor, value.dtype.name, weight))
             rows.append(counted(job.keras.ops, value, value.dtype.name, self._bits_of))
@@ -95,12 +96,17 @@ def _refuse_changes(graph: Any) -> None:
     nodes = [*definition.node, *(node for each in definition.library.function for node in each.node_def)]
     for node in nodes:
         if node.op.startswith(CHANGES) or node.op in CALLS:
-            what = "calls Python from its graph" if node.op in CALLS else "changes a tf.Variable in its `call`"
+            what = "calls Python from its graph" if node.op in CALLS else "changes a tf.Variable"
             raise UnableError(
                 f"the model {what} ({node.name}): looking at it would change the training",
                 where="numerics",
                 next="Keep such state in a Keras variable (`add_weight`) or a `keras.random.SeedGenerator`",
             )
+
+
+def step(job: Job) -> TensorFlowStep:
+    """Return the step of a job."""
+    return TensorFlowStep(job)
 
 
 def tensors(keras: Any, structure: Any) -> Any:
@@ -119,8 +125,9 @@ def operations(function: Callable[[], Any], job: Job) -> tuple[Any, list[Op]]:
 
     found: list[Op] = []
 
-    def seen(kind: str, inputs: Any, attributes: Any, outputs: Any, *rest: Any) -> None:
-        found.append(Op(kind.decode() if isinstance(kind, bytes) else kind, _summaries(tf, inputs), _summaries(tf, outputs), _same(inputs)))
+    def seen(kind: Any, inputs: Any, attributes: Any, outputs: Any, *rest: Any) -> None:
+        name = kind.decode() if hasattr(kind, "decode") else str(kind)
+        found.append(Op(name, _summaries(tf, inputs), _summaries(tf, outputs), _same(inputs)))
 
     op_callbacks.add_op_callback(seen)
     try:

@@ -55,13 +55,14 @@ def _tensor(found: dict[str, Any]) -> str:
 def _scale(scale: dict[str, Any]) -> str:
     now, low, high = (number(scale[name]) for name in ("now", "low", "high"))
     if high is None:
-        return f"Loss scale {_power(now)}; the gradients are not finite at any."
+        return f"Loss scale {power(now)}; the gradients are not finite at any."
     if low is None:
-        return f"Loss scale {_power(now)}; overflows above {_power(high)}, where small gradients are lost already."
-    return f"Loss scale {_power(now)}; good from {_power(low)} to {_power(high)}."
+        return f"Loss scale {power(now)}; overflows above {power(high)}, where small gradients are 0."
+    return f"Loss scale {power(now)}; good from {power(low)} to {power(high)}."
 
 
-def _power(value: float | None) -> str:
+def power(value: float | None) -> str:
+    """Return a loss scale as a power of two, where it is one."""
     if value is None:
         return NOT_KNOWN
     mantissa, _, exponent = value.hex().partition("p")

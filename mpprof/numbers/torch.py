@@ -11,6 +11,7 @@ from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
 from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.result import Tensor
 from mpprof.numbers.taps import Place
 
 
@@ -35,7 +36,7 @@ class TorchStep:
         entries: list[Entry] = []
         outputs: list[tuple[Place, Any]] = []
 
-        def entry(place: Place, tensor: str, value: Any, weight: str | None = None) -> Entry:
+        def entry(place: Place, tensor: Tensor, value: Any, weight: str | None = None) -> Entry:
             value = value.detach()
             value = value.coalesce().values() if value.is_sparse else value
             dtype = str(value.dtype).removeprefix("torch.")
@@ -78,6 +79,11 @@ class TorchStep:
         return tensor.contiguous().view(getattr(self._torch, name))
 
 
+def step(job: Job) -> TorchStep:
+    """Return the step of a job."""
+    return TorchStep(job)
+
+
 def tensors(keras: Any, structure: Any) -> Any:
     """Return arrays as the training is given them."""
     return keras.tree.map_structure(
@@ -92,7 +98,7 @@ def operations(function: Callable[[], Any], job: Job) -> tuple[Any, list[Op]]:
 
     found: list[Op] = []
 
-    class Noting(TorchDispatchMode):
+    class Noting(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             inputs = [each for each in job.keras.tree.flatten(args) if isinstance(each, torch.Tensor | float)]
             before = _summaries(torch, inputs)
