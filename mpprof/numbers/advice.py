@@ -38,7 +38,9 @@ def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -
         case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:
-            text = f"Start the loss scale at {power(scale.high)} or below, or clip the gradient of {name}."
+            text = (
+                f"Start the loss scale at {power(scale.high)}: a step is skipped for each halving to there."
+            )
             code = "MP201"
             snippet = f"keras.optimizers.LossScaleOptimizer(optimizer, initial_scale={scale.high})"
         case "loss scale" | "every scale" | "not known":
@@ -49,7 +51,7 @@ def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -
             snippet = "keras.optimizers.LossScaleOptimizer(optimizer)"
         case "underflow":
             text, code = "Scale the loss.", "MP103"
-            snippet = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer)\nloss = optimizer.scale_loss(loss)"
+            snippet = _SCALED
         case _:
             return None
     return Advice(None if found.kind == "batch" else name, text, code, snippet)

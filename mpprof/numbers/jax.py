@@ -70,7 +70,7 @@ class JaxStep:
 
         def add(place: Place, tensor: Tensor, value: Any, weight: str | None = None) -> None:
             places.append((place, tensor, str(value.dtype), weight))
-            rows.append(counted(job.keras.ops, value, str(value.dtype), self._bits_of))
+            rows.append(counted(job.keras.ops, value, str(value.dtype), bits_of))
 
         def pass_with(zeros: Any, trained: Any) -> Any:
             taken: list[Any] = []
@@ -101,9 +101,6 @@ class JaxStep:
         self._places = places
         return jax.numpy.stack(rows)
 
-    def _bits_of(self, tensor: Any, name: str) -> Any:
-        return self._jax.lax.bitcast_convert_type(tensor, name)
-
 
 def _trace() -> Any:
     """Return the trace that JAX computes in now: another one within a loop or a function of its own."""
@@ -129,6 +126,13 @@ def _state(model: Any) -> tuple[list[Any], list[Any]]:
 def step(job: Job) -> JaxStep:
     """Return the step of a job."""
     return JaxStep(job)
+
+
+def bits_of(tensor: Any, name: str) -> Any:
+    """Return a tensor's bits as integers of that type."""
+    import jax
+
+    return jax.lax.bitcast_convert_type(tensor, name)
 
 
 def tensors(keras: Any, structure: Any) -> Any:

@@ -56,7 +56,7 @@ class TensorFlowStep:
         def add(place: Place, tensor: Tensor, value: Any, weight: str | None = None) -> None:
             value = value.values if isinstance(value, tf.IndexedSlices) else value
             places.append((place, tensor, value.dtype.name, weight))
-            rows.append(counted(job.keras.ops, value, value.dtype.name, self._bits_of))
+            rows.append(counted(job.keras.ops, value, value.dtype.name, bits_of))
 
         def take(place: Place, tensor: Any, dtype: str) -> Any:
             outputs.append((place, tensor))
@@ -87,9 +87,6 @@ class TensorFlowStep:
         self._places = places
         return tf.stack(rows)
 
-    def _bits_of(self, tensor: Any, name: str) -> Any:
-        return self._tf.bitcast(tensor, name)
-
 
 def _refuse_changes(graph: Any) -> None:
     definition = graph.as_graph_def()
@@ -107,6 +104,13 @@ def _refuse_changes(graph: Any) -> None:
 def step(job: Job) -> TensorFlowStep:
     """Return the step of a job."""
     return TensorFlowStep(job)
+
+
+def bits_of(tensor: Any, name: str) -> Any:
+    """Return a tensor's bits as integers of that type."""
+    import tensorflow as tf
+
+    return tf.bitcast(tensor, name)
 
 
 def tensors(keras: Any, structure: Any) -> Any:

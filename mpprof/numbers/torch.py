@@ -40,7 +40,7 @@ class TorchStep:
             value = value.detach()
             value = value.coalesce().values() if value.is_sparse else value
             dtype = str(value.dtype).removeprefix("torch.")
-            counts = counted(job.keras.ops, value, dtype, self._bits_of)
+            counts = counted(job.keras.ops, value, dtype, bits_of)
             return Entry(place, tensor, tallies.tally(dtype, counts.tolist()), weight)
 
         def take(place: Place, tensor: Any, dtype: str) -> Any:
@@ -75,13 +75,17 @@ class TorchStep:
                     entries.append(entry(Place(layer, 0, 0), "weight_gradient", gradient, name))
         return entries
 
-    def _bits_of(self, tensor: Any, name: str) -> Any:
-        return tensor.contiguous().view(getattr(self._torch, name))
-
 
 def step(job: Job) -> TorchStep:
     """Return the step of a job."""
     return TorchStep(job)
+
+
+def bits_of(tensor: Any, name: str) -> Any:
+    """Return a tensor's bits as integers of that type."""
+    import torch
+
+    return tensor.contiguous().view(getattr(torch, name))
 
 
 def tensors(keras: Any, structure: Any) -> Any:

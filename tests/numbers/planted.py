@@ -2,13 +2,13 @@
 
 Weights are constants, so that what a layer gives can be computed apart, by hand or in NumPy's float64.
 
-    KERAS_BACKEND=jax python -m tests.numbers.planted [NAME …]    prints what was found, as JSON
+    KERAS_BACKEND=jax python -m tests.numbers.planted [NAME …]
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,11 @@ import numpy as np
 from keras import layers, ops
 
 import mpprof
-from mpprof.store import formats
 
 ROWS, WIDTH = 8, 64
 SCALE = 2.0**15
+NOT_ON_TORCH = ("sum_of_a_convolution",)
+"""PyTorch 2.13 cannot train Keras' float16 convolution on the CPU: "slow_conv2d: grad_weight must be contiguous"."""
 
 
 class Made(layers.Layer):  # type: ignore[misc]
@@ -360,29 +361,32 @@ def complaints(name: str, broken: bool, found: dict[str, Any]) -> list[str]:
         said += [f"twin: {each}" for each in found["advice"]]
     if found["basis"] != ("eager" if keras.backend.backend() == "torch" else "compiled"):
         said.append(found["basis"])
-    return said + [
-        wrong for layer, tensor, value in found["truth"] if (wrong := _untrue(found, layer, tensor, value))
-    ]
+    for layer, tensor, value in found["truth"]:
+        breaks = broken and (layer, tensor) == (planted.layer, planted.tensor)
+        said += [wrong] if (wrong := _untrue(found, layer, tensor, value, breaks)) else []
+    return said
 
 
-def _untrue(found: dict[str, Any], layer: str, tensor: str, value: float) -> str | None:
-    """Return where a tensor's largest magnitude is not the truth to 1 %, or is finite though the truth is beyond
-    float16."""
+def _untrue(found: dict[str, Any], layer: str, tensor: str, value: float, breaks: bool) -> str | None:
+    """Return where a tensor's largest magnitude is not the truth to 1 %; or it is not finite though the truth is
+    within float16, and it is not the one that `breaks`."""
     row = next((row for row in found["layers"] if (row["layer"], row["tensor"]) == (layer, tensor)), None)
     if row is None:
         return f"{layer} {tensor}: not looked at"
     if row["nonfinite_ratio"]:
-        return None if value >= 65_520 else f"{layer} {tensor}: not finite for {value}"
+        return None if breaks or value >= 65_520 else f"{layer} {tensor}: not finite for {value}"
     right = row["max_abs"] is not None and abs(row["max_abs"] - value) <= 0.01 * value
     return None if right else f"{layer} {tensor}: {row['max_abs']} for {value}"
 
 
+def said_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return what is wrong of what is found in these models and in their twins."""
+    return {
+        name: [each for broken in (True, False) for each in complaints(name, broken, look(name, broken))]
+        for name in names
+    }
+
+
 if __name__ == "__main__":
-    names = sys.argv[1:] or list(PLANTED)
-    for each in names:
-        for fault in (True, False):
-            try:
-                said = complaints(each, fault, look(each, fault))
-            except Exception as error:  # noqa: BLE001 - the others are looked at all the same
-                said = [f"{type(error).__name__}: {error}"]
-            print(formats.line({"name": each, "broken": fault, "said": said}), flush=True)
+    for each in sys.argv[1:] or list(PLANTED):
+        print(each, said_of([each])[each], flush=True)

@@ -1,0 +1,67 @@
+"""What an interpreter with Keras on JAX does for the tests: a file of answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FEW = ("sum_of_a_wide_dense", "epsilon_of_a_reciprocal_root", "loss_scale_of_a_sum_over_the_batch")
+
+
+def _write(folder: Path, **answers: Any) -> None:
+    (folder / "answers.json").write_text(json.dumps(answers))
+
+
+def few(folder: Path) -> None:
+    """Write the answers for every change."""
+    from tests.numbers import oracle, planted, setups
+
+    _write(
+        folder,
+        planted=planted.said_of(FEW),
+        differences=oracle.differences(),
+        changed={name: setups.changed(name) for name in ("recurrent dropout",)},
+        epoch=_within_an_epoch(),
+    )
+
+
+def every(folder: Path) -> None:
+    """Write all answers."""
+    from tests.numbers import planted, setups
+
+    _write(
+        folder,
+        planted=planted.said_of(planted.PLANTED),
+        changed={name: setups.changed(name) for name in setups.SETUPS},
+    )
+
+
+def _within_an_epoch() -> dict[str, Any]:
+    """Return digests of a training that is looked at after each batch and of one that is not, and the loss scales
+    that were seen: within an epoch Keras on JAX keeps all values apart from the variables."""
+    import keras
+    import numpy as np
+
+    import mpprof
+    from tests.numbers import setups
+
+    scales: list[float] = []
+
+    def trained(looks: bool) -> str:
+        model, x, y = setups.made("dropout")
+        model.optimizer.initial_scale = 2.0**20
+
+        class Looking(keras.callbacks.Callback):  # type: ignore[misc]
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                if looks and batch:
+                    found = mpprof.numerics(model, x, y * 1e3)
+                    scales.append(found.loss_scale.now if found.loss_scale else 0.0)
+
+        model.fit(
+            np.tile(x, (4, 1)), np.tile(y, (4, 1)) * 1e3, batch_size=len(x), epochs=1, shuffle=False, verbose=0,
+            callbacks=[Looking()],
+        )  # fmt: skip
+        return setups.digest(model)
+
+    return {"with": trained(True), "without": trained(False), "scales": scales}
