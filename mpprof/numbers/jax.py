@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,11 @@ def _state(model: Any) -> tuple[list[Any], list[Any]]:
 def step(job: Job) -> JaxStep:
     """Return the step of a job."""
     return JaxStep(job)
+
+
+def kept(model: Any) -> AbstractContextManager[None]:
+    """Return the context in which what is the backend's own is kept: there is nothing, functions are pure."""
+    return nullcontext()
 
 
 def bits_of(tensor: Any, name: str) -> Any:

@@ -52,7 +52,7 @@ def numerics(
     job = Job(keras, model, taps, inputs, wanted, weights, loss, given.why_no_loss(model, y, loss))
     compiled = [each for each in (getattr(model, "_compile_loss", None),) if each is not None]
     state = keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER
-    with guard.kept([*taps.operations.values(), *compiled], state):
+    with guard.kept([*taps.operations.values(), *compiled], state), backend.kept(model):
         taps.install()
         return _Look(job, backend, loss_scale).result()
 
@@ -63,7 +63,7 @@ class _Look:
     def __init__(self, job: Job, backend: Any, loss_scale: float | None) -> None:
         self._job, self._backend = job, backend
         own = given.loss_scale(job.model)
-        self._scales = own is not None
+        self._scales = own is not None if loss_scale is None else loss_scale != 1
         self._now = next(each for each in (loss_scale, own, 1.0) if each is not None)
         self._absent: dict[str, str] = {}
         self._step: Step = backend.step(job)

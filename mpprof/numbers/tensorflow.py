@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,12 @@ def _refuse_changes(graph: Any) -> None:
 def step(job: Job) -> TensorFlowStep:
     """Return the step of a job."""
     return TensorFlowStep(job)
+
+
+def kept(model: Any) -> AbstractContextManager[None]:
+    """Return the context in which what is the backend's own is kept: there is nothing, `_refuse_changes`
+    refuses a model that has it."""
+    return nullcontext()
 
 
 def bits_of(tensor: Any, name: str) -> Any:

@@ -66,7 +66,7 @@ def power(value: float | None) -> str:
     if value is None:
         return NOT_KNOWN
     mantissa, _, exponent = value.hex().partition("p")
-    return f"2^{int(exponent)}" if mantissa == "0x1.0000000000000" else f"{value:g}"
+    return f"2^{int(exponent)}" if mantissa == "0x1.0000000000000" and value != 1 else f"{value:g}"
 
 
 def _rows(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class TorchStep:
         import torch
 
         self._torch, self._job = torch, job
+        self._random = _random(torch)
         compiles = bool(getattr(job.model, "jit_compile", False)) and not job.model.run_eagerly
         self.note = (
             "the training's own step goes through torch.compile and may differ"
@@ -33,6 +35,7 @@ class TorchStep:
 
     def run(self, scale: float) -> list[Entry]:
         torch, job = self._torch, self._job
+        _set_random(torch, self._random)  # the same dropout at every scale
         entries: list[Entry] = []
         outputs: list[tuple[Place, Any]] = []
 
@@ -79,6 +82,31 @@ class TorchStep:
 def step(job: Job) -> TorchStep:
     """Return the step of a job."""
     return TorchStep(job)
+
+
+@contextlib.contextmanager
+def kept(model: Any) -> Iterator[None]:
+    """Keep PyTorch's random generators, from which Keras' dropout draws, and the buffers of PyTorch modules."""
+    import torch
+
+    before, buffers = _random(torch), [(each, each.detach().clone()) for each in model.buffers()]
+    try:
+        yield
+    finally:
+        _set_random(torch, before)
+        with torch.no_grad():
+            for buffer, values in buffers:
+                buffer.copy_(values)
+
+
+def _random(torch: Any) -> tuple[Any, list[Any]]:
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def _set_random(torch: Any, states: tuple[Any, list[Any]]) -> None:
+    torch.set_rng_state(states[0])
+    if states[1]:
+        torch.cuda.set_rng_state_all(states[1])
 
 
 def bits_of(tensor: Any, name: str) -> Any:

@@ -23,6 +23,7 @@ def few(folder: Path) -> None:
         differences=oracle.differences(),
         changed={name: setups.changed(name) for name in ("recurrent dropout",)},
         epoch=_within_an_epoch(),
+        again=_computed_again(),
     )
 
 
@@ -65,3 +66,17 @@ def _within_an_epoch() -> dict[str, Any]:
         return setups.digest(model)
 
     return {"with": trained(True), "without": trained(False), "scales": scales}
+
+
+def _computed_again() -> list[list[str]]:
+    """Return what is unable of a model with a layer whose forward pass is computed again (on TensorFlow, Keras 3.15
+    cannot run such a layer in a graph)."""
+    import keras
+
+    import mpprof
+    from tests.numbers.planted import case, dense, filled
+
+    with keras.RematScope(mode="full"):
+        again = dense(4, 0.1, "again")
+    made = case([again, dense(1, 1, "head")], filled(1.0))
+    return [[each.layer, each.reason] for each in mpprof.numerics(made.model, made.x, made.y).unable]
