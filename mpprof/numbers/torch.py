@@ -86,10 +86,11 @@ def step(job: Job) -> TorchStep:
 
 @contextlib.contextmanager
 def kept(model: Any) -> Iterator[None]:
-    """Keep PyTorch's random generators, from which Keras' dropout draws, and the buffers of PyTorch modules."""
+    """Keep PyTorch's random generators, from which Keras' dropout draws, and the buffers of its modules."""
     import torch
 
-    before, buffers = _random(torch), [(each, each.detach().clone()) for each in model.buffers()]
+    before = _random(torch)
+    buffers = [(each, each.detach().clone()) for each in model.buffers()]
     try:
         yield
     finally:

@@ -85,14 +85,14 @@ def test_a_loop_without_a_loss_scale_is_told_what_scale_is_good() -> None:
 
 
 def test_what_runs_in_a_loop_is_unable_by_name_and_what_is_called_twice_is_seen_twice() -> None:
-    inputs = keras.Input((5, 3))
-    shared = layers.LSTM(4, name="shared")
+    inputs = keras.Input((3, 2))
+    shared = layers.SimpleRNN(2, name="shared")
     outputs = layers.Add()([shared(inputs), shared(inputs * 2.0)])
     model = keras.Model(inputs, layers.Dense(1, name="head", dtype="float32")(outputs))
     model.compile("adam", "mse")
-    found = numerics(model, np.ones((2, 5, 3)), np.ones((2, 1)))
+    found = numerics(model, np.ones((2, 3, 2)), np.ones((2, 1)))
     assert [(each.layer, each.reason) for each in found.unable] == [
-        ("shared/lstm_cell", "it runs inside a loop, or a function of its own")
+        ("shared/simple_rnn_cell", "it runs inside a loop, or a function of its own")
     ]
     calls = [row.call for row in found.layers if row.layer == "shared" and row.tensor == "output"]
     assert calls == [1, 2]

@@ -7,7 +7,7 @@ import pytest
 from tests.numbers.on_tensorflow import setups
 
 pytestmark = pytest.mark.framework
-FEW = ("augmentation", "losses of its own", "plain attributes")
+FEW = ("dropout", "losses of its own", "plain attributes")
 """Seed generators, losses and metrics in scopes, attributes and the generators of Python and NumPy."""
 
 
