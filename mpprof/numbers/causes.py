@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_count
 from mpprof.numbers.tallies import LARGEST16
 
 LOST = 2.0**-25
@@ -128,7 +127,7 @@ def _overflows(kind: str, what: str) -> tuple[str, str]:
 
 def figure(value: float) -> str:
     """Return a magnitude as people write it."""
-    return f"{value:.3g}" if value < 1000 or value >= 1e9 else format_count(value)
+    return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
 def _adds_nothing(op: Op) -> bool:
