@@ -29,6 +29,7 @@ class Numerics:
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.numbers import files, text
         from mpprof.report import json as documents
+        from mpprof.report import words
         from mpprof.store.formats import NUMERICS_SCHEMA
 
         output.check_output(args.output, force=args.force)
@@ -39,11 +40,13 @@ class Numerics:
         number = _number(found) if args.look is None else args.look
         if not 1 <= number <= len(found):
             raise UsageError(f"--look {number}: the run holds {len(found)}", next="Give a number from 1")
-        document = {"schema": NUMERICS_SCHEMA, **found[number - 1]}
+        document = {"schema": NUMERICS_SCHEMA, **dict.fromkeys(files.PARTS), **found[number - 1]}
         if args.format == "json":
             written = documents.dumps(document)
         else:
-            written = f"{_heading(document, number, len(found), files.TRIGGERS)}\n{text.table(document)}"
+            lines = text.table(document).splitlines()  # with names from a file
+            heading = _heading(document, number, len(found), files.TRIGGERS)
+            written = "\n".join(words.plain(line) for line in [heading, *lines])
         output.write(written, args.output, force=args.force)
         return 0
 

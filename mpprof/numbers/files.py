@@ -26,6 +26,18 @@ TRIGGERS = {
 }
 """Why a model was looked at, in words."""
 
+PARTS = {
+    "first_forward": ("layer", "tensor", "reason"),
+    "first_backward": ("layer", "tensor", "reason"),
+    "loss_scale": ("now", "low", "high"),
+}
+LISTS = {
+    "layers": ("layer", "tensor", "dtype", "max_abs", "nonfinite_ratio", "flushed_ratio", "subnormal_ratio"),
+    "advice": ("text", "code", "snippet"),
+    "unable": ("layer", "reason"),
+}
+"""The keys of a look that its text is made from: of a part, which may be None, and of each item of a list."""
+
 Trigger = Literal["start", "skipped", "loss", "end", "asked"]
 
 
@@ -58,10 +70,24 @@ def looks(root: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     path = formats.folder_of(root) / formats.NUMERICS_FILE
     faults = Faults(path)
     found = [record for block in read_blocks(path, "mpprof.numerics", faults) for record in block]
-    whole = [record for record in found if isinstance(record.get("layers"), list)]
+    whole = [record for record in found if _is_whole(record)]
     if not whole:
         raise NotFoundError(
             "numbers by layer were not recorded", where=str(root), next="In the training's own process: "
             "mpprof.numerics(model, x, y)",
         )  # fmt: skip
     return whole, faults.warnings()
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Return whether a record has the keys that the text of a look is made from."""
+
+    def has(one: Any, keys: tuple[str, ...]) -> bool:
+        return isinstance(one, dict) and all(key in one for key in keys)
+
+    lists = [(record.get(name), keys) for name, keys in LISTS.items()]
+    return (
+        "basis" in record
+        and all(has(record.get(name) or dict.fromkeys(keys), keys) for name, keys in PARTS.items())
+        and all(isinstance(some, list) and all(has(one, keys) for one in some) for some, keys in lists)
+    )

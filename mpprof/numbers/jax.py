@@ -159,7 +159,7 @@ def operations(function: Callable[[], Any], job: Job) -> tuple[Any, list[Op]]:
 
 
 def _interpret(jax: Any, jaxpr: Any, consts: Any, arguments: Any, found: list[Op]) -> list[Any]:
-    """Compute operation by operation, as JAX's own `eval_jaxpr` does, and note each."""
+    """Run operation by operation, as JAX's own `eval_jaxpr` does, and note each; return the results."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
     scalars: dict[int, Any] = {}  # one number that was made an array, by its variable

@@ -40,7 +40,7 @@ def numerics(
         loss_scale: what the loss is multiplied by. None: the optimizer's own; 1 where it does not scale.
 
     Raises:
-        UsageError: `model` is no Keras 3 model, or is not built.
+        UsageError: `model` is something other than a Keras 3 model, or is not built.
         UnableError: the look would change the training, or the model trains on several devices.
     """
     keras = given.keras_of(model)
@@ -205,7 +205,7 @@ def _finite(entries: list[Entry]) -> bool:
 
 @contextlib.contextmanager
 def in_float32(job: Job) -> Iterator[None]:
-    """Let every layer that computes in 16 bits compute in float32 while the context lasts."""
+    """Switch every layer that computes in 16 bits to float32 while the context lasts."""
     policy = job.keras.dtype_policies.DTypePolicy("float32")
     operations = [vars(each) for each in job.taps.operations.values() if hasattr(each, "compute_dtype")
                   and each.compute_dtype in HALF]  # fmt: skip

@@ -28,7 +28,7 @@ class TensorFlowStep:
     """See `job.Step`."""
 
     def __init__(self, job: Job) -> None:
-        """Trace the step. Raises UnableError where it changes something that cannot be put back."""
+        """Prepare the step by tracing it. Raises UnableError where its changes cannot be put back."""
         import tensorflow as tf
 
         self._tf, self._job = tf, job

@@ -18,7 +18,10 @@ def headline(document: dict[str, Any]) -> str:
         return f"{_tensor(forward)} is the first to break: {forward['reason']}."
     if backward is not None:
         return f"{_tensor(backward)} is the first to break: {backward['reason']}."
-    return "Nothing breaks: every output and gradient that was seen is finite."
+    what = "output" if "first_backward" in document.get("absent", {}) else "output and gradient"
+    unseen = len(document["unable"])
+    others = f" Layers not looked into, or not wholly: {unseen}." if unseen else ""
+    return f"Nothing breaks: every {what} that was seen is finite.{others}"
 
 
 def table(document: dict[str, Any]) -> str:

@@ -1,10 +1,15 @@
-"""The arithmetic of loss scales and of causes, without a framework."""
+"""The arithmetic of loss scales and of causes, and looks that are read back, without a framework."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from mpprof.cli import main
 from mpprof.numbers import band
 from mpprof.numbers.causes import Op, Summary, cause, summary
 
@@ -78,3 +83,37 @@ def test_an_epsilon_that_rounds_to_0_is_told_from_none() -> None:
     bias = Op("AddV2", (of(0), of(0)), (of(0),))
     assert (cause([rounded, divided]) or "")[0] == "epsilon"
     assert (cause([bias, divided]) or "")[0] == "division"
+
+
+WHOLE: dict[str, Any] = {
+    "trigger": "asked", "basis": "eager", "note": None, "loss_scale": {"now": 4.0, "low": None, "high": 1.0},
+    "first_forward": None, "first_backward": {"layer": "a\x1b[2J", "tensor": "gradient", "reason": "it overflows"},
+    "layers": [], "advice": [], "unable": [], "absent": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("without", ["basis", "layers", "advice", "unable", "layer", "now", "rows"])
+def test_a_look_that_lacks_a_key_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], without: str
+) -> None:
+    (tmp_path / "mpprof").mkdir()
+    (tmp_path / "mpprof" / "run.json").write_text('{"schema":"mpprof.run/1","run_id":"r"}')
+    damaged = {key: value for key, value in WHOLE.items() if key != without}
+    if without in ("layer", "now"):
+        name = {"layer": "first_backward", "now": "loss_scale"}[without]
+        damaged[name] = {key: value for key, value in WHOLE[name].items() if key != without}
+    if without == "rows":
+        damaged["layers"] = [{"layer": "a"}]
+    path = tmp_path / "mpprof" / "numerics.jsonl"
+    path.write_text("\n".join(map(json.dumps, [{"schema": "mpprof.numerics/1"}, damaged])) + "\n")
+    assert main(["numerics", str(tmp_path)]) == 2
+    with path.open("a") as file:
+        file.write(json.dumps(WHOLE) + "\n")
+    capsys.readouterr()
+    assert main(["numerics", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "Look 1 of 1, asked for.",
+        r"The gradient of a\x1b[2J is the first to break: it overflows.",
+    ]
+    assert "Loss scale 2^2; overflows above 1, where small gradients are 0." in said
