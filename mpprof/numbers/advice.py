@@ -35,6 +35,15 @@ def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -
         case "division":
             text, code = f"Add an epsilon that float16 holds (1e-3) to what {name} divides by.", "MP206"
             snippet = "x / (total + 1e-3)"
+        case "every scale" if found.finite_in_float32 is False:
+            text, code = (
+                f"A derivative beyond {name} is infinite, as that of a root at 0: add an epsilon.",
+                "MP201",
+            )
+            snippet = "keras.ops.sqrt(x + 1e-3)"
+        case "sum" | "product" | "variance" | "exp" | "not known" if found.finite_in_float32 is False:
+            text, code = f"16 bits are not the cause: {name} is not finite in float32, either.", "MP206"
+            snippet = "optimizer = keras.optimizers.Adam(1e-4, clipnorm=1.0)  # where training diverges"
         case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:

@@ -38,7 +38,7 @@ def forward(
         other = float32.get(key(found))
         if other is not None and other.tally.max_abs and not other.tally.nonfinite:
             why = why[0], f"{why[1]}; in float32 its largest is {causes.figure(other.tally.max_abs)}"
-    return Break(found.place.layer, "output", why[1], why[0])
+    return _broken(found, why, float32)
 
 
 def backward(
@@ -50,8 +50,7 @@ def backward(
     gradients = _in_order(entries)
     found = next((each for each in gradients if each.tally.nonfinite), None)
     if found is not None:
-        kind, reason = _why_not_finite(broken, scale, now)
-        return Break(found.place.layer, found.tensor, reason, kind)
+        return _broken(found, _why_not_finite(broken, scale, now), float32)
     if scale is None or (scale.low is not None and now >= scale.low):
         return None
     for each in gradients:
@@ -61,6 +60,16 @@ def backward(
             reason = f"{lost:.0%} of it rounds to 0 at a loss scale of {power(now)}{better}"
             return Break(each.place.layer, each.tensor, reason, "underflow")
     return None
+
+
+def _broken(entry: Entry, why: Why, float32: InFloat32) -> Break:
+    """Return the break of a tensor that is not finite; it says so where it is not in float32, either."""
+    other = float32.get(key(entry))
+    finite = None if other is None else other.tally.nonfinite == 0
+    kind, reason = why
+    if finite is False and kind not in ("batch", "weights", "forward"):
+        reason += "; it is not finite in float32, either"
+    return Break(entry.place.layer, entry.tensor, reason, kind, finite)
 
 
 def flushed(entry: Entry, float32: InFloat32) -> float | None:

@@ -48,12 +48,14 @@ class Break:
     `kind` of an output: "batch", "weights" (not finite before), "sum", "product", "variance", "exp", "cast"
     (overflows), "epsilon" (one that rounds to 0, then a division), "division" (by 0). Of a gradient:
     "loss scale" (too high), "every scale" (finite at none that is of use), "underflow" (too low a scale),
-    "forward" (the forward pass broke before). "not known": of either."""
+    "forward" (the forward pass broke before). "not known": of either. `finite_in_float32`: whether all of it
+    is where every layer computes in float32; False: 16 bits are not the cause. None: that is not known."""
 
     layer: str
     tensor: Tensor
     reason: str
     kind: str
+    finite_in_float32: bool | None = None
 
 
 @frozen

@@ -128,6 +128,24 @@ def test_without_a_loss_the_forward_pass_is_looked_at_and_the_rest_is_absent() -
     assert found.absent == {"first_backward": reason, "loss_scale": reason}
 
 
+@pytest.mark.parametrize(
+    ("name", "finite"),
+    [
+        ("epsilon_of_a_reciprocal_root", True),
+        ("division_by_a_sum_of_zeros", False),
+        ("every_scale_by_the_root_of_zero", False),
+    ],
+)
+def test_what_is_not_finite_in_float32_either_is_not_put_down_to_16_bits(name: str, finite: bool) -> None:
+    made = planted.PLANTED[name].make(True)
+    found = numerics(made.model, made.x, made.y)
+    broken = found.first_forward or found.first_backward
+    assert broken is not None
+    assert broken.finite_in_float32 is finite
+    assert broken.reason.endswith("; it is not finite in float32, either") is not finite
+    assert ("float32" in found.advice[0].snippet) is finite
+
+
 class Own(keras.Model):  # type: ignore[misc]
     def train_step(self, data: Any) -> Any:
         return super().train_step(data)
