@@ -27,7 +27,7 @@ STATEMENTS = {
     "mpprof/diagnosis": 6_280,
     "mpprof/forecasts": 2_120,
     "mpprof/model": 2_840,
-    "mpprof/numbers": 1_130,
+    "mpprof/numbers": 1_150,
     "mpprof/record": 5_630,
     "mpprof/report": 4_420,
     "mpprof/runs": 450,

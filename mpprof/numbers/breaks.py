@@ -79,7 +79,7 @@ def flushed(entry: Entry, float32: InFloat32) -> float | None:
         return None
     if entry.tally.nonfinite or other.tally.nonfinite:
         return None
-    return max(entry.tally.of("zero") - other.tally.of("zero"), 0) / entry.tally.elements
+    return max(entry.tally.zero - other.tally.zero, 0) / entry.tally.elements
 
 
 def _in_order(entries: Sequence[Entry]) -> list[Entry]:

@@ -11,9 +11,8 @@ from mpprof.numbers import band, breaks, causes, given, guard
 from mpprof.numbers.advice import advice
 from mpprof.numbers.job import LOSS, Entry, Job, Step, key
 from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
+from mpprof.numbers.tallies import HALF
 from mpprof.numbers.taps import Place, Taps
-
-HALF = ("float16", "bfloat16")
 
 
 def numerics(
@@ -137,8 +136,8 @@ class _Look:
             if entry.tensor == "weight_gradient" and key(entry) in other
         ]
         return band.lost_ratio(
-            sum(mine.of("zero") for mine, _ in pairs),
-            sum(float32.of("zero") for _, float32 in pairs),
+            sum(mine.zero for mine, _ in pairs),
+            sum(float32.zero for _, float32 in pairs),
             sum(mine.elements for mine, _ in pairs),
         )
 
@@ -179,7 +178,7 @@ class _Look:
             tally.subnormal_ratio,
             tally.exponents,
             tally.elements,
-            tally.of("zero") / tally.elements,
+            tally.zero / tally.elements,
             {name: tally.would_be(name) for name in HALF},
             _safe(entry, other),
             None if other is None else other.tally.max_abs,

@@ -46,7 +46,7 @@ def expected(values: Any, dtype: str) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):  # a NaN that signals
         exact = np.abs(values.astype(np.float64))
     finite = exact[np.isfinite(exact)]
-    exponents = np.where(finite < 2.0**-126, -127, np.frexp(finite)[1] - 1)[finite > 0]
+    exponents = np.frexp(finite[finite > 0])[1] - 1
     names, counts = np.unique(exponents, return_counts=True)
     return {
         "elements": values.size,
@@ -82,7 +82,7 @@ def counted(values: Any, dtype: str) -> dict[str, Any]:
     return {
         "elements": n,
         "nonfinite": found.nonfinite,
-        "zero": found.of("zero"),
+        "zero": found.zero,
         "max_abs": found.max_abs,
         "exponents": {str(exponent): count for exponent, count in sorted(found.exponents.items())},
         "subnormal": round(found.subnormal_ratio * n),
