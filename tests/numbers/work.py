@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,19 @@ def few(folder: Path) -> None:
     )
 
 
-def every(folder: Path) -> None:
-    """Write all answers."""
+PARTS = 9
+
+
+def part(folder: Path) -> None:
+    """Write what is wrong of every ninth planted break and setup, from the one whose number is in the environment."""
     from tests.numbers import planted, setups
 
-    _write(
-        folder,
-        planted=planted.said_of(planted.PLANTED),
-        changed={name: setups.changed(name) for name in setups.SETUPS},
-    )
+    names = [*planted.PLANTED, *setups.SETUPS][int(os.environ["PART"]) :: PARTS]
+    found = {
+        name: setups.changed(name) if name in setups.SETUPS else planted.said_of([name])[name]
+        for name in names
+    }
+    _write(folder, said=found)
 
 
 def _within_an_epoch() -> dict[str, Any]:
