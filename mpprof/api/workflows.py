@@ -22,6 +22,7 @@ from mpprof.analysis.steps import host_floor, host_path, machine_load, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
+from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError, own_baseline
@@ -301,12 +302,13 @@ def judge(
     held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
     judgement = engine.judge(replace(case, memory=held))
     diagnosis = _diagnosis(case, judgement, held, _proof(mine, baseline))
-    named = engine.cause(diagnosis)
+    named, answer = engine.cause(diagnosis), compose(diagnosis)
     return replace(
         diagnosis,
-        verdict=engine.verdict(diagnosis),
+        answer=answer,
+        verdict=answer.sentence,
         cause=named.code if named else None,
-        explanation=engine.explanation(diagnosis),
+        explanation=answer.because,
     )
 
 

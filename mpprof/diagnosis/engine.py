@@ -518,6 +518,9 @@ def _finding(
         recovers_ns_per_step=recovers_ns,
         added_ns_per_step=added_ns,
         claimed=_claimed(weighed.claims, signals),
+        said=_worded(outcome.said or getattr(rule, "SAYS", ""), signals),
+        proof=_worded(outcome.proof, signals),
+        once=getattr(rule, "ONCE", ""),
     )
 
 

@@ -9,7 +9,8 @@ from mpprof.model.kernels import PAIRS, Precision
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
-    "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work", "reduce": "sums",
+    "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work",
+    "reduce": "reductions",
     "gather_scatter": "gathers and scatters", "cast": "casts", "layout": "transposes and concatenations",
     "optimizer": "the optimizer",
     "loss_scale": "loss scaling", "other": "other work", "unknown": "unidentified work",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
-from mpprof.diagnosis.leading import leads
+from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.verdict import causes, per_update, unlike
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
@@ -85,8 +85,17 @@ def document(diagnosis: Diagnosis) -> doc.Report:
 
 
 def _answer(diagnosis: Diagnosis) -> doc.Answer:
-    leading, code = leads(diagnosis)
-    return {"leads": leading, "code": code}
+    found = diagnosis.answer or compose(diagnosis)
+    return {
+        "kind": found.kind,
+        "leads": found.leads,
+        "figure": found.figure,
+        "label": found.label,
+        "sentence": found.sentence,
+        "because": list(found.because),
+        "do": found.do,
+        "code": found.code,
+    }
 
 
 def _run(diagnosis: Diagnosis) -> doc.Run:
