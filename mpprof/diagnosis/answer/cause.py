@@ -58,7 +58,7 @@ def _time(view: View, found: Finding) -> str:
     if view.report.window is not None and view.report.account is None:
         whole = view.report.window.step_ns
         ns = found.cost_ns_in_window
-        return f"{about}{of_step(ns, whole, 'of the window of {}')}" if ns else ""
+        return f"{about}{of_step(ns, whole, 'of the {} window')}" if ns else ""
     ns, step = found.cost_ns_per_step or found.gain_ns_per_step, view.step_ns
     if not ns or not step:
         return ""

@@ -12,6 +12,7 @@ from mpprof.diagnosis.leading import BEFORE_COSTS, leads
 from mpprof.model.answer import Answer
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
+from mpprof.model.shell import quoted
 
 MOST_SENTENCES = 2
 
@@ -73,6 +74,8 @@ def _without_cause(view: View) -> str:
     report, best = view.report, view.best
     if view.kind == "float32" and report.how_to_switch and nothing.could_give(view):
         return cause.one_line(report.how_to_switch[0].text)
+    if view.kind == "window" and report.ranges:
+        return f"mpprof report {view.signals.words['run']} --step-range {quoted(report.ranges[0].name)}"
     if view.kind == "window" and report.how_to_mark:
         return cause.one_line(report.how_to_mark[0].text)
     speedup = view.comparison

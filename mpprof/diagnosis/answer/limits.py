@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.answer.wording import LONGEST, change
+from mpprof.diagnosis.verdict import unlike
 from mpprof.diagnosis.wording import CLASS_WORDS
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind
 from mpprof.model.finding import Finding
@@ -28,23 +29,41 @@ _WHY: dict[LimitKind, str] = {
 def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
     """Yield clauses in the order of their worth: what makes the figures doubtful, what proves the cause, what
     precision alone gives."""
-    if leads == "error":
-        return
     if leads == "time" and view.signals.one_step:
         yield "only one step was profiled, and it may not be typical"
     elif leads == "time" and view.report.unlike:
         yield "profiling made the profiled steps longer, so that all parts are about"
+    if leads == "error" and view.report.steps is not None:
+        yield "what was recorded until then is shown below"
     yield from _changes(view, found)
     if found is not None and found.proof:
         yield filled(view, found, found.proof)
+    if view.kind == "incomparable":
+        yield from _no_speedup(view)
     if leads in ("inactive", "invalid"):
         yield from _steps(view)
+    if view.kind == "window" and view.report.account is None and leads in ("time", "nothing"):
+        yield from _window(view, leads)
     if leads in ("time", "nothing", "memory"):
         yield from _alone(view)
         yield from _without_baseline(view, leads)
         if leads == "nothing" and view.best is not None and not view.on_cpu:
             yield clause(view, view.best)
         yield from _memory(view)
+
+
+def _no_speedup(view: View) -> Iterator[str]:
+    """Yield why no speedup is stated, where no difference of the two runs says it."""
+    speedup = view.report.speedup
+    why = (speedup.absent or {}).get("observed", "") if speedup and not unlike(view.report) else ""
+    if why:
+        yield f"no speedup is stated: {why}"
+
+
+def _window(view: View, leads: str) -> Iterator[str]:
+    """Yield for how much of the window the device worked, and that the window is no step."""
+    steps = "" if leads == "nothing" else "; the trace does not show where a step begins"
+    yield f"the {view.device} was busy for {format_ratio(view.signals.busy_ratio)} of the window{steps}"
 
 
 def _steps(view: View) -> Iterator[str]:

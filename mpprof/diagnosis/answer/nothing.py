@@ -52,6 +52,8 @@ def _measured(view: View) -> str:
         return f"{what} is slower here: {slower}, and no cause of it was found"
     if (waits := idle(view)) and speedup.observed < LITTLE:
         return waits
+    if speedup.observed < LITTLE and speedup.difference == "none" and view.step_ns:
+        return f"{what} brings nothing here: both steps take {format_ns(view.step_ns)}"
     if speedup.observed < LITTLE:
         return f"{what} brings next to nothing here: {times or format_speedup(speedup.observed)}"
     pays = f"{what} is {format_speedup(speedup.observed)} as fast as {view.base}"

@@ -62,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
             "not scale the loss: small gradients become zero"
         ),
         said="the loss is not scaled: small float16 gradients become zero",
-        proof=f"{evidence.listed(half)} in float16, with {optimizer.class_name} as the optimizer",
+        proof=f"layers in float16: {len(half)}; the optimizer is {optimizer.class_name}",
         evidence=(
             evidence.count("layers in float16", len(half), 0),
             evidence.text("optimizer", optimizer.class_name, "LossScaleOptimizer"),
