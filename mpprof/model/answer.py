@@ -27,3 +27,8 @@ class Answer:
     because: tuple[str, ...]  # two more sentences at most
     do: str  # the first remedy, in one line
     code: str | None  # of the first cause; None where nothing leads
+
+    @property
+    def head(self) -> str:
+        """The figure with its label, in one line; "" where there is none."""
+        return " · ".join(filter(None, (self.figure, self.label)))

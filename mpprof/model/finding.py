@@ -165,8 +165,8 @@ class Diagnosis:
     verdict: str = ""
     whatif: WhatIf | None = None  # None: there is no account to take a remedy's gain from
     device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
-    cause: str | None = None  # the code of the finding that the verdict names
-    explanation: tuple[str, ...] = ()  # up to three sentences: where the time goes, why, what to do
+    cause: str | None = None  # the code of the answer
+    explanation: tuple[str, ...] = ()  # the sentences behind the answer's
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
     unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do
@@ -270,7 +270,7 @@ class Rung:
     examples_per_s: tuple[float | None, float | None] = (None, None)  # of both runs; None: no batch on record
     cards: str | None = None  # what two different cards can do at their peaks; None: one card, or not known
     matching: Matching | None = None  # None: one of the runs has no account
-    explanation: tuple[str, ...] = ()  # of the later run against the earlier
+    answer: Answer | None = None  # of the later run against the earlier; None: they are no comparison at all
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
     promises: Promises | None = None  # what the earlier report's remedies gave; None: no comparison at all
     windows: Windows | None = None  # side by side where not both have steps; None: both have, or one no trace

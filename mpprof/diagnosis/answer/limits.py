@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.answer.wording import LONGEST, change
-from mpprof.diagnosis.verdict import unlike
+from mpprof.diagnosis.ranking import unlike
 from mpprof.diagnosis.wording import CLASS_WORDS
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind
 from mpprof.model.finding import Finding

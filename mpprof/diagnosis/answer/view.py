@@ -6,8 +6,8 @@ from functools import cached_property
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.ranking import unlike
 from mpprof.diagnosis.signals import Case, Signals
-from mpprof.diagnosis.verdict import unlike
 from mpprof.model.account import Class, Speedup
 from mpprof.model.answer import Kind
 from mpprof.model.finding import Diagnosis, Finding

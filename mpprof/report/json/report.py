@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.diagnosis.answer import compose
-from mpprof.diagnosis.verdict import causes, per_update, unlike
+from mpprof.diagnosis.ranking import causes, per_update, unlike
+from mpprof.model.answer import Answer
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
 from mpprof.report import units
@@ -60,7 +61,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         "absent": {},
         "verdict": diagnosis.verdict,
-        "answer": _answer(diagnosis),
+        "answer": answer_of(diagnosis.answer or compose(diagnosis)),
         "cause": diagnosis.cause,
         "explanation": list(diagnosis.explanation),
         "whatif": whatif_of(diagnosis.whatif),
@@ -84,8 +85,8 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     return cast("doc.Report", units.document(strict(body), body["time"]))
 
 
-def _answer(diagnosis: Diagnosis) -> doc.Answer:
-    found = diagnosis.answer or compose(diagnosis)
+def answer_of(found: Answer) -> doc.Answer:
+    """Return the answer as the documents hold it."""
     return {
         "kind": found.kind,
         "leads": found.leads,
