@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 WIDTH, HEIGHT = 80, 25
-MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 5, 4, 3, 7
+MOST_FIRST = 7
+"""Lines of the run and its answer."""
+MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 4, 3, 7
 LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _ENDED_BY_ERROR = "MP913"
@@ -63,7 +65,7 @@ def render(
     answer = document["answer"]
     for said in filter(None, (content.head(answer), answer["sentence"])):
         page.paragraph(said, style="bold")
-    page.paragraph(" ".join(answer["because"]))
+    page.paragraph(_because(answer, page))
     page.row("")
     for line in figures(document, page.width):
         page.row(line)
@@ -101,6 +103,13 @@ def _identity(document: doc.Report, width: int) -> str:
     ]
     texts = [", ".join(str(fact) for fact in facts if fact) for facts in candidates]
     return fitting([f"{run['name']}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
+
+
+def _because(answer: doc.Answer, page: Page) -> str:
+    """Return as many of the sentences behind the answer's as the first lines have room for."""
+    texts = [" ".join(answer["because"][:kept]) for kept in range(len(answer["because"]), -1, -1)]
+    room = MOST_FIRST - len(page.lines)
+    return next(text for text in texts if not text or len(wrapped(text, page.width)) <= room)
 
 
 def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
@@ -182,7 +191,7 @@ def cause_bars(document: doc.Report, most: int) -> list[Bar]:
     at_most = "up to " if one else ""
     tail = _after_causes(document, step, one=one)
     room = min(MOST_CAUSES, most - 1 - len(tail))
-    kept = gaining if len(gaining) <= room else gaining[: room - 1]
+    kept = gaining if len(gaining) <= room else gaining[: max(1, room - 1)]
     rows = [
         Bar(cause_label(found), gain, f"{at_most}{words.percent(gain / step):>6}", part=True)
         for found, gain in kept

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpprof.report.headline import MOST_WORDS, hero
 
 from mpprof.api.source import LogDirectory
-from mpprof.report.headline import MOST_WORDS, hero
 from tests.browser.visiting import Visit, serving, visit
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write

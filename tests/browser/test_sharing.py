@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpprof.report.headline import headline
 
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import markdown, words
-from mpprof.report.headline import headline
 from tests.browser.visiting import VOCABULARY, visit
 from tests.paths import SAMPLES
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from dash import html
+from mpprof.report.headline import MOST_WORDS, headline, hero
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.components.remedies import combinations, remedies
 from mpprof_dashboards.components.strip import legend, strip
@@ -18,7 +19,6 @@ from mpprof_dashboards.pages import why
 from mpprof.api.source import LogDirectory
 from mpprof.report import words
 from mpprof.report.content import time_doubt
-from mpprof.report.headline import MOST_WORDS, headline, hero
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
 from tests.paths import SAMPLES

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.answer.wording import LONGEST, change
+from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.ranking import unlike
-from mpprof.diagnosis.wording import CLASS_WORDS
+from mpprof.diagnosis.wording import CLASS_WORDS, as_profiled
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
@@ -17,6 +18,8 @@ LOW_SPEEDUP = 2.0
 """A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
 LEAST_RATIO, ENOUGH_RATIO, MOST_LIMITS = 0.15, 0.5, 2
 MUCH_FASTER, NOTABLE_RATIO, MEETS_RATIO = 1.2, 0.05, 1.02
+IDLE_RATIO = 0.20
+"""So much idle time without a known cause comes before all that is not much more."""
 _WHY: dict[LimitKind, str] = {
     "float32": "stays in float32",
     "memory": "is bound by memory",
@@ -33,6 +36,8 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         yield "only one step was profiled, and it may not be typical"
     elif leads == "time" and view.report.unlike:
         yield "profiling made the profiled steps longer, so that all parts are about"
+    if leads == "time" and (waits := idle(view)):
+        yield waits
     if leads == "error" and view.report.steps is not None:
         yield "what was recorded until then is shown below"
     yield from _changes(view, found)
@@ -42,7 +47,7 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         yield from _no_speedup(view)
     if leads in ("inactive", "invalid"):
         yield from _steps(view)
-    if view.kind == "window" and view.report.account is None and leads in ("time", "nothing"):
+    if view.signals.in_window and leads in ("time", "nothing"):
         yield from _window(view, leads)
     if leads in ("time", "nothing", "memory"):
         yield from _alone(view)
@@ -58,10 +63,14 @@ def _no_speedup(view: View) -> Iterator[str]:
     why = (speedup.absent or {}).get("observed", "") if speedup and not unlike(view.report) else ""
     if why:
         yield f"no speedup is stated: {why}"
+    if speedup is not None and speedup.profiled is not None:
+        yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
 
 
 def _window(view: View, leads: str) -> Iterator[str]:
     """Yield for how much of the window the device worked, and that the window is no step."""
+    if not view.signals.on_cpu and not view.signals.of("matmul"):
+        yield "the window holds no matrix work: profile a later step"
     steps = "" if leads == "nothing" else "; the trace does not show where a step begins"
     yield f"the {view.device} was busy for {format_ratio(view.signals.busy_ratio)} of the window{steps}"
 
@@ -110,12 +119,27 @@ def _launches(view: View) -> str:
     return f"{said}; shorter kernels cannot help until there are fewer"
 
 
+def idle(view: View) -> str:
+    """Return a clause on much idle time whose cause the trace does not show; "" where there is little."""
+    if view.on_cpu or view.signals.case.measured is None:
+        return ""
+    of = "the window" if view.signals.in_window else "the step"
+    hidden, (busy, runs) = known(view.signals.unattributed_idle_ratio) or 0.0, view.signals.code_on_host
+    if hidden >= IDLE_RATIO and hidden >= busy:
+        return f"the {view.device} idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
+    return f"the {view.device} idles {format_ratio(busy)} of {of} while {runs}" if busy >= IDLE_RATIO else ""
+
+
 def _alone(view: View) -> Iterator[str]:
     """Yield what precision alone gives against a measured baseline, and why it is no more."""
     speedup = view.comparison
     most = speedup.attainable if speedup else None
+    if view.comparison is not None and view.report.account is None and "bounds" in view.report.absent:
+        yield view.report.absent["bounds"]
     if speedup is None or most is None or view.on_cpu:
         return
+    if speedup.difference == "not known" and speedup.profiled is not None:
+        yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
     step = "the float32 step" if view.mixed else "the baseline's step"
     why = limiting(speedup.limits, step)
     host = bool(speedup.limits) and speedup.limits[0].kind == "host"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.answer.limits import MEETS_RATIO, alone
+from mpprof.diagnosis.answer.limits import MEETS_RATIO, alone, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.answer.wording import change
 from mpprof.diagnosis.outcomes import known
@@ -11,8 +11,6 @@ from mpprof.model.quantities import format_count, format_ns, format_ratio, forma
 
 LITTLE, AS_GOOD_RATIO = 1.05, 0.95
 """Below the first a speedup is next to nothing; from the second on a run has what precision alone gives."""
-IDLE_RATIO = 0.20
-"""So much idle time without a known cause comes before all else."""
 IN_EFFECT, LOW_SHARE = 0.9, 0.5
 """Shares of matrix time on matrix units: mixed precision is in effect, and wants an explanation."""
 
@@ -23,17 +21,6 @@ def clause(view: View) -> str:
         "measured": _measured, "estimated": _estimated, "float32": _float32, "window": _window, "cpu": _cpu,
         "records": _records, "incomparable": _incomparable,
     }[view.kind](view)  # fmt: skip
-
-
-def idle(view: View) -> str:
-    """Return a clause on much idle time whose cause the trace does not show; "" where there is little."""
-    if view.on_cpu or view.signals.case.measured is None:
-        return ""
-    of = "the window" if view.signals.in_window else "the step"
-    hidden, (busy, runs) = known(view.signals.unattributed_idle_ratio) or 0.0, view.signals.code_on_host
-    if hidden >= IDLE_RATIO and hidden >= busy:
-        return f"the {view.device} idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
-    return f"the {view.device} idles {format_ratio(busy)} of {of} while {runs}" if busy >= IDLE_RATIO else ""
 
 
 def _measured(view: View) -> str:
@@ -72,7 +59,8 @@ def _measured(view: View) -> str:
 def _times(view: View, speedup: Speedup) -> str:
     if not speedup.baseline_step_ns or not view.step_ns:
         return ""
-    return f"{change(speedup.baseline_step_ns, view.step_ns)} a step"
+    times = change(speedup.baseline_step_ns, view.step_ns)
+    return f"{times} for the same examples" if speedup.per_example else f"{times} a step"
 
 
 def _estimated(view: View) -> str:

@@ -36,7 +36,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
     slices sum to the step.
     """
-    spent = run_time(diagnosis.run)
+    spent, answer = run_time(diagnosis.run), diagnosis.answer or compose(diagnosis)
     body: doc.Report = {
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
@@ -60,10 +60,10 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "clear": list(diagnosis.clear),
         "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         "absent": {},
-        "verdict": diagnosis.verdict,
-        "answer": answer_of(diagnosis.answer or compose(diagnosis)),
-        "cause": diagnosis.cause,
-        "explanation": list(diagnosis.explanation),
+        "verdict": answer.sentence,
+        "answer": answer_of(answer),
+        "cause": answer.code,
+        "explanation": list(answer.because),
         "whatif": whatif_of(diagnosis.whatif),
         "facts": _facts(diagnosis),
         "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
