@@ -374,7 +374,11 @@ def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable
         _blank(page)
     for number, (head, code) in enumerate(entries[:MOST_REMEDIES], 1):
         start = f"{number}. {head}"
-        lines = remedy_lines(by_code[code], page.width, start) if code else wrapped(start, page.width, hang=3)
+        if code:
+            lines = remedy_lines(by_code[code], page.width, start)
+        else:
+            lines = wrapped(start, page.width, hang=3)
+            lines = _before_code(lines, page.width) if len(lines) == LINES_OF_REMEDY else lines
         for line in lines:
             page.row(line)
 

@@ -44,7 +44,8 @@ def _figure(view: View, found: Finding | None) -> tuple[str, str]:
     goal, step, speedup = cause.goal(view, found), view.step_ns, view.comparison
     if view.kind == "cpu":
         over = f"{format_speedup(speedup.observed)} as fast as {view.base}" if speedup else ""
-        return "CPU", over or (f"{format_ns(step)} a step" if step else "")
+        takes = "; ".join(filter(None, (f"{format_ns(step)} a step" if step else "", goal)))
+        return "CPU", over or takes
     if view.kind == "measured" and speedup is not None:
         return format_speedup(speedup.observed), goal or _interval(view)
     if view.kind == "float32" and found is None and view.report.account is not None:

@@ -105,6 +105,7 @@ def judge(signals: Signals) -> Outcome:
             ),
             *((evidence.count("lowest loss scale", skips.low, 1.0),) if skips.low == skips.low else ()),
         ),
+        proof="the scaled gradients were not finite, and those steps changed no weight",
         severity=skips.endless,
         cost_ns=lost / of * step_ns if step_ns else None,
     )
