@@ -261,7 +261,9 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     seen.open("/?run=mixed&baseline=fp32")
     seen.page.click("#run")
     seen.page.get_by_role("option", name="laptop-cpu").click()
-    seen.page.wait_for_function("() => document.querySelector('#headline').textContent.includes('used a CPU')")
+    seen.page.wait_for_function(
+        "() => document.querySelector('#headline').textContent.includes('used a CPU')"
+    )
     assert "run=cpu" in seen.page.url
     assert "baseline=none" in seen.page.url
     seen.page.go_back()

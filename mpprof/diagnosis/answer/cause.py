@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mpprof.diagnosis.answer.view import View
-from mpprof.diagnosis.answer.wording import fit, names, of_step
+from mpprof.diagnosis.wording import fit, names, of_step
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_bytes, format_ns, format_speedup
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
-from mpprof.diagnosis.answer.wording import LONGEST, change
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.ranking import unlike
-from mpprof.diagnosis.wording import CLASS_WORDS, as_profiled
+from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup

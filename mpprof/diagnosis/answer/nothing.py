@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mpprof.diagnosis.answer.limits import MEETS_RATIO, alone, idle
 from mpprof.diagnosis.answer.view import View
-from mpprof.diagnosis.answer.wording import change
 from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.wording import change
 from mpprof.model.account import FEW_WORKS, Speedup
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
-from mpprof.diagnosis.shared.card import short_name
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.device import MAYBE_NVIDIA
 
@@ -57,7 +56,8 @@ def judge(signals: Signals) -> Outcome:
             "precision cannot make "
             "its matrix work faster"
         ),
-        said=f"this card ({short_name(name)}) has no Tensor Cores: 16 bits save memory and often cost time",
+        said=f"this card ({evidence.short_name(name)}) has no Tensor Cores: 16 bits save memory and "
+        "often cost time",
         evidence=(
             evidence.text("compute capability", f"{capability[0]}.{capability[1]}", "7.0"),
             evidence.text("device", device.name),

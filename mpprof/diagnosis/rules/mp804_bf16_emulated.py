@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
-from mpprof.diagnosis.shared.card import short_name
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.device import MAYBE_NVIDIA
 
@@ -56,7 +55,8 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{device.name or 'this GPU'} (compute capability {words}) emulates bfloat16, slower than float32"
         ),
-        said=f"this card ({short_name(device.name or 'GPU')}) emulates bfloat16, slower than float32",
+        said=f"this card ({evidence.short_name(device.name or 'a GPU')}) emulates bfloat16, slower than "
+        "float32",
         proof=f"its compute capability is {words}; units for bfloat16 begin at 8.0",
         evidence=(
             evidence.text("compute capability", words, "8.0"),
