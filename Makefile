@@ -19,7 +19,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 DEMO_STAMP := $(VENV)/.mpprof-demo-installed
 STAMP := $(VENV)/.mpprof-installed
 
-.PHONY: help forecast-truth setup demo docs test full long check lint types contracts unit wheel dist chromium bench soak versions test-torch test-sinks samples clean
+.PHONY: help forecast-truth setup demo docs test full long check lint types contracts unit wheel dist chromium bench soak versions test-torch test-sinks samples traces clean
 
 help:
 	@sed -n '3,8s/^# *//p' Makefile
@@ -150,6 +150,10 @@ test-torch:
 		> $(TORCH_VENV)/requirements.txt
 	$(TORCH_VENV)/bin/python -m pip install --quiet --requirement $(TORCH_VENV)/requirements.txt '$(TORCH)' 'keras>=3.8' 'pytest>=8.2'
 	KERAS_BACKEND=torch OMP_NUM_THREADS=1 PYTHONPATH=.:dashboards $(TORCH_VENV)/bin/python -m pytest tests/torch
+
+# Public traces for the tests that read them, from their repositories (CONTRIBUTING.md).
+traces:
+	$(PYTHON) tools/fetch_traces.py
 
 samples: setup
 	$(BIN)/python sample_traces/make.py synthetic

@@ -17,11 +17,11 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.api.auditing import audit
-    from mpprof.api.memory_forecasting import forecast_memory
     from mpprof.api.policies import compare_policies
     from mpprof.api.public import compare, diagnose, forecast, load
     from mpprof.api.results import Comparison, Diagnosis, Run, Table
     from mpprof.api.survey import survey
+    from mpprof.forecasts.memory.forecasting import forecast_memory
     from mpprof.record import MlflowSink, MPProfilerCallback, StepRecorder, WandbSink
 
 _LAZY = {
@@ -31,7 +31,7 @@ _LAZY = {
     "WandbSink": "mpprof.record",
     "audit": "mpprof.api.auditing",
     "forecast": "mpprof.api.public",
-    "forecast_memory": "mpprof.api.memory_forecasting",
+    "forecast_memory": "mpprof.forecasts.memory.forecasting",
     "Comparison": "mpprof.api.results",
     "Diagnosis": "mpprof.api.results",
     "Run": "mpprof.api.results",

@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md are whole: each is added to a copy of the tree, and its test passes there.
+"""Each of the examples is whole: it is added to a copy of the tree, and its test passes there.
 
 Also the functions that docs/ARCHITECTURE.md names exist.
 """
@@ -17,9 +17,8 @@ import pytest
 
 from tests.paths import ROOT
 
+EXAMPLES = ROOT / "examples"
 READ_ALL_PARTS = (
-    "tests/test_words.py",
-    "tests/test_architecture.py::test_no_files_import_each_other_in_a_circle",
     "tests/test_contributing.py::test_the_architecture_lists_every_folder_and_every_module_that_is_in_none",
     "tests/diagnosis/test_manual.py",
     "tests/diagnosis/test_remedies.py::test_every_row_is_of_a_rule_or_of_what_is_to_be_recorded",
@@ -27,13 +26,7 @@ READ_ALL_PARTS = (
     "tests/dashboards/test_app.py::test_every_page_of_the_folder_is_registered_once",
 )
 """Tests that a new part has to pass beside its own."""
-_BLOCK = re.compile(r"^```(python|diff)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def examples() -> dict[str, list[tuple[str, str, str]]]:
-    """By heading the blocks of each example: language, file, text."""
-    sections = (ROOT / "CONTRIBUTING.md").read_text().split("\n## ")[1:]
-    return {section.partition("\n")[0]: _BLOCK.findall(section) for section in sections}
+_FILE_OF_DIFF = re.compile(r"^--- a/(\S+)\n\+\+\+ b/\1\n((?:[-+](?!-- a/|\+\+ b/).*\n)+)", re.MULTILINE)
 
 
 def changed(text: str, diff: str) -> str:
@@ -50,32 +43,41 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with all examples added, so that one does not spoil another."""
     copy = tmp_path_factory.mktemp("tree")
     ignored = shutil.ignore_patterns("__pycache__", "golden", "*.c", "build")
-    for folder in ("mpprof", "dashboards", "tests", "docs"):
+    for folder in ("mpprof", "dashboards", "tests", "docs", "examples"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
     for path in (ROOT / "pyproject.toml", *ROOT.glob("*.md")):
         shutil.copy(path, copy)
-    for blocks in examples().values():
-        for language, name, text in blocks:
-            path = copy / name
-            if language == "diff":
-                path.write_text(changed(path.read_text(), text))
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                (path.parent / "__init__.py").touch() if name.startswith("mpprof/") else None
-                path.write_text(text)
+    for part in sorted(EXAMPLES.iterdir()):
+        for source in part.rglob("*.py"):
+            path = copy / source.relative_to(part)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (path.parent / "__init__.py").touch() if path.is_relative_to(copy / "mpprof") else None
+            shutil.copy(source, path)
+        diff = (part / "changes.diff").read_text()
+        files = _FILE_OF_DIFF.findall(diff)
+        assert "".join(f"--- a/{name}\n+++ b/{name}\n{lines}" for name, lines in files) == diff
+        for name, lines in files:
+            (copy / name).write_text(changed((copy / name).read_text(), lines))
     return copy
 
 
-def test_every_part_has_a_whole_example() -> None:
-    assert list(examples()) == ["A reader", "A rule", "A page", "A backend", "A command"]
-    of_its_own = {"docs/ARCHITECTURE.md", "mpprof/diagnosis/remedies/rows_of_host.py"}
-    for blocks in examples().values():
-        languages = [language for language, name, _ in blocks if name not in of_its_own]
-        assert languages == ["python", "diff", "python"]
+def test_every_example_is_named_and_is_one_file_one_test_and_its_lines() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    parts = sorted(part.name for part in EXAMPLES.iterdir())
+    assert parts == sorted(re.findall(r"\(`examples/(\w+)`\)", text))
+    for part in parts:
+        folders = sorted(
+            "tests" if "tests" in path.parts else "code" for path in (EXAMPLES / part).rglob("*.py")
+        )
+        assert folders == ["code", "tests"]
 
 
 def test_the_examples_pass_their_tests(tree: Path) -> None:
-    tests = [name for blocks in examples().values() for _, name, _ in blocks if name.startswith("tests/")]
+    tests = [
+        path.relative_to(part).as_posix()
+        for part in sorted(EXAMPLES.iterdir())
+        for path in part.glob("tests/**/*.py")
+    ]
     assert len(tests) == 5
     paths = os.pathsep.join((str(tree), str(tree / "dashboards")))
     done = subprocess.run(

@@ -19,7 +19,7 @@ import pytest
 from mpprof.traces.common import walk
 from mpprof.traces.xspace import reader as xspace
 from tests.column_digests import digest
-from tests.paths import ROOT
+from tests.paths import NO_TRACES, ROOT
 from tests.traces.conftest import shared_xplanes
 from tests.traces.test_walk import small_space
 
@@ -131,7 +131,7 @@ def test_without_a_c_compiler_a_report_says_the_same(plain: Path) -> None:
 def test_both_walks_give_the_same_columns(plain: Path, which: str, damaged: list[Path]) -> None:
     files = {"samples": SAMPLES, "recorded": shared_xplanes(), "damaged": damaged}[which]
     if not files:
-        pytest.skip("no recorded traces here")
+        pytest.skip(NO_TRACES)
     found = columns(plain, files)
     assert not found["compiled"]
     ours = {str(path): digest(path) for path in files}

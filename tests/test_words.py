@@ -98,7 +98,7 @@ def documents() -> Iterator[tuple[str, str]]:
 def texts() -> list[tuple[str, str]]:
     code = [
         path
-        for folder in ("mpprof", "dashboards/mpprof_dashboards")
+        for folder in ("mpprof", "dashboards/mpprof_dashboards", "examples")
         for path in ROOT.joinpath(folder).rglob("*.py")
     ]
     found = [each for path in sorted(code) for each in sentences(path)]

@@ -21,14 +21,14 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 480,
-    "mpprof/analysis": 10_120,
-    "mpprof/api": 1_750,
+    "mpprof/analysis": 9_560,
+    "mpprof/api": 1_560,
     "mpprof/cli": 2_050,
     "mpprof/diagnosis": 6_440,
-    "mpprof/forecasts": 1_130,
+    "mpprof/forecasts": 2_120,
     "mpprof/model": 2_875,
     "mpprof/record": 5_630,
-    "mpprof/report": 4_260,
+    "mpprof/report": 4_010,
     "mpprof/runs": 450,
     "mpprof/store": 1_020,
     "mpprof/traces": 5_800,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.analysis.memory import training
 from mpprof.errors import MpprofError, NotFoundError, UnableError
+from mpprof.forecasts.memory import training
 from mpprof.model.audit import AuditMemory, AuditReport, short
 from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run

@@ -86,12 +86,12 @@ def forecast(model: Any, cards: Sequence[str], **options: Any) -> Forecast | tup
             list of these; for a list, return a tuple with a forecast for each.
         cards: by name: "h100", "a100", "v100 32GB".
         options: `policies`, `batch_size`, `largest_batch`, `input_shapes`, `imports`, `time_limit_s`,
-            `progress` and `trust`, as for `mpprof.api.forecasting.forecast`, which describes them.
+            `progress` and `trust`, as for `mpprof.forecasts.forecasting.forecast`, which describes them.
 
     Needs mpprof[forecast]. Raises `UsageError`, `NotFoundError` for an unknown card (with the nearest names),
     and `UnableError` where XLA compiled none of the programs.
     """
-    from mpprof.api import forecasting
+    from mpprof.forecasts import forecasting
 
     if isinstance(model, list | tuple):
         return tuple(forecasting.forecast(each, cards, **options) for each in model)

@@ -52,8 +52,7 @@ class Forecast:
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof.api import forecasting
-        from mpprof.report import forecast as rendering
+        from mpprof.forecasts import forecasting, rendering
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)

@@ -171,9 +171,9 @@ def _refuse(args: argparse.Namespace, what: str, *options: str, csv: bool = Fals
 
 def _before_training(args: argparse.Namespace) -> str:
     """Return what a training of a model will take."""
-    from mpprof.api.memory_forecasting import forecast_memory
+    from mpprof.forecasts.memory import rendering
+    from mpprof.forecasts.memory.forecasting import forecast_memory
     from mpprof.report import json as documents
-    from mpprof.report.memory import before_training
 
     _refuse(args, "a model", "by", "sort", "baseline", "baseline_run", "programs", csv=True)
     policies = values.names(
@@ -191,9 +191,9 @@ def _before_training(args: argparse.Namespace) -> str:
             trust=args.trust,
         )
     if args.format == "json":
-        return documents.dumps(before_training.document(found))
+        return documents.dumps(rendering.document(found))
     ascii_only = output.ascii_only(args)
-    return before_training.text(found, **_most(args), width=output.width(), ascii_only=ascii_only)
+    return rendering.text(found, **_most(args), width=output.width(), ascii_only=ascii_only)
 
 
 def _programs(mine: Analysis, args: argparse.Namespace) -> str:
@@ -221,9 +221,9 @@ def _programs(mine: Analysis, args: argparse.Namespace) -> str:
 def _of_error(args: argparse.Namespace) -> str:
     """Return what the last out-of-memory error in a text says."""
     from mpprof.analysis.memory import out_of_memory
-    from mpprof.api.memory_forecasting import card_facts
     from mpprof.diagnosis.out_of_memory.advice import advise
     from mpprof.errors import UnreadableError
+    from mpprof.forecasts.memory.forecasting import card_facts
     from mpprof.report import json as documents
     from mpprof.report.memory import account
 

@@ -18,7 +18,7 @@ from mpprof.report import json as documents
 from mpprof.report import tables
 from mpprof.report.text import render
 from tests.builders import precision_oddities as oddities
-from tests.paths import SAMPLES, SHARED
+from tests.paths import NO_TRACES, SAMPLES, SHARED
 from tests.traces.kineto import Kineto
 
 RECORD_IN_FLOAT32 = re.compile(r"(?:record|train|trace)[^.;]*\bin float32|no float32 baseline", re.IGNORECASE)
@@ -218,7 +218,7 @@ def test_without_products_the_other_work_is_told_and_nothing_is_ruled_out(tmp_pa
     assert not any("does not compute in 16 bits" in one.reason for one in found.not_applicable)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no recorded traces beside the project")
+@pytest.mark.skipif(not SHARED.is_dir(), reason=NO_TRACES)
 def test_a_recorded_window_before_the_model_runs() -> None:
     """Eight V100s: copies of the input's own thread end most gaps, and no activation was ever allocated."""
     found = workflows.diagnose(workflows.load(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb"))

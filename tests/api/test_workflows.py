@@ -17,7 +17,7 @@ from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewEr
 from mpprof.report import json as documents
 from mpprof.report import text
 from mpprof.runs.state import STOPPED_AFTER_S
-from tests.paths import SAMPLES, SHARED
+from tests.paths import NO_TRACES, SAMPLES, SHARED
 
 MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
 
@@ -416,7 +416,7 @@ def test_the_source_lists_reads_and_rereads(tmp_path: Path) -> None:
         source.report("gone")
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="shared/data is not beside the checkout")
+@pytest.mark.skipif(not SHARED.is_dir(), reason=NO_TRACES)
 def test_the_v100_bert_trace_claims_no_matrix_kernel() -> None:
     run = mpprof.load(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
     rows = workflows.table_rows(run, "kernels")
@@ -449,7 +449,7 @@ def test_an_unreadable_trace_is_named_once_with_one_way_out(tmp_path: Path) -> N
 def test_a_trace_without_whole_steps_still_has_its_share_of_the_whole_window() -> None:
     path = SHARED / "mi300-jax" / "jax08_gemm.xplane.pb"
     if not path.exists():
-        pytest.skip("no recorded traces here")
+        pytest.skip(NO_TRACES)
     document = documents.document(workflows.diagnose(workflows.load(path)))
     assert document["time"] is None
     share = document["tensor_core"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks import tensor_core_truth as table
-from tests.paths import SHARED_DATA
+from tests.paths import NO_DATA, SHARED_DATA
 
 
 def test_an_undecided_row_is_a_miss_and_no_error() -> None:
@@ -29,7 +29,7 @@ def test_an_undecided_kernel_is_neither_false_nor_recognised() -> None:
 def test_no_kernel_without_matrix_instructions_is_called_tensor_core(name: str) -> None:
     path = SHARED_DATA / name
     if not path.is_file():
-        pytest.skip(f"{path} is not here: this test reads kernel names from shared/data")
+        pytest.skip(NO_DATA)
     (capability,) = [capability for found, capability in table.static_files() if found == path]
     rows = table.static_names(path)
     found = table.static_score(
@@ -41,7 +41,7 @@ def test_no_kernel_without_matrix_instructions_is_called_tensor_core(name: str) 
     assert found.undecided / found.kernels < 0.01
 
 
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="shared/data is not beside the checkout")
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=NO_DATA)
 def test_on_the_shared_data_mpprof_is_never_wrong_and_little_is_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

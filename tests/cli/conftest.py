@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import pytest
 
 from mpprof.cli import main
-from tests.paths import SAMPLES, SHARED
+from tests.paths import NO_TRACES, SAMPLES, SHARED
 
 MIXED = SAMPLES / "v100-convnet-mixed-float16"
 FLOAT32 = SAMPLES / "v100-convnet-float32"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="shared/data is not beside the checkout")
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=NO_TRACES)
 
 
 @dataclass(frozen=True, slots=True)

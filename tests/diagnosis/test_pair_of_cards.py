@@ -8,10 +8,10 @@ from mpprof.api import ladder, workflows
 from mpprof.model import document as doc
 from mpprof.report import json as documents
 from mpprof.report import text
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 PAIR = SHARED / "a100-v100-torch"
-pytestmark = pytest.mark.skipif(not PAIR.exists(), reason="recorded traces are not here (../shared/data)")
+pytestmark = pytest.mark.skipif(not PAIR.exists(), reason=NO_TRACES)
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ from mpprof.report import json as documents
 from mpprof.report import text
 from tests.builders.gpus import H100, T4, V100, Gpu
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
-from tests.paths import SHARED_DATA
+from tests.paths import NO_DATA, SHARED_DATA
 
 FILE = SHARED_DATA / "seed_figures.json"
-pytestmark = pytest.mark.skipif(not FILE.exists(), reason="published figures are not here (../shared/data)")
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason=NO_DATA)
 FIGURES = json.loads(FILE.read_text()) if FILE.exists() else {"imagenette_convnet": {"batch": []}}
 CONVNET = FIGURES["imagenette_convnet"]
 V100_FIGURES = "Tesla V100 16GB (cc 7.0)"

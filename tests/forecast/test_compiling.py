@@ -12,9 +12,8 @@ import pytest
 from mpprof.cli import main
 from mpprof.errors import MpprofError, UnableError, UsageError
 from mpprof.forecasts import child as child_module
-from mpprof.forecasts import compiling, targets
+from mpprof.forecasts import compiling, rendering, targets
 from mpprof.forecasts.judging import Compiled
-from mpprof.report import forecast as rendering
 from tests.forecast.make_programs import CASES, stored
 
 HAS_COMPILER = importlib.util.find_spec("jax_plugins") is not None

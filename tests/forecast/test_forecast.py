@@ -12,12 +12,11 @@ import pytest
 
 from mpprof.analysis.kernels.placement import _card, on_device
 from mpprof.analysis.kernels.placement_ops import products as products_of
-from mpprof.forecasts import deciding, judging, least_time, targets
+from mpprof.forecasts import deciding, judging, least_time, rendering, targets
 from mpprof.forecasts.judging import Compiled
 from mpprof.model.forecast import CardForecast, Forecast, ForecastKernel
 from mpprof.model.run import ModelFacts
 from mpprof.model.trace import Op
-from mpprof.report import forecast as rendering
 from mpprof.store.facts import facts_of
 from mpprof.traces.common import hlo_program
 from tests.forecast.make_programs import CASES, stored

@@ -15,7 +15,7 @@ from typing import Any
 
 import mpprof
 from mpprof.cli import COMMANDS, main
-from tests.frozen.fits import recorded
+from tests.frozen.fits import recorded, recorded_on_jax
 from tests.paths import ROOT, SHARED, SHARED_DATA
 
 SAMPLES = "sample_traces"
@@ -231,6 +231,7 @@ GROUPS: dict[str, Callable[[], Iterator[tuple[str, Output]]]] = {
     "surface": surface,
     "planted": planted,
     "records": recorded,
+    "records-jax": recorded_on_jax,
     "real": real,
     "truth": truth,
 }

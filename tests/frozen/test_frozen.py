@@ -6,7 +6,7 @@ import pytest
 
 from tests.frozen.keeping import differences, kept
 from tests.frozen.outputs import GROUPS
-from tests.paths import SHARED_DATA
+from tests.paths import NO_DATA, SHARED_DATA
 
 OF_OTHERS = ("real", "truth")
 
@@ -14,7 +14,7 @@ OF_OTHERS = ("real", "truth")
 @pytest.mark.parametrize("group", GROUPS)
 def test_what_is_frozen_is_as_it_was(group: str) -> None:
     if group in OF_OTHERS and not SHARED_DATA.exists():
-        pytest.skip(f"{SHARED_DATA} is not there: traces that others recorded")
+        pytest.skip(NO_DATA)
     now = dict(GROUPS[group]())
     found = [line for _, line in zip(range(40), differences(kept(group), now), strict=False)]
     assert not found, "python -m tests.frozen lists all that differs; a wanted change is kept by --write"

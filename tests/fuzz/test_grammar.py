@@ -16,7 +16,7 @@ from mpprof.errors import MpprofError
 from tests.fuzz.grammar import kineto, records, same_xplane, saying, worker, xplane_tree
 from tests.fuzz.grammar.grammars import BY_NAME, GRAMMARS, pair, single
 from tests.fuzz.harness import SOAK, fuzz, fuzz_in_parts
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 COUNT, EVERY = 3_000, 30
 SOAK_EVERY = 10
@@ -134,5 +134,5 @@ def test_so_are_recorded_traces_of_pytorch(name: str, change: Any, tmp_path: Pat
 
 def _real(name: str) -> Path:
     if not (SHARED / name).exists():
-        pytest.skip(f"no {SHARED / name}: recorded traces are not part of the project")
+        pytest.skip(NO_TRACES)
     return SHARED / name

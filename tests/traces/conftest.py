@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 from tests.record.processes import done
 from tests.traces.servers import Web
 
@@ -78,7 +78,7 @@ def shared_xplanes_of_gpus() -> list[Path]:
 
 
 def needs_shared() -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not V100.exists(), reason=f"no recorded traces at {SHARED}")
+    return pytest.mark.skipif(not V100.exists(), reason=NO_TRACES)
 
 
 def record_with(python: str | Path, backend: str, policy: str, jit: bool, target: Path) -> Path:

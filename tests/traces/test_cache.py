@@ -22,11 +22,10 @@ from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import HloInstruction, Op, Trace
 from mpprof.traces.cache import entries as cache
+from tests.paths import NO_TRACES, SHARED
 from tests.traces.kineto import small
 
-NSYS = (
-    Path(__file__).resolve().parents[3] / "shared" / "data" / "traces" / "h100-nsys" / "h100_2gpu_1s.sqlite"
-)
+NSYS = SHARED / "h100-nsys" / "h100_2gpu_1s.sqlite"
 TABLES = ("kernels", "host", "markers", "allocations")
 
 
@@ -331,7 +330,7 @@ def test_a_warm_report_reads_only_the_columns_it_shows(
     assert "kernels.start_ns.npy" in opened
 
 
-@pytest.mark.skipif(not NSYS.exists(), reason=f"no recorded traces at {NSYS.parent}")
+@pytest.mark.skipif(not NSYS.exists(), reason=NO_TRACES)
 def test_of_a_recorded_trace_a_warm_report_reads_a_part(
     folder: Path, opened: dict[str, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

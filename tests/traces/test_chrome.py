@@ -19,7 +19,7 @@ from mpprof.analysis.steps import boundaries
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 from tests.traces.kineto import Kineto, small
 
 RECORDED = sorted(
@@ -29,8 +29,7 @@ RECORDED = sorted(
 )
 recorded = pytest.mark.parametrize(
     "path",
-    RECORDED
-    or [pytest.param(None, marks=pytest.mark.skip(reason=f"no recorded torch traces under {SHARED}"))],
+    RECORDED or [pytest.param(None, marks=pytest.mark.skip(reason=NO_TRACES))],
     ids=lambda path: path.name.removesuffix(".json.gz") if path else "none",
 )
 

@@ -18,7 +18,7 @@ from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.planes import read_space
 from tests.builders.hlo import PROGRAM, Instruction, metadata_plane
 from tests.builders.xspace import Space, tagged_bytes
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 from tests.traces.conftest import needs_shared
 
 RECORDED = ("jax08_elementwise", "jax08_attention", "jax_conv_minimal_08", "te_fused_attention_gfx950")
@@ -111,7 +111,7 @@ def test_recorded_kernels_are_named_after_their_fusions(name: str) -> None:
 V100_TORCH = SHARED / "a100-v100-torch" / "test_v100.json.gz"
 
 
-@pytest.mark.skipif(not V100_TORCH.exists(), reason=f"no {V100_TORCH}")
+@pytest.mark.skipif(not V100_TORCH.exists(), reason=NO_TRACES)
 def test_what_a_recorded_graph_launch_enqueued_ran_in_a_graph() -> None:
     """torch 1.12 replays CUDA graphs there, and states no graph id; counted by the standard library's JSON."""
     events = json.loads(gzip.decompress(V100_TORCH.read_bytes()))["traceEvents"]

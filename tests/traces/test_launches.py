@@ -16,6 +16,7 @@ from mpprof import traces
 from mpprof.analysis.steps.boundaries import periods
 from mpprof.model.trace import Trace
 from tests.builders.xspace import Space
+from tests.paths import NO_TRACES
 from tests.traces.conftest import SHARED
 from tests.traces.kineto import Kineto, small
 from tests.traces.test_nsys import export
@@ -118,7 +119,7 @@ def test_an_external_id_names_the_op_of_a_kernel_whose_launch_is_not_known(tmp_p
     ]  # fmt: skip  # two ops have the id 51
 
 
-@pytest.mark.skipif(not CONTROL.exists(), reason=f"{CONTROL} is not there")
+@pytest.mark.skipif(not CONTROL.exists(), reason=NO_TRACES)
 @pytest.mark.parametrize("change", [constant(0), half], ids=["constant", "half"])
 def test_a_recorded_trace_keeps_its_steps_without_its_ids(change: Change, tmp_path: Path) -> None:
     """An A100's six steps; with the first launch of the id for all kernels, one step took 4.9 times as long."""

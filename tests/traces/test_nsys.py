@@ -19,10 +19,10 @@ from mpprof.api import workflows
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import CopyKind, Trace, WorkKind
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 H100 = SHARED / "h100-nsys" / "h100_2gpu_1s.sqlite"
-needs_h100 = pytest.mark.skipif(not H100.exists(), reason=f"no {H100}")
+needs_h100 = pytest.mark.skipif(not H100.exists(), reason=NO_TRACES)
 
 FIRST, SECOND = 5 << 24, 6 << 24
 """Global ids of two processes; a thread's is its process' plus its own number."""

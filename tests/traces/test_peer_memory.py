@@ -14,7 +14,7 @@ from mpprof.analysis.memory import blocks
 from mpprof.model.trace import Trace
 from tests.builders.allocations import Allocator, plane_of
 from tests.builders.xspace import Space
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 from tests.record.processes import done
 from tests.traces.peer import answer
 
@@ -121,7 +121,7 @@ def test_live_bytes_and_peaks_are_xprofs(events: int, tmp_path: Path) -> None:
 def test_those_of_public_gpu_traces_are_xprofs(name: str, tmp_path: Path) -> None:
     path = SHARED / name
     if not path.exists():
-        pytest.skip(f"{path} is not on this machine")
+        pytest.skip(NO_TRACES)
     assert compare(path, tmp_path / "peer", name in ONE_CLOCK) > 0
 
 

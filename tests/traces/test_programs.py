@@ -14,7 +14,7 @@ from tests.builders.hlo import PROGRAM, Instruction, metadata_plane
 from tests.builders.xspace import tagged_bytes, tagged_varint
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 __all__ = ["command"]  # a fixture
 KIB = 1024
@@ -126,7 +126,7 @@ def test_a_library_calls_scratch_has_its_own_type(tmp_path: Path) -> None:
     """Of cuBLAS's custom call in a trace of JAX, the second part of the result."""
     path = MI300 / "jax08_gemm.xplane.pb"
     if not path.exists():
-        pytest.skip("the recorded traces of ../shared/data are not here")
+        pytest.skip(NO_TRACES)
     found = programs(path)[0].assigned
     assert [(each.bytes, each.hlo.dtype if each.hlo else "", each.scratch) for each in found.alive] == [
         (79_691_776, "s8", True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.analysis.memory.out_of_memory import PINNED
-from mpprof.analysis.memory.training import FILL_RATIO
 from mpprof.diagnosis.remedies import choosing
 from mpprof.diagnosis.remedies.frameworks import Framework
+from mpprof.forecasts.memory.training import FILL_RATIO
 from mpprof.model.finding import Remedy
 from mpprof.model.memory import Advice, MemoryForecast, OutOfMemory
 from mpprof.model.quantities import format_bytes

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mpprof.analysis.memory import out_of_memory, training
+from mpprof.analysis.memory import out_of_memory
 from mpprof.diagnosis.out_of_memory.advice import advise
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import MpprofError
+from mpprof.forecasts.memory import training
 from mpprof.model.device import DeviceFacts
 from mpprof.model.memory import Advice, MemoryForecast, OutOfMemory
 from mpprof.model.run import Run

@@ -16,15 +16,14 @@ from mpprof.analysis.layers import attribution
 from mpprof.errors import UnableError
 from mpprof.model.account import Account
 from mpprof.model.run import Run
-from tests.paths import ROOT, SAMPLES
+from tests.paths import NO_TRACES, SAMPLES, SHARED
 from tests.record.processes import done, done_on_jax
 
-SHARED = ROOT.parent / "shared" / "data" / "traces"
 RECORDED = sorted(SHARED.glob("*/*.xplane.pb"))
 NO_STEPS = {"jax08_gemm", "cyclops", "host"}
 """Neither markers nor a sequence of kernels that repeats; of `host` the one marked step is none."""
 
-needs_shared = pytest.mark.skipif(not RECORDED, reason="the recorded traces of ../shared/data are not here")
+needs_shared = pytest.mark.skipif(not RECORDED, reason=NO_TRACES)
 
 
 def account_of(path: Path, run: Run | None = None) -> Account:

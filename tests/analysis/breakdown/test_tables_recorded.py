@@ -11,12 +11,12 @@ from mpprof.analysis.breakdown import tables
 from mpprof.analysis.kernels import placement
 from mpprof.analysis.layers.attribution import attribute
 from mpprof.api import workflows
-from tests.paths import SAMPLES, SHARED
+from tests.paths import NO_TRACES, SAMPLES, SHARED
 
 XPLANES = sorted(path.relative_to(SHARED).as_posix() for path in SHARED.glob("*/*.xplane.pb"))
 
 
-@pytest.mark.skipif(not XPLANES, reason="recorded traces are not here (../shared/data)")
+@pytest.mark.skipif(not XPLANES, reason=NO_TRACES)
 @pytest.mark.parametrize("name", XPLANES or ["none"])
 def test_tables_of_a_recorded_trace(name: str) -> None:
     trace = traces.read(SHARED / name)
@@ -33,7 +33,7 @@ def test_tables_of_a_recorded_trace(name: str) -> None:
         assert not [row for row in rows if row["placement"] == "tensor_core"]
 
 
-@pytest.mark.skipif(not XPLANES, reason="recorded traces are not here (../shared/data)")
+@pytest.mark.skipif(not XPLANES, reason=NO_TRACES)
 def test_the_v100_window_holds_copies_and_no_matrix_product() -> None:
     trace = traces.read(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
     placements, ownership = placement.place(trace), attribute(trace)

@@ -10,7 +10,7 @@ from mpprof.analysis.breakdown.roofline import layer_flops, model_flops
 from mpprof.analysis.comparison.bounds import Side, prove
 from mpprof.model.run import ModelFacts
 from tests.analysis.pieces import A100, V100, layer
-from tests.paths import SHARED_DATA
+from tests.paths import NO_DATA, SHARED_DATA
 
 SEED = SHARED_DATA / "seed_figures.json"
 MS = 1e6
@@ -43,7 +43,7 @@ def test_the_convnet_takes_8_7_gflop_per_image() -> None:
     assert counted.unknown == ()
 
 
-@pytest.mark.skipif(not SEED.exists(), reason="published figures are not here (../shared/data)")
+@pytest.mark.skipif(not SEED.exists(), reason=NO_DATA)
 def test_the_published_convnet() -> None:
     figures = json.loads(SEED.read_text())["imagenette_convnet"]
     card = figures["Tesla V100 16GB (cc 7.0)"]

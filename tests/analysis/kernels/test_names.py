@@ -15,7 +15,7 @@ from mpprof.analysis.kernels.names import RULES, candidates, classify, is_generi
 from mpprof.analysis.kernels.rule import Rule, literals
 from mpprof.model.kernels import FAMILIES, PLACEMENTS, PRECISIONS
 from tests.benchmarks.tensor_core_truth import by_fragments
-from tests.paths import SHARED_DATA
+from tests.paths import NO_DATA, SHARED_DATA
 
 TRUTH = SHARED_DATA / "kernel_truth.csv"
 SEEN = SHARED_DATA / "kernel_names.csv"
@@ -25,7 +25,7 @@ UNDECIDABLE = "gemm_lowprec_t<"  # a user's kernel: nothing in its name says how
 
 def _rows(path: Path) -> list[dict[str, str]]:
     if not path.exists():
-        pytest.skip(f"{path} is not here: this test reads the shared data")
+        pytest.skip(NO_DATA)
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 

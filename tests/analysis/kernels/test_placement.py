@@ -26,7 +26,7 @@ from mpprof.model.trace import (
     TraceSource,
     WorkKind,
 )
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 V100 = DeviceFacts("gpu", "Tesla V100-SXM2-16GB", "nvidia", (7, 0))
 A100 = DeviceFacts("gpu", "NVIDIA A100-SXM4-40GB", "nvidia", (8, 0))
@@ -372,7 +372,7 @@ def test_products_on_a_cpu_have_a_placement_of_their_own(op: Op, placement: str,
 def _read(name: str) -> Trace:
     path = SHARED / name
     if not path.exists():
-        pytest.skip(f"{path} is not here: this test reads the shared data")
+        pytest.skip(NO_TRACES)
     return traces.read(path)
 
 

@@ -10,7 +10,7 @@ from mpprof.api import workflows
 from mpprof.model.memory import AliveBuffer, Assignment, MemoryAccount, Program, Taken
 from mpprof.model.trace import HloInstruction, HostKind
 from tests.builders.trace import TraceBuilder
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 
 def buffer(size: int, dtype: str = "f32", scope: str = "", *, scratch: bool = False) -> AliveBuffer:
@@ -126,7 +126,7 @@ def test_what_another_thread_takes_meanwhile_is_not_xlas() -> None:
     assert found.why_unassigned is None
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the recorded traces of ../shared/data are not here")
+@pytest.mark.skipif(not SHARED.exists(), reason=NO_TRACES)
 @pytest.mark.parametrize(
     ("name", "dtypes"),
     [

@@ -11,7 +11,7 @@ from mpprof.analysis.memory import composition
 from mpprof.model.memory import MemoryAccount
 from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 
 def at_peak(b: TraceBuilder) -> MemoryAccount | None:
@@ -386,7 +386,7 @@ def test_whatever_is_allocated_the_items_sum_to_the_peak(moves: list[tuple[int, 
         assert items(found, "kind")["held before the window"] == before
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the recorded traces of ../shared/data are not here")
+@pytest.mark.skipif(not SHARED.exists(), reason=NO_TRACES)
 def test_a_recorded_bert_on_v100() -> None:
     from mpprof import traces
 

@@ -8,7 +8,7 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.model.memory import MemoryAccount
-from tests.paths import SHARED
+from tests.paths import NO_TRACES, SHARED
 
 TORCH = {  # what is left of the peak as held before the window
     "gaunernst_bert-small-uncased__1016001.json.gz": 0.334,
@@ -31,7 +31,7 @@ MOST_UNATTRIBUTED = 0.1
 def account(name: str) -> MemoryAccount:
     path = SHARED / name
     if not path.exists():
-        pytest.skip(f"{path} is not on this machine")
+        pytest.skip(NO_TRACES)
     found = workflows.analyse(workflows.load(path)).memory
     assert found is not None
     return found

@@ -11,11 +11,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from mpprof.analysis.memory.training import checked_batch
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.forecasts import batches, compiling, judging, targets
 from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
 from mpprof.forecasts.judging import Compiled
+from mpprof.forecasts.memory.training import checked_batch
 from mpprof.forecasts.targets import Card
 from mpprof.model.forecast import BatchBytes, CardForecast, Forecast, LargestBatch, NotCompiled
 from mpprof.model.run import Run

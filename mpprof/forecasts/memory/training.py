@@ -10,9 +10,10 @@ from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.layers.cudnn import takes_cudnn
-from mpprof.analysis.memory import backward, kept_for_backward, states
-from mpprof.analysis.memory.kept_for_backward import Machine
+from mpprof.analysis.memory import states
 from mpprof.errors import UnableError, UsageError
+from mpprof.forecasts.memory import backward, kept_for_backward
+from mpprof.forecasts.memory.kept_for_backward import Machine
 from mpprof.model.limits import LARGEST_BATCH
 from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
 from mpprof.model.run import LayerFacts, ModelFacts, Run

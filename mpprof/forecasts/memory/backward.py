@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from mpprof.analysis.memory.kept_for_backward import Graph, Held, Operation
+from mpprof.forecasts.memory.kept_for_backward import Graph, Held, Operation
 from mpprof.model.frozen import frozen
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from mpprof.analysis.memory import backward, kept_for_backward, states, training
+from mpprof.analysis.memory import states
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts import targets
+from mpprof.forecasts.memory import backward, kept_for_backward, training
 from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.model.run import OptimizerFacts, Run
 from mpprof.store.facts import facts_of
-from tests.analysis.memory.models import BATCH
 from tests.forecast.make_programs import CASES, stored
+from tests.forecast.memory.models import BATCH
 
 DATA = json.loads(Path(__file__).with_name("assignments.json").read_text())
 COMPILED = [case for case in DATA["assignments"] if "not_compiled" not in case]

@@ -13,9 +13,9 @@ import pytest
 
 import mpprof
 from mpprof.errors import NotFoundError, UnableError, UsageError
+from mpprof.forecasts.memory import rendering
 from mpprof.model.forecast import Band
 from mpprof.model.memory import MemoryForecast
-from mpprof.report.memory import before_training
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
 from tests.record.training import callback
@@ -155,7 +155,7 @@ def test_several_cards_are_forecast_each() -> None:
         for run in one.runs:
             assert found.saving_bytes(run.policy, one.card) == one.saving_bytes(run.policy)
     assert "on Tesla V100" in repr(found)
-    said = before_training.text(found)
+    said = rendering.text(found)
     apart_in_text = "compiled by XLA" in found.assumed[0]  # which widens bfloat16 on a V100
     assert ("On NVIDIA A100-SXM4-40GB\n" in said) is apart_in_text
     assert said.count("largest batch at 90 % of ") == 2
@@ -172,7 +172,7 @@ def test_without_an_optimizer_the_figures_are_bounds() -> None:
         assert run.largest_batch is not None
         assert other.largest_batch is not None
         assert run.largest_batch >= other.largest_batch
-    said, document = before_training.text(found), before_training.document(found)
+    said, document = rendering.text(found), rendering.document(found)
     assert re.search(r"^peak +at least ", said, re.MULTILINE)
     assert re.search(r"^largest batch at 90 % of the card +at most ", said, re.MULTILINE)
     assert document["runs"][0]["at_least"] == ["fixed_bytes", "peak_bytes"]
@@ -225,14 +225,14 @@ def test_xlas_own_assignment_takes_the_estimates_place(monkeypatch: pytest.Monke
             not_compiled=(SimpleNamespace(policy="mixed_float16", reason="it crashed"),),
         )
 
-    monkeypatch.setattr("mpprof.api.forecasting.forecast", forecast)
+    monkeypatch.setattr("mpprof.forecasts.forecasting.forecast", forecast)
     policies = ("float32", "mixed_float16")
     found = mpprof.forecast_memory(build(), batch_size=8, card="v100", policies=policies, compile=True)
     assigned, estimated = found.runs
     assert (assigned.peak_bytes, assigned.xla_temporaries_bytes) == (6_000_000, (1_000_000, 2_000_000))
     assert estimated.xla_peak_bytes is None
     assert any("not compiled" in each and "it crashed" in each for each in found.unknown)
-    document, said = before_training.document(found), before_training.text(found)
+    document, said = rendering.document(found), rendering.text(found)
     assert "peak_bytes" not in document["runs"][0]["estimated"]
     assert "peak_bytes" in document["runs"][1]["estimated"]
     assert all("largest_batch" in run["estimated"] for run in document["runs"])

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.analysis.memory import training
-from mpprof.analysis.memory.training import GIVE_A_MODEL, POLICIES
 from mpprof.errors import MpprofError, NotFoundError, UsageError
 from mpprof.forecasts import compiling, targets
+from mpprof.forecasts.memory import training
+from mpprof.forecasts.memory.training import GIVE_A_MODEL, POLICIES
 from mpprof.model.device import DeviceFacts
 from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.model.run import Run
@@ -174,7 +174,7 @@ def _assigned(
     found: MemoryForecast, model: Any, card: str, imports: Sequence[str], *, trust: bool
 ) -> MemoryForecast:
     """Return the forecast with what XLA assigned, for the policies that were compiled."""
-    from mpprof.api.forecasting import forecast
+    from mpprof.forecasts.forecasting import forecast
 
     policies = [run.policy for run in found.runs]
     compiled = forecast(
