@@ -127,7 +127,7 @@ def judge(signals: Signals) -> Outcome:
             "multiples of 8, which costs "
             "{cost} {each} ({share})"
         ),
-        said=f"{{layers}} {{has}} sizes that are no multiples of 8 ({evidence.listed(list(map(str, odd)))})"
+        said=f"{{layers}} {{has}} sizes that are not multiples of 8 ({evidence.listed(list(map(str, odd)))})"
         "[, which costs {time}]",
         evidence=(
             evidence.text("sizes", evidence.listed([str(s) for s in odd], 8), "multiples of 8"),
