@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mpprof.report.headline import headline, hero
 from mpprof_dashboards import work
 from mpprof_dashboards.pages import PAGES
 
@@ -24,8 +23,7 @@ pytestmark = pytest.mark.browser
 def assert_verdict_shows(seen: Visit, document: doc.Report) -> None:
     """Why shows the report: its sentences, two of its values, the bars of its account and of its causes."""
     assert seen.page.locator("#headline").text_content() == document["verdict"]
-    assert seen.text("headline") == headline(document)
-    assert seen.text("hero") == hero(document).figure
+    assert seen.text("hero") == document["answer"]["figure"]
     facts = document["facts"]
     bars = seen.bars("causes") if seen.page.locator("#causes").count() else {}
     gains = {each["code"]: each["gain_ns_per_step"] for each in facts["causes"]}

@@ -295,5 +295,5 @@ def test_a_card_without_tensor_cores_saves_memory_and_no_time(tmp_path) -> None:
     mixed = Recorded("mixed", card, "float16", net("float16"), 32, 100.1, peak_bytes=2_000_000_000)
     found = against(tmp_path, mixed, single)
     assert "save memory and often cost time" in found.verdict
-    assert found.explanation[0] == "A step takes 100 ms, and 100 ms in float32."
+    assert found.explanation[0] == "A step takes 100 ms, and 99.9 ms in float32."
     assert "MP801" in codes(found)

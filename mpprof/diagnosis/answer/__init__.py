@@ -47,7 +47,8 @@ def _figure(view: View, found: Finding | None) -> tuple[str, str]:
         takes = "; ".join(filter(None, (f"{format_ns(step)} a step" if step else "", goal)))
         return "CPU", over or takes
     if view.kind == "measured" and speedup is not None:
-        return format_speedup(speedup.observed), goal or _interval(view)
+        unsure = _interval(view) if speedup.difference == "not known" or not goal else ""
+        return format_speedup(speedup.observed), "; ".join(filter(None, (unsure, goal)))
     if view.kind == "float32" and found is None and view.report.account is not None:
         could = nothing.could_give(view)
         if could or not view.without_units:

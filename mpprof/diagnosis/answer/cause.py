@@ -83,7 +83,7 @@ def goal(view: View, found: Finding | None) -> str:
     after, step, compared = after_ns(view, found), view.step_ns, view.comparison
     if found is None or after is None or not step or after <= 0:
         return ""
-    if compared is not None and compared.observed is not None:
+    if compared is not None and compared.observed is not None and compared.difference != "not known":
         times = compared.observed * step / after
         if times >= NO_SPEEDUP:
             return f"about {format_speedup(times)} {once(view, found)}"
