@@ -140,6 +140,8 @@ def _alone(view: View, leads: str) -> Iterator[str]:
         return
     if speedup.difference == "not known" and leads == "time":
         yield f"the timings do not show whether this run is faster than {view.base}"
+    if speedup.observed is not None and speedup.interval is None and (speedup.absent or {}).get("interval"):
+        yield f"the speedup has no interval: {(speedup.absent or {})['interval']}"
     if speedup.difference == "not known" and speedup.profiled is not None:
         yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
     step = "the float32 step" if view.mixed else "the baseline's step"
