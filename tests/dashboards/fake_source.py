@@ -124,6 +124,10 @@ def empty_document(name: str = "empty") -> Document:
         "steps": None, "time": None, "tensor_core": None, "speedup": None, "bounds": [], "memory": None,
         "findings": [], "unable": [], "clear": [], "warnings": [], "absent": {},
         "verdict": "Nothing can be said of this run.",
+        "answer": {
+            "kind": "records", "leads": "nothing", "figure": "", "label": "", "because": [], "do": "", "code": None,
+            "sentence": "Nothing can be said of this run.",
+        },
         "facts": {
             "step_ns": None, "baseline_step_ns": None, "observed": None, "attainable": None,
             "attainable_step_ns": None, "unexplained_ns": None, "after_remedies_ns": None, "limited_by": None,
