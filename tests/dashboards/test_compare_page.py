@@ -45,14 +45,6 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     assert report["answer"]["sentence"] in hero
 
 
-def test_what_a_slower_run_loses_and_its_causes_explain_is_on_the_page() -> None:
-    runs = [
-        workflows.load(SAMPLES / f"v100-odd-vocabulary-{policy}") for policy in ("float32", "mixed-float16")
-    ]
-    hero = texts(why.content(documents.compare_document(ladder.compare(runs))["runs"][1]))
-    assert "31.8 ms of each 52.9 ms step are lost; the causes below explain 99.3 % of that." in hero
-
-
 def test_the_attainable_speedup_is_that_of_the_report_with_the_host_as_it_is() -> None:
     runs = [
         workflows.load(SAMPLES / f"a100-launch-bound-{policy}") for policy in ("float32", "mixed-float16")
