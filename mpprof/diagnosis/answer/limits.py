@@ -49,7 +49,8 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
     if view.signals.in_window and leads in ("time", "nothing"):
         yield from _window(view, leads)
     if leads in ("time", "nothing", "memory"):
-        yield from _alone(view, leads)
+        yield from _unsure(view, leads)
+        yield from _alone(view)
         yield from _without_baseline(view, leads)
         if leads == "nothing" and view.best is not None and not view.on_cpu:
             yield clause(view, view.best)
@@ -129,21 +130,28 @@ def idle(view: View) -> str:
     return f"the {view.device} idles {format_ratio(busy)} of {of} while {runs}" if busy >= IDLE_RATIO else ""
 
 
-def _alone(view: View, leads: str) -> Iterator[str]:
-    """Yield what precision alone gives against a measured baseline, and why it is no more; first, whether the
-    timings show a difference at all."""
+def _unsure(view: View, leads: str) -> Iterator[str]:
+    """Yield what makes a measured speedup uncertain, and what is known without a trace."""
+    speedup = view.comparison
+    if speedup is None:
+        return
+    undecided = speedup.difference == "not known"
+    if undecided and leads == "time":
+        yield f"the timings do not show whether this run is faster than {view.base}"
+    if speedup.interval is None and (why := (speedup.absent or {}).get("interval")):
+        yield f"the speedup has no interval: {why}"
+    if undecided and speedup.profiled is not None:
+        yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
+    if view.report.account is None and "bounds" in view.report.absent:
+        yield view.report.absent["bounds"]
+
+
+def _alone(view: View) -> Iterator[str]:
+    """Yield what precision alone gives against a measured baseline, and why it is no more."""
     speedup = view.comparison
     most = speedup.attainable if speedup else None
-    if view.comparison is not None and view.report.account is None and "bounds" in view.report.absent:
-        yield view.report.absent["bounds"]
     if speedup is None or most is None or view.on_cpu:
         return
-    if speedup.difference == "not known" and leads == "time":
-        yield f"the timings do not show whether this run is faster than {view.base}"
-    if speedup.observed is not None and speedup.interval is None and (speedup.absent or {}).get("interval"):
-        yield f"the speedup has no interval: {(speedup.absent or {})['interval']}"
-    if speedup.difference == "not known" and speedup.profiled is not None:
-        yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
     step = "the float32 step" if view.mixed else "the baseline's step"
     why = limiting(speedup.limits, step)
     host = bool(speedup.limits) and speedup.limits[0].kind == "host"
