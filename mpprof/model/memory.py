@@ -64,7 +64,8 @@ class Allocator:
 @frozen
 class Tensor:
     """Blocks that were live at the peak, alike in all that is stated here. `born_ns` is when the first of
-    them was allocated, `life_ns` how long it lived, None where it outlives the trace."""
+    them was allocated, `life_ns` how long it lived, None where it outlives the trace, or
+    where that states no times (`Trace.missing`)."""
 
     kind: Kind
     op: str

@@ -147,7 +147,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         )
         self._session: FitSession | None = None
         self._calls = CallLog(0)  # the session's
-        self._failed = False
+        self._failed = self._told = False
         self._audited: Callable[[], Any] = _nothing
         self._judged_steps = 0  # how many there were at the last verdict
         self._begun: tuple[int, int] | None = None  # the first hook of a fit: our clock, Unix time in ns
@@ -186,6 +186,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def on_test_begin(self, logs: Any = None) -> None:
         if self._session is not None:
             self._guard(self._session.start_validation)
+        self._guard(self._say_unrecorded, "evaluate")
+
+    def on_predict_begin(self, logs: Any = None) -> None:
+        self._guard(self._say_unrecorded, "predict")
 
     def on_test_end(self, logs: Any = None) -> None:
         if self._session is not None:
@@ -310,6 +314,14 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
             self._session.recorder.attempt("closing", self._session.abandon)
 
+    def _say_unrecorded(self, method: str) -> None:
+        """Say once that an `evaluate` or `predict` outside of a `fit` is not recorded."""
+        of_fit = self._session is not None and (self._session.active() or self._session.runs())
+        if of_fit or self._told or not self._settings.verbose:
+            return
+        self._told = True
+        tell([f"mpprof: this {method} is not recorded: the callback records fit alone."])
+
     def _train_begin(self) -> None:
         session = self._session
         if session is None or session.recorder.pid != os.getpid():  # a forked child's run is one of its own
@@ -360,6 +372,12 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         session = self._session
         return None if session is None or self._failed or not session.recorder.on else session.calls.step
 
+    @property
+    def steady_steps(self) -> int | None:
+        """Steps whose time counts: after the warm-up, and not profiled. None where they are not recorded."""
+        session = self._session
+        return None if session is None or self.steps_run is None else session.observer.timed_steps
+
     def _train_end(self) -> None:
         if self._session is None or not self._session.active():
             return
@@ -392,6 +410,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._calls = CallLog(0)
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
         self._begun = self._spent = None
+        self._told = False
 
 
 def _nothing() -> None:

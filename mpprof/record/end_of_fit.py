@@ -80,15 +80,21 @@ def _named(name: str) -> Callable[..., Any]:
 
 
 def command(root: Path) -> str:
-    """Return the command that shows more of the run in this very directory, as it can be pasted into a shell.
-    Where other runs lie below it, the directory of its records is named, which holds no other."""
+    """Return the command that shows more of the run in this very directory, as it can be pasted into a
+    shell."""
+    return f"mpprof report {quoted(place(root))}"
+
+
+def place(root: Path) -> str:
+    """Return the path of the run in this very directory: where other runs lie below it, that of its records,
+    which holds no other."""
     try:
         found = with_timeout(find_runs, root)
     except FAILURES as error:  # it cannot be looked through now
         raise_if_signalled(error)
         found = ()
     several = root in found and len(found) > 1
-    return f"mpprof report {quoted(_near(formats.folder_of(root) if several else root))}"
+    return _near(formats.folder_of(root) if several else root)
 
 
 def _near(path: Path) -> str:

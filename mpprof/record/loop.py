@@ -139,6 +139,11 @@ class StepRecorder:
         """The directory of this run. None before the recorder was entered."""
         return self._recorder.root if self._recorder.facts else None
 
+    @property
+    def steady_steps(self) -> int:
+        """Steps whose time counts: after the warm-up, and not profiled."""
+        return self._session.observer.timed_steps
+
     def __enter__(self) -> StepRecorder:
         if self._entered:
             raise UsageError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import re
 import shutil
 from pathlib import Path
@@ -406,13 +405,3 @@ def test_kinetos_memory_events_come_through_the_same_door(mpprof: Mpprof, tmp_pa
     assert next(row["bytes"] for row in rows if row["by"] == "op" and row["name"] == "aten::addmm") == 7 * MIB
     missing = done.out.partition("Nor does the trace show the modules' weights:\n")[2].splitlines()[:2]
     assert ["record_shapes=True" in missing[0], "with_stack=True" in missing[1]] == [True, True]
-
-
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_a_pickle_is_refused_with_the_way_to_json(mpprof: Mpprof, tmp_path: Path, protocol: int) -> None:
-    path = tmp_path / "snapshot.pickle"
-    path.write_bytes(pickle.dumps({"segments": [], "device_traces": []}, protocol=protocol))
-    done = mpprof("memory", path)
-    assert done.code == 2
-    assert "is a pickle, which is code" in done.err
-    assert "export_chrome_trace" in done.err

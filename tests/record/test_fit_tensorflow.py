@@ -518,3 +518,22 @@ def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(t
     assert steps.step.tolist() == [8, 16, 24, 32, 40, 45, 53, 61, 69, 77, 85, 90]
     read = steps.step[steps.skipped >= 0].tolist()
     assert read == [8, 16, 24, 32, 45, 53, 69, 85, 90]  # where a multiple of 16 is reached, and epochs end
+
+
+def test_an_evaluate_or_predict_alone_says_that_nothing_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, on one line; a validation and an evaluation within a fit are recorded, and say nothing."""
+    made, (x, y) = model(), data(4)
+    recorded = callback(tmp_path / "run", verbose=1, announce=None, audit=False)
+    made.evaluate(x, y, verbose=0, callbacks=[recorded])
+    made.predict(x, verbose=0, callbacks=[recorded])
+    assert (
+        capsys.readouterr().out == "mpprof: this evaluate is not recorded: the callback records fit alone.\n"
+    )
+    assert not (tmp_path / "run").exists()
+    within = callback(tmp_path / "within", verbose=1, announce=None, audit=False)
+    made.fit(x, y, batch_size=BATCH, validation_data=(x, y), verbose=0, callbacks=[within])
+    assert "not recorded" not in capsys.readouterr().out
+    made.predict(x, verbose=0, callbacks=[within])
+    assert "this predict is not recorded" in capsys.readouterr().out

@@ -160,7 +160,9 @@ class Tensor(TypedDict):
     count: Count
     bytes: Annotated[int, "Of all of them."]
     born_ns: Annotated[int, "When the first was allocated, on the trace's clock."]
-    life_ns: Annotated[int | None, "Until the last was freed; null: it outlives the trace."]
+    life_ns: Annotated[
+        int | None, "Until the last was freed; null: it outlives the trace, or the trace states no times."
+    ]
     assigned: NotRequired[Annotated[bool, "True: by XLA's buffer assignment. Left out otherwise."]]
 
 
