@@ -49,8 +49,10 @@ def find_traces(
 def traces_in(folder: Path) -> tuple[Path, ...]:
     """Return the traces under the directory of a run, of each directory those of its first format; empty also
     where there is none, or none any more."""
-    found = (_known_in(Path(root), names) for root, _, names in walk(folder))
-    return tuple(in_order(file for files in found for file in _of_first_format(files)))
+    found: list[Path] = []
+    for root, _, names in walk(folder):
+        found += _of_first_format(_known_in(Path(root), names))
+    return tuple(in_order(found))
 
 
 def traces_under(folder: Path, *, links: bool = False, every: bool = False) -> list[Path]:
