@@ -22,13 +22,12 @@ HOURS_PER_DAY = 24.0
 @frozen
 class Task:
     """One run to analyse: the directory of its records, or a lone trace; `baseline`: that of its float32
-    twin. `signature` changes with the `files` that the row rests on."""
+    twin. `signature` changes with the files that the row rests on."""
 
     name: str
     root: str
     baseline: str | None
     signature: str
-    files: tuple[Path, ...] = ()
 
 
 def row_of(task: Task) -> SurveyRow:

@@ -46,7 +46,6 @@ from mpprof.runs.loading import (
     runs,
     why_no_trace_in,
 )
-from mpprof.traces.common import lazy_fetch
 
 if TYPE_CHECKING:
     from mpprof.analysis.comparison.bounds import Proof
@@ -234,7 +233,6 @@ def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
 def _trace(path: Path, strict: bool) -> Trace:
     """Read afresh, or from the cache where the format is slow to parse. Damage must be met to be refused,
     so nothing is cached where `strict` is set."""
-    lazy_fetch.complete(path)
     if strict or not traces.is_slow(path):
         return traces.read(path, strict=strict)
     from mpprof.traces.cache import entries

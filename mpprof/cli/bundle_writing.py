@@ -19,7 +19,6 @@ from mpprof.errors import MpprofError, UnreadableError
 from mpprof.regular import open_below, open_regular
 from mpprof.report.redact import TRACE_SUFFIXES, Redactor, redactor_of
 from mpprof.store import formats, further_workers
-from mpprof.traces.common import lazy_fetch
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -70,7 +69,6 @@ def bundle(
         ]
         for number, path in enumerate(chosen, 1 - len(chosen)):
             name = f"{sessions[_session(run, path)]}/host{f'_{-number:04d}' if number else ''}"
-            lazy_fetch.complete(path)
             content = _trace(run, path, redactor, max_trace_bytes)
             if isinstance(content, str):
                 left_out.append(_left(path, content, name))

@@ -8,7 +8,7 @@ from typing import Protocol
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
 from mpprof.traces.chrome.reader import ChromeReader
-from mpprof.traces.common import file_head, lazy_fetch
+from mpprof.traces.common import file_head
 from mpprof.traces.common.file_kinds import Kind
 from mpprof.traces.common.within_bounds import within_bounds
 from mpprof.traces.nsys.reader import NsysReader
@@ -49,11 +49,9 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     """Read one trace file.
 
     A cut-off or damaged file gives what is whole, with a warning that names the byte; with `strict` that
-    is an error. Bytes that are still elsewhere are fetched first. Raises NotFoundError, or UnreadableError
-    where nothing usable is left.
+    is an error. Raises NotFoundError, or UnreadableError where nothing usable is left.
     """
     path = Path(path)
-    lazy_fetch.complete(path)
     if path.is_dir():
         raise UnreadableError(
             "is a directory, not a trace file", where=str(path), next="Give one of the files in it."

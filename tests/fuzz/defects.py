@@ -194,8 +194,8 @@ DEFECTS = (
     Defect(
         "a trace that is overwritten while it is read: the process is killed",
         "mpprof/traces/xspace/file_bytes.py",
-        "if size <= limits.LARGEST_HELD_BYTES:",
-        "if size < 0:",
+        "found = (_sparse if sparse else _whole)(file, before.st_size)",
+        "found = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)",
         ("tests/traces/test_damage.py::test_a_file_that_is_cut_off_while_it_is_read_kills_no_process",),
     ),
     Defect(
@@ -224,16 +224,16 @@ DEFECTS = (
     ),
     Defect(
         "a pipe, a device or nested JSON in the place of a cache's entry: a hang, no memory, a RecursionError",
-        "mpprof/traces/cache/array_files.py",
-        "EOFError, RecursionError, UnreadableError)",
-        "EOFError)",
+        "mpprof/traces/cache/entries.py",
+        "EOFError, RuntimeError, BadZipFile",
+        "EOFError, BadZipFile",
         (f"{_CACHE}::test_whatever_stands_in_the_place_of_an_entry_is_no_obstacle",),
     ),
     Defect(
         "a cache's directory with a name that is too long: no report",
         "mpprof/traces/cache/entries.py",
-        "if os.path.isdir(entry):",
-        "if entry.is_dir():",
+        "except _DAMAGE as error:\n            if os.path.lexists(path):",
+        "except _DAMAGE as error:\n            if path.exists():",
         (f"{_CACHE}::test_a_place_that_cannot_be_written_is_no_obstacle",),
     ),
     Defect(

@@ -33,8 +33,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from mpprof.analysis.attainable.work import streaming_ns
 from mpprof.analysis.comparison import precision_overhead
-from mpprof.analysis.comparison.attainable import compiled, streaming_ns
+from mpprof.analysis.comparison.ratios import compiled
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss

@@ -35,9 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import einsum, flops
 from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, missed
 from mpprof.diagnosis.outcomes import (
     NAMED,

@@ -35,7 +35,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.analysis.kernels import shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import missed
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,

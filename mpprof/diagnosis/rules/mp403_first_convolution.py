@@ -29,8 +29,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import off_or_narrow
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,

@@ -30,9 +30,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mpprof.analysis.comparison.attainable import streaming_ns
+from mpprof.analysis.attainable.work import streaming_ns
+from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import kinds
-from mpprof.diagnosis import evidence, shapes
+from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     NAMED,
     NOT_IN_16_BITS,

@@ -37,8 +37,8 @@ from __future__ import annotations
 
 from math import prod
 
-from mpprof.analysis.kernels import eligibility
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.analysis.kernels import eligibility, shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
 from mpprof.diagnosis.outcomes import (
     NAMED,

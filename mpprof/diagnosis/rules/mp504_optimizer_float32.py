@@ -27,7 +27,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.comparison.attainable import streaming_ns
+from mpprof.analysis.attainable.work import streaming_ns
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals

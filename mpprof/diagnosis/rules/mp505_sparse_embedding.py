@@ -27,7 +27,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.analysis.kernels import shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import LayerFacts

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.analysis.comparison.attainable import streaming_ns
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.analysis.attainable.work import streaming_ns
+from mpprof.analysis.kernels import shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from mpprof.analysis.comparison import calibration
-from mpprof.analysis.comparison.calibration import ROWS, Calibration
+from mpprof.analysis.attainable import calibration
+from mpprof.analysis.attainable.calibration import ROWS, Calibration
 from mpprof.analysis.kernels import device_peaks
 
 CARDS = {"V100": "Tesla V100-SXM2-16GB", "A100": "NVIDIA A100-SXM4-40GB"}
