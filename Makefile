@@ -143,13 +143,14 @@ versions: setup
 # TORCH=... picks another version. The package itself is taken from here; in CI these tests skip.
 TORCH ?= torch==2.13.0
 TORCH_VENV ?= .venv-torch
+TORCH_TESTS ?= tests/torch
 test-torch:
 	@test -n "$(PYTHON)" || { echo "mpprof needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
 	test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
 		> $(TORCH_VENV)/requirements.txt
 	$(TORCH_VENV)/bin/python -m pip install --quiet --requirement $(TORCH_VENV)/requirements.txt '$(TORCH)' 'keras>=3.8' 'pytest>=8.2'
-	KERAS_BACKEND=torch OMP_NUM_THREADS=1 PYTHONPATH=.:dashboards $(TORCH_VENV)/bin/python -m pytest tests/torch
+	KERAS_BACKEND=torch OMP_NUM_THREADS=1 PYTHONPATH=.:dashboards $(TORCH_VENV)/bin/python -m pytest $(TORCH_TESTS)
 
 # Public traces for the tests that read them, from their repositories (CONTRIBUTING.md).
 traces:

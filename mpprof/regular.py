@@ -16,11 +16,44 @@ def open_regular(path: Path) -> BinaryIO:
 
     Raises OSError, and UnreadableError for what is not a regular file.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    return _regular(os.open(path, _FLAGS), path)
+
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _regular(handle: int, path: Path) -> BinaryIO:
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
     raise UnreadableError("is not a regular file", where=str(path), next="Remove it, or give another path")
+
+
+def open_below(root: Path, path: Path) -> BinaryIO | None:
+    """Open a regular file that lies below a directory; None where it leads out of it.
+
+    Links within the directory are followed. What becomes a link between that and the opening is not: each
+    part of the way is opened in the one before it, and none of them may be a link by then. (Windows cannot do
+    so.) Raises as `open_regular`.
+    """
+    top, real = root.resolve(), path.resolve()
+    if not real.is_relative_to(top):
+        return None
+    if os.open not in os.supports_dir_fd:
+        return open_regular(real)
+    *folders, name = real.relative_to(top).parts
+    handles = [os.open(top, _FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW)]
+    try:
+        for folder in folders:
+            handles.append(os.open(folder, _FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handles[-1]))
+        return _regular(os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=handles[-1]), path)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):  # it has become a link
+            return None
+        raise
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:

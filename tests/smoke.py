@@ -23,6 +23,7 @@ SAMPLES = CHECKOUT / "sample_traces"
 RUN, BASELINE = str(SAMPLES / "v100-convnet-mixed-float16"), str(SAMPLES / "v100-convnet-float32")
 
 LINES: dict[str, tuple[list[str], int, str]] = {
+    "run": (["-m", "this"], 0, "this imported no framework"),
     "report": ([RUN, "--baseline", BASELINE], 0, "Tensor Core"),
     "ls": ([str(SAMPLES)], 0, "mixed_float16"),
     "survey": ([RUN, BASELINE, "--workers", "1"], 0, "2 runs analysed"),

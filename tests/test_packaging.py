@@ -6,10 +6,12 @@ import json
 import logging
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -185,3 +187,13 @@ def test_a_wheel_holds_the_compiled_walk_and_the_data(
     found = columns(tmp_path, damaged)
     assert found["compiled"]
     assert found["files"] == {str(path): digest(path) for path in damaged}
+
+
+def test_the_extra_of_tensorflow_brings_tensorboard_and_a_plugin_that_was_tried_with_it() -> None:
+    """TensorFlow 2.21 does not, and Keras' own callback then stops a fit."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extra = tomllib.load(file)["project"]["optional-dependencies"]["tensorflow"]
+    assert {re.split("[<>=]", each)[0] for each in extra} >= {"tensorboard", "tensorboard-plugin-profile"}
+    plugin = next(each for each in extra if "plugin" in each)
+    assert "TensorFlow 2.16 and 2.21" in (ROOT / "docs" / "install.md").read_text()
+    assert plugin.partition(">=")[2].partition(",")[0] in (ROOT / "docs" / "install.md").read_text()

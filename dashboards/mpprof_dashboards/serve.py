@@ -25,6 +25,10 @@ _THREADS = 16
 _MOST_CONNECTIONS = 600
 
 
+_ROOM = 8
+"""When so small a part of the connections is left, those that waited longest are closed."""
+
+
 def _connections() -> int:
     """Return how many connections are held open at a time: with half of the files that this process may open,
     or more, none would be left to read runs from."""
@@ -72,7 +76,7 @@ def _listening(app: flask.Flask, host: str, port: int) -> Any:
     """Return a server of `app` that is bound to the address. Raises UsageError where it cannot be."""
     channels: dict[int, Any] = {}
     try:
-        return waitress.create_server(
+        made = waitress.create_server(
             app,
             map=channels,
             host=host,
@@ -83,6 +87,10 @@ def _listening(app: flask.Flask, host: str, port: int) -> Any:
             max_request_body_size=call_bodies.MOST_BYTES + 1,
             ident=None,
         )
+        for one in list(channels.values()):
+            if hasattr(one, "active_channels"):
+                one.readable = partial(_readable, one, one.readable)
+        return made
     except OSError as error:
         for channel in list(channels.values()):  # what waitress had opened before it tried to bind
             channel.close()
@@ -91,6 +99,21 @@ def _listening(app: flask.Flask, host: str, port: int) -> Any:
             where=f"{host}:{port}",
             next="Choose another port with --port, or --port 0 for any free one.",
         ) from error
+
+
+def _readable(listening: Any, readable: Callable[[], bool]) -> bool:
+    """Return whether a listening socket takes another connection, as waitress says; but where few are left,
+    let go of those that waited longest for a request, or for the rest of one. Browsers open others when they
+    need them; waitress closes them after two minutes, and would let nobody in until then."""
+    limit = listening.adj.connection_limit
+    held = list(listening.active_channels.values())
+    waiting = [one for one in held if not (one.requests or one.total_outbufs_len or one.will_close)]
+    too_many = len(held) - sum(one.will_close for one in held) - (limit - limit // _ROOM)
+    if too_many > 0:
+        waiting.sort(key=lambda one: one.last_activity if one.request is None else one.creation_time)
+        for one in waiting[:too_many]:
+            one.will_close = True
+    return readable()
 
 
 def _shown(host: str) -> str:

@@ -17,6 +17,7 @@ from mpprof.forecasts.memory import training
 from mpprof.model.audit import AuditMemory, AuditReport, short
 from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
+from mpprof.report import words
 from mpprof.runs import loading
 from mpprof.runs.loading import Several
 
@@ -148,7 +149,8 @@ def announce(model: Any, batch_size: int | None) -> list[str]:
     from mpprof.record.facts import untrained
 
     report = audit_run(untrained.run_of(model, batch_size))
-    return short(report) if report.policy and report.policy != "float32" else []
+    lines = short(report) if report.policy and report.policy != "float32" else []
+    return [words.plain(line) for line in lines]
 
 
 def _named(gpu: str) -> DeviceFacts:

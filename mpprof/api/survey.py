@@ -112,7 +112,7 @@ def tasks(paths: Sequence[Path]) -> list[Task]:
         baseline = baselines[root]
         files = (*place.files, *(found[baseline][0].files if baseline else ()))
         signature = signature_of(place.root, Path(baseline) if baseline else None, files)
-        made.append(Task(name, root, baseline, signature, files))
+        made.append(Task(name, root, baseline, signature))
     return sorted(made, key=lambda task: (task.baseline or "", task.name))
 
 

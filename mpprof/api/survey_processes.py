@@ -12,18 +12,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from queue import Empty, Queue
-from threading import Event, Lock, Thread, Timer
-from typing import Any
+from threading import Event, Lock, Timer
 
 from mpprof import child
 from mpprof.api.survey_row import Task, broken, row_of
-from mpprof.errors import MpprofError
 from mpprof.model.rows import SurveyRow
 from mpprof.report import json as documents
 from mpprof.report.runs.journal import GIVEN_UP
-from mpprof.traces.common import lazy_fetch
 
 _FIELDS = ("name", "root", "baseline", "signature")
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -32,67 +29,37 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 def rows(left: Sequence[Task], workers: int, time_limit_s: float) -> Iterator[tuple[Task, SurveyRow]]:
     """Yield each task with its row, as they come. Workers end when the iterator does."""
-    waiting: Queue[Task] = Queue()
-    done: Queue[tuple[Task, SurveyRow] | BaseException] = Queue()
-    for task in left:
-        waiting.put(task)
-    pool = [_Worker(waiting, done, time_limit_s) for _ in range(min(workers, len(left)))]
-    for worker in pool:
-        worker.start()
+    crew, pool = _Workers(time_limit_s), ThreadPoolExecutor(workers)
     try:
-        for _ in left:
-            found = done.get()
-            if isinstance(found, BaseException):
-                raise found
-            yield found
+        asked = {pool.submit(crew.row, task): task for task in left}
+        for done in as_completed(asked):
+            yield asked[done], done.result()
     finally:
-        for worker in pool:
-            worker.stop()
+        pool.shutdown(wait=False, cancel_futures=True)
+        crew.end()  # also those that work: their threads end then
+        pool.shutdown()
 
 
-class _Worker(Thread):
-    """A thread that hands tasks to a process of its own, and starts another where that has ended."""
+class _Workers:
+    """Processes, each of which is given one task at a time; one is started where none is idle."""
 
-    def __init__(self, waiting: Queue[Task], done: Queue[Any], time_limit_s: float) -> None:
-        super().__init__(daemon=True)
-        self._waiting, self._done, self._limit_s = waiting, done, time_limit_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock, self._stopped = Lock(), Event()
+    def __init__(self, time_limit_s: float) -> None:
+        self._limit_s = time_limit_s
+        self._idle: list[subprocess.Popen[bytes]] = []
+        self._started: set[subprocess.Popen[bytes]] = set()
+        self._lock, self._ended = Lock(), False
 
-    def run(self) -> None:
-        try:
-            while not self._stopped.is_set():
-                try:
-                    task = self._waiting.get_nowait()
-                except Empty:
-                    return
-                self._done.put((task, self._fetched(task) or self._row(task)))
-        except Exception as error:  # noqa: BLE001  the survey must not wait for ever
-            self._done.put(error)
-        finally:
-            self.stop()
-
-    def stop(self) -> None:
-        """End the process, whatever it does."""
-        self._stopped.set()
+    def end(self) -> None:
+        """End every process, whatever it does."""
         with self._lock:
-            process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            _close(process)
+            self._ended = True
+            for process in self._started:
+                process.kill()
+            for process in self._idle:
+                _close(process)
 
-    def _fetched(self, task: Task) -> SurveyRow | None:
-        """Have the bytes of files that are still elsewhere: this process alone knows how. The row of a run
-        whose bytes cannot be had; None where all is there."""
-        try:
-            for file in task.files:
-                lazy_fetch.complete(file)
-        except MpprofError as error:
-            return broken(task, str(error))
-        return None
-
-    def _row(self, task: Task) -> SurveyRow:
-        process = self._running()
+    def row(self, task: Task) -> SurveyRow:
+        process = self._process()
         assert process.stdin is not None
         assert process.stdout is not None
         late = Event()
@@ -113,26 +80,33 @@ class _Worker(Thread):
             timer.cancel()
             timer.join()  # it may be about to end the process
         answered = line.endswith(b"\n")
-        if late.is_set() or not answered:  # the next task gets a process of its own
-            code = _close(process)
-            with self._lock:
-                self._process = None
+        with self._lock:
+            again = answered and not late.is_set() and not self._ended
+            if again:
+                self._idle.append(process)
+            else:  # the next task gets a process of its own
+                self._started.discard(process)
+        code = 0 if again else _close(process)
         if answered:
             row: SurveyRow = json.loads(line)
             return row
         return broken(task, GIVEN_UP + (_too_long(self._limit_s) if late.is_set() else _ended(code)))
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _process(self) -> subprocess.Popen[bytes]:
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._process = subprocess.Popen(
-                    child.command("-m", __name__),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    env=child.environment(child.places(), **_ONE_THREAD),
-                )
-            return self._process
+            if self._idle:
+                return self._idle.pop()
+            process = subprocess.Popen(
+                child.command("-m", __name__),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=child.environment(child.places(), **_ONE_THREAD),
+            )
+            if self._ended:
+                process.kill()
+            self._started.add(process)
+            return process
 
 
 def _close(process: subprocess.Popen[bytes]) -> int:

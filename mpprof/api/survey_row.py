@@ -23,13 +23,12 @@ HOURS_PER_DAY = 24.0
 @frozen
 class Task:
     """One run to analyse: the directory of its records, or a lone trace; `baseline`: that of its float32
-    twin. `signature` changes with the `files` that the row rests on."""
+    twin. `signature` changes with the files that the row rests on."""
 
     name: str
     root: str
     baseline: str | None
     signature: str
-    files: tuple[Path, ...] = ()
 
 
 def row_of(task: Task) -> SurveyRow:
@@ -68,7 +67,7 @@ def _row(task: Task, document: Report, gpus: int | None) -> SurveyRow:
     facts, run, steps = document.facts, document.run, document.steps
     share, gain = document.tensor_core, document.speedup
     alike = not facts.unlike
-    cause = facts.causes[0] if facts.causes else None
+    cause, answer = content.first_cause(document), document.answer
     low, high, estimated = _attainable(facts, gain, alike=alike)
     skipped = steps.skipped_ratio if steps else None
     lost, lost_by = _lost(facts, skipped, alike=alike)
@@ -99,6 +98,10 @@ def _row(task: Task, document: Report, gpus: int | None) -> SurveyRow:
         "lost_ratio": lost,
         "lost_by": lost_by,
         "lost_gpu_hours_per_day": lost * HOURS_PER_DAY * gpus if lost is not None and gpus else None,
+        "figure": answer.figure,
+        "label": answer.label,
+        "sentence": answer.sentence,
+        "do": answer.do,
         "one_step": content.one_step(document),
         "warnings": len(content.warnings(document)),
         "problem": None,

@@ -35,8 +35,10 @@ from mpprof.cli.kernels import Kernels
 from mpprof.cli.layers import Layers
 from mpprof.cli.ls import Ls
 from mpprof.cli.memory import Memory
+from mpprof.cli.numerics import Numerics
 from mpprof.cli.ops import Ops
 from mpprof.cli.report import Report
+from mpprof.cli.run import Run
 from mpprof.cli.serve import Serve
 from mpprof.cli.survey import Survey
 from mpprof.cli.verify import Verify
@@ -57,8 +59,8 @@ class Command(Protocol):
 
 
 GROUPS: dict[str, tuple[Command, ...]] = {
-    "Record": (Demo(), Doctor(), Verify(), Counters()),
-    "Look at a run": (Report(), Serve(), Kernels(), Ops(), Layers(), Memory(), Explain()),
+    "Record": (Run(), Demo(), Doctor(), Verify(), Counters()),
+    "Look at a run": (Report(), Serve(), Kernels(), Ops(), Layers(), Memory(), Numerics(), Explain()),
     "Compare and check": (Compare(), Check()),
     "Before training": (Audit(), Forecast()),
     "Many runs": (Ls(), Survey()),
@@ -68,7 +70,7 @@ COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 
 SUMMARY = "Why mixed precision did not give the speedup it promised, and what would."
-TALK = ("demo", "serve", "verify")
+TALK = ("demo", "run", "serve", "verify")
 """Commands that write while they run, or let another program write: no line of progress stands below that."""
 
 
@@ -150,9 +152,9 @@ def _run(args: argparse.Namespace) -> int:
         if args.quiet:
             stack.enter_context(_silent_log())
         if args.no_cache:
-            from mpprof.traces.cache import switch
+            from mpprof.traces.cache import folder
 
-            stack.enter_context(switch.switched_off())
+            stack.enter_context(folder.switched_off())
         quiet = args.quiet or getattr(args, "talks", False)
         stack.enter_context(progress.shown(quiet=quiet, color=not args.no_color))
         code = args.run(args)

@@ -23,9 +23,9 @@ from mpprof.traces import find, formats
 MAX_BYTES = 4 << 30
 """Of all files in a bundle together, unpacked; what is larger, or more than
 `limits.UNPACKED_RATIO` times the size of the bundle, is not opened."""
-MOST_MEMBERS, DEEPEST = 5_000, 8
-"""Files of a bundle, and how many directories one lies in: a run of a thousand workers has four thousand, and
-its own lie three or four levels down."""
+MOST_MEMBERS, MOST_TRACES, DEEPEST = 5_000, limits.MOST_WINDOWS, 8
+"""Files of a bundle, traces among them, and how many directories one lies in: a run of a thousand workers has
+four thousand, and its own lie three or four levels down."""
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PREFIX = "mpprof-bundle-"
 _CHUNK = 1 << 20
@@ -80,6 +80,11 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
             f"holds more than {MOST_MEMBERS:,} files, or one more than {DEEPEST} levels deep",
             where=str(path), next=_UNPACK,
         )  # fmt: skip
+    read = [PurePosixPath(member.filename) for member in members if _is_read(PurePosixPath(member.filename))]
+    if len({name.parts[0] for name in read}) > 1:
+        raise UnreadableError("holds more than one run", where=str(path), next=_UNPACK)
+    if sum(not _is_record(name) for name in read) > MOST_TRACES:
+        raise UnreadableError(f"holds more than {MOST_TRACES:,} traces", where=str(path), next=_UNPACK)
     if any(member.compress_type not in _PACKINGS for member in members):
         raise UnreadableError("is packed as no bundle is (LZMA or bzip2)", where=str(path), next=_UNPACK)
     if sum(member.file_size for member in members) > _most_bytes(path):
@@ -142,5 +147,14 @@ def _extract(archive: zipfile.ZipFile, folder: Path, path: Path) -> None:
 
 def _is_read(name: PurePosixPath) -> bool:
     """Return whether the file may be a record or a trace."""
-    records = RECORDS in name.parent.parts[-2:] and name.suffix in (".json", ".jsonl")
-    return records or find.is_session(name.parent) or formats.perhaps(name.name) is not None
+    return _is_record(name) or find.is_session(name.parent) or formats.perhaps(name.name) is not None
+
+
+def _is_record(name: PurePosixPath) -> bool:
+    """Return whether the file lies where a bundle has its records: in `mpprof` of its one directory, or in
+    that of a further worker there."""
+    parts = name.parts[1:-1]
+    placed = parts == (RECORDS,) or (
+        len(parts) == 2 and parts[0] == RECORDS and parts[1].startswith("worker-")
+    )
+    return placed and name.suffix in (".json", ".jsonl")

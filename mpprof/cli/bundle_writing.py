@@ -11,14 +11,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mpprof import traces
 from mpprof._version import __version__
 from mpprof.errors import MpprofError, UnreadableError
+from mpprof.regular import open_below, open_regular
 from mpprof.report.redact import TRACE_SUFFIXES, Redactor, redactor_of
 from mpprof.store import formats, further_workers
-from mpprof.traces.common import lazy_fetch
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -69,7 +69,6 @@ def bundle(
         ]
         for number, path in enumerate(chosen, 1 - len(chosen)):
             name = f"{sessions[_session(run, path)]}/host{f'_{-number:04d}' if number else ''}"
-            lazy_fetch.complete(path)
             content = _trace(run, path, redactor, max_trace_bytes)
             if isinstance(content, str):
                 left_out.append(_left(path, content, name))
@@ -115,16 +114,21 @@ def _records(run: Run, redactor: Redactor, sessions: dict[Path, str]) -> Iterato
     for path in sorted(each / name for each in (folder, *workers) for name in _RECORD_NAMES):
         if path.is_file():
             name = path.relative_to(run.path).as_posix()
-            yield name, OUTSIDE if _leads_out(run, path) else _record(run, path, redactor, sessions)
+            yield name, _record(run, path, redactor, sessions)
 
 
-def _leads_out(run: Run, path: Path) -> bool:
-    """Return whether a file of the run lies elsewhere, by a link in its own place or in a directory's."""
-    return run.path.is_dir() and not path.resolve().is_relative_to(run.path.resolve())
+def _opened(run: Run, path: Path) -> BinaryIO | None:
+    """Return a file of the run, opened; None where it lies elsewhere, by a link in its own place or in a
+    directory's."""
+    return open_below(run.path, path) if run.path.is_dir() else open_regular(path)
 
 
 def _record(run: Run, path: Path, redactor: Redactor, sessions: dict[Path, str]) -> bytes | str:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    file = _opened(run, path)
+    if file is None:
+        return OUTSIDE
+    with io.TextIOWrapper(file, encoding="utf-8", errors="replace") as record:
+        text = record.read()
     first = _parsed(text.partition("\n")[0]) if path.suffix == ".jsonl" else _parsed(text)
     if text and not (isinstance(first, dict) and str(first.get("schema")).startswith("mpprof.")):
         return "it is not a record of mpprof"
@@ -171,9 +175,10 @@ def _trace(run: Run, path: Path, redactor: Redactor, limit: int) -> bytes | str:
     """Return the redacted trace; or the reason why it is left out."""
     if not path.name.endswith(TRACE_SUFFIXES):
         return "this format cannot be redacted"
-    if _leads_out(run, path):
+    opened = _opened(run, path)
+    if opened is None:
         return OUTSIDE
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with opened, gzip.open(opened) if path.suffix == ".gz" else opened as file:
         content = file.read(limit + 1)
     if len(content) > limit:
         return f"larger than {limit >> 20} MiB; --max-size raises the limit"

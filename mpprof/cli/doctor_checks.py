@@ -290,9 +290,9 @@ def _temporary() -> Check:
 
 def _cache() -> Check:
     """Return where what was read of JSON and SQLite traces is kept, and what was fetched from elsewhere."""
-    from mpprof.traces.cache import entries
+    from mpprof.traces.cache.folder import folder
 
-    root = entries.folder()
+    root = folder()
     effect = "JSON and SQLite traces are read again each time, and remote traces fetched again."
     if root is None:
         return Check("cache", "info", "off", effect)

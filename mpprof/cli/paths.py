@@ -125,14 +125,14 @@ def _named(folder: Path, given: Path) -> Iterator[None]:
 def _watched() -> AbstractContextManager[None]:
     if (told := progress.fetching()) is None:
         return nullcontext()
-    from mpprof.traces.common import lazy_fetch
+    from mpprof.traces.remote.progress import watched
 
-    return lazy_fetch.watched(told)
+    return watched(told)
 
 
 @contextmanager
 def _fetched(args: argparse.Namespace, path: Path) -> Iterator[Path]:
-    from mpprof.traces.cache import entries
+    from mpprof.traces.cache import folder as cache
     from mpprof.traces.remote import fetch
 
     address = fetch.address_of(path)
@@ -141,7 +141,7 @@ def _fetched(args: argparse.Namespace, path: Path) -> Iterator[Path]:
         return
     from tempfile import TemporaryDirectory
 
-    kept = entries.usable_folder()
+    kept = cache.usable_folder()
     with TemporaryDirectory(prefix="mpprof-") if kept is None else nullcontext(str(kept)) as folder:
         local = fetch.fetch(address, Path(folder) / "fetched")
         with _named(local, path), opened(args, local) as run:

@@ -99,7 +99,7 @@ def clear() -> None:
 
 @dataclass(eq=False, repr=False)
 class Fetching:
-    """Is told of fetches (`lazy_fetch.Watcher`), from any thread, and shows them on `line`."""
+    """Is told of fetches (`remote.progress.Watcher`), from any thread, and shows them on `line`."""
 
     line: Line
     _done: dict[str, tuple[int, int | None]] = field(default_factory=dict)

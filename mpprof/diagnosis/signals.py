@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
@@ -690,6 +691,12 @@ class Signals:
             )
         )
         return tuple(sorted((*self.fallbacks, *tf32)))
+
+    @cached_property
+    def reached(self) -> Evidence:
+        """What matrix work reaches in 16 bits in this trace."""
+        peaks = known(self.peaks)
+        return Evidence(peaks, well_fed(self.cells, self.layer, peaks))
 
     @property
     def kernel_calls(self) -> KernelCalls | Absent:

@@ -21,7 +21,7 @@ from mpprof.forecasts import targets
 from mpprof.forecasts.judging import Compiled
 from mpprof.forecasts.targets import Card
 from mpprof.own_folder import own_folder
-from mpprof.traces.cache import entries
+from mpprof.traces.cache.folder import usable_folder
 
 TIME_LIMIT_S = 900.0
 """ResNet-50 takes half a minute on two cores; what needs longer than this is given it by the option."""
@@ -58,7 +58,7 @@ def compiled(
         "parent": os.getpid(),
         "compute_capability": list(card.compute_capability),
         "target": targets.description(card),
-        "cache": str(kept / "forecast") if (kept := entries.usable_folder()) else None,
+        "cache": str(kept / "forecast") if (kept := usable_folder()) else None,
     }
     with own_folder("mpprof-forecast-") as folder:
         (folder / "request.json").write_text(json.dumps(request))

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
+from mpprof.analysis.attainable.work import roofline
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.kernels.eligibility import multiplies
 from mpprof.forecasts.targets import Card
@@ -155,9 +156,8 @@ def _evict(held: dict[Value, float], next_use: Mapping[Value, int], over: float)
 def ideal_ns(work: Launch, rate: float, card: Card) -> float:
     """Return the roofline time of all executions of one launch: all bytes from memory, all operations at
     `rate`."""
-    moving = (work.read_bytes + work.written_bytes) / card.bandwidth_bytes_per_s
-    computing = (work.flops or 0.0) / rate if rate else 0.0
-    return max(moving, computing) * 1e9 * times(work)
+    found = roofline(work.flops, work.read_bytes + work.written_bytes, rate, card.bandwidth_bytes_per_s)
+    return found[0] * times(work) if found else 0.0
 
 
 def of_either(own: Iterable[tuple[object, float]], library: Iterable[tuple[object, float]] | None) -> float:

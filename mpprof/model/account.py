@@ -246,6 +246,7 @@ class Account:
     profiled: DeviceAccount | None = (
         None  # the main device in the window's own time, as the other devices are
     )
+    tuned_steps: int = 0  # of the window, left out: a library tried out algorithms in them
     usual_ns: float | None = None  # the median unprofiled step; None: it is not told from the mean
     grouped: bool = False
 

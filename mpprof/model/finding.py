@@ -29,6 +29,7 @@ from mpprof.model.account import (
     UnexplainedNs,
     WithHost,
 )
+from mpprof.model.answer import Answer
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
@@ -57,10 +58,6 @@ from mpprof.model.written import (
 Severity = Literal["info", "warning", "error"]
 SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 Confidence = Literal["low", "medium", "high"]
-
-
-Leading = Literal["error", "learning", "inactive", "invalid", "time", "memory", "nothing"]
-"""What leads a report, in this order."""
 
 
 @frozen
@@ -142,6 +139,11 @@ class Finding:
         "What it costs of the whole window, where no step can be told apart (cost_ns_per_step null). "
         "Left out elsewhere.",
     ] = None
+    said: Annotated[str, HIDDEN] = ""  # as the answer says it, with what it leaves open in braces
+    proof: Annotated[str, HIDDEN] = ""  # a clause that shows it; "": the sentence says it all
+    once: Annotated[str, HIDDEN] = (
+        ""  # what follows the step time after its remedy: "once the input keeps up"
+    )
     dismissed: Annotated[
         str | None,
         LEFT_OUT,
@@ -247,11 +249,12 @@ class Diagnosis:
     clear: tuple[str, ...]
     warnings: tuple[str, ...]
     absent: dict[str, str] = field(default_factory=dict)
+    answer: Answer | None = None  # None: not yet composed
     verdict: str = ""
     whatif: WhatIf | None = None  # None: there is no account to take a remedy's gain from
     device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
-    cause: str | None = None  # the code of the finding that the verdict names
-    explanation: tuple[str, ...] = ()  # up to three sentences: where the time goes, why, what to do
+    cause: str | None = None  # the code of the answer
+    explanation: tuple[str, ...] = ()  # the sentences behind the answer's
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
     unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do
@@ -407,12 +410,12 @@ class Rung:
         After("above_attainable_ns"),
         "What two different cards can do at their peaks.",
     ] = None  # one card, or not known
-    explanation: Annotated[
-        Sentences,
+    answer: Annotated[
+        Answer | None,
         LATER,
         After("cards"),
-        "Up to three sentences on the later run against the earlier.",
-    ] = ()
+        "Of the later run against the earlier; null: they cannot be compared.",
+    ] = None
     notes: Annotated[
         tuple[str, ...],
         LATER,
@@ -439,6 +442,10 @@ class Rung:
         After("profiled"),
         "Where not both runs have steps: their whole windows. Left out where both have, or one has no trace.",
     ] = None
+
+    @property
+    def explanation(self) -> Annotated[Sentences, LATER, After("answer"), "The answer's `because`."]:
+        return self.answer.because if self.answer else ()
 
     @property
     def observed(self) -> Annotated[float | None, After("to")]:

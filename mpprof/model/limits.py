@@ -73,9 +73,6 @@ gap of any length, which takes no space on the disk."""
 LONGEST_RAW_TEXT_BYTES = 1 << 18
 """Of a text, a field of bytes or a list of numbers in an xplane that are read; the longest in real ones are
 instructions with thousands of operands."""
-LARGEST_HELD_BYTES = 1 << 28
-"""Of an xplane file that is copied into memory (a larger one is mapped, so that a sparse file of any size is
-read), and of the table of a cache's entry."""
 
 UNPACKED_RATIO, XPLANE_UNPACKED_RATIO = 30, 20
 """What a packed file may unpack to, as a multiple of its size: JSON and bundles, and xplanes. The largest

@@ -80,7 +80,9 @@ class Tensor:
     count: Count
     bytes: Annotated[int, "Of all of them."]
     born_ns: Annotated[int, "When the first was allocated, on the trace's clock."]
-    life_ns: Annotated[int | None, "Until the last was freed; null: it outlives the trace."]
+    life_ns: Annotated[
+        int | None, "Until the last was freed; null: it outlives the trace, or the trace states no times."
+    ]
     assigned: Annotated[bool, LEFT_OUT, "True: by XLA's buffer assignment. Left out otherwise."] = False
 
 

@@ -20,11 +20,11 @@ from mpprof.model.account import (
     Speedup,
     TensorCoreShare,
 )
+from mpprof.model.answer import Answer
 from mpprof.model.finding import (
     Batches,
     Finding,
     KernelChange,
-    Leading,
     NotApplicable,
     Rung,
     Unable,
@@ -242,17 +242,6 @@ class Window:
 
 
 @frozen
-class Answer:
-    leads: Annotated[
-        Leading,
-        "The first of: the training ended by an error; it does not learn; mixed precision is not in effect; "
-        "the measurement is not valid, where that could change the first cause or its sign; the largest gain "
-        "in time; the largest in memory; nothing.",
-    ]
-    code: Annotated[Code | None, "Of the first cause; null where nothing leads."]
-
-
-@frozen
 class Cause:
     code: Code
     slug: str
@@ -336,14 +325,10 @@ class Report:
         "Why a value is null or left out: its path, and the reason. `trace.…`: what the trace's format or "
         "file does not hold.",
     ]
-    verdict: Annotated[str, "A few sentences."]
-    answer: Annotated[Answer, LATER, "What leads the report."]
+    verdict: Annotated[str, "The sentence of the answer."]
+    answer: Annotated[Answer, LATER, "What a report says first, printed as it is in every place."]
     cause: Annotated[Code | None, LATER, "The finding that the verdict names."]
-    explanation: Annotated[
-        Sentences,
-        LATER,
-        "Up to three sentences: where the step's time goes, why, and what to do.",
-    ]
+    explanation: Annotated[Sentences, LATER, "The sentences behind the answer's: its `because`."]
     whatif: Annotated[WhatIf | None, LATER, "The remedies in the order in which to apply them."]
     facts: Annotated[
         Facts,

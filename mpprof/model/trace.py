@@ -219,7 +219,7 @@ class Op:
 @frozen
 class TraceSource:
     path: Path
-    format: str  # "xspace", "chrome", "nsys"
+    format: str  # "xspace", "chrome", "nsys", "torch memory"
     size_bytes: int
     host: str | None = None  # host name in the file or its name
 

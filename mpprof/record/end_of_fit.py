@@ -66,29 +66,36 @@ def audit_lines(model: Any, batch_size: int | None) -> list[str]:
     """Return what to say of the model before its first step; nothing where the audit fails, because it is an
     extra."""
     try:
-        return list(with_timeout(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
+        return list(with_timeout(named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
     except FAILURES as error:  # see above
         raise_if_signalled(error)
         say(log.debug, "no audit", exc_info=error)
         return []
 
 
-def _named(name: str) -> Callable[..., Any]:
+def named(name: str) -> Callable[..., Any]:
+    """Return what `module:name` names. Recording imports it only where it is needed."""
     module, _, attribute = name.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     return found
 
 
 def command(root: Path) -> str:
-    """Return the command that shows more of the run in this very directory, as it can be pasted into a shell.
-    Where other runs lie below it, the directory of its records is named, which holds no other."""
+    """Return the command that shows more of the run in this very directory, as it can be pasted into a
+    shell."""
+    return f"mpprof report {quoted(place(root))}"
+
+
+def place(root: Path) -> str:
+    """Return the path of the run in this very directory: where other runs lie below it, that of its records,
+    which holds no other."""
     try:
         found = with_timeout(find_runs, root)
     except FAILURES as error:  # it cannot be looked through now
         raise_if_signalled(error)
         found = ()
     several = root in found and len(found) > 1
-    return f"mpprof report {quoted(_near(formats.folder_of(root) if several else root))}"
+    return _near(formats.folder_of(root) if several else root)
 
 
 def _near(path: Path) -> str:

@@ -139,6 +139,11 @@ class StepRecorder:
         """The directory of this run. None before the recorder was entered."""
         return self._recorder.root if self._recorder.facts else None
 
+    @property
+    def steady_steps(self) -> int:
+        """Steps whose time counts: after the warm-up, and not profiled."""
+        return self._session.observer.timed_steps
+
     def __enter__(self) -> StepRecorder:
         if self._entered:
             raise UsageError(
@@ -335,9 +340,9 @@ class _LoopSession(FitSession):
         if self._input is not None:
             self._input.waited(wait_ns)
 
-    def end(self, logs: dict[str, Any] | None) -> None:
+    def end(self, logs: dict[str, Any] | None, now: int | None = None) -> None:
         before = self.calls.step
-        super().end(logs)
+        super().end(logs, now)
         line = self.calls.ended_line()
         if line is None:
             return

@@ -248,6 +248,12 @@ class Observer:
         self.settle_intervals()
         return self._total_ns / self._total_steps if self._total_steps else None
 
+    @property
+    def timed_steps(self) -> int:
+        """How many steps' time is kept."""
+        self.settle_intervals()
+        return self._total_steps
+
     def look_at(self, line: Line) -> None:
         """Check whether a line that was read is a reason for an alarm."""
         step, skipped, scale, loss = line.step, line.skipped, line.loss_scale, line.loss

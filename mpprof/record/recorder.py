@@ -126,6 +126,8 @@ class Recorder:
             "host": platform.node() or None,
         }
         self.on = True
+        if self.worker == 0:
+            ROOTS.append(self.root)
         if not self._hardware_wanted:
             self.absent["hardware"] = "not wanted (hardware=False)"
 
@@ -403,6 +405,9 @@ class Recorder:
         self.put = self.append = _drop
         self._feeds = []
 
+
+ROOTS: list[Path] = []
+"""The directories of the runs that this process has begun, in order; not those that it joined."""
 
 _NAMED: Counter[str] = Counter()
 """How many runs this process has called so."""

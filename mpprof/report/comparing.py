@@ -69,6 +69,16 @@ def _shows_other(*reports: Report) -> bool:
     return any(report.time.unit != "step" for report in reports if report.time is not None)
 
 
+def answer(rung: Rung) -> list[str]:
+    """Return the answer on the later run against the earlier: its figure, its sentence, why, and what to do
+    first; empty where they cannot be compared."""
+    found = rung.answer
+    if not found:
+        return []
+    said = [content.head(found), found.sentence, " ".join(found.because)]
+    return [*filter(None, said), *([f"First: {found.do}"] if found.do else [])]
+
+
 def lines(document: ComparedRuns, rung: Rung) -> list[str]:
     """Return what one comparison observed against what was expected, and in what the two runs are unlike."""
     if rung.refused:
@@ -82,7 +92,6 @@ def lines(document: ComparedRuns, rung: Rung) -> list[str]:
     if rung.windows is None or rung.observed is not None:
         said += content.measured(rung, absent)
     said += learned(document, rung)
-    said += rung.explanation or []
     if rung.labels:
         labels = "; ".join(words.plain(label) for label in rung.labels)
         said.append(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.manual import subjects
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
-from mpprof.diagnosis.wording import sentence
 
 if TYPE_CHECKING:
     from mpprof.model.finding import Unable
@@ -212,8 +211,6 @@ def not_measured(document: Report) -> list[str]:
     told = {"tensor_core", "speedup", "whatif", "cause", "answer.code", "run_time"}
     told |= {"steps"} if document.steps is None else set()
     told |= {"time"} if document.time is None else set()
-    if (why := document.absent.get("bounds")) and sentence(why) in document.verdict:
-        told.add("bounds")
     if document.steps is None:
         told.add("bounds")  # they rest on the step log
     if "run" in document.absent:  # without records there is no step time of their own

@@ -48,7 +48,6 @@ class Place:
     files: tuple[Path, ...]
     nested: tuple[Path, ...] = ()  # run roots under this one
     found: bool = False  # a lone trace that was found in a directory, not named by the user
-    one_of_many: bool = False  # what lies beside it is other runs, of whatever format
 
     def read(self, most_bytes: int | None = None) -> Run:
         """Read the records, but only the beginning and the end of a log longer than `most_bytes`; raises
@@ -79,7 +78,7 @@ def places(path: Path, *, every: bool = False) -> tuple[Place, ...]:
 
     roots = store.find_runs(path)
     if not roots:
-        return _lone_places(path, *_lone_traces(path, every))
+        return _lone_places(path, traces.find_traces(path, links=True, every=every))
     if not roots[0].is_relative_to(path):
         return (_place(roots[0], path, store.find_runs(roots[0])),)  # the path is that of a run's records
     return tuple(_place(root, path, roots) for root in roots)
@@ -90,31 +89,18 @@ def lone_beside(path: Path, at: Sequence[Place]) -> tuple[Place, ...]:
     if not path.is_dir():
         return ()
     known = {place.root for place in at} | {file for place in at for file in place.files}
-    files, many = _lone_traces(path)
-    return _lone_places(path, [file for file in files if known.isdisjoint((file, *file.parents))], many)
+    files = traces.find_traces(path, links=True)
+    return _lone_places(path, [file for file in files if known.isdisjoint((file, *file.parents))])
 
 
-def _lone_traces(path: Path, every: bool = False) -> tuple[tuple[Path, ...], bool]:
-    """Return the traces under a directory, and whether each is a run of its own (always with `every`)."""
-    found = traces.find_traces(path, links=True, every=True)
-    many = every or traces.are_many(found)
-    return (found if many else traces.find_traces(path, links=True)), many
-
-
-def _lone_places(path: Path, found: Sequence[Path], many: bool) -> tuple[Place, ...]:
+def _lone_places(path: Path, found: Sequence[Path]) -> tuple[Place, ...]:
     """Return a place for each trace; the traces of one session's hosts are one run, named after the
     session."""
     together: dict[Path, list[Path]] = {}
     for file in found:
         together.setdefault(file.parent if traces.is_session(file.parent) else file, []).append(file)
     return tuple(
-        Place(
-            _name_of(path, files[0] if len(files) == 1 else at),
-            files[-1],
-            tuple(files),
-            found=True,
-            one_of_many=many,
-        )
+        Place(_name_of(path, files[0] if len(files) == 1 else at), files[-1], tuple(files), found=True)
         for at, files in together.items()
     )
 
@@ -137,13 +123,13 @@ def _is_record(path: Path) -> bool:
 def _fetched(path: Path) -> Path:
     """Return the local copy of what lies at an address. Raises NotFoundError for a path that is not an
     address."""
-    from mpprof.traces.cache import entries
+    from mpprof.traces.cache.folder import folder_for_now
     from mpprof.traces.remote import fetch
 
     address = fetch.address_of(path)
     if address is None:
         raise NotFoundError("no such file or directory", where=str(path), next=GIVE_A_PATH)
-    return fetch.fetch(address, entries.folder_for_now() / "fetched")
+    return fetch.fetch(address, folder_for_now() / "fetched")
 
 
 def _place(root: Path, under: Path, roots: Sequence[Path]) -> Place:
@@ -369,7 +355,7 @@ def _one_line(name: str) -> str:
 
 
 def _lone(place: Place) -> Run:
-    said = _choice((place.root,), every=place.one_of_many) if place.found else ()
+    said = _choice((place.root,)) if place.found else ()
     return Run(
         name=place.name, path=place.root, facts=None, steps=None, validations=None, hardware=None,
         traces=(place.root,), finished=True, warnings=said,
@@ -377,10 +363,10 @@ def _lone(place: Place) -> Run:
     )  # fmt: skip
 
 
-def _choice(found: tuple[Path, ...], *, every: bool = False) -> tuple[str, ...]:
+def _choice(found: tuple[Path, ...]) -> tuple[str, ...]:
     """Return the message about choosing the last of these traces among several formats; empty where there was
-    no choice. `every`: other traces are runs of their own."""
-    said = traces.choice(found[-1], every=every) if found else None
+    no choice."""
+    said = traces.choice(found[-1]) if found else None
     return (said,) if said else ()
 
 

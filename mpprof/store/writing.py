@@ -192,6 +192,7 @@ class LineWriter:
         self._pid = os.getpid()
         new = os.O_CREAT | os.O_EXCL if schema else 0
         self._file = open_above_standard(path, os.O_WRONLY | os.O_APPEND | new)
+        self._opened = os.fstat(self._file)
         if schema:
             self._write(formats.line({"schema": schema}) + "\n")
         self._thread = threading.Thread(target=self._run, name=f"mpprof {path.name}", daemon=True)
@@ -239,7 +240,8 @@ class LineWriter:
             self._drain()
             self._write_last()
             with contextlib.suppress(OSError):  # what could be said of it, the last write has said
-                os.close(self._file)
+                if os.path.samestat(os.fstat(self._file), self._opened):
+                    os.close(self._file)
 
     def _drain(self, pause_s: float = 0.0) -> None:
         """Write what is queued now. Python runs one thread at a time: a pause after every few lines keeps
@@ -274,9 +276,7 @@ class LineWriter:
 
     def _write(self, text: str) -> None:
         self._whole = 0
-        # A path that was unlinked or whose mount is gone still takes writes: nobody could read them.
-        if not self.path.exists():
-            raise FileNotFoundError(2, "the file has vanished", str(self.path))
+        self._check()
         rest = memoryview(text.encode("utf-8", "replace"))  # a lone surrogate in a name is no text
         self._torn = True
         while rest:
@@ -284,6 +284,24 @@ class LineWriter:
             self._whole += bytes(rest[:count]).count(b"\n")
             rest = rest[count:]
         self._torn = False
+
+    def _check(self) -> None:
+        """Make sure that what is written can be read under the file's name. Raises OSError.
+
+        A path that was unlinked or whose mount is gone still takes writes, and so does one whose name another
+        file has got. Another part of the process may have closed the descriptor, and its number may be
+        another file's by now: then the file is opened again.
+        """
+        try:
+            named = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(2, "the file has vanished", str(self.path)) from None
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._file), named):
+                return
+        if not os.path.samestat(self._opened, named):
+            raise FileExistsError(17, "another file has taken its name", str(self.path))
+        self._file = open_above_standard(self.path, os.O_WRONLY | os.O_APPEND)
 
 
 def claim(logdir: Path, name: str, cluster: str = "") -> Path:

@@ -10,13 +10,12 @@ is_slow(path)         whether the file is worth caching; version() changes with 
 """
 
 from mpprof.traces.cache.worth import is_slow, version
-from mpprof.traces.find import are_many, choice, find_traces, hosts_beside, is_session, traces_in
+from mpprof.traces.find import choice, find_traces, hosts_beside, is_session, traces_in
 from mpprof.traces.readers import READERS, Reader, read, reader_of
 
 __all__ = [
     "READERS",
     "Reader",
-    "are_many",
     "choice",
     "find_traces",
     "hosts_beside",

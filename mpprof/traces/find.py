@@ -4,31 +4,27 @@ The rule: a directory is one session. Its traces are the files with a trace's na
 profiler laid out and where no file has one, those with a trace's bytes. Where they are of several formats,
 only those of the first of these count: xspace, Kineto's chrome trace, another chrome trace, nsys; a format is
 what the bytes show, and one that only names claim comes after all others. A folder of no profiler's that
-holds several of one format is no session (`are_many`): each trace in it is a run, of any format, but an
-export for a viewer. An exported Nsight Systems file stands for the report beside it. Among sessions the
+holds several of one format is no session: each trace in it is a run, of any format, but an export for a
+viewer. An exported Nsight Systems file stands for the report beside it. Among sessions the
 newest is the last. Of several hosts in one session, the host that wrote the records is the last, else the
 first by name whose bytes are a trace's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from mpprof.errors import NotFoundError
 from mpprof.folders import names_in, walk
-from mpprof.model.frozen import frozen
 from mpprof.traces import formats
-from mpprof.traces.common import lazy_fetch
 from mpprof.traces.formats import RANKS, Known
 
 PERFETTO = "perfetto_trace"
 """How JAX names its export for Perfetto (`create_perfetto_trace=True`), whatever the host."""
 _MOST_LOOKED_AT = 100
 """Files of a directory whose names are no trace's, by their bytes."""
-_MOST_TO_SAY = 8
-"""Files elsewhere that are looked into for no more than to say what lies beside the trace that is read."""
 
 
 def find_traces(
@@ -39,7 +35,7 @@ def find_traces(
 
     Of a directory that holds traces of several formats, those of one format, and of several hosts' traces
     that of `host` last: `in_order` has the rule. `links`: those to directories are followed. `every`: of a
-    directory that no profiler laid out, those of all formats.
+    directory that no profiler laid out, those of all formats, also where they may be one session's.
     Empty: there is none. Raises NotFoundError where the path does not exist.
     """
     path = Path(path)
@@ -50,14 +46,13 @@ def find_traces(
     return tuple(in_order(traces_under(path, links=links, every=every), host))
 
 
-def are_many(found: Sequence[Path]) -> bool:
-    """Return whether traces, of every format, are more than one of each: they are no one session's."""
-    return len(found) > len({known.kind for file in found if (known := formats.of(file)) is not None})
-
-
 def traces_in(folder: Path) -> tuple[Path, ...]:
-    """Return what `find_traces` finds in a directory; empty also where there is none, or none any more."""
-    return tuple(in_order(traces_under(folder)))
+    """Return the traces under the directory of a run, of each directory those of its first format; empty also
+    where there is none, or none any more."""
+    found: list[Path] = []
+    for root, _, names in walk(folder):
+        found += _of_first_format(_known_in(Path(root), names))
+    return tuple(in_order(found))
 
 
 def traces_under(folder: Path, *, links: bool = False, every: bool = False) -> list[Path]:
@@ -68,21 +63,42 @@ def traces_under(folder: Path, *, links: bool = False, every: bool = False) -> l
 
 
 def _chosen(folder: Path, names: Iterable[str], every: bool) -> list[Path]:
-    """Return those files of one directory that are of its first format; with `every` also the profiles of
-    others."""
+    """Return those files of one directory that are of its first format, and where it is no session, or with
+    `every`, also the profiles of others."""
+    files = _known_in(folder, names)
+    if every and not is_session(folder):
+        return _profiles(files)
+    return _runs_in(folder, files) or _of_first_format(files)
+
+
+def _known_in(folder: Path, names: Iterable[str]) -> dict[Path, Known]:
+    """Return the traces among the files of one directory."""
     named, others = _parted(names)
-    files = _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
+    return _known(folder, named) or (_known(folder, others) if is_session(folder) else {})
+
+
+def _of_first_format(files: Mapping[Path, Known]) -> list[Path]:
     first = _first_format(files.values())
-    chosen = [file for file, known in files.items() if known.kind == first]
-    if not every or is_session(folder):
-        return chosen
+    return [file for file, known in files.items() if known.kind == first]
+
+
+def _runs_in(folder: Path, files: Mapping[Path, Known]) -> list[Path]:
+    """Return the traces of one directory where each is a run: there are several of a format. Else empty."""
+    found = _profiles(files)
+    several = len(found) > len({files[file].kind for file in found})
+    return found if several and not is_session(folder) else []
+
+
+def _profiles(files: Mapping[Path, Known]) -> list[Path]:
+    """Return the files of the first format, and of the others each that is a profile of its own."""
+    chosen = _of_first_format(files)
     stems = {
         kind: {_stem(file.name) for file in files if files[file].kind == kind} for kind in ("xspace", "nsys")
     }
     return chosen + [
         file
         for file, known in files.items()
-        if known.kind != first
+        if file not in chosen
         and not _is_export(file.name, stems["xspace"])
         and (_stem(file.name) not in stems["nsys"] if known.kind == "nsys report" else not known.why)
     ]
@@ -91,12 +107,12 @@ def _chosen(folder: Path, names: Iterable[str], every: bool) -> list[Path]:
 def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the names that may be a trace's, and as many of the others as are opened to find out."""
     ordered = sorted(names)
-    others = (name for name in ordered if formats.perhaps(name) is None and not _is_hidden(name))
+    others = (
+        name
+        for name in ordered
+        if formats.perhaps(name) is None and not name.rpartition("/")[2].startswith(".")
+    )
     return [name for name in ordered if formats.perhaps(name)], list(islice(others, _MOST_LOOKED_AT))
-
-
-def _is_hidden(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(".")
 
 
 def _known(folder: Path, names: Iterable[str]) -> dict[Path, Known]:
@@ -110,61 +126,20 @@ def _first_format(found: Iterable[Known]) -> str | None:
     return RANKS[ranked[0][1]] if ranked else None
 
 
-@frozen
-class Listed:
-    """What counts of the names of one directory elsewhere (`chosen`), and what does not."""
-
-    chosen: dict[str, Known]
-    beside: dict[str, Known]
-
-
-def of_listing(names: Iterable[str], look: Callable[[list[str]], dict[str, Known]]) -> Iterator[Listed]:
-    """Yield which files of each directory elsewhere count as traces, by the rule for names (with slashes).
-    `look` opens files and gives those that are traces, by bytes or by name; it is called only where the
-    answer depends on it."""
+def wanted(names: Iterable[str]) -> Iterator[str]:
+    """Yield which files of a listing (names with slashes) the rule may count as traces: of each directory
+    those with a trace's name, and in a profiler's where no name is sure, all. Left out are exports of a
+    profile for a viewer, and reports that only another tool reads."""
     folders: dict[str, list[str]] = {}
     for name in names:
         folders.setdefault(name.rpartition("/")[0], []).append(name)
     for folder, inside in folders.items():
         named, others = _parted(inside)
-        found = _named_in(named, look)
-        if not found.chosen and is_session(PurePosixPath(folder)):
-            found = _split(look(others))
-        yield found
-
-
-def _named_in(names: list[str], look: Callable[[list[str]], dict[str, Known]]) -> Listed:
-    ranks: dict[int, list[str]] = {}
-    for name in names:
-        ranks.setdefault(RANKS.index(str(formats.perhaps(name))), []).append(name)
-    stems = {_stem(name) for name in names if formats.by_name(name) == "xspace"}
-    several = len({formats.perhaps(name) for name in names if not _is_export(name, stems)}) > 1
-    found: dict[str, Known] = {}
-    passed: set[str] = set()
-    for rank in sorted(ranks):
-        doubted = [name for name in ranks[rank] if several or formats.by_name(name) is None]
-        found |= {name: Known(RANKS[rank]) for name in ranks[rank] if name not in doubted}
-        found |= look(doubted)
-        passed |= set(doubted) - set(found)
-        if any(not known.why for known in found.values()):
-            break
-    listed = _split(found)
-    rest = [
-        name for name in names if name not in found and name not in passed and not _is_export(name, stems)
-    ]
-    unsure = [name for name in rest if formats.by_name(name) is None]
-    shown = look(unsure[:_MOST_TO_SAY])  # nothing but what is said of them turns on it
-    unseen = {name: Known(str(formats.perhaps(name)), "not looked into") for name in unsure[_MOST_TO_SAY:]}
-    sure = {name: Known(str(formats.by_name(name))) for name in rest if name not in unsure}
-    return Listed(listed.chosen, listed.beside | sure | shown | unseen)
-
-
-def _split(found: dict[str, Known]) -> Listed:
-    first = _first_format(found.values())
-    return Listed(
-        {name: known for name, known in found.items() if known.kind == first},
-        {name: known for name, known in found.items() if known.kind != first},
-    )
+        stems = {_stem(name) for name in named if formats.by_name(name) == "xspace"}
+        named = [name for name in named if formats.is_readable(name) and not _is_export(name, stems)]
+        yield from named
+        if is_session(PurePosixPath(folder)) and not any(map(formats.by_name, named)):
+            yield from others
 
 
 def _stem(name: str) -> str:
@@ -225,21 +200,23 @@ def hosts_beside(path: Path) -> tuple[tuple[str, Path, str], ...]:
     )
 
 
-def choice(path: Path, *, every: bool = False) -> str | None:
+def choice(path: Path) -> str | None:
     """Return a text that names the traces of another format beside this one that are not read; None where
-    there are none. `every`: those that are runs of their own are not named.
+    there are none.
 
-    An export of the very same profile for a viewer is no choice, and neither is a report beside its export.
+    A run of its own is no choice, an export of the very same profile for a viewer is none, and neither is a
+    report beside its export.
     """
     mine = formats.of(path)
     if mine is None:
         return None
     others, unnamed = [], []
+    many = bool(_runs_in(path.parent, _known_in(path.parent, names_in(path.parent))))
     for name, known in _beside(path):
         why = f" ({known.why})" if known.why else ""
         if formats.perhaps(name) is None:
             unnamed.append(name)
-        elif every and (not known.why or known.kind == "nsys report") and not is_session(path.parent):
+        elif many and (not known.why or known.kind == "nsys report"):
             continue
         elif known.kind != mine.kind and not _is_the_same(path.name, mine.kind, name, known.kind):
             others.append(name + (why if known.kind != "nsys report" else ""))
@@ -263,13 +240,10 @@ def _is_the_same(mine: str, kind: str, name: str, other: str) -> bool:
 
 
 def _beside(path: Path) -> Iterator[tuple[str, Known]]:
-    """Yield the name and the kind of each other trace of this directory, both local ones and those of the
-    remote listing."""
-    listed = lazy_fetch.beside(path.parent)
-    yield from sorted(listed.items(), key=lambda each: each[0])
+    """Yield the name and the kind of each other trace of this directory."""
     named, others = _parted(names_in(path.parent))
     for file, known in _known(path.parent, [*named, *others]).items():
-        if file != path and file.name not in listed:
+        if file != path:
             yield file.name, known
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from mpprof.model.frozen import frozen
-from mpprof.traces.common import file_head, lazy_fetch
+from mpprof.traces.common import file_head
 from mpprof.traces.readers import READERS, recognised
 
 KINDS = tuple(kind for reader in READERS for kind in reader.kinds)
@@ -38,6 +38,11 @@ def perhaps(name: str) -> str | None:
     return by_name(name) or next(may_be, None)
 
 
+def is_readable(name: str) -> bool:
+    """Return whether a file of this name is of no kind that only the tool that wrote it reads."""
+    return not any(kind.unreadable and name.endswith(kind.ends) for kind in KINDS)
+
+
 def host_of(name: str) -> str | None:
     """Return the host that a profiler named this file after; None for other names."""
     ends = (end for kind in KINDS for end in kind.ends)
@@ -48,11 +53,8 @@ def of(path: Path) -> Known | None:
     """Return what the file at `path` is, whatever it is called; None where neither its bytes nor its name
     tell.
 
-    A link that leads nowhere is none, nor is a pipe: opening it would wait for a writer for ever. Of a file
-    whose bytes are elsewhere it is what was found there.
+    A link that leads nowhere is none, nor is a pipe: opening it would wait for a writer for ever.
     """
-    if (expected := lazy_fetch.kind(path)) is not None:
-        return Known(expected)
     try:
         found = path.stat()
     except OSError:  # also in a directory whose names can be listed and nothing more

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Protocol
 
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import Trace
 from mpprof.traces.chrome.reader import ChromeReader
-from mpprof.traces.common import file_head, lazy_fetch
+from mpprof.traces.common import file_head
 from mpprof.traces.common.file_kinds import Kind
 from mpprof.traces.common.within_bounds import within_bounds
 from mpprof.traces.nsys.reader import NsysReader
+from mpprof.traces.torch_memory.reader import PICKLE, TorchMemoryReader
 from mpprof.traces.xspace.reader import XSpaceReader
 
 
@@ -41,7 +41,7 @@ class Reader(Protocol):
         """Read a trace. Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
 
 
-READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader(), NsysReader())
+READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader(), NsysReader(), TorchMemoryReader())
 """The preferred format first, where a directory holds several. A new reader is one file and one line here."""
 
 
@@ -49,11 +49,9 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     """Read one trace file.
 
     A cut-off or damaged file gives what is whole, with a warning that names the byte; with `strict` that
-    is an error. Bytes that are still elsewhere are fetched first. Raises NotFoundError, or UnreadableError
-    where nothing usable is left.
+    is an error. Raises NotFoundError, or UnreadableError where nothing usable is left.
     """
     path = Path(path)
-    lazy_fetch.complete(path)
     if path.is_dir():
         raise UnreadableError(
             "is a directory, not a trace file", where=str(path), next="Give one of the files in it."
@@ -74,12 +72,11 @@ def read(path: Path, *, strict: bool = False) -> Trace:
             )
         if (reader := reader_of(path.name, head)) is not None:
             return within_bounds(reader.read(path, strict=strict))
-        if re.match(_PICKLE, head):
+        if PICKLE.match(head):
             raise UnreadableError(
-                "is a pickle, which is code: it is not run",
+                "is a pickle, which is code and not run, and not a memory snapshot of PyTorch",
                 where=str(path),
-                next="Record PyTorch's memory as JSON instead: torch.profiler.profile(profile_memory=True), "
-                "then prof.export_chrome_trace('run.pt.trace.json')",
+                next="Write one with torch.cuda.memory._dump_snapshot(FILE)",
             )
     except FileNotFoundError:
         raise NotFoundError("no such file", where=str(path)) from None
@@ -89,13 +86,9 @@ def read(path: Path, *, strict: bool = False) -> Trace:
         "unrecognised trace format",
         where=str(path),
         next="mpprof reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older"
-        " ones of TensorFlow (*.trace.json), packed with gzip or not, and exports of Nsight Systems"
-        " (*.sqlite).",
+        " ones of TensorFlow (*.trace.json), packed with gzip or not, exports of Nsight Systems"
+        " (*.sqlite), and memory snapshots of PyTorch (*.pickle).",
     )
-
-
-_PICKLE = rb"\x80[\x02-\x05]"
-"""Protocols 2 to 5, which every Python 3 writes (`torch.cuda.memory._dump_snapshot`)."""
 
 
 def _packed_otherwise(head: bytes) -> str | None:

@@ -10,13 +10,10 @@ import pytest
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import words
-from mpprof.report.headline import headline
 from mpprof.report.to_json import to_json
 from tests.browser.visiting import VOCABULARY, visit
-from tests.builders.read_back import markdown, reading
+from tests.builders.read_back import markdown
 from tests.paths import SAMPLES
-
-headline = reading(headline)
 
 pytestmark = pytest.mark.browser
 RUN, BASELINE = "v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"
@@ -51,7 +48,7 @@ def test_one_file_holds_why_the_strip_layers_and_kernels_and_opens_without_a_net
     alone.page.context.set_offline(True)
     alone.page.on("request", lambda request: asked.append(request.url))
     alone.page.goto(saved.as_uri())
-    assert alone.text("headline") == headline(document)
+    assert alone.text("headline") == document["answer"]["sentence"]
     for selector in ("#strip img", "#layers-run .mp-ice-node", "#layers-baseline", "#kernels tbody tr"):
         assert alone.page.locator(selector).count(), selector
     layer = source.layers(RUN, in_steps=True)[0]

@@ -18,7 +18,6 @@ from mpprof.report import brief as _brief
 from mpprof.report import checks as _checks
 from mpprof.report import comparing as _comparing
 from mpprof.report import content as _content
-from mpprof.report import headline as _headline
 from mpprof.report import markdown as _markdown
 from mpprof.report import text as _text
 from mpprof.report import without_finding as _without_finding
@@ -126,5 +125,5 @@ def reading(what: Any) -> Any:
 
 
 brief, checks, comparing, content = map(reading, (_brief, _checks, _comparing, _content))
-headline, markdown, text = map(reading, (_headline, _markdown, _text))
+markdown, text = map(reading, (_markdown, _text))
 without_finding = reading(_without_finding)

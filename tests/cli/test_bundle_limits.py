@@ -63,6 +63,33 @@ def test_too_many_or_too_deep_members_are_refused_before_any_is_unpacked(
     assert "holds more than 5,000 files, or one more than 8 levels deep" in done.err
 
 
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ([f"r{k}/mpprof/run.json" for k in range(3_000)], "holds more than one run"),
+        ([f"r/plugins/profile/{k}/h.xplane.pb" for k in range(3_000)], "holds more than 1,000 traces"),
+        ([f"r/plugins/profile/1/h{k}.xplane.pb" for k in range(3_000)], "holds more than 1,000 traces"),
+        ([f"r/a{k}/b/c/d/e/mpprof/run.json" for k in range(3_000)], "no mpprof records and no trace here"),
+    ],
+)
+def test_more_than_a_run_holds_is_not_unpacked(
+    mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], says: str
+) -> None:
+    """Each of 5,000 runs in a directory of its own is unpacked and read to be listed: 10 s of processor time."""
+    opened: list[str] = []
+    open_member = zipfile.ZipFile.open
+
+    def noted(self: zipfile.ZipFile, name: Any, *more: Any, **other: Any) -> Any:
+        opened.append(getattr(name, "filename", name))
+        return open_member(self, name, *more, **other)
+
+    path = a_zip(tmp_path / "x.zip", names)
+    monkeypatch.setattr(zipfile.ZipFile, "open", noted)
+    done = mpprof("report", path)
+    assert (done.code, opened) == (2, ["MANIFEST.json"])
+    assert says in done.err
+
+
 def test_what_nothing_reads_is_not_unpacked(
     mpprof: Mpprof, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

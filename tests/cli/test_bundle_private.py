@@ -328,3 +328,36 @@ def test_a_file_that_only_begins_as_a_trace_is_not_packed(mpprof: Mpprof, strang
     said, members = held(mpprof, stranger)
     assert not any(b"hunter2" in content for content in members.values())
     assert "left out trace.xplane.pb" in said
+
+
+@pytest.mark.parametrize("part", ["mpprof/steps.jsonl", "mpprof", "plugins", "trace"])
+def test_what_becomes_a_link_once_it_was_looked_at_is_not_followed(
+    mpprof: Mpprof, stranger: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Each time that a path is resolved, its owner puts a link in a part's place as soon as that is answered."""
+    secret, trace = stranger.parent / "secret", next(stranger.rglob("*.xplane.pb"))
+    place = trace if part == "trace" else stranger / part
+    shutil.copytree(stranger / "mpprof", secret / "mpprof")
+    shutil.copytree(stranger / "plugins", secret / "plugins")
+    for record in (secret / "mpprof").glob("*.json*"):
+        record.write_text(record.read_text() + '{"token":"hunter2"}\n')
+    for other in secret.rglob("*.xplane.pb"):
+        other.write_bytes(other.read_bytes().replace(b"/host:CPU", b"/host:hunter2")[:-1])
+    (secret / "steps.jsonl").write_text((secret / "mpprof" / "steps.jsonl").read_text())
+    resolve, kept = Path.resolve, stranger.parent / "kept"
+
+    def resolved(self: Path, strict: bool = False) -> Path:
+        answer = resolve(self, strict)
+        if not place.is_symlink() and answer.is_relative_to(place):
+            place.rename(kept)
+            place.symlink_to(
+                secret / place.relative_to(stranger) if part in ("mpprof", "plugins") else secret / place.name
+            )
+        return answer
+
+    if part == "trace":
+        shutil.copy(next((secret / "plugins").rglob("*.xplane.pb")), secret / trace.name)
+    monkeypatch.setattr(Path, "resolve", resolved)
+    _, members = held(mpprof, stranger)
+    assert place.is_symlink()
+    assert not any(b"hunter2" in content for content in members.values())

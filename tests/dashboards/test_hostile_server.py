@@ -140,6 +140,21 @@ def test_connections_that_browsers_keep_open_keep_no_reader_out(server: Server) 
             one.close()
 
 
+def test_neither_do_connections_that_somebody_opens_and_leaves(server: Server) -> None:
+    """More than the server holds; half of them begin a request. Of a process with few files it holds fewer."""
+    idle = []
+    try:
+        for number in range(650):
+            idle.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            if number % 2:
+                idle[-1].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1")
+        assert server.ask("GET", "/runs.json")[0] == 200
+    finally:
+        for one in idle:
+            one.close()
+    assert server.ask("GET", "/runs.json")[0] == 200
+
+
 def test_calls_with_any_value_in_each_place(server: Server) -> None:
     def asked(body: Any) -> int:
         return server.ask("POST", "/_dash-update-component", json.dumps(body).encode())[0]

@@ -25,6 +25,11 @@ _LIMITS = "tests/cli/test_bundle_limits.py"
 _OUTPUT = "tests/cli/test_output.py"
 _ENDS = "tests/record/facts/test_model_process.py"
 _SURVEY = "tests/api/test_survey.py"
+_SNAPSHOTS = "tests/cli/test_memory_snapshots.py"
+_TUNING = "tests/analysis/steps/test_autotuning.py"
+_STORE = "tests/store/test_store.py"
+_AUDIT = "tests/record/test_audit.py"
+_SERVER = "tests/dashboards/test_hostile_server.py"
 _MODELS = "tests/record/facts/test_model_attacks.py"
 
 
@@ -189,8 +194,8 @@ DEFECTS = (
     Defect(
         "a trace that is overwritten while it is read: the process is killed",
         "mpprof/traces/xspace/file_bytes.py",
-        "if size <= limits.LARGEST_HELD_BYTES:",
-        "if size < 0:",
+        "found = (_sparse if sparse else _whole)(file, before.st_size)",
+        "found = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)",
         ("tests/traces/test_damage.py::test_a_file_that_is_cut_off_while_it_is_read_kills_no_process",),
     ),
     Defect(
@@ -219,16 +224,16 @@ DEFECTS = (
     ),
     Defect(
         "a pipe, a device or nested JSON in the place of a cache's entry: a hang, no memory, a RecursionError",
-        "mpprof/traces/cache/array_files.py",
-        "EOFError, RecursionError, UnreadableError)",
-        "EOFError)",
+        "mpprof/traces/cache/entries.py",
+        "EOFError, RuntimeError, BadZipFile",
+        "EOFError, BadZipFile",
         (f"{_CACHE}::test_whatever_stands_in_the_place_of_an_entry_is_no_obstacle",),
     ),
     Defect(
         "a cache's directory with a name that is too long: no report",
         "mpprof/traces/cache/entries.py",
-        "if os.path.isdir(entry):",
-        "if entry.is_dir():",
+        "except _DAMAGE as error:\n            if os.path.lexists(path):",
+        "except _DAMAGE as error:\n            if path.exists():",
         (f"{_CACHE}::test_a_place_that_cannot_be_written_is_no_obstacle",),
     ),
     Defect(
@@ -456,9 +461,9 @@ DEFECTS = (
     ),
     Defect(
         "a link out of a log directory: /etc/passwd in a bundle",
-        "mpprof/cli/bundle_writing.py",
-        "return run.path.is_dir() and not path.resolve().is_relative_to(run.path.resolve())",
-        "return False",
+        "mpprof/regular.py",
+        "    if not real.is_relative_to(top):\n        return None\n",
+        "    if not real.is_relative_to(top):\n        return open_regular(real)\n",
         (f"{_PRIVATE}::test_a_linked_directory_of_sessions_or_records_is_not_packed",),
     ),
     Defect(
@@ -558,6 +563,91 @@ DEFECTS = (
         'return [python or sys.executable, "-P", *arguments]',
         "return [python or sys.executable, *arguments]",
         (f"{_SURVEY}::test_modules_in_the_current_directory_are_not_run",),
+    ),
+    Defect(
+        "a memory snapshot of PyTorch: an opcode that imports",
+        "mpprof/traces/torch_memory/pickled.py",
+        '                raise NotPlainError(f"the opcode {code:#04x} at byte {self.at - 1} is not of plain data")',
+        "                import pickle\n\n                self.stack = [pickle.loads(data)]\n                return",
+        (f"{_SNAPSHOTS}::test_nothing_in_a_pickle_runs",),
+    ),
+    Defect(
+        "a memory snapshot of PyTorch: lists in one another and a memo without end",
+        "mpprof/traces/torch_memory/pickled.py",
+        "        if self.left < 0:",
+        "        if False:",
+        (f"{_SNAPSHOTS}::test_what_asks_for_memory_gets_none",),
+    ),
+    Defect(
+        "a memory snapshot of PyTorch: what the ring of events has lost",
+        "mpprof/traces/torch_memory/snapshot.py",
+        "        made.events[:0] = older\n",
+        "",
+        (f"{_SNAPSHOTS}::test_what_the_ring_of_events_has_lost_is_told_by_the_blocks_in_use",),
+    ),
+    Defect(
+        "a first step that tries out algorithms: judged as a step",
+        "mpprof/analysis/steps/boundaries.py",
+        "        found = _without_tuning(trace, kernels, attempt)",
+        "        found = attempt",
+        (
+            f"{_TUNING}::test_such_a_step_is_not_judged",
+            f"{_TUNING}::test_where_there_is_no_other_there_is_no_step",
+        ),
+    ),
+    Defect(
+        "what an algorithm that was tried out worked in: called a gradient",
+        "mpprof/analysis/memory/block_kinds.py",
+        "_scratch(trace, blocks) | _tried_out(trace, blocks)",
+        "_scratch(trace, blocks)",
+        (f"{_TUNING}::test_what_an_algorithm_worked_in_is_no_gradient",),
+    ),
+    Defect(
+        "the step log's descriptor closed and used again: lines in a file of the user's",
+        "mpprof/store/writing.py",
+        "        self._check()\n",
+        "",
+        (
+            f"{_STORE}::test_lines_go_into_their_own_file_where_the_descriptor_was_closed_and_used_again",
+            f"{_STORE}::test_recording_ends_where_another_file_has_the_name",
+        ),
+    ),
+    Defect(
+        "a layer's name with an escape sequence: printed by the callback",
+        "mpprof/api/auditing.py",
+        "    return [words.plain(line) for line in lines]",
+        "    return lines",
+        (f"{_AUDIT}::test_no_name_of_a_layer_moves_the_cursor",),
+    ),
+    Defect(
+        "650 idle connections: no reader is let in",
+        "dashboards/mpprof_dashboards/serve.py",
+        "    if too_many > 0:",
+        "    if False:",
+        (f"{_SERVER}::test_neither_do_connections_that_somebody_opens_and_leaves",),
+    ),
+    Defect(
+        "a bundle of thousands of runs: all unpacked and listed",
+        "mpprof/cli/bundle_reading.py",
+        "    if len({name.parts[0] for name in read}) > 1:",
+        "    if False:",
+        (f"{_LIMITS}::test_more_than_a_run_holds_is_not_unpacked",),
+    ),
+    Defect(
+        "a file that becomes a link after it was looked at: packed into a bundle",
+        "mpprof/cli/bundle_writing.py",
+        "return open_below(run.path, path) if run.path.is_dir() else open_regular(path)",
+        'return path.open("rb") if path.resolve().is_relative_to(run.path.resolve()) else None',
+        (f"{_PRIVATE}::test_what_becomes_a_link_once_it_was_looked_at_is_not_followed",),
+    ),
+    Defect(
+        "the callback in evaluate or predict alone: silent",
+        "mpprof/record/callback.py",
+        '        tell([f"mpprof: this {method} is not recorded: the callback records fit alone."])',
+        "        pass",
+        (
+            "tests/record/test_fit_tensorflow.py::test_an_evaluate_or_predict_alone_says_that_nothing_is_recorded",
+        ),
     ),
 )
 

@@ -324,6 +324,27 @@ _THREADS = '{{"ph":"X","cat":"cpu_op","name":"n","pid":{0},"tid":{0},"ts":1,"dur
 _DEVICES = '{{"ph":"X","cat":"kernel","name":"n","pid":{0},"tid":{0},"ts":1,"dur":1,"args":{{"device":{0}}}}}'
 _NARROW = ("drop table CUPTI_ACTIVITY_KIND_KERNEL", "create table CUPTI_ACTIVITY_KIND_KERNEL (start integer)")
 
+
+def _snapshot(piece: Callable[[int], bytes], before: bytes = b"", after: bytes = b"") -> Write:
+    """A memory snapshot whose history is made of these pieces."""
+    begins = b"\x80\x04}(\x8c\x08segments]\x8c\x0ddevice_traces](](" + before
+
+    def write(path: Path, size: int) -> None:
+        each = len(piece(0))
+        path.write_bytes(begins + b"".join(piece(i) for i in range(size // each)) + after + b"eeu.")
+
+    return write
+
+
+_ALLOCATION = b"}(\x8c\x06action\x8c\x05alloc\x8c\x04sizeM\0\x04\x8c\x04addrJ%b\x8c\x06frames](}(\x8c\x04name\x8c\x04%beu"
+"""A block with a stack of its own."""
+
+
+def _allocations(i: int) -> bytes:
+    name = b"%04x" % (i % (1 << 16))
+    return _ALLOCATION % ((i % (1 << 31)).to_bytes(4, "little"), name) + b"u"
+
+
 CASES = (
     Case("empty events", "xspace", _xspace(_empty_events)),
     Case("short events of a device", "xspace", _xspace(_short_events(b"/device:GPU:0"))),
@@ -355,6 +376,12 @@ CASES = (
     Case("tensorflow short events", "tensorflow", _events(lambda _: '{"ph":"X","ts":1}')),
     Case("nsys ranges", "nsys", _export("NVTX_EVENTS", _ranges, 34)),
     Case("nsys narrow rows", "nsys", _export("CUPTI_ACTIVITY_KIND_KERNEL", lambda n: ((1,) for _ in range(n)), 8, *_NARROW)),
+    Case("allocations with stacks of their own", "torch-memory", _snapshot(_allocations)),
+    Case("one event many times", "torch-memory",
+         _snapshot(lambda _: b"h\x00", b"}(\x8c\x06action\x8c\x05alloc\x8c\x04sizeK\x01\x8c\x04addrK\x01u\x94")),
+    Case("short texts of a pickle", "torch-memory", _snapshot(lambda i: b"\x8c\x02" + chr(0x400 + i % 1000).encode())),
+    Case("short numbers of a pickle", "torch-memory", _snapshot(lambda i: b"M\0\x04")),
+    Case("dictionaries of a pickle", "torch-memory", _snapshot(lambda i: b"}KKKKKKK")),
     Case("short steps", "steps", lines_of(_STEP.format, "mpprof.steps/1")),
     Case("lines of nothing", "steps", lines_of(lambda _: "{}", "mpprof.steps/1")),
     Case("short samples", "hardware", lines_of('{{"t_ns":{}}}'.format, "mpprof.hardware/1")),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sqlite3
 import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from tests.builders import torch_memory
 from tests.builders.hlo import PROGRAM, Instruction, metadata_plane
 from tests.builders.xspace import Ref, Space
 from tests.paths import SAMPLES
@@ -222,3 +224,13 @@ def verdicts() -> Sequence[bytes]:
         for i in range(4)
     ]  # fmt: skip
     return (json.dumps({"schema": "mpprof.counters/1", "kernels": rows}).encode(),)
+
+
+@cache
+def snapshots() -> tuple[bytes, ...]:
+    """Memory snapshots of PyTorch: with history and stacks, without either, the list of segments of old versions."""
+    made = [torch_memory.training(**options) for options in ({}, {"history": False}, {"stacks": False})]
+    made[0].out_of_memory(1 << 30, 1 << 20)
+    old = [{**one, "blocks": [{"size": 512, "state": "active_allocated", "history": [
+        {"addr": one["address"], "real_size": 500, "frames": torch_memory.FORWARD}]}]} for one in made[1].found()["segments"]]  # fmt: skip
+    return *(pickle.dumps(one.found(), protocol=4) for one in made), pickle.dumps(old, protocol=2)

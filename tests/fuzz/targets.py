@@ -14,6 +14,7 @@ from tests.fuzz import (
     mutate_bytes,
     mutate_csv,
     mutate_json,
+    mutate_pickle,
     mutate_protobuf,
     mutate_sqlite,
     planted,
@@ -105,7 +106,7 @@ def _verdicts(path: Path) -> bool:
 
 
 _json, _protobuf = _mixed(mutate_json.changed), _mixed(mutate_protobuf.changed)
-_lines = _mixed(mutate_json.lines_changed)
+_lines, _pickle = _mixed(mutate_json.lines_changed), _mixed(mutate_pickle.changed)
 
 TARGETS = (
     Target("xspace", "host.xplane.pb", seeds.xspaces, _protobuf, _trace),
@@ -121,6 +122,7 @@ TARGETS = (
         _trace,
     ),
     Target("nsys", "w.sqlite", seeds.exports, mutate_sqlite.changed, _trace),
+    Target("torch-memory", "snapshot.pickle", seeds.snapshots, _pickle, _trace),
     Target("run", "mpprof/run.json", seeds.runs, _json, _records),
     Target("steps", "mpprof/steps.jsonl", seeds.steps, _lines, _records),
     Target("hardware", "mpprof/hardware.jsonl", seeds.samples, _lines, _records),
@@ -138,6 +140,7 @@ TARGETS = (
         commands.run,
     ),
     Target("command-nsys", "w.sqlite", seeds.exports, mutate_sqlite.changed, commands.run),
+    Target("command-torch-memory", "snapshot.pickle", seeds.snapshots, _pickle, commands.run),
     Target("command-run", "mpprof/run.json", seeds.runs, _json, commands.run),
     Target("command-steps", "mpprof/steps.jsonl", seeds.steps, _lines, commands.run),
     Target("command-hardware", "mpprof/hardware.jsonl", seeds.samples, _lines, commands.run),

@@ -191,3 +191,11 @@ def test_layers_beyond_those_described_are_not_passed_over_in_silence(
     told = json.loads((tmp_path / "mpprof" / "run.json").read_text())
     assert told["model"]["layers_left_out"] == 2
     assert told["absent"]["model.layers"] == "2 of 4 layers are not described"
+
+
+def test_no_name_of_a_layer_moves_the_cursor() -> None:
+    """What the callback prints before the first step: Keras takes any text without a slash as a name."""
+    made = built(lambda: keras.Input((8,)), lambda: layers.Dense(300, name="a\x1b[2Jb\x00\x07\u202e"))
+    said = "\n".join(announce(made, 32))
+    assert said.replace("\n", "").isprintable()
+    assert "a\\x1b[2Jb\\x00\\x07\\u202e" in said

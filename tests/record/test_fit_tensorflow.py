@@ -500,11 +500,11 @@ def test_an_evaluation_in_the_midst_of_an_epoch_loses_no_step(
 
 
 def test_all_steps_between_readings_go_the_short_way(tmp_path: Path) -> None:
-    short = calls_of("end_fast", tmp_path)
+    whole = calls_of("end", tmp_path)
     steps = records(tmp_path).steps
     assert steps is not None
     assert steps.step.tolist() == list(range(1, 101))
-    assert short == 64  # those after the 32 that are read one by one, but for 48, 64, 80 and 96
+    assert whole == 32 + 4  # those that are read: one by one at first, then 48, 64, 80 and 96
 
 
 def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(tmp_path: Path) -> None:
@@ -518,3 +518,22 @@ def test_where_an_input_ended_within_a_call_the_next_reading_comes_in_its_turn(t
     assert steps.step.tolist() == [8, 16, 24, 32, 40, 45, 53, 61, 69, 77, 85, 90]
     read = steps.step[steps.skipped >= 0].tolist()
     assert read == [8, 16, 24, 32, 45, 53, 69, 85, 90]  # where a multiple of 16 is reached, and epochs end
+
+
+def test_an_evaluate_or_predict_alone_says_that_nothing_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, on one line; a validation and an evaluation within a fit are recorded, and say nothing."""
+    made, (x, y) = model(), data(4)
+    recorded = callback(tmp_path / "run", verbose=1, announce=None, audit=False)
+    made.evaluate(x, y, verbose=0, callbacks=[recorded])
+    made.predict(x, verbose=0, callbacks=[recorded])
+    assert (
+        capsys.readouterr().out == "mpprof: this evaluate is not recorded: the callback records fit alone.\n"
+    )
+    assert not (tmp_path / "run").exists()
+    within = callback(tmp_path / "within", verbose=1, announce=None, audit=False)
+    made.fit(x, y, batch_size=BATCH, validation_data=(x, y), verbose=0, callbacks=[within])
+    assert "not recorded" not in capsys.readouterr().out
+    made.predict(x, verbose=0, callbacks=[within])
+    assert "this predict is not recorded" in capsys.readouterr().out

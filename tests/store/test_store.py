@@ -479,3 +479,41 @@ def test_what_the_log_holds_is_not_absent(tmp_path: Path) -> None:
     facts = read_records(run_with(tmp_path / "later", lines, given)).facts
     assert facts is not None
     assert set(facts.absent) == {"skipped", "distribution"}
+
+
+def _writer(folder: Path) -> tuple[writing.LineWriter, list[BaseException]]:
+    said: list[BaseException] = []
+    made = writing.LineWriter(
+        folder / "steps.jsonl", "mpprof.steps/1", lambda path, error: said.append(error)
+    )
+    return made, said
+
+
+def test_lines_go_into_their_own_file_where_the_descriptor_was_closed_and_used_again(tmp_path: Path) -> None:
+    """Another part of the process closes what it takes for its own, and opens a file of the user's."""
+    writer, said = _writer(tmp_path)
+    os.close(writer._file)
+    users = os.open(tmp_path / "results.csv", os.O_WRONLY | os.O_CREAT)
+    if users != writer._file:
+        os.dup2(users, writer._file)
+    theirs = writer._file
+    writer.put({"kind": "fit"})
+    writer.flush()
+    assert writer.close()
+    os.write(theirs, b"accuracy\n")  # still open: it was not ours to close
+    assert ((tmp_path / "results.csv").read_text(), said) == ("accuracy\n", [])
+    assert (tmp_path / "steps.jsonl").read_text().splitlines()[1:] == ['{"kind":"fit"}']
+    os.close(theirs)
+
+
+def test_recording_ends_where_another_file_has_the_name(tmp_path: Path) -> None:
+    writer, said = _writer(tmp_path)
+    (tmp_path / "other").write_text("not ours\n")
+    os.replace(tmp_path / "other", tmp_path / "steps.jsonl")
+    writer.put({"kind": "fit"})
+    writer.flush()
+    assert writer.close()
+    assert [str(error) for error in said] == [
+        f"[Errno 17] another file has taken its name: '{tmp_path / 'steps.jsonl'}'"
+    ]
+    assert (tmp_path / "steps.jsonl").read_text() == "not ours\n"

@@ -6,7 +6,6 @@ import errno
 import multiprocessing
 import os
 import pickle
-import shutil
 import signal
 import threading
 from dataclasses import fields, replace
@@ -22,6 +21,7 @@ from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.trace import HloInstruction, Op, Trace
 from mpprof.traces.cache import entries as cache
+from mpprof.traces.cache import folder as place
 from tests.paths import NO_TRACES, SHARED
 from tests.traces.kineto import small
 
@@ -99,22 +99,26 @@ def test_other_content_or_another_reader_makes_another_entry(path: Path, folder:
     assert len(entries(folder)) == 3
 
 
-@pytest.mark.parametrize("name", ["meta.json", "kernels.start_ns.npy", "strings.json"])
-@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "empty"])
+@pytest.mark.parametrize("damage", ["column", "trace", "cut", "empty", "another"])
 def test_a_damaged_entry_is_read_afresh_and_replaced(
-    path: Path, folder: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
+    path: Path, folder: Path, damage: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(place, "_said", set())
     whole = fill(path)
     (entry,) = entries(folder)
     caplog.clear()
-    file = entry / name
-    content = file.read_bytes()
-    if damage == "gone":
-        file.unlink()
-    else:
-        middle = len(content) // 2
-        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-        file.write_bytes({"flipped": flipped, "cut": content[:middle], "empty": b""}[damage])
+    content = entry.read_bytes()
+    match damage:
+        case "cut":
+            entry.write_bytes(content[: len(content) // 2])
+        case "empty":
+            entry.write_bytes(b"")
+        case "another":
+            np.savez(entry, nothing=np.zeros(3))
+        case _:
+            within = {"column": whole.kernels.start_ns.tobytes(), "trace": b'"strings": '}[damage]
+            at = content.index(within)
+            entry.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     read = []
     again = cache.trace(path, "1", lambda: read.append(1) or traces.read(path))  # type: ignore[func-returns-value]
     assert same(again.kernels, whole.kernels)
@@ -122,9 +126,22 @@ def test_a_damaged_entry_is_read_afresh_and_replaced(
     (warning,) = caplog.messages
     assert "damaged entry" in warning
     assert str(entry) in warning
-    cache.trace(path, "1", lambda: traces.read(path))  # a column's damage shows when it is read: replaced now
+    cache.trace(path, "1", lambda: traces.read(path))  # a column's damage shows when it is read
     assert same(cache.trace(path, "1", never).kernels, whole.kernels)
     assert entries(folder) == [entry]
+
+
+def test_no_damaged_byte_of_an_entry_gives_a_wrong_figure(path: Path, folder: Path) -> None:
+    whole = fill(path)
+    (entry,) = entries(folder)
+    content = entry.read_bytes()
+    directory = content.index(b"PK\x01\x02")  # of the archive, after its members
+    header = content.index(b"NUMPY")
+    for at in (*range(0, directory, 331), *range(header, header + 120), *range(directory, len(content), 7)):
+        entry.write_bytes(content[:at] + bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :])
+        found = cache.trace(path, "1", lambda: whole)
+        assert all(same(getattr(found, name), getattr(whole, name)) for name in TABLES), at
+        assert found.strings == whole.strings
 
 
 @pytest.mark.parametrize("stands_there", ["pipe", "device", "directory", "nested", "loop"])
@@ -132,19 +149,19 @@ def test_whatever_stands_in_the_place_of_an_entry_is_no_obstacle(
     path: Path, folder: Path, stands_there: str
 ) -> None:
     whole = fill(path)
-    (meta,) = folder.glob("*/meta.json")
-    meta.unlink()
+    (entry,) = entries(folder)
+    entry.unlink()
     match stands_there:
         case "pipe":
-            os.mkfifo(meta)
+            os.mkfifo(entry)
         case "device":
-            meta.symlink_to("/dev/zero")
+            entry.symlink_to("/dev/zero")
         case "directory":
-            meta.mkdir()
+            (entry / "more").mkdir(parents=True)
         case "nested":
-            meta.write_text("[" * 100_000)
+            np.savez(entry, trace=np.frombuffer(b"[" * 100_000, np.uint8))
         case _:
-            meta.symlink_to(meta.name)
+            entry.symlink_to(entry.name)
     assert same(fill(path).kernels, whole.kernels)
     assert same(cache.trace(path, "1", never).kernels, whole.kernels)
 
@@ -164,7 +181,7 @@ def test_a_trace_that_changes_while_it_is_read_is_not_kept(path: Path, folder: P
 def test_columns_of_another_trace_are_never_taken(path: Path, folder: Path) -> None:
     fill(path)
     kept = cache.trace(path, "1", lambda: traces.read(path))
-    shutil.rmtree(folder)
+    os.truncate(entries(folder)[0], 100)
     path.write_bytes(path.read_bytes() + b" ")
     with pytest.raises(UnreadableError, match="changed while it was shown"):
         kept.kernels.start_ns  # noqa: B018
@@ -174,14 +191,15 @@ def test_columns_of_another_trace_are_never_taken(path: Path, folder: Path) -> N
 
 
 def test_what_a_killed_writer_left_is_no_entry_and_goes(path: Path, folder: Path) -> None:
-    left = folder / "part-1-abcd"
-    left.mkdir(parents=True)
-    (left / "kernels.npy").write_bytes(b"half")
-    young = folder / "part-2-abcd"
-    young.mkdir()
+    folder.mkdir(parents=True)
+    left, young, older = folder / "part-1-abcd", folder / "part-2-abcd", folder / "of-an-older-version"
+    left.write_bytes(b"half")
+    young.write_bytes(b"half")
+    (older / "columns").mkdir(parents=True)
     os.utime(left, (1, 1))
     fill(path)
     assert not left.exists()
+    assert not older.exists()
     assert young.exists()  # another process may be writing it
     cache.trace(path, "1", never)
 
@@ -194,11 +212,11 @@ def test_the_least_recently_used_goes_first(tmp_path: Path, folder: Path) -> Non
         paths.append(kineto.write(tmp_path / f"{at}.pt.trace.json"))
     fill(paths[0])
     (first,) = entries(folder)
-    size = sum(file.stat().st_size for file in first.iterdir())
+    size = first.stat().st_size
     fill(paths[1])
     (second,) = set(entries(folder)) - {first}
-    os.utime(second / "meta.json", (1000, 1000))
-    os.utime(first / "meta.json", (500, 500))
+    os.utime(second, (1000, 1000))
+    os.utime(first, (500, 500))
     cache.trace(paths[0], "1", never)  # used: now it is the younger one
     cache.trace(paths[2], "1", lambda: traces.read(paths[2]), limit_bytes=int(2.5 * size))
     assert first.exists()
@@ -210,8 +228,8 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    for place in (str(tmp_path / "file" / "cache"), "n" * 300, "/".join("n" * 4000)):
-        monkeypatch.setenv("MPPROF_CACHE", place)
+    for where in (str(tmp_path / "file" / "cache"), "n" * 300, "/".join("n" * 4000)):
+        monkeypatch.setenv("MPPROF_CACHE", where)
         assert len(fill(path).kernels) == 12
         assert len(fill(path).kernels) == 12
 
@@ -296,7 +314,7 @@ def test_only_formats_that_are_slow_to_read_are_cached(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["off", "", "0"])
 def test_it_can_be_switched_off_for_good(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPPROF_CACHE", value)
-    assert cache.folder() is None
+    assert place.folder() is None
 
 
 # --- what a warm report reads ------------------------------------------------------------------------------
@@ -304,17 +322,17 @@ def test_it_can_be_switched_off_for_good(value: str, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The bytes of each file of an entry, as they are read."""
+    """The bytes of each array of an entry, as they are read."""
     seen: dict[str, int] = {}
-    content = cache._Files.content
+    member = cache._Entry.member
 
-    def noted(self: Any, name: str) -> bytes:
-        found = content(self, name)
+    def noted(self: Any, name: str) -> Any:
+        found = member(self, name)
         assert name not in seen, "read twice"
-        seen[name] = len(found)
+        seen[name] = found.nbytes
         return found
 
-    monkeypatch.setattr(cache._Files, "content", noted)
+    monkeypatch.setattr(cache._Entry, "member", noted)
     return seen
 
 
@@ -325,9 +343,9 @@ def test_a_warm_report_reads_only_the_columns_it_shows(
     assert opened == {}
     assert main(["report", str(slow)]) == 0
     (entry,) = entries(folder)
-    every = {path.name for path in entry.iterdir()} - {"meta.json"}
-    assert opened.keys() < every
-    assert "kernels.start_ns.npy" in opened
+    with np.load(entry) as every:
+        assert opened.keys() < set(every.files)
+    assert "kernels.start_ns" in opened
 
 
 @pytest.mark.skipif(not NSYS.exists(), reason=NO_TRACES)
@@ -340,18 +358,17 @@ def test_of_a_recorded_trace_a_warm_report_reads_a_part(
     assert main(["report", str(NSYS)]) == 0
     assert capsys.readouterr().out == cold
     (entry,) = entries(folder)
-    whole = sum(path.stat().st_size for path in entry.iterdir() if path.name != "meta.json")
-    assert 0 < sum(opened.values()) < whole
-    assert "host.start_ns.npy" in opened  # what the device waited for is shown, without steps, too
+    assert 0 < sum(opened.values()) < entry.stat().st_size
+    assert "host.start_ns" in opened  # what the device waited for is shown, without steps, too
 
 
 def test_nothing_is_read_of_a_table_until_it_is_asked_for(path: Path, opened: dict[str, int]) -> None:
     fill(path)
     kept = cache.trace(path, "1", never)
-    assert opened.keys() == {"strings.json", "ops.json"}
+    assert opened.keys() == {"trace"}
     assert len(kept.kernels) == 12
     assert kept.kernels.start_ns is kept.kernels.start_ns
-    assert opened.keys() == {"strings.json", "ops.json", "kernels.start_ns.npy"}
+    assert opened.keys() == {"trace", "kernels.start_ns"}
 
 
 def test_a_kept_table_can_be_changed_and_sent_like_any_other(path: Path) -> None:
@@ -365,47 +382,58 @@ def test_a_kept_table_can_be_changed_and_sent_like_any_other(path: Path) -> None
         _ = kept.kernels.nothing  # type: ignore[attr-defined]
 
 
-def test_an_entry_that_goes_while_it_is_read_is_no_loss(path: Path, folder: Path) -> None:
+@pytest.mark.parametrize("loss", ["gone", "replaced", "overwritten", "cut"])
+def test_an_entry_that_is_lost_while_it_is_read_is_no_loss(path: Path, folder: Path, loss: str) -> None:
     read = fill(path)
     times: list[int] = []
     kept = cache.trace(path, "1", lambda: times.append(1) or traces.read(path))  # type: ignore[func-returns-value]
     assert (kept.kernels.start_ns == read.kernels.start_ns).all()
-    shutil.rmtree(entries(folder)[0])
+    (entry,) = entries(folder)
+    other = replace(read, kernels=replace(read.kernels, name=read.kernels.name[::-1].copy()))
+    elsewhere = folder.parent.parent / "other"
+    cache.Cache(elsewhere).save("key", other)
+    match loss:
+        case "gone":
+            entry.unlink()
+        case "replaced":
+            (elsewhere / "key.npz").rename(entry)
+        case "overwritten":
+            entry.write_bytes((elsewhere / "key.npz").read_bytes())
+        case _:
+            os.truncate(entry, 200)
     for name in TABLES:
         assert same(getattr(kept, name), getattr(read, name)), name
-    assert times == [1]
+    assert times == ([] if loss in ("gone", "replaced") else [1])
 
 
 # --- processes ---------------------------------------------------------------------------------------------
 
 
-def _write_and_hang(path: Path, files: int, told: Any) -> None:
-    """Fills the cache and stops for good when so many files are written."""
-    write, written = cache._write, []
+def _write_and_hang(path: Path, share: float, told: Any) -> None:
+    """Fills the cache and stops for good when this share of the entry is written."""
+    write = cache._write
 
-    def hanging(to: Path, content: bytes) -> None:
-        if len(written) == files:
-            told.set()
-            threading.Event().wait()
-        written.append(to)
-        write(to, content)
+    def hanging(to: Path, columns: dict[str, Any]) -> None:
+        write(to, columns)
+        os.truncate(to, int(share * to.stat().st_size))
+        told.set()
+        threading.Event().wait()
 
     cache._write = hanging
     fill(path)
 
 
-@pytest.mark.parametrize("files", [0, 1, 20])
-def test_a_writer_that_is_killed_leaves_no_entry(path: Path, folder: Path, files: int) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_writer_that_is_killed_leaves_no_entry(path: Path, folder: Path, share: float) -> None:
     context = multiprocessing.get_context("spawn")
     told = context.Event()
-    writer = context.Process(target=_write_and_hang, args=(path, files, told))
+    writer = context.Process(target=_write_and_hang, args=(path, share, told))
     writer.start()
     assert told.wait(60)
     writer.kill()
     writer.join()
     assert writer.exitcode == -signal.SIGKILL
     (part,) = entries(folder)
-    assert len(list(part.iterdir())) == files
     read: list[int] = []
     whole = cache.trace(path, "1", lambda: read.append(1) or traces.read(path))  # type: ignore[func-returns-value]
     assert read == [1]
@@ -441,7 +469,7 @@ def test_two_writers_of_one_entry_and_a_reader_get_along(
     for writer in writers:
         writer.join()
         assert writer.exitcode == 0
-    assert [entry.name for entry in entries(folder)] == ["key"]
+    assert [entry.name for entry in entries(folder)] == ["key.npz"]
 
 
 # --- a cache that cannot be used ---------------------------------------------------------------------------
@@ -449,7 +477,7 @@ def test_two_writers_of_one_entry_and_a_reader_get_along(
 
 @pytest.fixture
 def notes(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(cache, "_said", set())
+    monkeypatch.setattr(place, "_said", set())
     return caplog
 
 
@@ -461,7 +489,8 @@ def reports(path: Path) -> None:
 def test_a_full_disk_is_said_once_and_the_report_comes(
     slow: Path, folder: Path, notes: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, content: bytes) -> None:
+    def full(path: Path, columns: dict[str, Any]) -> None:
+        path.write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(cache, "_write", full)

@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from bisect import bisect_left
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -325,6 +326,7 @@ def test_an_event_too_short_to_name_anything_is_damage(file: Path) -> None:
 CUT_OFF_WHILE_READ = """
 import os, sys
 from pathlib import Path
+from typing import Any
 from mpprof import traces
 from mpprof.traces.common import planes
 from mpprof.traces.xspace import programs, reader
@@ -351,17 +353,38 @@ def test_a_file_that_is_cut_off_while_it_is_read_kills_no_process(file: Path) ->
     assert int(done.stdout.split()[0]) > 0
 
 
-def test_a_large_file_is_mapped_and_one_that_shrinks_before_is_an_error(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["cut off", "overwritten"])
+def test_a_file_that_is_written_while_it_is_copied_is_read_with_a_warning(
+    file: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(file, gpu_space().to_bytes())
-    before = len(traces.read(file).kernels)
-    monkeypatch.setattr(limits, "LARGEST_HELD_BYTES", 0)
-    assert len(traces.read(file).kernels) == before
-    size = file.stat().st_size
-    monkeypatch.setattr(file_bytes.os, "fstat", lambda _: os.stat_result((0,) * 6 + (size + 1,) + (0,) * 3))
-    with pytest.raises(UnreadableError, match="is being overwritten"):
-        traces.read(file)
+    whole, copied = file.read_bytes(), file_bytes._whole
+
+    def writing(source: Any, size: int) -> Any:
+        found = copied(source, size // 2 if how == "cut off" else size)
+        file.write_bytes(whole if how == "overwritten" else whole[: size // 2])
+        os.utime(file, ns=(1, 1))
+        return found
+
+    monkeypatch.setattr(file_bytes, "_whole", writing)
+    assert file_bytes.CHANGED in traces.read(file).warnings
+    file.write_bytes(whole)
+    with pytest.raises(UnreadableError, match="the file was written while it was read"):
+        traces.read(file, strict=True)
+
+
+def test_of_a_file_with_holes_the_bytes_are_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        for at in (0, 1 << 20, 3 << 20):
+            file.seek(at)
+            file.write(b"data" * 2000)
+        file.truncate(5 << 20)
+    damages: list[str] = []
+    with path.open("rb") as source:
+        assert file_bytes._sparse(source, 5 << 20).tobytes() == path.read_bytes()
+        assert file_bytes.of(source, damages).tobytes() == path.read_bytes()
+    assert damages == []
 
 
 TERABYTE = 1 << 40

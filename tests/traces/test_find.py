@@ -236,3 +236,16 @@ def test_a_viewers_export_is_no_run_of_its_own(tmp_path: Path) -> None:
         (tmp_path / f"{host}.xplane.pb").write_bytes(XPLANE)
         (tmp_path / f"{host}.trace.json.gz").write_bytes(gzip.compress(tensorflow_text()))
     assert sorted(run.name for run in workflows.runs(tmp_path)) == ["a.xplane.pb", "b.xplane.pb"]
+
+
+def test_a_folder_holds_the_same_runs_whether_it_is_named_or_one_above_it(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "host.xplane.pb").write_bytes(XPLANE)
+        small().write(tmp_path / name / "rank0.pt.trace.json")
+    above = {run.name: run.warnings for run in workflows.runs(tmp_path)}
+    within = {
+        f"{name}/{run.name}": run.warnings for name in ("a", "b") for run in workflows.runs(tmp_path / name)
+    }
+    assert above == within
+    assert all("rank0.pt.trace.json" in said for (said,) in above.values())

@@ -12,10 +12,8 @@ import fsspec
 import pytest
 
 import mpprof
-from mpprof import traces
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.traces.common import lazy_fetch
 from mpprof.traces.remote import fetch, local_copies
 from mpprof.traces.remote.listing import File
 from tests.paths import SAMPLES
@@ -111,7 +109,7 @@ def test_with_no_cache_nothing_stays(
         ("none.xplane.pb", "nothing was found at this address"),
         ("none/", "nothing was found"),
         ("w.txt", "unrecognised trace format"),
-        ("empty/", "no trace"),
+        ("empty/", "no trace by its name"),
     ],
 )
 def test_what_is_not_there_is_one_line(
@@ -161,8 +159,7 @@ def test_another_filesystem_is_walked_the_same_way(memory: Any, tmp_path: Path) 
     memory.pipe("/logs/mpprof/run.json", b"{}")
     memory.pipe("/logs/mpprof/counters.bin", b"no record of ours")
     found = fetch.fetch("memory://logs", tmp_path)
-    for path in found.rglob("*"):
-        lazy_fetch.complete(path)
+    assert (found / "plugins/profile/a/host.xplane.pb").read_bytes() == b"xplane"
     names = sorted(
         p.relative_to(found).as_posix() for p in found.rglob("*") if p.is_file() and p.name[0] != "."
     )
@@ -173,20 +170,12 @@ def test_another_filesystem_is_walked_the_same_way(memory: Any, tmp_path: Path) 
     ]
 
 
-def test_no_reader_meets_the_zeros_that_stand_for_a_trace(memory: Any, tmp_path: Path) -> None:
-    memory.pipe("/logs/plugins/profile/a/host.pt.trace.json", small().text())
-    memory.pipe("/logs/mpprof/run.json", b"{}")
-    (path,) = fetch.fetch("memory://logs", tmp_path).rglob("host.pt.trace.json")
-    assert not path.read_bytes().strip(b"\0")  # so far its name, its size and nothing else
-    assert len(traces.read(path).kernels) == 12
-
-
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Hostile:
         def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
             return [{"name": f"{path}/../../../outside.xplane.pb", "type": "file", "size": 5, "ETag": "1"}]
 
-    monkeypatch.setattr(fetch, "_connect", lambda address: (Hostile(), "root/logs"))
+    monkeypatch.setattr(fetch, "_connect", lambda *_: (Hostile(), "root/logs", {"type": "directory"}))
     with pytest.raises(
         UnreadableError, match=r"^s3://root/logs: the server lists a name that leads elsewhere.* Give the"
     ):
@@ -194,12 +183,35 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list(tmp_path.rglob("outside*"))
 
 
+def test_more_than_the_bound_is_refused_before_any_of_it_comes(
+    web: Web,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(fetch, "LIMIT_BYTES", 100)
+    for name in ("a", "b"):
+        (folder / "logs" / name).mkdir(parents=True)
+        (folder / "logs" / name / "host.xplane.pb").write_bytes(b"x" * 60)
+    with pytest.raises(UnreadableError, match=f"^{web.url}/logs: more than .* Give the address of one run"):
+        fetch.fetch(f"{web.url}/logs", tmp_path / "kept")
+    assert not web.content(".pb")
+    os.utime(folder / "logs" / "a" / "host.xplane.pb", (1, 1))
+    (folder / "logs" / "mpprof").mkdir()
+    (folder / "logs" / "mpprof" / "run.json").write_text("{}")
+    found = fetch.fetch(f"{web.url}/logs", tmp_path / "kept")
+    assert [path.parent.name for path in found.rglob("*.pb")] == ["b"]
+    (said,) = caplog.messages
+    assert "1 of 3 files were not fetched, the oldest traces" in said
+
+
 def test_a_listing_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless:
         def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
             return [{"name": f"{path}/{at}", "type": "directory"} for at in range(50)]
 
-    monkeypatch.setattr(fetch, "_connect", lambda address: (Endless(), "logs"))
+    monkeypatch.setattr(fetch, "_connect", lambda *_: (Endless(), "logs", {"type": "directory"}))
     with pytest.raises(UnreadableError, match=r"^s3://logs: more than 20000 files"):
         fetch.fetch("s3://logs", tmp_path)
 
@@ -219,7 +231,7 @@ def test_a_download_that_breaks_off_leaves_nothing(
 def test_a_missing_package_and_an_unknown_scheme_say_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(address: str) -> None:
+    def missing(*_: str) -> None:
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fetch, "_connect", missing)
@@ -248,9 +260,9 @@ def test_a_file_of_unstated_size_without_end_is_refused(
     memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.pipe("/w.json.gz", b"x" * 3000)
-    monkeypatch.setattr(local_copies, "UNSIZED_BYTES", 1000)
-    file = File("/w.json.gz", "w.json.gz", None, "", None, single=True)
-    with pytest.raises(UnreadableError, match="states no size"):
+    monkeypatch.setattr(local_copies, "LARGEST_BYTES", 1 << 11)
+    file = File("/w.json.gz", "w.json.gz", None, "", None)
+    with pytest.raises(UnreadableError, match="is longer than the 0 MiB that may be fetched"):
         local_copies.get(memory, file, tmp_path, "memory://w.json.gz")
     assert not list(tmp_path.iterdir())
 

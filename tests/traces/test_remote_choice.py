@@ -12,8 +12,6 @@ import pytest
 from mpprof import traces
 from mpprof.api import workflows
 from mpprof.cli import main
-from mpprof.errors import NotFoundError
-from mpprof.traces.common import file_head
 from mpprof.traces.remote import fetch
 from tests.paths import SAMPLES
 from tests.traces.kineto import small
@@ -92,25 +90,12 @@ def test_the_renamed_trace_of_a_window_is_read(web: Web, folder: Path, name: str
     assert workflows.diagnose(there).account == workflows.diagnose(here).account is not None
 
 
-def test_where_one_format_lies_nothing_is_looked_into(web: Web, folder: Path) -> None:
+def test_an_export_for_a_viewer_is_not_fetched(web: Web, folder: Path) -> None:
     _xplane(folder / "host.xplane.pb")
     (folder / "host.trace.json.gz").write_bytes(gzip.compress(tensorflow_text()))
     (folder / "perfetto_trace.json.gz").write_bytes(gzip.compress(tensorflow_text()))
     assert workflows.load(f"{web.url}/logs").warnings == ()
     assert not [each for name in ("host", "perfetto") for each in web.content(name)]
-
-
-@pytest.mark.parametrize("name", ["prof.bin", "window"])
-def test_a_trace_of_a_doubtful_name_is_named(web: Web, folder: Path, name: str) -> None:
-    (folder / "a").mkdir()
-    (folder / "a" / "notes.txt").write_bytes(b"hello" * 50_000)
-    small().write(folder / "a" / name)
-    with pytest.raises(
-        NotFoundError, match=f"a trace's name there. Give it itself: {web.url}/logs/a/{name}$"
-    ):
-        workflows.load(f"{web.url}/logs")
-    assert web.sent("notes.txt") <= file_head.HEAD_BYTES
-    assert len(workflows.load(f"{web.url}/logs/a/{name}").traces) == 1
 
 
 def test_a_scheme_may_be_written_in_capitals(

@@ -18,7 +18,6 @@ import mpprof
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
-from mpprof.traces.common import lazy_fetch
 from mpprof.traces.remote import fetch as remote
 from mpprof.traces.remote import local_copies
 from tests.paths import SAMPLES
@@ -29,7 +28,7 @@ pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for http://")
 
 SAMPLE = SAMPLES / "v100-convnet-mixed-float16"
 BLOCK = 1000
-BYTES = bytes(range(256)) * 14  # 3,584: four blocks
+BYTES = bytes(range(256)) * 14
 NAME = "w.pt.trace.json"
 
 
@@ -49,49 +48,36 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
 
-def ranges(web: Web) -> list[str | None]:
-    return [each.range for each in web.content(NAME) if each.range != "bytes=1-1"]
-
-
-def test_a_file_comes_in_ranges_and_each_byte_once(web: Web, file: Path, kept: Path) -> None:
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_file_comes_in_one_answer(web: Web, file: Path, kept: Path, ranges: bool) -> None:
+    web.faults.ranges = ranges
     assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
-    assert ranges(web) == ["bytes=0-999", "bytes=1000-1999", "bytes=2000-2999", "bytes=3000-3583"]
-    assert web.sent(NAME) == len(BYTES) + 1  # and one to see whether the server gives ranges
+    assert web.sent(NAME) == len(BYTES)
 
 
-def test_a_connection_that_breaks_costs_one_block_again(web: Web, file: Path, kept: Path) -> None:
-    web.faults.cut = [1, BLOCK, 400]  # the question, a whole block, a broken one
+def test_a_connection_that_breaks_is_tried_once_more_from_the_beginning(
+    web: Web, file: Path, kept: Path
+) -> None:
+    web.faults.cut = [BLOCK]
     assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
-    assert ranges(web) == [
-        "bytes=0-999", "bytes=1000-1999", "bytes=1000-1999", "bytes=2000-2999", "bytes=3000-3583",
-    ]  # fmt: skip
+    assert [each.sent for each in web.content(NAME)] == [BLOCK, len(BYTES)]
 
 
 def test_a_connection_that_always_breaks_is_one_error_and_leaves_nothing(
     web: Web, file: Path, kept: Path
 ) -> None:
-    web.faults.cut = [1, *[10] * 20]
+    web.faults.cut = [BLOCK] * 20
     with pytest.raises(UnreadableError, match=f"^{web.url}/{NAME}: the connection breaks: "):
         remote.fetch(f"{web.url}/{NAME}", kept)
-    assert len(ranges(web)) == 3
+    assert len(web.content(NAME)) == 2
     assert not [path for path in kept.rglob("*") if path.is_file()]
-
-
-def test_a_server_without_ranges_sends_it_in_one(web: Web, file: Path, kept: Path) -> None:
-    web.faults.ranges = False
-    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
-    assert ranges(web)[-1] is None
-    web.faults.cut = [0, 700]
-    os.utime(file, (5, 5))  # another version
-    with pytest.raises(UnreadableError, match="the connection breaks"):
-        remote.fetch(f"{web.url}/{NAME}", kept)
 
 
 def test_a_file_that_is_replaced_meanwhile_is_read_again_from_its_beginning(
     web: Web, file: Path, kept: Path
 ) -> None:
     def replace() -> None:
-        if len(web.content(NAME)) == 3:
+        if len(web.content(NAME)) == 1:
             file.write_bytes(BYTES[::-1])
 
     web.faults.after = replace
@@ -230,28 +216,21 @@ def logs(folder: Path, *sessions: str) -> Path:
     return folder / "logs"
 
 
-def test_only_the_window_that_is_looked_at_is_fetched(
-    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_the_traces_of_all_windows_come_when_the_run_is_opened_and_the_newest_is_read(
+    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 16 << 20)
-    there = logs(folder, "a", "b", "c")
-    size = (there / "plugins/profile/a/host.xplane.pb").stat().st_size
+    logs(folder, "a", "b", "c")
     for _ in range(2):
-        assert main(["kernels", f"{web.url}/logs", "--format", "csv"]) == 0
-        assert web.sent("a/host.xplane.pb") == size  # the newest by its time there, not by its name
-        assert web.sent("b/host.xplane.pb") == web.sent("c/host.xplane.pb") == 0
-    there_twice = capsys.readouterr().out.splitlines()
-    assert main(["kernels", str(there), "--format", "csv"]) == 0
-    assert len(there_twice) == 2 * len(capsys.readouterr().out.splitlines())
+        found = mpprof.load(f"{web.url}/logs").traces
+        assert found[-1].parent.name == "a"  # by its time there, not by its name
+        assert [path.read_bytes() for path in found] == [next(SAMPLE.rglob("*.xplane.pb")).read_bytes()] * 3
+        assert len(web.content("host.xplane.pb")) == 3
 
 
 def test_what_is_gone_there_goes_here(web: Web, folder: Path, kept: Path) -> None:
     there = logs(folder, "a", "b")
     found = remote.fetch(f"{web.url}/logs", kept)
-    for path in found.rglob("*.pb"):
-        lazy_fetch.complete(path)
     (there / "plugins/profile/a/host.xplane.pb").unlink()
     remote.fetch(f"{web.url}/logs", kept)
     assert [path.parent.name for path in found.rglob("*.pb")] == ["b"]
@@ -261,34 +240,8 @@ def test_names_are_as_the_server_means_them(web: Web, folder: Path, kept: Path) 
     (logs(folder, "a") / "plugins" / "profile" / "a").rename(folder / "logs/plugins/profile/a b 50%")
     found = remote.fetch(f"{web.url}/logs", kept)
     (path,) = found.rglob("*.pb")
-    lazy_fetch.complete(path)
     assert path.parent.name == "a b 50%"
     assert path.read_bytes() == next(SAMPLE.rglob("*.pb")).read_bytes()
-
-
-def test_a_trace_that_vanished_since_it_was_listed_is_said(web: Web, folder: Path, kept: Path) -> None:
-    there = logs(folder, "a")
-    (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
-    next(there.rglob("*.pb")).unlink()
-    for _ in range(2):
-        said = f"^{web.url}/logs/plugins/profile/a/host.xplane.pb: was removed after it was listed"
-        with pytest.raises(UnreadableError, match=said):
-            lazy_fetch.complete(path)
-
-
-def test_of_a_log_that_grew_only_the_new_lines_are_fetched(web: Web, folder: Path, kept: Path) -> None:
-    log = folder / "run" / "mpprof" / "steps.jsonl"
-    log.parent.mkdir(parents=True)
-    log.write_bytes(BYTES * 20)
-    copy = remote.fetch(f"{web.url}/run", kept) / "mpprof" / "steps.jsonl"
-    before = web.sent("steps.jsonl")
-    log.write_bytes(BYTES * 20 + b"new lines")
-    remote.fetch(f"{web.url}/run", kept)
-    assert copy.read_bytes() == log.read_bytes()
-    assert web.sent("steps.jsonl") - before == 4096 + len(b"new lines")  # and what was its end
-    log.write_bytes(BYTES[::-1] * 21)  # another run's, and longer
-    remote.fetch(f"{web.url}/run", kept)
-    assert copy.read_bytes() == log.read_bytes()
 
 
 def test_the_page_sees_a_run_grow(
@@ -316,17 +269,22 @@ def test_the_page_sees_a_run_grow(
     assert len(after.step) == len(before.step) + 10
 
 
-def test_a_run_whose_trace_is_gone_is_reported_from_its_records(
-    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_a_run_whose_traces_are_refused_is_reported_from_its_records(
+    web: Web, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("MPPROF_CACHE", str(tmp_path / "cache"))
     there = logs(folder, "a")
     (there / "mpprof" / "steps.jsonl").write_bytes(next(SAMPLE.rglob("steps.jsonl")).read_bytes())
+    (folder / "logs/plugins/profile/b").mkdir()
+    small().write(folder / "logs/plugins/profile/b/w.pt.trace.json")
+    web.faults.status = {"host.xplane.pb": 403, "w.pt.trace.json": 403}
     run = mpprof.load(f"{web.url}/logs")
-    web.faults.status = {"host.xplane.pb": 403}
-    absent = mpprof.diagnose(run).absent
-    assert f"{web.url}/logs/plugins/profile/a/host.xplane.pb: access denied" in absent["time"]
+    assert run.steps is not None
+    assert run.traces == ()
+    (said,) = caplog.messages
+    assert said.startswith("mpprof: a trace was not fetched, and 1 more: ")
+    assert "access denied" in said
+    assert f"{web.url}/logs/plugins/profile/" in said
 
 
 def test_several_at_once_fetch_the_same_without_harm(web: Web, folder: Path, kept: Path) -> None:
@@ -335,39 +293,8 @@ def test_several_at_once_fetch_the_same_without_harm(web: Web, folder: Path, kep
 
     def fetch(_: int) -> list[bytes]:
         paths = sorted(remote.fetch(f"{web.url}/logs", kept).rglob("*.pb"))
-        for path in paths:
-            lazy_fetch.complete(path)
         return [path.read_bytes() for path in paths]
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(fetch, range(4))) == [[expected, expected]] * 4
     assert not list(kept.rglob("*.part"))
-
-
-def test_a_listing_never_takes_the_bytes_that_another_process_has_just_fetched(
-    web: Web, folder: Path, kept: Path
-) -> None:
-    there = logs(folder, "a")
-    (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
-    lazy_fetch.complete(path)
-    content = path.read_bytes()
-    (there / "plugins/profile/a/host.xplane.pb").write_bytes(content[::-1])
-    remote.fetch(f"{web.url}/logs", kept)  # lists the new version, which nobody has read yet
-    assert path.read_bytes() == content
-    lazy_fetch.complete(path)
-    assert path.read_bytes() == content[::-1]
-
-
-def test_a_trace_that_was_evicted_since_it_was_listed_is_fetched_again(
-    web: Web, folder: Path, kept: Path
-) -> None:
-    logs(folder, "a")
-    (path,) = remote.fetch(f"{web.url}/logs", kept).rglob("*.pb")
-    lazy_fetch.complete(path)
-    content = path.read_bytes()
-    remote.fetch(f"{web.url}/logs", kept)
-    os.utime(path.with_name(f".{path.name}.version"), (1, 1))
-    local_copies.evict(kept, 0)
-    assert not path.exists()
-    lazy_fetch.complete(path)
-    assert path.read_bytes() == content

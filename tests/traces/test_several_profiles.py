@@ -14,7 +14,6 @@ from mpprof.analysis.steps import boundaries
 from mpprof.analysis.steps.calls import calls
 from mpprof.cli import main
 from mpprof.model.trace import Trace
-from mpprof.traces.xspace import profiles
 from tests.builders.xspace import Ref, Space
 
 STEPS, KERNELS = 6, 5
@@ -97,8 +96,6 @@ SAME_IDS = host(700_000)
     ("planes", "own"),
     [
         ((CHIEF, WORKER, gpu(MS)), 1),
-        ((WORKER, gpu(MS), CHIEF), 0),
-        ((CHIEF, gpu(MS), WORKER), 1),
         ((gpu(MS), WORKER, CHIEF), 0),
         ((SAME_IDS, WORKER, gpu(MS)), 1),
         ((gpu(MS), WORKER, SAME_IDS), 0),
@@ -128,7 +125,8 @@ def test_each_device_is_launched_and_its_steps_are_marked_by_its_own_host(
     one = (host(MS), gpu(MS))
     two = (host(2 * MS, first_id=first_id), gpu(2 * MS, 1, first_id=first_id))
     order = slice(None, None, -1) if device_first else slice(None)
-    trace = traces.read(write(file, *one[order], *two[order]), strict=True)
+    planes = (*one[order], environment, *two[order], environment)
+    trace = traces.read(write(file, *planes), strict=True)
     assert [device.plane for device in trace.devices] == ["one /device:GPU:0", "two /device:GPU:1"]
     for device, period in enumerate((MS, 2 * MS)):
         assert launchers(trace, device) == {device}
@@ -144,35 +142,26 @@ def test_hosts_as_merge_xprof_writes_them_into_one_file(file: Path) -> None:
     assert [launchers(trace, device) for device in (0, 1)] == [{0}, {1}]
 
 
-def test_planes_that_do_not_stand_host_by_host_are_joined_by_their_launches(file: Path) -> None:
-    two = 1_000
-    trace = traces.read(
-        write(file, gpu(MS), gpu(2 * MS, first_id=two), host(MS), host(2 * MS, first_id=two)), strict=True
-    )
-    hosts = [trace.thread_hosts[thread] for thread in range(2)]
-    assert [launchers(trace, 0), launchers(trace, 1)] == [{hosts[0]}, {hosts[1]}]
-
-
 @pytest.mark.parametrize(
-    ("planes", "name"),
+    "planes",
     [
-        (
-            (SAME_IDS, gpu(MS), WORKER),
-            "unknown host /device:GPU:0",
-        ),  # both precede the kernels with their ids
-        ((host(MS), gpu(MS, first_id=0), host(MS, first_id=100)), "unknown host /device:GPU:0"),  # no ids
-        ((gpu(MS), WORKER, gpu(MS)), "one /device:GPU:0, two /device:GPU:0"),  # one process uses an id once
+        (SAME_IDS, gpu(MS), WORKER),  # of the host before it, or of that behind it
+        (WORKER, gpu(MS), CHIEF),
+        (gpu(MS), WORKER, gpu(MS)),
+        (gpu(MS), gpu(2 * MS), host(MS), host(2 * MS)),  # device by device, then host by host
+        (gpu(MS), environment, gpu(2 * MS, 1), host(MS), environment),  # a host that was not recorded
     ],
 )
 def test_where_nothing_tells_the_host_no_launch_is_joined_and_that_is_said(
-    file: Path, planes: tuple[Write, ...], name: str
+    file: Path, planes: tuple[Write, ...]
 ) -> None:
     trace = traces.read(write(file, *planes), strict=True)
     (warning,) = (each for each in trace.warnings if "byte for byte" not in each)
-    assert f"joined with the work of {name}: several hosts in the file may have launched it" in warning
+    assert "joined with the work of unknown host /device:GPU:0" in warning
+    assert "their planes do not stand host by host. Read each host's own file" in warning
     assert {device.host for device in trace.devices} == {-1}
     assert (trace.kernels.launch == -1).all()
-    assert calls(trace, 0) is None
+    assert all(calls(trace, device) is None for device in range(len(trace.devices)))
 
 
 def test_kernels_without_ids_are_of_the_host_that_lies_with_them(file: Path) -> None:
@@ -184,12 +173,12 @@ def test_kernels_without_ids_are_of_the_host_that_lies_with_them(file: Path) -> 
     assert found.start_ns.tolist() == [MS * (step + 1) for step in range(STEPS)]
 
 
-def test_devices_without_work_are_of_the_host_of_those_before_them(file: Path) -> None:
+def test_devices_without_work_are_of_the_host_that_lies_with_them(file: Path) -> None:
     def idle(space: Space) -> None:
         space.plane("/device:GPU:1")
         space.plane("/device:GPU:2")
 
-    trace = traces.read(write(file, CHIEF, gpu(MS), idle, WORKER), strict=True)
+    trace = traces.read(write(file, CHIEF, environment, gpu(MS), idle, WORKER, environment), strict=True)
     assert [device.plane for device in trace.devices] == [f"two /device:GPU:{n}" for n in range(3)]
     assert {device.host for device in trace.devices} == {1}
     assert trace.warnings == ()
@@ -254,24 +243,3 @@ def test_one_plane_that_repeats_beside_others_is_counted_and_said(file: Path) ->
     trace = traces.read(write(file, gpu(MS), host(MS), gpu(MS), host(2 * MS)))
     assert len(trace.kernels) == 2 * STEPS * KERNELS
     assert trace.warnings[0].startswith("plane /device:GPU:0 is in the file twice, byte for byte")
-
-
-def test_of_many_hosts_only_those_are_tried_that_lie_with_the_device(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried = []
-    fit = profiles._Fit.__call__
-    monkeypatch.setattr(
-        profiles._Fit,
-        "__call__",
-        lambda self, d, h: tried.append((d, h)) or fit(self, d, h),  # type: ignore[func-returns-value]
-    )
-
-    def small(space: Space) -> None:
-        for n in range(100):
-            space.plane("/device:GPU:0").line(7, "s").event("k", n, 5, {"correlation_id": n})
-            space.plane("/host:CPU").line(1, "p").event("cuLaunchKernel", n, 1, {"correlation_id": n + 1})
-
-    trace = traces.read(write(file, small))
-    assert len(trace.devices) == 100
-    assert len(tried) <= 300

@@ -414,7 +414,7 @@ def _rung(row: int, rung: Rung, document: ComparedRuns) -> html.Section:
     return cards.section(
         title,
         cards.warnings(doubts) if doubts else None,
-        cards.remarks([*(rung.explanation or []), *([card_note] if card_note else [])]),
+        cards.remarks([*comparing.answer(rung), *([card_note] if card_note else [])]),
         cards.tiles(
             _tile(
                 "Speedup",

@@ -156,7 +156,7 @@ def _tensors(document: Report) -> html.Section | None:
     rows = [
         (
             words.size(t.bytes), words.count(t.count), t.dtype, t.shape, t.kind, t.layer,
-            short_op(t.op), "outlives the trace" if t.life_ns is None else words.duration(t.life_ns),
+            short_op(t.op), account.life(t, document),
         )
         for t in tensors
     ]  # fmt: skip

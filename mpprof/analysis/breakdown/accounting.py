@@ -118,6 +118,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         step_source=window.periods.source,
         unit=window.periods.unit,
         unit_name=window.periods.of,
+        tuned_steps=window.periods.tuned,
         notes=(
             *window.periods.notes,
             *window.notes(trace),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
+from mpprof.analysis.attainable.work import BoundBy, roofline
 from mpprof.analysis.kernels.eligibility import (
     Tensor,
     batches_of,
@@ -51,7 +52,7 @@ class Roof:
     """The least time that a call can take, and what it is bound by."""
 
     least_ns: float
-    bound: Literal["compute", "memory"]
+    bound: BoundBy
 
 
 # --- ops ---------------------------------------------------------------------------------------------------
@@ -155,12 +156,8 @@ def roof(work: Cost, placement: Placement, precision: Precision, peaks: DevicePe
     if placement not in ACCELERATED and precision in ("fp16", "bf16"):
         # Ordinary arithmetic may also convert to float32, which on many cards is the faster way.
         rate = max((found for found in (rate, rates.get("fp32_cuda")) if found), default=None)
-    bandwidth = peaks.bandwidth_bytes_per_s
-    compute = work.flops / rate * 1e9 if work.flops and rate else 0.0
-    memory = work.bytes / bandwidth * 1e9 if work.bytes and bandwidth else 0.0
-    if not compute and not memory:
-        return None
-    return Roof(max(compute, memory), "compute" if compute >= memory else "memory")
+    found = roofline(work.flops, work.bytes, rate, peaks.bandwidth_bytes_per_s)
+    return None if found is None else Roof(*found)
 
 
 # --- layers and models -------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from mpprof.analysis.comparison.attainable import MatchKey, Part, parts
 from mpprof.analysis.comparison.layer_names import layer_names, process_scopes, unnumbered_op
+from mpprof.analysis.comparison.ratios import MatchKey, Part, parts
 from mpprof.model.account import Account, Cell, Class
 from mpprof.model.finding import KernelChange, Matching, OpTime, UnmatchedLayer
 from mpprof.model.run import Run

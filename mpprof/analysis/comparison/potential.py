@@ -1,13 +1,15 @@
 """What mixed precision could make of a float32 run: a range, from its own account, before anybody tried it.
 
-Every cell of the account is turned the other way round. The ends of the range are what its 16-bit twin takes
-at most and at least: matrix work in float32 on ordinary arithmetic half its time at most, and at least what
-the calibration of the card or the ratio of its peaks makes of it; that of Winograd and FFT convolutions all
-of its time at most, because a 16-bit convolution that multiplies every pair gives their saving back; matrix
-work in TF32, transforms and other work bound by memory all of its time at most and half at least; kernels
-that are bound by launching, the optimizer, FBGEMM's embedding tables, copies, communication and idle time as
-long as they were. No kernel becomes shorter than two microseconds, and no step shorter than what the host
-needs for it. Where the card's peaks are not known, matrix work may take no time at all at the short end.
+Every cell of the account is turned the other way round: the ends of the range are the sums of `low` and
+`high` of `attainable.engine.least`. Matrix work in float32 on ordinary arithmetic takes half its time at
+most, and at least what its operations and bytes, or the ratio of the card's peaks, make of it; that of
+Winograd and FFT convolutions all of its time at most, because a 16-bit convolution that multiplies every pair
+gives their saving back; matrix work in TF32 all of its time at most, and at least what its operations and
+bytes take, half where they are not known; transforms and other work bound by memory all of its time at most
+and half at least; kernels that are bound by launching, the optimizer, FBGEMM's embedding tables, copies,
+communication and idle time as long as they were. No kernel becomes shorter than two microseconds, and no step
+shorter than what the host needs for it. Where the card's peaks are not known, matrix work may take no time at
+all at the short end.
 
 Of a single step that is more: its last launch comes no earlier than it did, and at the long end only that
 work becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
@@ -16,26 +18,24 @@ work becomes shorter which no launch held up. Shorter kernels before it make lon
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from mpprof.analysis.comparison import calibration
-from mpprof.analysis.comparison.attainable import FLOOR_NS, MEMORY_BOUND, SHORTEST_NS
+from mpprof.analysis.attainable.engine import eligible, halved, in_tf32, least, of_a_table
+from mpprof.analysis.attainable.evidence import Evidence, saving_ops
+from mpprof.analysis.attainable.work import (
+    FLOOR_NS,
+    HALF_BYTES,
+    LAUNCH_BOUND_NS,
+    MEMORY_BOUND,
+    USUAL_RATIO,
+    Work,
+    work_of,
+)
 from mpprof.analysis.comparison.limiting_parts import Share, limits
 from mpprof.model.account import Account, AttainableRange, Cell, Class
 from mpprof.model.device import DevicePeaks
-from mpprof.model.kernels import ACCELERATED, TRANSFORMS
+from mpprof.model.kernels import TRANSFORMS
 
-_HALF_BYTES = 2.0
-_LEAST_RATIO = 2.0
-"""Products that leave ordinary arithmetic for matrix units usually become at least twice as fast: what the
-estimate of an unrecorded baseline takes for granted, too."""
-_FEWER_PRODUCTS = r"(?i)winograd|fft\dd|cgemm|complex|float2\b"
-"""Kernels of convolutions that save multiplications: 2.25 to 4 times fewer with Winograd (Lavin & Gray 2015,
-arXiv:1509.09308). Those of FFT multiply complex numbers."""
-_TABLES = r"fbgemm|embedding_codegen|split_embedding|SplitLookup|permute_pooled_embs|bounds_check_indices"
-"""Ops and kernels of FBGEMM's embedding tables (torchrec): lookups, and backward passes with the optimizer's
-update fused in. Autocast reaches neither; their type is that of the table."""
 _STAYS: dict[Class, str] = {
     "optimizer": "the optimizer", "comm": "communication", "copy": "copies", "unknown": "unidentified work",
 }  # fmt: skip
@@ -45,9 +45,11 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     """Return the range of speedups that 16 bits could bring to this float32 run on a card with matrix
     units."""
     cells = account.main.cells
-    saving = _saving_ops(cells)
-    longest = [_longest_ns(cell, saving) for cell in cells]
-    shortest = [_shortest_ns(cell, peaks) for cell in cells]
+    works = [work_of(cell) for cell in cells]
+    evidence = Evidence(peaks, saving=saving_ops(cells))
+    found = [least(work, "fp16", evidence) for work in works]
+    longest = [each.high for each in found]
+    shortest = [_shortest(work, each.low) for work, each in zip(works, found, strict=True)]
     path = account.host_path if account.one_step else None
     need_ns = max(account.host_ns or 0.0, path.launched_ns if path else 0.0)
     need_ns = min(need_ns, account.step_ns)
@@ -56,21 +58,21 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     slowest_ns = account.step_ns - felt * (account.step_ns - sum(longest))
     at_least = account.step_ns / max(slowest_ns, need_ns) if account.step_ns > 0 else 1.0
     at_most = account.step_ns / max(sum(shortest), need_ns, FLOOR_NS) if account.step_ns > 0 else 1.0
-    eligible = sum(cell.busy_ns_per_step for cell in cells if _eligible(cell))
-    in_tf32 = sum(cell.busy_ns_per_step for cell in cells if _eligible(cell) and _in_tf32(cell))
-    busy = sum(cell.busy_ns_per_step for cell in cells if cell.category != "profiling")
+    could = sum(work.busy_ns for work in works if eligible(work))
+    tf32 = sum(work.busy_ns for work in works if eligible(work) and in_tf32(work))
+    busy = sum(work.busy_ns for work in works if work.category != "profiling")
     few = ("one profiled step, which may not be representative",) if account.one_step else ()
     few = ("the host launches no earlier than it did", *few) if path else few
     return AttainableRange(
         low=max(1.0, min(at_least, at_most)),
         high=max(1.0, at_most),
-        eligible_ratio=eligible / busy if busy > 0 else None,
-        assumptions=(*_assumed(cells, saving, peaks), *few),
-        tf32_ratio=in_tf32 / busy if busy > 0 else None,
+        eligible_ratio=could / busy if busy > 0 else None,
+        assumptions=(*_assumed(cells, works, shortest, evidence), *few),
+        tf32_ratio=tf32 / busy if busy > 0 else None,
         limits=limits(
             [
-                Share(cell.category, cell.ns_per_step, best, _short(cell), cell.placement, cell.precision)
-                for cell, best in zip(cells, shortest, strict=True)
+                Share(work.category, work.ns, best, work.bound_by_launching, work.placement, work.precision)
+                for work, best in zip(works, shortest, strict=True)
             ],
             account.step_ns,
             floor_ns,
@@ -78,81 +80,60 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     )
 
 
-def _eligible(cell: Cell) -> bool:
-    """Return whether the cell is matrix work that matrix units could do in 16 bits and did not: no helper of
-    such work, and not depthwise."""
-    if cell.category != "matmul" or cell.family == "depthwise" or cell.precision == "fp64":
-        return False
-    return cell.placement == "cuda_core" or _in_tf32(cell)
+def _shortest(work: Work, low: float | None) -> float:
+    """Return the short end of a piece: no time at all where nothing bounds a product, but for what a launch
+    takes."""
+    if low is not None:
+        return low
+    return work.floored(0.0) if eligible(work) else halved(work)
 
 
-def _in_tf32(cell: Cell) -> bool:
-    return cell.placement in ACCELERATED and cell.precision == "tf32"
-
-
-def _short(cell: Cell) -> bool:
-    """Return whether the cell's kernels are bound by launching."""
-    return cell.calls_per_step > 0 and cell.busy_ns_per_step / cell.calls_per_step < SHORTEST_NS
-
-
-def _saving_ops(cells: Iterable[Cell]) -> frozenset[str]:
-    """Return the convolutions, or their kernels where no op is known, that run as Winograd or FFT."""
-    return frozenset(
-        cell.op or cell.kernel or ""
-        for cell in cells
-        if (cell.family or "").startswith("conv_") and re.search(_FEWER_PRODUCTS, cell.kernel or "")
-    )
-
-
-def _of_a_table(cell: Cell) -> bool:
-    """Return whether the cell looks up or updates FBGEMM's embedding tables, which no autocast narrows."""
-    return cell.category == "gather_scatter" and bool(re.search(_TABLES, f"{cell.op} {cell.kernel}"))
-
-
-def _saves(cell: Cell, saving: frozenset[str]) -> bool:
-    return (cell.op or cell.kernel or "") in saving
-
-
-def _assumed(cells: Sequence[Cell], saving: frozenset[str], peaks: DevicePeaks | None) -> Iterator[str]:
+def _assumed(
+    cells: Sequence[Cell], works: Sequence[Work], shortest: Sequence[float], evidence: Evidence
+) -> Iterator[str]:
     """Yield what the range takes for granted of the work that this run has."""
-    own = [cell for cell in cells if cell.ns_per_step > 0]
-    long = [cell for cell in own if not _short(cell)]
-    float32 = [cell for cell in long if _eligible(cell) and not _in_tf32(cell)]
+    rows = [
+        (cell, work, best) for cell, work, best in zip(cells, works, shortest, strict=True) if work.ns > 0
+    ]
+    long = [row for row in rows if not row[1].bound_by_launching]
+    float32 = [(work, best) for _, work, best in long if eligible(work) and not in_tf32(work)]
     if float32:
-        yield _of_products(float32, saving, peaks)
-    halved = {
-        "products in TF32": any(_in_tf32(cell) for cell in long),
-        "transforms of convolutions": any(cell.reason_code in TRANSFORMS for cell in long),
+        yield _of_products(float32, evidence)
+    tf32 = [(work, best) for _, work, best in long if eligible(work) and in_tf32(work)]
+    far = [(work, best) for work, best in tf32 if best < work.ns / HALF_BYTES]
+    if far:
+        yield "products in TF32 no less than what their operations and bytes take at the card's peak rates"
+    halves = {
+        "products in TF32": bool(tf32) and not far,
+        "transforms of convolutions": any(cell.reason_code in TRANSFORMS for cell, _, _ in long),
         "work that is bound by memory": any(
-            cell.category in MEMORY_BOUND and not _of_a_table(cell) for cell in long
+            work.category in MEMORY_BOUND and not of_a_table(work) for _, work, _ in long
         ),
     }
-    if any(halved.values()):
-        yield f"{_listed([name for name, there in halved.items() if there])} at most 2x"
-    stays = [name for category, name in _STAYS.items() if any(cell.category == category for cell in own)]
-    stays += (
-        ["FBGEMM's embedding lookups and the updates fused into them"] if any(map(_of_a_table, own)) else []
-    )
-    stays += [f"kernels under {SHORTEST_NS / 1000:.0f} µs"] if len(long) < len(own) else []
-    stays += ["idle time"] if any(cell.category.startswith("idle_") for cell in own) else []
+    if any(halves.values()):
+        yield f"{_listed([name for name, there in halves.items() if there])} at most 2x"
+    stays = [
+        name for category, name in _STAYS.items() if any(work.category == category for _, work, _ in rows)
+    ]
+    if any(of_a_table(work) for _, work, _ in rows):
+        stays += ["FBGEMM's embedding lookups and the updates fused into them"]
+    stays += [f"kernels under {LAUNCH_BOUND_NS / 1000:.0f} µs"] if len(long) < len(rows) else []
+    stays += ["idle time"] if any(work.category.startswith("idle_") for _, work, _ in rows) else []
     if stays:
         yield f"{_listed(stays)} as long as now"
     yield "casts and loss scaling not counted"
 
 
-def _of_products(cells: list[Cell], saving: frozenset[str], peaks: DevicePeaks | None) -> str:
+def _of_products(products: Sequence[tuple[Work, float]], evidence: Evidence) -> str:
     """Return how much faster matrix work in float32 is assumed to become."""
-    most = max(_most(cell, peaks) for cell in cells)
-    measured = peaks is not None and any(
-        calibration.find(peaks.name, cell.family or "", "fp32", "fp16") for cell in cells
-    )
-    by = "by measurements and peak rates of such cards" if measured else "by the card's peak rates"
-    end = f"to {_times(most)} ({by})" if math.isfinite(most) else "or more (its peaks are not known)"
-    plain = [cell for cell in cells if not _saves(cell, saving)]
+    most = max(work.ns / best if best > 0 else math.inf for work, best in products)
+    known = evidence.peaks is not None
+    end = f"to {_times(most)} (by the card's peak rates)" if known else "or more (its peaks are not known)"
+    plain = [work for work, _ in products if not evidence.saves(work)]
     if not plain:
         return f"convolutions in float32 by Winograd or FFT 1x (16 bits multiply more) {end} as fast"
-    said = f"matrix work in float32 2x (usual, not certain) {end} as fast in 16 bits"
-    return f"{said}, but from 1x where it is Winograd or FFT" if len(plain) < len(cells) else said
+    said = f"matrix work in float32 {_times(USUAL_RATIO)} (usual, not certain) {end} as fast in 16 bits"
+    return f"{said}, but from 1x where it is Winograd or FFT" if len(plain) < len(products) else said
 
 
 def _times(ratio: float) -> str:
@@ -161,36 +142,3 @@ def _times(ratio: float) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-
-
-def _longest_ns(cell: Cell, saving: frozenset[str]) -> float:
-    if _eligible(cell) and not _in_tf32(cell) and not _short(cell) and not _saves(cell, saving):
-        return _floored(cell, cell.ns_per_step / _LEAST_RATIO)
-    return cell.ns_per_step
-
-
-def _shortest_ns(cell: Cell, peaks: DevicePeaks | None) -> float:
-    if _short(cell) or cell.precision == "fp64" or _of_a_table(cell):
-        return cell.ns_per_step
-    if _eligible(cell) and not _in_tf32(cell):
-        return _floored(cell, cell.ns_per_step / _most(cell, peaks))
-    if cell.category == "matmul" or cell.category in MEMORY_BOUND:
-        return _floored(cell, cell.ns_per_step / _HALF_BYTES)
-    return cell.ns_per_step
-
-
-def _most(cell: Cell, peaks: DevicePeaks | None) -> float:
-    """Return how many times faster a float32 product can become in 16 bits on matrix units, at most."""
-    if peaks is None:
-        return float("inf")
-    row = calibration.find(peaks.name, cell.family or "", "fp32", "fp16")
-    if row is not None:
-        return row.ratio
-    ran, could = peaks.flops_per_s.get("fp32_cuda"), peaks.flops_per_s.get("fp16")
-    return max(_LEAST_RATIO, could / ran) if ran and could else float("inf")
-
-
-def _floored(cell: Cell, ns: float) -> float:
-    """Return the time within its limits: no call becomes shorter than `FLOOR_NS`, nor longer than it was."""
-    least = cell.calls_per_step * FLOOR_NS
-    return min(cell.ns_per_step, max(ns, least))

@@ -10,24 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mpprof.analysis.comparison.attainable import (
-    REACHABLE_BANDWIDTH,
-    SIXTEEN_BITS,
-    MatchKey,
-    Part,
-    compiled,
-    parts,
-    precision_of,
-    streaming_ns,
-)
+from mpprof.analysis.attainable.work import FLOOR_NS, SIXTEEN_BITS, streaming_ns
+from mpprof.analysis.comparison.ratios import MatchKey, Part, compiled, parts, precision_of
 from mpprof.analysis.layers import kinds
 from mpprof.model.account import Cell
 from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, Run
 
-LAUNCH_NS = 2_000.0
-"""What a kernel takes to start and drain, whatever it moves."""
 CAST_BYTES = 6
 """Per value: four bytes read and two written, or the other way round."""
 SCALING_BYTES = 12
@@ -40,7 +30,7 @@ class _Known:
     layers: Mapping[str, LayerFacts]
     end: frozenset[str]
     parameters: int | None
-    bytes_per_ns: float | None
+    bandwidth_bytes_per_s: float | None
     scaling: bool
     fused: bool  # XLA compiles the step: casts around norms are no need
 
@@ -64,7 +54,7 @@ def added(
         elif key.category == "loss_scale" and known.scaling:
             moving = min(part.ns, left)
             left -= moving
-            ns = moving + part.calls * LAUNCH_NS
+            ns = moving + part.calls * FLOOR_NS
         else:
             continue
         if min(part.ns, ns) > had:
@@ -93,19 +83,18 @@ def of_layer(layer: LayerFacts, bandwidth_bytes_per_s: float | None, *, passes: 
     if not bandwidth_bytes_per_s or not layer.parameters:
         return 0.0
     each = streaming_ns(CAST_BYTES * layer.parameters, bandwidth_bytes_per_s)
-    return passes * (LAUNCH_NS + each)
+    return passes * (FLOOR_NS + each)
 
 
 def _known(run: Run, peaks: DevicePeaks | None) -> _Known | None:
     model, fit = run.facts.model if run.facts else None, run.last_fit
     if model is None:
         return None
-    bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
     return _Known(
         layers={layer.name: layer for layer in model.layers},
         end=kinds.head(model.layers),
         parameters=model.parameters,
-        bytes_per_ns=bandwidth * REACHABLE_BANDWIDTH / 1e9 if bandwidth else None,
+        bandwidth_bytes_per_s=peaks.bandwidth_bytes_per_s if peaks else None,
         scaling=bool(fit and fit.optimizer.dynamic),
         fused=compiled(run),
     )
@@ -124,13 +113,13 @@ def _cast_ns(part: Part, known: _Known) -> float:
 
 def _weights_ns(part: Part, layer: LayerFacts, known: _Known) -> float:
     """Return the time of one cast of every weight of the layer in this phase."""
-    if known.bytes_per_ns is None or layer.parameters is None:
+    if not known.bandwidth_bytes_per_s or layer.parameters is None:
         return 0.0
-    calls = min(part.calls, _CASTS_OF_A_LAYER)
-    return calls * LAUNCH_NS + CAST_BYTES * layer.parameters / known.bytes_per_ns
+    moving = streaming_ns(CAST_BYTES * layer.parameters, known.bandwidth_bytes_per_s)
+    return min(part.calls, _CASTS_OF_A_LAYER) * FLOOR_NS + moving
 
 
 def _scaling_ns(known: _Known) -> float:
-    if known.bytes_per_ns is None or known.parameters is None:
+    if not known.bandwidth_bytes_per_s or known.parameters is None:
         return 0.0
-    return SCALING_BYTES * known.parameters / known.bytes_per_ns
+    return streaming_ns(SCALING_BYTES * known.parameters, known.bandwidth_bytes_per_s)

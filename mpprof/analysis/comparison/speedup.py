@@ -1,7 +1,7 @@
 """Two runs side by side: what mixed precision should have gained, what it did, and where the gap lies.
 
 The baseline B and the mixed run M are aligned by `MatchKey`: class, phase, layer, and op where both name it.
-With `b` and `m` the time of a key in each, and `r` the ratio attainable for it on this device (`attainable`),
+With `b` and `m` the time of a key in each, and `r` the ratio attainable for it on this device (`ratios`),
 
     attainable = sum(b / r + a)    gap = M - attainable = sum(m - b / r - a)
     expected = B / attainable      observed = B / M
@@ -22,19 +22,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mpprof.analysis.attainable.evidence import Evidence, well_fed
+from mpprof.analysis.attainable.work import SIXTEEN_BITS
 from mpprof.analysis.breakdown.compute_precision import compute_precision
-from mpprof.analysis.comparison.attainable import (
-    SIXTEEN_BITS,
-    MatchKey,
-    Part,
-    Peers,
-    Ratio,
-    Target,
-    bound_by_launching,
-    compiled,
-    precision_of,
-    ratio,
-)
 from mpprof.analysis.comparison.launches_compared import launches
 from mpprof.analysis.comparison.limiting_parts import Share, limits
 from mpprof.analysis.comparison.matching import aligned
@@ -42,6 +32,16 @@ from mpprof.analysis.comparison.observed import observed, step_times
 from mpprof.analysis.comparison.potential import potential
 from mpprof.analysis.comparison.precision_overhead import added
 from mpprof.analysis.comparison.profiled import profiled_speedup
+from mpprof.analysis.comparison.ratios import (
+    MatchKey,
+    Part,
+    Ratio,
+    Target,
+    compiled,
+    pairs,
+    precision_of,
+    ratio,
+)
 from mpprof.analysis.layers import kinds
 from mpprof.model.account import Account, Class, ComputePrecision, GapSlice, Limit, ProfiledSpeedup, Speedup
 from mpprof.model.device import DevicePeaks
@@ -88,7 +88,8 @@ def speedup(
     computes = compute_precision(mixed_run, mixed.main.cells)
     was = compute_precision(baseline_run, baseline.main.cells)
     target = _target(mixed_run, computes, was)
-    ratios = _ratios(before, after, target, peaks, mixed.trace_basis == "host")
+    evidence = _evidence(mixed_run, mixed, before, after, peaks)
+    ratios = _ratios(before, after, target, evidence, mixed.trace_basis == "host")
     dissimilar = _dissimilar(target, scale, other_card=other_card)
     why_none = dissimilar or _no_expectation(before, ratios, mixed, baseline, peaks)
     known = not why_none
@@ -191,7 +192,7 @@ def _limits(
     """Return what the attainable step consists of."""
     shares = [
         Share(
-            key.category, part.ns, part.ns / (ratios[key].attainable or 1.0), bound_by_launching(part),
+            key.category, part.ns, part.ns / (ratios[key].attainable or 1.0), part.work.bound_by_launching,
             part.placement, part.precision,
         )
         for key, part in before.items()
@@ -330,18 +331,30 @@ def _wanted(run: Run) -> Precision | None:
     return wanted if wanted in SIXTEEN_BITS and precision_of(policy.compute_dtype) == "fp32" else None
 
 
+def _evidence(
+    run: Run,
+    mixed: Account,
+    before: Mapping[MatchKey, Part],
+    after: Mapping[MatchKey, Part],
+    peaks: DevicePeaks | None,
+) -> Evidence:
+    layers = run.facts.model.layers if run.facts and run.facts.model else ()
+    by_name = {layer.name: layer for layer in layers}
+    fed = well_fed(mixed.main.cells, lambda name: by_name.get(name or ""), peaks)
+    return Evidence(peaks, fed, pairs(before, after))
+
+
 def _ratios(
     before: Mapping[MatchKey, Part],
     after: Mapping[MatchKey, Part],
     target: Target,
-    peaks: DevicePeaks | None,
+    evidence: Evidence,
     host: bool,
 ) -> dict[MatchKey, Ratio]:
     if host:
         none = Ratio(None, None, "a CPU's rates by type are not known")
         return dict.fromkeys(before, none)
-    peers = Peers(before, after)
-    return {key: ratio(part, after.get(key), target, peers, peaks) for key, part in before.items()}
+    return {key: ratio(part, after.get(key), target, evidence) for key, part in before.items()}
 
 
 def _why_not(

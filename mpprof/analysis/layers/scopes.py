@@ -28,6 +28,10 @@ _OPTIMIZERS = frozenset(_OPTIMIZER_NAMES.split())
 _FINITE_CHECKS = frozenset(("isfinite", "is-finite", "all", "reduceand"))
 _INPUT_TYPES = re.compile(r"Iterator|Optional|MakeIterator|\w*Dataset(V\d+)?$")
 _EINSUM = re.compile(r"([A-Za-z.,]*)->([A-Za-z.]*)")
+_STATED: dict[str, Phase] = {
+    "input": "input", "forward": "forward", "backward": "backward", "optimizer": "optimizer",
+}  # fmt: skip
+"""Types of ops by which a reader states the phase: a stack of calls shows it, and names no scope."""
 _DEEPEST = 32  # transformations within one another; names in a file may be hostile
 _TORCH_BACKWARD = re.compile(r"Backward\d*\b|autograd::")
 
@@ -56,7 +60,9 @@ def parse(name: str, type: str = "") -> Scope:
         _unwrap(part, parts, wrappers)
     leaf = parts.pop() if parts else ""
     path, conditional, gradient, phase = _around(tuple(parts))
-    if gradient or "transpose" in wrappers or _TORCH_BACKWARD.search(name):
+    if type in _STATED:
+        phase = _STATED[type]
+    elif gradient or "transpose" in wrappers or _TORCH_BACKWARD.search(name):
         phase = "backward"
     elif type.startswith(("ResourceApply", "ResourceSparseApply")) or name.startswith("Optimizer.step"):
         phase = "optimizer"

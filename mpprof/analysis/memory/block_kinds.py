@@ -7,8 +7,10 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.analysis.arrays.intervals import row_around, union
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.analysis.steps.autotuning import tuned_ops
 from mpprof.analysis.steps.calls import Calls
 from mpprof.model.account import PHASES, Phase
 from mpprof.model.grouping import groups
@@ -29,6 +31,8 @@ _INPUT_THREAD = re.compile(r"tf_data_(?!iterator_get_next)")
 The one that hands a batch to the step may go on with the step."""
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
 FORWARD, BACKWARD, OTHER = (PHASES.index(phase) for phase in ("forward", "backward", "other"))
+CODE = "code"
+"""Type of an op that stands for a line of code in no module, optimizer or backward pass, by its stack."""
 _UNDECIDED = -1  # of the forward pass: kept for backward or not, which only its life tells
 _OPERAND = -2  # an operand of a gradient's op in another layout
 _TRANSPOSED = r"(?:^|/)(\w+?)(?:_\d+)?-(\d+)-Transpose\w+-LayoutOptimizer$"
@@ -53,7 +57,7 @@ def kinds(trace: Trace, ownership: Ownership, blocks: Blocks, steps: Calls | Non
     """
     table, rows = trace.allocations, blocks.row
     op, region, dtype, shape = table.op[rows], table.region[rows], table.dtype[rows], table.shapes[rows]
-    scratch, fed = _scratch(trace, blocks), _fed(trace, blocks)
+    scratch, fed = _scratch(trace, blocks) | _tried_out(trace, blocks), _fed(trace, blocks)
     group, first = groups([op, region, dtype, shape, scratch, fed], len(rows))
     batch = batch_of(trace, ownership, blocks, run)
     found = np.array(
@@ -107,7 +111,7 @@ def _kind(
         return _OPERAND if named is not None and _transposes_an_operand(named.name) else _CODE["gradients"]
     if phase in ("optimizer", "loss_scale"):
         return _CODE["optimizer temporaries"]
-    return _CODE["unknown"] if named is None else _UNDECIDED
+    return _CODE["unknown"] if named is None or named.type == CODE else _UNDECIDED
 
 
 def _fed(trace: Trace, blocks: Blocks) -> Bool:
@@ -137,6 +141,20 @@ def _scratch(trace: Trace, blocks: Blocks) -> Bool:
         return np.asarray((freed_by >= 0) & (freed_by == table.op[blocks.row]))
     temporary = [at for at, text in enumerate(trace.strings) if text == "temp"]
     return np.isin(region, temporary)
+
+
+def _tried_out(trace: Trace, blocks: Blocks) -> Bool:
+    """Return which blocks an op that tried out algorithms took and gave back while it ran: what each
+    algorithm worked in, and a buffer for its result."""
+    table, host = trace.allocations, trace.host
+    found = np.zeros(len(blocks), np.bool_)
+    for op in tuned_ops(trace).tolist():
+        mine = np.flatnonzero((table.op[blocks.row] == op) & (blocks.died != NEVER))
+        ran = union(host.start_ns[host.op == op], (host.start_ns + host.duration_ns)[host.op == op])
+        born = row_around(ran.start, ran.end, table.time_ns[blocks.row[mine]])
+        died = row_around(ran.start, ran.end, table.time_ns[blocks.rows[blocks.died[mine]]])
+        found[mine] = (born >= 0) & (born == died)
+    return found
 
 
 def _transposes_an_operand(name: str) -> bool:

@@ -315,7 +315,7 @@ def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple
     columns = [*(labels.codes[by][live] for by in ("kind", "op", "dtype")), labels.assigned[live]]
     group, first = groups([*columns, shape], len(live))
     size = np.bincount(group, weights=blocks.bytes[live], minlength=len(first)).astype(np.int64)
-    found = []
+    found, timed = [], "times" not in trace.missing
 
     def words(at: int) -> tuple[str, ...]:
         return *labels.words(live[first[at]]), _text(trace, int(shape[first[at]]))
@@ -336,7 +336,7 @@ def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple
                 count=len(rows),
                 bytes=int(size[at]),
                 born_ns=int(born_ns.min()),
-                life_ns=int(last.max() - born_ns.min()) if ended.all() else None,
+                life_ns=int(last.max() - born_ns.min()) if ended.all() and timed else None,
                 assigned=bool(labels.assigned[one[0]]),
             )
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import Intervals, latest, row_around
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps.autotuning import tuned_steps
 from mpprof.analysis.steps.calls import (
     FUNCTIONS,
     MODULE,
@@ -32,7 +34,7 @@ from mpprof.analysis.steps.repetition import begins, repetition
 from mpprof.analysis.steps.unmarked import trains, warm_up
 from mpprof.model.account import StepUnit
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.trace import XLA_MODULE, HostKind, Trace, WorkKind
 
 Int64 = NDArray[np.int64]
@@ -72,9 +74,9 @@ class Periods:
     and `of` whose pass it is. `missing_ratio` is the share of the launches in these steps whose kernel is not
     in the trace. `marker_ns` is when the host entered each step's marker, and `numbered` the
     family of that marker; None and "" where steps come from no marker. `work` is what was launched in the
-    steps; None where only time tells. `pause_ns` is the time from each step's end to the beginning of the
-    next one, -1 where that is not in the trace; None where steps were not told by calls, and nothing lies
-    between them.
+    steps; None where only time tells. `tuned` counts the steps that were left out because a library tried out
+    algorithms in them. `pause_ns` is the time from each step's end to the beginning of the next one, -1 where
+    that is not in the trace; None where steps were not told by calls, and nothing lies between them.
     """
 
     start_ns: Int64
@@ -89,6 +91,7 @@ class Periods:
     pause_ns: Int64 | None = None
     unit: StepUnit = "step"
     of: str = ""
+    tuned: int = 0
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -101,7 +104,7 @@ class Periods:
             None if self.marker_ns is None else self.marker_ns[rows], self.numbered,
             None if self.work is None else self.work.of(rows),
             None if self.pause_ns is None else self.pause_ns[rows],
-            self.unit, self.of,
+            self.unit, self.of, self.tuned,
         )  # fmt: skip
 
     def followed(self) -> Bool:
@@ -129,7 +132,8 @@ def periods(trace: Trace, device: int) -> Periods:
     if not len(kernels):
         return nothing("no kernel ran on this device")
     notes: list[str] = []
-    for found in _attempts(trace, device, rows, kernels):
+    for attempt in _attempts(trace, device, rows, kernels):
+        found = _without_tuning(trace, kernels, attempt)
         if len(found):
             return found
         notes += found.notes
@@ -529,6 +533,28 @@ def _within_one_range(trace: Trace, firsts: Int64) -> bool:
         if (np.bincount(at[at >= 0]) > 1).any():
             return True
     return False
+
+
+def _without_tuning(trace: Trace, rows: Int64, found: Periods) -> Periods:
+    """Return the steps in which no library tried out algorithms."""
+    if not len(found):
+        return found
+    if found.work is not None:
+        rows, step = found.work.row, found.work.step
+    else:
+        step = row_around(found.start_ns, found.end_ns, trace.kernels.start_ns[rows])
+        rows, step = rows[step >= 0], step[step >= 0]
+    tuned = tuned_steps(trace, rows, step, len(found))
+    count = int(np.count_nonzero(tuned))
+    if not count:
+        return found
+    said = (
+        f"{format_count(count)} of {format_count(len(found))} steps tried out several algorithms for a "
+        "convolution (autotuning), and were left out"
+    )
+    if count == len(found):
+        return nothing(*found.notes, said)
+    return replace(found.keep(~tuned, said), tuned=count)
 
 
 def _without_warm_up(trace: Trace, rows: Int64, found: Periods) -> Periods:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import einsum, kinds
-from mpprof.diagnosis import shapes
 from mpprof.model.run import LayerFacts
 
 _KERAS = ("keras", "tf_keras", None)  # None: recorded before it was

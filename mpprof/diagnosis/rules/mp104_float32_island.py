@@ -40,10 +40,10 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from mpprof.analysis.comparison import precision_overhead
-from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.kernels import device_peaks, shapes
 from mpprof.analysis.layers import flops
 from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import activation_casts
 from mpprof.diagnosis.outcomes import (
     NAMED,
@@ -67,6 +67,8 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
 ABOUT = "layers left in float32"
+SAYS = "{layers} compute{s} in float32[, which costs {time}]"
+ONCE = "once {they} follow{s} the policy"
 SPECIFICITY = NAMED
 BOUND = "device"
 ON_RECORDS = True

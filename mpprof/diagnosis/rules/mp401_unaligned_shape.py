@@ -35,9 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import einsum, flops
 from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, missed
 from mpprof.diagnosis.outcomes import (
     NAMED,
@@ -64,6 +65,7 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are not multiples of 8"
 ABOUT = "sizes that are not multiples of 8"
+ONCE = "once its sizes are multiples of 8"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_ACCELERATOR = True
@@ -126,6 +128,8 @@ def judge(signals: Signals) -> Outcome:
             "multiples of 8, which costs "
             "{cost} {each} ({share})"
         ),
+        said=f"{{layers}} {{has}} sizes that are not multiples of 8 ({evidence.listed(list(map(str, odd)))})"
+        "[, which costs {time}]",
         evidence=(
             evidence.text("sizes", evidence.listed([str(s) for s in odd], 8), "multiples of 8"),
             evidence.ns("matrix time with such sizes", signals.time(rows)),

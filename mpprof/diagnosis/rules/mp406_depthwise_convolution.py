@@ -30,9 +30,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mpprof.analysis.comparison.attainable import streaming_ns
+from mpprof.analysis.attainable.work import streaming_ns
+from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import kinds
-from mpprof.diagnosis import evidence, shapes
+from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     NAMED,
     NOT_IN_16_BITS,
@@ -97,6 +98,8 @@ def judge(signals: Signals) -> Outcome:
         summary=f"depthwise convolution takes {format_speedup(mine / theirs)} "
         f"{'its time' if measured else 'the time that its tensors need'} in float32: "
         + "{cost} a step ({share})",
+        said=f"depthwise convolution takes {format_speedup(mine / theirs)} its time in float32"
+        "[: {time} more]",
         evidence=(
             evidence.ns("depthwise kernels", mine, theirs),
             evidence.ns("the same in the baseline" if measured else "moving their float32 tensors", theirs),

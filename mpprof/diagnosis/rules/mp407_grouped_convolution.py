@@ -27,8 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
@@ -46,6 +47,8 @@ from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
 ABOUT = "grouped convolutions"
+SAYS = "the grouped convolution {layers} runs off the {units}[, which costs up to {time}]"
+ONCE = "once it fits the {units}"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 OF_ACCELERATOR = True

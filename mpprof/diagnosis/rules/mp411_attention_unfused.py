@@ -37,8 +37,8 @@ from __future__ import annotations
 
 from math import prod
 
-from mpprof.analysis.kernels import eligibility
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.analysis.kernels import eligibility, shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
 from mpprof.diagnosis.outcomes import (
     NAMED,
@@ -58,6 +58,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
 ABOUT = "unfused attention"
+SAYS = "attention writes its scores to memory[, which costs {time}]"
+ONCE = "once attention is fused"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_ACCELERATOR = True

@@ -27,13 +27,15 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.analysis.kernels import shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is updated as a whole"
 ABOUT = "embedding updates"
+SAYS = "the whole embedding table is updated every step[, which costs {time}]"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.analysis.comparison.attainable import streaming_ns
-from mpprof.diagnosis import attainable, evidence, shapes
+from mpprof.analysis.attainable.work import streaming_ns
+from mpprof.analysis.kernels import shapes
+from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
@@ -36,6 +37,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
 ABOUT = "the loss in float32"
+SAYS = "the loss in float32 takes[ {time}] longer than it could"
+ONCE = "once it is as short as it could be"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True

@@ -8,13 +8,13 @@ from dataclasses import replace
 from mpprof.analysis.breakdown.communication import straggling
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
-from mpprof.diagnosis.leading import leads
-from mpprof.diagnosis.verdict import causes, per_update, unlike
+from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.ranking import causes, per_update, unlike
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
 from mpprof.model.hosts import Communication, DeviceName
 from mpprof.model.memory import MemoryAccount, MemoryCause, OutOfMemory
-from mpprof.model.report import AccountOf, Answer, Cause, Facts, Report, ReportedEnd, ReportedRun
+from mpprof.model.report import AccountOf, Cause, Facts, Report, ReportedEnd, ReportedRun
 from mpprof.model.run import Run
 from mpprof.report import units
 from mpprof.report.json import whole_window
@@ -27,7 +27,7 @@ _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Inte
 
 def report(diagnosis: Diagnosis) -> Report:
     """Return the report of one run, which text, markdown, page and JSON are made from."""
-    spent = run_time(diagnosis.run)
+    spent, answer = run_time(diagnosis.run), diagnosis.answer or compose(diagnosis)
     made = Report(
         run=_run(diagnosis),
         steps=diagnosis.steps,
@@ -50,10 +50,10 @@ def report(diagnosis: Diagnosis) -> Report:
         clear=diagnosis.clear,
         warnings=tuple(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         absent={},
-        verdict=diagnosis.verdict,
-        answer=Answer(*leads(diagnosis)),
-        cause=diagnosis.cause,
-        explanation=diagnosis.explanation,
+        verdict=answer.sentence,
+        answer=answer,
+        cause=answer.code,
+        explanation=answer.because,
         whatif=diagnosis.whatif,
         facts=_facts(diagnosis),
         not_applicable=diagnosis.not_applicable,

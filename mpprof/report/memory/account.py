@@ -95,7 +95,9 @@ def _kinds(document: Report, width: int) -> list[str]:
         owners = _owners(memory, item.name, room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
     older = _older(memory, items, document.absent)
-    return ["At the peak", *lines, *_by_xla(memory, items), *older]
+    snapshot = [line for key, told in _OF_SNAPSHOT.items() if key in document.absent
+                for line in wrapped(f"{told}: {document.absent[key]}.", width, indent=2)]  # fmt: skip
+    return ["At the peak", *lines, *_by_xla(memory, items), *older, *snapshot]
 
 
 _STATES_FROM = {
@@ -119,6 +121,11 @@ def _by_xla(memory: MemoryAccount, items: list[MemoryItem]) -> list[str]:
     return lines
 
 
+_OF_SNAPSHOT = {
+    "trace.history": "When it was live is not known",
+    "trace.stacks": "What all of it is for is not known",
+}
+"""What a memory snapshot of PyTorch may lack, and what is not known without it."""
 _MODULES = ("trace.shapes", "trace.layers")
 """What of a PyTorch trace would tell the weights; formats in which nothing else could do not miss them."""
 
@@ -186,7 +193,7 @@ def _tensors(document: Report, width: int, most: int) -> list[str]:
     tensors = (memory.tensors if memory else [])[:most]
     if not tensors:
         return []
-    front = [f"  {words.size(t.bytes):>9}  {_shape(t):<24}  {_life(t):>18}  " for t in tensors]
+    front = [f"  {words.size(t.bytes):>9}  {_shape(t):<24}  {life(t, document):>18}  " for t in tensors]
     room = max(24, width - max(map(len, front)))
     ops = [words.op(words.plain(t.op), room) for t in tensors]
     ops = [f"{op} (assigned)" if t.assigned else op for op, t in zip(ops, tensors, strict=True)]
@@ -194,7 +201,10 @@ def _tensors(document: Report, width: int, most: int) -> list[str]:
     return ["Largest tensors (bytes, type and shape, how long they live, op)", *lines]
 
 
-def _life(tensor: Tensor) -> str:
+def life(tensor: Tensor, document: Report) -> str:
+    """Return how long a tensor lived; "" where the trace states no times."""
+    if "trace.times" in document.absent:
+        return ""
     return "outlives the trace" if tensor.life_ns is None else words.duration(tensor.life_ns)
 
 

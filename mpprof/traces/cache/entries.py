@@ -1,96 +1,65 @@
 """What was read of a foreign trace, kept as numpy arrays, so that a slow format is parsed once.
 
-An entry is a directory named by a digest of the trace's whole content and of the code that read it. It is
-written beside its place and renamed, so a reader sees all of it or nothing; its files carry digests, so a
-damaged entry counts as none. A column is read when it is first asked for; if the entry was evicted or damaged
-meanwhile, the trace is read afresh. The least recently used entries go once all of them outgrow the limit.
-Nothing here ever fails a command: a cache that cannot be used is not used, which is said once.
+An entry is an npz file named by a digest of the trace's whole content and of the code that read it. It is
+written beside its place and renamed, so a reader sees all of it or nothing. A column is read when it is first
+asked for, from the file that was opened, whatever stands in its place by then; each has a checksum (CRC-32 of
+the zip format). Where an entry is damaged, the trace is read afresh. The least recently used entries go once
+all of them outgrow the limit. Nothing here ever fails a command: a cache that cannot be used is not used,
+which is said once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import logging
 import os
-import secrets
 import shutil
-import sys
+import struct
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
 
 from mpprof.errors import UnreadableError
-from mpprof.model import limits
-from mpprof.model.trace import Trace
-from mpprof.regular import read_regular
-from mpprof.traces.cache import switch
-
-log = logging.getLogger("mpprof")
+from mpprof.model.device import DeviceFacts
+from mpprof.model.trace import (
+    AllocationTable,
+    HostTable,
+    KernelTable,
+    MarkerTable,
+    Op,
+    Stream,
+    Trace,
+    TraceDevice,
+    TraceSource,
+)
+from mpprof.traces.cache import folder
 
 LIMIT_BYTES = 2 << 30
 """Of all entries together."""
 
 _ABANDONED_S = 3600
-"""A directory that is still being written after this long belongs to a writer that was killed."""
-_FORMAT = "mpprof.cache/3"
+"""A file that is still being written after this long belongs to a writer that was killed."""
+_FORMAT = "mpprof.cache/4"
 """Part of every key: entries of another layout are never looked at, and go when they are the oldest."""
-_META = "meta.json"
 _PARTS = "part-"
-
-
-_said: set[str] = set()
-
-
-def folder() -> Path | None:
-    """Return the directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off"."""
-    if switch.is_off():
-        return None
-    chosen = os.environ.get("MPPROF_CACHE")
-    if chosen is not None:
-        return None if chosen.lower() in ("", "off", "0") else Path(os.path.expanduser(chosen))
-    try:
-        home = Path.home()
-    except RuntimeError:  # no HOME, and a user that the system does not know: a bare container
-        _say("nothing is cached: this user has no home directory")
-        return None
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "mpprof"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "mpprof" / "Cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "mpprof"
-
-
-def usable_folder() -> Path | None:
-    """Return the directory of the cache, created where it does not exist; None where nothing can be written
-    to it."""
-    root = folder()
-    if root is None:
-        return None
-    try:
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        probe = root / f".{secrets.token_hex(4)}"
-        probe.touch(exist_ok=False)
-        probe.unlink()
-    except OSError as error:
-        _say_unusable(root, error)
-        return None
-    return root
-
-
-def folder_for_now() -> Path:
-    """Return the directory of the cache, or a temporary one of this process where nothing is kept."""
-    root = usable_folder()
-    if root is None:
-        import atexit
-        import tempfile
-
-        root = Path(tempfile.mkdtemp(prefix="mpprof-"))
-        atexit.register(shutil.rmtree, root, ignore_errors=True)
-    return root
+_TABLES = {
+    "kernels": KernelTable, "host": HostTable, "markers": MarkerTable, "allocations": AllocationTable,
+}  # fmt: skip
+_TRACE = "trace"
+"""The member with what is no column, as JSON."""
+_DAMAGE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, BadZipFile, zlib.error, struct.error,
+    UnreadableError,
+)  # fmt: skip
+"""What an entry may raise that is damaged, or that somebody else put there."""
 
 
 def trace(path: Path, version: str, read: Callable[[], Trace], *, limit_bytes: int = LIMIT_BYTES) -> Trace:
@@ -100,7 +69,7 @@ def trace(path: Path, version: str, read: Callable[[], Trace], *, limit_bytes: i
     and what it raises is not kept. A trace with compiled programs is not kept (its format is read fast), nor
     is one whose file changes meanwhile.
     """
-    root = folder()
+    root = folder.folder()
     if root is None:
         return read()
     cache = Cache(root / "traces", limit_bytes)
@@ -151,152 +120,189 @@ class Cache:
 
     def load(self, key: str, read: Callable[[], Trace]) -> Trace | None:
         """Return the entry's trace, None where no whole entry exists. Its columns are read when they are
-        used; if one is then gone or damaged, it comes from `read`, which may raise."""
-        from mpprof.traces.cache import array_files
-
-        entry = self.root / key
+        used; if one is then damaged, it comes from `read`, which may raise."""
+        path = self._path(key)
         try:
-            meta = json.loads(read_regular(entry / _META, limits.LARGEST_HELD_BYTES))
-            if _digest(json.dumps([meta["files"], meta["body"]], sort_keys=True).encode()) != meta["digest"]:
-                raise ValueError(f"{_META} is damaged")
-            for name, (size, _) in meta["files"].items():
-                if (entry / name).stat().st_size != size:
-                    raise ValueError(f"{name} is cut off")
-            files = _Files(entry, meta["files"], read, _identity(entry))
-            whole = {name: files.content(name) for name in array_files.WHOLE}
-            found = array_files.decode(meta["body"], whole, files.column)
-            os.utime(entry / _META)
-        except (OSError, *array_files.ERRORS) as error:
-            if os.path.isdir(entry):  # it is read afresh and replaced
-                _say_damaged(entry, error)
+            if not path.is_file():  # a pipe would wait for its writer
+                raise UnreadableError("is not a regular file")
+            found = _Entry(path, ZipFile(path), read).trace()
+            os.utime(path)
+        except _DAMAGE as error:
+            if os.path.lexists(path):  # it is read afresh and replaced
+                _say_damaged(path, error)
             return None
         return found
 
     def save(self, key: str, kept: Trace) -> None:
         """Keep the trace; another process that does the same at the same time does no harm."""
-        from mpprof.traces.cache import array_files
-
-        part = self.root / f"{_PARTS}{os.getpid()}-{secrets.token_hex(4)}"
+        part = self.root / f"{_PARTS}{os.getpid()}-{os.urandom(4).hex()}"
+        columns = _columns(kept)
+        if any(op.hlo is not None for op in kept.ops):  # compiled programs are not kept
+            return
+        if sum(values.nbytes for values in columns.values()) > self.limit_bytes // 2:
+            return
         try:
-            encoded = array_files.encode(kept)
-            if encoded is None or sum(map(len, encoded.files.values())) > self.limit_bytes // 2:
-                return
-            files = {name: [len(content), _digest(content)] for name, content in encoded.files.items()}
-            digest = _digest(json.dumps([files, encoded.body], sort_keys=True).encode())
-            meta = {"digest": digest, "files": files, "body": encoded.body}
-            part.mkdir(parents=True, mode=0o700)
-            for name, content in (*encoded.files.items(), (_META, json.dumps(meta).encode())):
-                _write(part / name, content)
-            self._place(part, self.root / key)
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write(part, columns | {_TRACE: np.frombuffer(_text(kept, columns), np.uint8)})
+            self._place(part, self._path(key))
             self._evict()
         except OSError as error:
-            shutil.rmtree(part, ignore_errors=True)
-            _say_unusable(self.root, error)
+            folder.say_unusable(self.root, error)
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
-    def _place(self, part: Path, entry: Path) -> None:
+    def _path(self, key: str) -> Path:
+        return self.root / f"{key}.npz"
+
+    def _place(self, part: Path, path: Path) -> None:
         """Rename into place; what stands there is damaged, or was written meanwhile and is as good."""
-        with suppress(OSError):
-            part.rename(entry)
-            return
-        old = part.with_name(f"{part.name}-old")
-        with suppress(OSError):
-            entry.rename(old)
-            part.rename(entry)
-        for rest in (part, old):
-            shutil.rmtree(rest, ignore_errors=True)
+        try:
+            os.replace(part, path)
+        except OSError:  # a directory
+            shutil.rmtree(path, ignore_errors=True)
+            os.replace(part, path)
 
     def _evict(self) -> None:
         """Remove what killed writers left, then the least recently used entries above the limit."""
         now = time.time()
         entries: list[tuple[float, int, Path]] = []
-        for entry in self.root.iterdir():
+        for path in self.root.iterdir():
             with suppress(OSError):
-                if entry.name.startswith(_PARTS):
-                    if now - entry.stat().st_mtime > _ABANDONED_S:
-                        shutil.rmtree(entry, ignore_errors=True)
-                    continue
-                size = sum(file.stat().st_size for file in entry.iterdir())
-                used = entry / _META
-                entries.append((used.stat().st_mtime if used.exists() else 0.0, size, entry))
+                seen = path.lstat()
+                if path.is_dir():  # of an older version
+                    shutil.rmtree(path, ignore_errors=True)
+                elif not path.name.startswith(_PARTS):
+                    entries.append((seen.st_mtime, seen.st_size, path))
+                elif now - seen.st_mtime > _ABANDONED_S:
+                    path.unlink()
         total = sum(size for _, size, _ in entries)
-        for _, size, entry in sorted(entries):
+        for _, size, path in sorted(entries):
             if total <= self.limit_bytes:
                 return
-            shutil.rmtree(entry, ignore_errors=True)
+            with suppress(OSError):
+                path.unlink()
             total -= size
 
 
-@dataclass(slots=True)
-class _Files:
-    """The files of one entry; what is gone or damaged when it is asked for comes from the trace itself."""
+# --- an entry ----------------------------------------------------------------------------------------------
 
-    entry: Path
-    known: dict[str, list[Any]]  # name -> [size, digest]
+
+class _Kept:
+    """A table whose columns are read when they are asked for: until then their slots are empty."""
+
+    __slots__ = ()
+    _load: Callable[[str], Any]
+
+    def __getattr__(self, column: str) -> Any:
+        kind = type(self).__bases__[1]
+        if column not in kind.__dict__["__slots__"]:
+            raise AttributeError(column)
+        values = self._load(column)
+        object.__setattr__(self, column, values)
+        return values
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """Return how to pickle the table: for another process it becomes a plain table."""
+        kind = type(self).__bases__[1]
+        return kind, tuple(getattr(self, column) for column in kind.__dict__["__slots__"])
+
+
+_KEPT = {name: type(f"Kept{kind.__name__}", (_Kept, kind), {"__slots__": ("_load",)})
+         for name, kind in _TABLES.items()}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An entry that was opened; what is damaged when it is asked for comes from the trace itself."""
+
+    path: Path
+    file: ZipFile
     read: Callable[[], Trace]
-    identity: tuple[int, int]
+    columns: frozenset[str] = frozenset()
     afresh: Trace | None = None
 
-    def content(self, name: str) -> bytes:
-        """Return the content of a file of the entry. Raises OSError, ValueError for a file that is not what
-        was written."""
-        content = read_regular(self.entry / name, self.known[name][0])
-        if _digest(content) != self.known[name][1]:
-            raise ValueError(f"{name} is damaged")
-        return content
+    def trace(self) -> Trace:
+        """Return the trace; its source has no path (the caller knows it). Raises one of _DAMAGE."""
+        stated = json.loads(self.member(_TRACE).tobytes())
+        self.columns = frozenset(stated.pop("columns"))
+        return _trace(stated, {name: self._table(name) for name in _KEPT})
 
-    def _in_place(self) -> bool:
-        """Return whether the entry is still the one that was opened, neither removed nor replaced by another
-        process."""
-        with suppress(OSError):
-            return _identity(self.entry) == self.identity
-        return False
+    def _table(self, name: str) -> Any:
+        kept: Any = object.__new__(_KEPT[name])
+        object.__setattr__(kept, "_load", lambda column: self._column(name, column))
+        return kept
 
-    def column(self, table: str, column: str) -> Any:
-        from mpprof.traces.cache import array_files
-
-        name = array_files.file_of(table, column)
-        if self.afresh is None and name not in self.known:
+    def _column(self, table: str, column: str) -> Any:
+        name = f"{table}.{column}"
+        if self.afresh is None and name not in self.columns:
             return None
         if self.afresh is None:
             try:
-                return array_files.column(self.content(name))
-            except (OSError, *array_files.ERRORS) as error:
-                if self._in_place():
-                    _say_damaged(self.entry, error)
-                    shutil.rmtree(self.entry, ignore_errors=True)
+                return self.member(name)
+            except _DAMAGE as error:
+                _say_damaged(self.path, error)
+                with suppress(OSError):  # it is written again next time
+                    self.path.unlink()
                 self.afresh = self.read()
         return getattr(getattr(self.afresh, table), column)
 
-
-def _identity(folder: Path) -> tuple[int, int]:
-    """Return the identity of a directory; a rename changes it, reading its files does not."""
-    seen = folder.stat()
-    return seen.st_ino, seen.st_ctime_ns
+    def member(self, name: str) -> Any:
+        # Read to its end first: only then is the checksum compared, of the array's shape, too.
+        return np.load(io.BytesIO(self.file.read(f"{name}.npy")), allow_pickle=False)
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    # Not synced: what a power failure leaves is found by its digest.
+def _write(path: Path, columns: dict[str, Any]) -> None:
+    # Not synced: what a power failure leaves is found by its checksums.
     with path.open("xb") as file:
-        file.write(content)
+        np.savez(file, **columns)
 
 
-def _say_unusable(root: Path, error: OSError) -> None:
-    _say(
-        f"nothing is cached: {root} cannot be written ({error.strerror}). "
-        "Set MPPROF_CACHE to another place, or to off"
+def _columns(trace: Trace) -> dict[str, Any]:
+    return {
+        f"{table}.{column}": values
+        for table, kind in _TABLES.items()
+        for column in kind.__dict__["__slots__"]
+        if (values := getattr(getattr(trace, table), column)) is not None
+    }
+
+
+_PLAIN = ("origin_unix_ns", "strings", "threads", "thread_hosts", "basis", "warnings", "notes")
+
+
+def _text(trace: Trace, columns: dict[str, Any]) -> bytes:
+    stated = {name: getattr(trace, name) for name in _PLAIN} | {
+        "columns": list(columns),
+        "source": [trace.source.format, trace.source.size_bytes, trace.source.host],
+        "devices": [asdict(device) for device in trace.devices],
+        "streams": [asdict(stream) for stream in trace.streams],
+        "ops": [(op.name, op.type) for op in trace.ops],
+        "missing": dict(trace.missing),
+    }
+    return json.dumps(stated).encode()
+
+
+def _trace(stated: dict[str, Any], tables: dict[str, Any]) -> Trace:
+    plain: dict[str, Any] = {
+        name: tuple(stated[name]) if isinstance(stated[name], list) else stated[name] for name in _PLAIN
+    }
+    return Trace(
+        **plain,
+        **tables,
+        source=TraceSource(Path(), *stated["source"]),
+        devices=tuple(map(_device, stated["devices"])),
+        streams=tuple(Stream(**stream) for stream in stated["streams"]),
+        ops=tuple(Op(*op) for op in stated["ops"]),
+        missing=stated["missing"],
     )
 
 
-def _say_damaged(entry: Path, error: Exception) -> None:
-    _say(f"a damaged entry of the cache is not used, the trace is read afresh: {entry} ({error})")
+def _device(stated: dict[str, Any]) -> TraceDevice:
+    facts = dict(stated["facts"])
+    if facts["compute_capability"] is not None:
+        facts["compute_capability"] = tuple(facts["compute_capability"])
+    return TraceDevice(stated["plane"], stated["ordinal"], DeviceFacts(**facts), stated["host"])
 
 
-def _say(text: str) -> None:
-    """Log a warning, each text once in a process."""
-    if text not in _said:
-        _said.add(text)
-        log.warning("mpprof: %s", text)
+def _say_damaged(path: Path, error: Exception) -> None:
+    folder.say(f"a damaged entry of the cache is not used, the trace is read afresh: {path} ({error})")

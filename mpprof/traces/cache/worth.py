@@ -1,10 +1,10 @@
 """Which traces take so long to parse that the result is worth keeping, and what it depends on.
 
-Measured on one core of a cloud machine: an xplane is walked at 160 MB/s and more, which a cache hardly beats
-(30 MB: 0.14 s; to hash the file and read back the columns that a report shows takes 0.11 s, and to keep them
-costs as much again and more disk than the file). Kineto's JSON is parsed at about 50 MB/s of text (1.8 MB
-packed: 0.95 s, from the cache 0.01 s), an SQLite export at 6 to 15 MB/s. What is read in less than 0.2 s is
-not worth the disk: columns are kept as they are, in 2 to 8 times the packed size.
+Measured on one core of a cloud machine: an xplane is walked at 250 MB/s and more. A cache would save half of
+that (30 MB: 0.12 s; to hash the file and read back the columns that a report shows takes 0.05 s), and to keep
+them costs as much as it saves, and more disk than the file. Kineto's JSON is parsed at about 50 MB/s of text
+(1.8 MB packed: 0.95 s, from the cache 0.01 s), an SQLite export at 6 to 15 MB/s. What is read in less than
+0.2 s is not worth the disk: columns are kept as they are, in 2 to 8 times the packed size.
 tests/benchmarks/test_cache_speed.py measures it again.
 """
 

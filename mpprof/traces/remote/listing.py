@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,182 +18,186 @@ from urllib.parse import unquote, urlsplit
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.traces import formats, reader_of
 from mpprof.traces.common import file_head
-from mpprof.traces.find import of_listing
-from mpprof.traces.formats import Known
+from mpprof.traces.find import wanted
 from mpprof.traces.nsys import reader
-from mpprof.traces.remote import local_copies, timeouts
-from mpprof.traces.remote.file import File, described
+from mpprof.traces.remote.timeouts import within
 
 SINGLE = (".json", ".json.gz", ".sqlite", ".pb", ".pb.gz", ".zip")
 """Endings of an address that make it one file; any other may be a log directory."""
 
 SMALL_BYTES = 1 << 20
-"""Up to here a file that is named is fetched to be looked into."""
+"""Up to here a file is fetched to be looked into; of a longer one the beginning is looked at first."""
+
+AT_ONCE = 8
+"""Files that are asked for at the same time."""
 
 _MOST_ENTRIES = 20_000
 _DEEPEST = 8
-_AT_ONCE = 8
-"""Files that are looked into at the same time."""
-_MOST_LOOKED_AT = 32
-"""Files that are looked into where no name is one of ours."""
 _LONGEST_PAGE = 16 << 20
 """Of a listing over HTTP whose server states no type."""
 _RECORDS = re.compile(r"(?:^|/)mpprof/[^/]+\.(?:json|jsonl)$")
+_STAMPS = ("ETag", "etag", "md5Hash", "crc32c", "Content-MD5", "generation")
+_TIMES = ("LastModified", "Last-Modified", "last_modified", "updated", "mtime", "created")
 
 
-def listed(filesystem: Any, root: str, place: str) -> list[File]:
-    """Return the file that `root` is, or the records and traces under it; never empty.
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file there: where it lies, its name under the root, and what the server says of it."""
+
+    path: str
+    name: str
+    size: int | None  # bytes
+    version: str  # "" where the server says nothing that changes with the content
+    modified_unix_s: float | None
+
+    def is_record(self) -> bool:
+        return bool(_RECORDS.search(self.name))
+
+
+def described(filesystem: Any, path: str, name: str) -> File:
+    """Return a file as it is now. Raises what `filesystem.info` raises."""
+    return _file(within(lambda: filesystem.info(path)), path, name)
+
+
+def at(filesystem: Any, root: str, info: dict[str, Any], place: str) -> tuple[list[File], bool]:
+    """Return the file that `root` is, as `filesystem.info` describes it, or the records and traces under it
+    (never empty), and whether it is a directory.
 
     A file whose name says too little is looked into, at its beginning. Raises NotFoundError where nothing of
     use lies there, UnreadableError for more than 20,000 files, for a name that leads elsewhere, and for a
     file that is none of ours.
     """
-    if is_single(root) or _is_content(filesystem, root):
-        return [_single(filesystem, root, place)]
-    web = root.startswith(("http://", "https://"))
-    if web and "?" in root:
+    if not _is_directory(root, info):
+        return [_single(filesystem, root, info, place)], False
+    if is_web(root) and "?" in root:
         raise UnreadableError(
             "is not a trace, and an address with a query is not a directory", where=place,
             next="Leave out what follows the question mark",
         )  # fmt: skip
-    there = _Directory(filesystem, dict(_walk(filesystem, root.rstrip("/"))))
-    records = [name for name in there.below if _RECORDS.search(name)]
-    found = of_listing((name for name in there.below if not _RECORDS.search(name)), there.look)
-    traces = [there.trace(name, known, each.beside) for each in found for name, known in each.chosen.items()]
-    files = [*(there.described(name) for name in records), *traces]
+    there = dict(_walk(filesystem, root.rstrip("/")))
+    names = sorted({*filter(_RECORDS.search, there), *wanted(n for n in there if not _RECORDS.search(n))})
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda name: _listed(filesystem, there[name], name), names))
+    files = [file for file in found if file is not None]
     if not files:
-        if not web and timeouts.within(lambda: filesystem.isfile(root)):
-            return [_single(filesystem, root, place)]
-        raise there.nothing(place)
-    return sorted(files, key=lambda file: file.name)
-
-
-@dataclass
-class _Directory:
-    """The files under an address (name: info), and what was found by looking into some of them."""
-
-    filesystem: Any
-    below: dict[str, dict[str, Any]]
-    files: dict[str, File] = field(default_factory=dict)
-    unsure: set[str] = field(default_factory=set)  # databases that may yet be exports
-
-    def described(self, name: str) -> File:
-        if name not in self.files:
-            self.files[name] = _described(self.filesystem, self.below[name], name)
-        return self.files[name]
-
-    def look(self, names: list[str]) -> dict[str, Known]:
-        """Return those of the files that are traces, by their bytes or by their names."""
-        if not names:
-            return {}
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = zip(names, pool.map(self._look, names), strict=True)
-            return {name: known for name, known in found if known is not None}
-
-    def _look(self, name: str) -> Known | None:
-        file = self.described(name)
-        head = _head(self.filesystem, file)
-        if head is None:
-            self.unsure.add(name)
-            return Known("nsys", "perhaps another application's database")
-        return formats.of_head(PurePosixPath(name).name, head)
-
-    def trace(self, name: str, known: Known, beside: dict[str, Known]) -> File:
-        file = self.described(name)
-        names = {PurePosixPath(other).name: what for other, what in beside.items()}
-        later = name not in self.unsure and file.size is not None
-        return replace(file, later=later, kind=known.kind, beside=names)
-
-    def nothing(self, place: str) -> NotFoundError:
-        """Return the error for an address with no trace. Files whose names say nothing are opened now: one of
-        them may be the trace."""
-        unseen = (name for name in self.below if name not in self.files)
-        doubtful = self.look(list(islice(unseen, _MOST_LOOKED_AT)))
-        if not doubtful:
-            return NotFoundError(
-                "no mpprof records and no trace there", where=place,
-                next="Give the address of the log directory",
-            )  # fmt: skip
-        named = ", ".join(f"{place.rstrip('/')}/{name}" for name in sorted(doubtful)[:3])
-        return NotFoundError(
-            "no mpprof records and no file with a trace's name there", where=place,
-            next=f"Give {'it' if len(doubtful) == 1 else 'one of them'} itself: {named}",
+        reports = (name for name in there if name.endswith(reader.REPORTS))
+        if (report := next(reports, None)) is not None:
+            raise reader.is_report(f"{place.rstrip('/')}/{report}", PurePosixPath(report).name)
+        raise NotFoundError(
+            "no mpprof records and no trace by its name there", where=place,
+            next="Give the address of the log directory, or of the trace itself",
         )  # fmt: skip
+    return files, True
 
 
-def _described(filesystem: Any, info: dict[str, Any], name: str) -> File:
-    file = described(info, info["name"], name)
-    if not file.version:  # a listing over HTTP tells names only
-        file = described(timeouts.within(lambda: filesystem.info(file.path)), file.path, name)
+def is_web(path: str) -> bool:
+    return path.startswith(("http://", "https://"))
+
+
+def _listed(filesystem: Any, info: dict[str, Any], name: str) -> File | None:
+    """Return a file of a listing; None for one that is no trace."""
+    file = _file(info, info["name"], name)
+    with suppress(Exception):  # who fetches it says why
+        if not file.version:  # HTTP lists names only
+            file = described(filesystem, file.path, name)
+        if not _may_be_trace(filesystem, file):
+            return None
     return file
 
 
-def _is_content(filesystem: Any, root: str) -> bool:
-    """Return whether an address over HTTP whose name says nothing is a file: listing a file would fetch
-    it."""
-    if not root.startswith(("http://", "https://")) or root.endswith("/"):
+def _file(info: dict[str, Any], path: str, name: str) -> File:
+    size = info.get("size")
+    known = isinstance(size, int) and size >= 0
+    version = "|".join(str(info[stamp]) for stamp in (*_STAMPS, *_TIMES) if info.get(stamp))
+    return File(path, _safe(name), size if known else None, version, _modified_unix_s(info))
+
+
+def _modified_unix_s(info: dict[str, Any]) -> float | None:
+    """Return when a file was last changed: the times of several traces tell which is the newest, for remote
+    files as for local ones."""
+    for value in (info.get(name) for name in _TIMES):
+        try:
+            if isinstance(value, datetime):
+                return value.timestamp()
+            if isinstance(value, str):
+                iso = value[:4].isdigit()
+                return (datetime.fromisoformat(value) if iso else parsedate_to_datetime(value)).timestamp()
+            if isinstance(value, (int, float)):
+                return float(value)
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _safe(name: str) -> str:
+    """Return a relative name that stays under its root. Raises UnreadableError for a name that does not."""
+    parts = name.split("/")
+    odd = "\\:" if os.name == "nt" else "\\"
+    if any(part in ("", ".", "..") or "\x00" in part or set(odd) & set(part) for part in parts):
+        raise UnreadableError(
+            f"the server lists a name that leads elsewhere: {name[:80]!r}",
+            next="Give the address of a trace, or of a directory below, or copy the files here",
+        )
+    return name
+
+
+def _is_directory(root: str, info: dict[str, Any]) -> bool:
+    """Return whether an address is that of a directory. Over HTTP all are files, of which a listing is one of
+    HTML."""
+    if not is_web(root):
+        return bool(info.get("type") == "directory")
+    if root.partition("?")[0].endswith(SINGLE):
         return False
-    info = timeouts.within(lambda: filesystem.info(root))
     if info.get("mimetype") is None:
-        return (info.get("size") or 0) > _LONGEST_PAGE
-    return info["mimetype"] not in ("text/html", "application/xhtml+xml")
+        return root.endswith("/") or (info.get("size") or 0) <= _LONGEST_PAGE
+    return root.endswith("/") or info["mimetype"] in ("text/html", "application/xhtml+xml")
 
 
-def _single(filesystem: Any, root: str, place: str) -> File:
+def _single(filesystem: Any, root: str, info: dict[str, Any], place: str) -> File:
     """Return the file at an address. Raises UnreadableError where neither its name nor its bytes are a
     trace's."""
     name = unquote(PurePosixPath(urlsplit(root).path if "://" in root else root).name) or "trace"
-    file = replace(described(timeouts.within(lambda: filesystem.info(root)), root, name), single=True)
-    if name.endswith(reader.REPORTS) and not (file.size != 0 and _is_database(filesystem, file)):
+    file = _file(info, root, name)
+    if name.endswith(reader.REPORTS) and not _head(filesystem, file).startswith(file_head.SQLITE):
         raise reader.is_report(place, name)
-    certain = formats.by_name(name) is not None or name.endswith(".zip")
-    small = is_single(root) and file.size is not None and file.size <= SMALL_BYTES
-    if certain or small or _may_be_trace(_head(filesystem, file)):
-        return file
-    raise UnreadableError(
-        "unrecognised trace format, by its name and its first bytes", where=place,
-        next="Give the address of a trace, of a bundle (.zip) or of a log directory",
-    )  # fmt: skip
+    if not _may_be_trace(filesystem, file):
+        raise UnreadableError(
+            "unrecognised trace format, by its name and its first bytes", where=place,
+            next="Give the address of a trace, of a bundle (.zip) or of a log directory",
+        )  # fmt: skip
+    return file
 
 
-def _is_database(filesystem: Any, file: File) -> bool:
-    return _first(filesystem, file, len(file_head.SQLITE)) == file_head.SQLITE
+def _may_be_trace(filesystem: Any, file: File) -> bool:
+    """Return whether a file is fetched: by its name, because it is short, or by its beginning."""
+    sure = file.is_record() or file.name.endswith(".zip") or formats.by_name(file.name) is not None
+    short = file.size is not None and file.size <= SMALL_BYTES
+    return sure or short or reader_of("", _head(filesystem, file)) is not None
 
 
-def _may_be_trace(head: bytes | None) -> bool:
-    return head is None or reader_of("", head) is not None
+def _head(filesystem: Any, file: File) -> bytes:
+    return b"" if file.size == 0 else file_head.within(within(partial(_first, filesystem, file)))
 
 
-def _head(filesystem: Any, file: File) -> bytes | None:
-    """Return the file's first bytes; `formats.NO_BYTES` for another application's database, and None for a
-    database that is larger and does not yet name a table of an export."""
-    if file.size == 0:
-        return b""
-    raw = _first(filesystem, file, file_head.HEAD_BYTES)
-    if not raw:
-        return b""
-    head = file_head.within(raw)
-    if head.startswith(file_head.SQLITE) and reader.STRINGS not in head:
-        return None if len(raw) == file_head.HEAD_BYTES else formats.NO_BYTES
-    return head or formats.NO_BYTES
+def _first(filesystem: Any, file: File) -> bytes:
+    """Return at most the first 64 KiB of a file, and request no more."""
+    size, found = file_head.HEAD_BYTES, bytearray()
+    web = {"headers": {"Range": f"bytes=0-{size - 1}"}, "block_size": 0}
+    # As a stream, because a server may ignore the range and send everything.
+    options = web if is_web(file.path) else {"cache_type": "none", "size": file.size}
+    with filesystem.open(file.path, "rb", **options) as source:
+        while len(found) < size and (chunk := source.read(size - len(found))):
+            found += chunk
+    return bytes(found)
 
 
-def _first(filesystem: Any, file: File, size: int) -> bytes:
-    return timeouts.within(lambda: local_copies.first_bytes(filesystem, file, size))
-
-
-def is_single(root: str) -> bool:
-    """Return whether an address is that of one file, by its name."""
-    return root.partition("?")[0].endswith(SINGLE)
-
-
-def _walk(filesystem: Any, root: str) -> Iterable[tuple[str, dict[str, Any]]]:
+def _walk(filesystem: Any, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name under root, info) of every file, level by level, within bounds."""
-    quoted = root.startswith(("http://", "https://"))
+    quoted = is_web(root)
     folders, seen, entries = [(root, 0)], {root}, 0
     while folders:
         folder, depth = folders.pop(0)
-        for info in timeouts.within(partial(filesystem.ls, folder, detail=True)):
+        for info in within(partial(filesystem.ls, folder, detail=True)):
             entries += 1
             if entries > _MOST_ENTRIES:
                 raise UnreadableError(

@@ -4,48 +4,54 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
-from functools import partial
+import sys
 from io import BufferedReader
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.errors import UnreadableError
-from mpprof.model import limits
-
 Bytes = NDArray[np.uint8]
 
+CHANGED = "the file was written while it was read, and may hold parts of two recordings: read it again"
 
-def of(file: BufferedReader, path: Path) -> tuple[Bytes, Callable[[], None]]:
-    """Return a file's bytes, and what gives the memory of those that were read back to the system: they can
-    be read again.
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+"""Memory is counted once it is used: the holes of a sparse file take none, whatever its size."""
 
-    A file of up to `limits.LARGEST_HELD_BYTES` is copied, because the system kills a process that reads a
-    mapped page of a file that was cut off. A larger one is mapped.
+
+def of(file: BufferedReader, damages: list[str]) -> Bytes:
+    """Return a file's bytes as they are now; that it was written meanwhile goes to `damages`.
+
+    They are copied: the system kills a process that reads a mapped page of a file that was cut off, and what
+    is overwritten would change under the reader. Raises OSError.
     """
-    size = os.fstat(file.fileno()).st_size
-    if size <= limits.LARGEST_HELD_BYTES:
-        file.seek(0)
-        held = np.empty(size, np.uint8)  # NumPy asks for large pages, which `file.read` does not
-        return held[: file.readinto(held.data)], _nothing
-    try:
-        # Not closed by hand: the mapping goes with the last array on it, also when an error is raised.
-        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-    except ValueError as error:  # shorter by now
-        raise UnreadableError(
-            "is being overwritten", where=str(path), next="Read it again when it is written"
-        ) from error
-    if hasattr(mmap, "MADV_SEQUENTIAL"):  # not on Windows
-        mapped.madvise(mmap.MADV_SEQUENTIAL)
-    return np.frombuffer(mapped, np.uint8), partial(_give_back, mapped)
+    before = os.fstat(file.fileno())
+    sparse = hasattr(os, "SEEK_DATA") and 512 * before.st_blocks < before.st_size
+    found = (_sparse if sparse else _whole)(file, before.st_size)
+    after = os.fstat(file.fileno())
+    if len(found) < before.st_size or after.st_mtime_ns != before.st_mtime_ns:
+        damages.append(CHANGED)
+    return found
 
 
-def _nothing() -> None:
-    pass
+def _whole(file: BufferedReader, size: int) -> Bytes:
+    held = np.empty(size, np.uint8)  # NumPy asks for large pages, which `file.read` does not
+    file.seek(0)
+    return held[: file.readinto(held.data)]
 
 
-def _give_back(mapped: mmap.mmap) -> None:
-    if hasattr(mapped, "madvise"):  # not on Windows
-        mapped.madvise(mmap.MADV_DONTNEED)
+def _sparse(file: BufferedReader, size: int) -> Bytes:
+    """Return the bytes of a file with holes, which are zeros."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+    held = np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
+    at = 0
+    while at < size:
+        try:
+            at = file.seek(at, os.SEEK_DATA)
+            end = min(file.seek(at, os.SEEK_HOLE), size)
+        except OSError:  # nothing but a hole is left
+            break
+        file.seek(at)
+        if not (count := file.readinto(held[at:end].data)):
+            return held[:at]
+        at += count
+    return held

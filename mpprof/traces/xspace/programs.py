@@ -23,7 +23,7 @@ def programs(path: Path, sizes_taken: Collection[tuple[int, ...]] | None = None)
         return ()
     with path.open("rb") as file:
         packed = file.read(2) == file_head.GZIP
-        buffer = reader.unpacked(path, path.stat().st_size, []) if packed else file_bytes.of(file, path)[0]
+        buffer = reader.unpacked(path, path.stat().st_size, []) if packed else file_bytes.of(file, [])
     found = []
     for name, program, (data, start, end) in Modules(read_space(buffer).planes).places():
         assigned = assignment(data, start, end, sizes_taken)

@@ -25,7 +25,7 @@ from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.file_kinds import Kind
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.launches import Hosts, join_launches
-from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, HOST, is_read
+from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, is_read
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
 from mpprof.traces.xspace import counting, cpu, file_bytes, host_planes, profiles
@@ -90,10 +90,10 @@ class XSpaceReader:
             if head == b"\x1f\x8b":
                 buffer = unpacked(path, size, notes)
                 return _assemble(buffer, path, size, notes, strict=strict)
-            buffer, release = file_bytes.of(file, path)
+            buffer = file_bytes.of(file, notes)
         if not len(buffer):  # emptied since it was opened
             raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
-        return _assemble(buffer, path, len(buffer), notes, strict=strict, release=release)
+        return _assemble(buffer, path, len(buffer), notes, strict=strict)
 
 
 def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
@@ -134,17 +134,8 @@ class _Parts:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def _assemble(
-    buffer: Bytes,
-    path: Path,
-    size: int,
-    notes: list[str],
-    *,
-    strict: bool,
-    release: Callable[[], None] = lambda: None,
-) -> Trace:
-    """Return the trace in `buffer`. `release` gives the pages of the file that were read back to the system;
-    they can be read again."""
+def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict: bool) -> Trace:
+    """Return the trace in `buffer`."""
     space = read_space(buffer)
     named, parts = _named_planes(space, path), _Parts(damages=[*notes])
     if not walk.COMPILED and len(buffer) > SLOW_BYTES:
@@ -153,7 +144,7 @@ def _assemble(
     layout = _layout(space, named, parts)
     ops = Ops(Modules(layout.planes), parts.strings)
     origin, shift = _origin(layout.planes)
-    reader, host = _read_planes(layout, ops, shift, parts, release)
+    reader, host = _read_planes(layout, ops, shift, parts)
     if on_device := bool(parts.devices):
         host, kernels = _with_devices(layout, host, reader, ops, parts)
     else:
@@ -186,7 +177,7 @@ def _assemble(
 
 
 def _read_planes(
-    layout: profiles.Layout, ops: Ops, shift: int, parts: _Parts, release: Callable[[], None]
+    layout: profiles.Layout, ops: Ops, shift: int, parts: _Parts
 ) -> tuple[DeviceReader, host_planes.Host]:
     """Read the devices' and the hosts' planes; those of the hosts are walked beside the devices', where that
     is worth a thread."""
@@ -195,10 +186,7 @@ def _read_planes(
     if walk.COMPILED and sum(plane.end - plane.start for plane in planes) > BESIDE_BYTES:
         walks = beside.start(lambda: list(host_planes.walks(planes)))
     reader = _read_devices(planes, ops, shift, parts)
-    release()
-    numbers = [place.first for place in layout.places]
-    host = host_planes.read(planes, walks(), numbers, parts.strings, ops, shift)
-    release()
+    host = host_planes.read(planes, walks(), layout.places, parts.strings, ops, shift)
     # Of each plane: sorted, as the order of planes in a file means nothing.
     parts.warnings += sorted([*reader.warnings, *host.warnings])
     parts.damages += sorted([*reader.damages, *host.damages])
@@ -288,33 +276,27 @@ def _hosts_of_devices(
     layout: profiles.Layout, kernels: KernelTable, host: host_planes.Host, parts: _Parts
 ) -> Hosts:
     """Return the host of each device and thread; the devices are named after their hosts where there are
-    several."""
+    several. Where the file is in no order that tells, no device has one."""
     of_thread = np.array(host.numbers, np.int64)
     if layout.count == 1:
         return Hosts(np.zeros(len(parts.devices), np.int64), of_thread)
-    numbers = set(host.numbers)
-    of_hosts: dict[int, profiles.Place] = {}
-    devices = []
-    for plane, place in zip(layout.planes, layout.places, strict=True):
-        if ACCELERATOR.match(plane.name):
-            devices.append(place)
-        elif HOST.match(plane.name) and plane.lines and place.first in numbers:
-            before = of_hosts.get(place.first, place)
-            of_hosts[place.first] = profiles.Place(place.first, max(place.last, before.last))
-    found = profiles.launchers(devices, of_hosts, kernels, host.table, of_thread)
-    labels = profiles.labels(found.profile, layout.hostnames, layout.count)
+    pairs = zip(layout.planes, layout.places, strict=True)
+    found = [number if layout.ordered else None for plane, number in pairs if ACCELERATOR.match(plane.name)]
+    labels = profiles.labels(found, layout.hostnames, layout.count)
+    of_device = [number if number in host.numbers else profiles.NO_HOST for number in found]
     parts.devices[:] = [
         replace(device, plane=f"{label}{device.plane}", host=number)
-        for device, label, number in zip(parts.devices, labels, found.host, strict=True)
+        for device, label, number in zip(parts.devices, labels, of_device, strict=True)
     ]
-    doubtful = [parts.devices[row].plane for row, doubt in enumerate(found.doubtful) if doubt]
-    if doubtful:
+    if not layout.ordered:
+        working = np.unique(kernels.device).tolist()
+        names = ", ".join(parts.devices[row].plane for row in working[:_MOST_NAMED])
         parts.warnings.append(
-            f"no launch or step marker was joined with the work of {', '.join(doubtful[:_MOST_NAMED])}"
-            f"{' and others' if len(doubtful) > _MOST_NAMED else ''}: several hosts in the file may have "
-            "launched it, or none. Read each host's own file"
+            f"no launch or step marker was joined with the work of {names}"
+            f"{' and others' if len(working) > _MOST_NAMED else ''}: several hosts in the file may have "
+            "launched it, and their planes do not stand host by host. Read each host's own file"
         )
-    return Hosts(np.array(found.host, np.int64), of_thread)
+    return Hosts(np.array(of_device, np.int64), of_thread)
 
 
 def _passed_over(planes: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpprof.analysis.comparison.speedup import speedup
-from mpprof.diagnosis import verdict
+from mpprof.diagnosis.answer import compose
 from mpprof.model.account import Account, Speedup, difference
 from mpprof.model.run import Run
 from mpprof.report.content import profiled_steps
@@ -129,4 +129,5 @@ def test_profiled_steps_are_per_example_where_the_batches_differ() -> None:
     undecided = replace(found, interval=(0.8, 1.5))
     for case in (undecided, replace(undecided, observed=None, interval=None)):
         assert profiled_steps(case) == said
-    assert said in verdict(diagnosed(c.case(speedup=undecided)))
+    because = compose(diagnosed(c.case(speedup=undecided))).because
+    assert f"T{said.removeprefix('; t')}." in because

@@ -1,0 +1,185 @@
+"""What happens in a launched script's process, from its begin to its end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mpprof.launch import loops
+from mpprof.launch.import_hook import ImportHook
+from mpprof.launch.options import Options
+
+KERAS = ("keras", "tf_keras")
+
+
+class Script:
+    """One launched script: the callbacks of its models, and what is to be said at its end.
+
+    A model's fits are one run; each model has a run of its own. A failure of ours is noted, and the script
+    goes on without us."""
+
+    def __init__(self, options: Options) -> None:
+        self.options, self.pid = options, os.getpid()
+        self.machine = loops.Machine()
+        self._notes: list[str] = []
+        self._noted: set[str] = set()
+        self._ended = False  # by us, after so many steps
+        self._callbacks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._hook = ImportHook(
+            {
+                **dict.fromkeys(KERAS, self._keras_imported),
+                **dict.fromkeys(loops.FRAMEWORKS, self._framework_imported),
+            }
+        )
+
+    def begin(self) -> None:
+        atexit.register(self.end)  # the first, so it is called last
+        self._hook.install()
+
+    def end(self) -> None:
+        """Say what was recorded. What others have to do at the exit is done by now."""
+        if os.getpid() != self.pid:
+            return  # a forked child: its parent tells
+        with contextlib.suppress(KeyboardInterrupt):
+            self._attempt("the report", self._say_end)
+            self._say_notes()
+        if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
+            _end_by_interrupt()
+
+    def note(self, text: str) -> None:
+        """Note what is to be known beside the result, once."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self._notes.append(text)
+
+    def _attempt(self, what: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Do our own work. Where it fails the script does not: that is noted, and None returned."""
+        try:
+            return work(*arguments)
+        except Exception as error:  # noqa: BLE001 - see above
+            self.note(f"{what} failed: {type(error).__name__}: {error}")
+            return None
+
+    def _say_end(self) -> None:
+        from mpprof.launch import ending
+
+        self._hook.remove()
+        self.machine.stop()
+        if self.options.steps is not None and not self._ended:
+            self.note(f"the script ended before {self.options.steps} steady steps were recorded")
+        self._say_notes()
+        recorder = sys.modules.get("mpprof.record.recorder")
+        roots: list[Path] = [] if recorder is None else [root for root in recorder.ROOTS if root.is_dir()]
+        if roots:
+            ending.report(roots, self.options)
+        else:
+            ending.unrecorded(self.options, loops.framework(), self.machine)
+
+    def _say_notes(self) -> None:
+        from mpprof.launch import ending
+
+        notes, self._notes = self._notes, []
+        for text in () if self.options.quiet else notes:
+            ending.say(f"mpprof: {text}")
+
+    # --- what the script imports -----------------------------------------------------------------------
+
+    def _framework_imported(self, module: ModuleType) -> None:
+        self._attempt("sampling the hardware", self.machine.start)
+
+    def _keras_imported(self, keras: ModuleType) -> None:
+        self._attempt(f"recording {keras.__name__}", self._put_into, keras)
+
+    def _put_into(self, keras: ModuleType) -> None:
+        from mpprof.launch import fit, settings
+
+        options, training = self.options, fit.Training()
+        if options.policy is not None:
+            try:
+                settings.set_policy(keras, options.policy, self.note)
+            except (TypeError, ValueError):
+                sys.exit(f"mpprof: {keras.__name__} has no dtype policy {options.policy!r}")
+        if options.jit is not None:
+            settings.set_jit(keras, options.jit, self.note)
+        added = functools.partial(self._added, keras)
+        fit.with_callbacks(keras, training, added, self._look_at_types)
+        calls = loops.Calls(
+            lambda model: self._attempt("recording train_on_batch", self._loop_recorder, model),
+            options.steps,
+            self._end_now,
+        )
+        fit.with_steps(keras, training, calls.step)
+
+    # --- what it trains --------------------------------------------------------------------------------
+
+    def _added(self, keras: ModuleType, model: Any, has_ours: bool) -> list[Any]:
+        """Return what a fit of this model gets beside the script's own callbacks."""
+        self.machine.stop()
+        return [] if has_ours else self._attempt("recording a fit", self._callbacks_of, keras, model) or []
+
+    def _callbacks_of(self, keras: ModuleType, model: Any) -> list[Any]:
+        from mpprof.launch.stopping import ending_after
+        from mpprof.record import MPProfilerCallback
+
+        options, recorded = self.options, self._callbacks.get(model)
+        if recorded is None:
+            recorded = MPProfilerCallback(options.logdir, profile_steps=options.profile or "auto", verbose=0)
+            self._callbacks[model] = recorded
+        if options.steps is None:
+            return [recorded]
+        end = functools.partial(self._end_now, model)
+        return [ending_after(keras, model, recorded, options.steps, end), recorded]
+
+    def _loop_recorder(self, model: Any) -> Any:
+        from mpprof.record import StepRecorder
+
+        self.machine.stop()
+        options = self.options
+        recorder = StepRecorder(
+            options.logdir, model=model, profile_steps=options.profile or "auto", verbose=0
+        )
+        return recorder.__enter__()
+
+    def _look_at_types(self, model: Any) -> None:
+        """Note where the policy that was asked for has not reached the layers."""
+        if self.options.policy is not None:
+            from mpprof.launch import settings
+
+            said = self._attempt(
+                "reading the layers' types", settings.computes_in, model, self.options.policy
+            )
+            if said is not None:
+                self.note(said)
+
+    def _end_now(self, model: Any) -> None:
+        """End the process: what the script does after its training does not happen."""
+        from mpprof.launch import ending
+
+        self._look_at_types(model)
+        self._ended, steps = True, self.options.steps
+        self.note(f"ended after {steps} steady steps: what the script does after its training did not happen")
+        for stream in (sys.stdout, sys.stderr):
+            self._attempt("writing the script's output", stream.flush)
+        self.end()
+        self._attempt("ending the script's processes", ending.end_children)
+        os._exit(0)
+
+
+def begin(text: str) -> None:
+    """Begin, in the script's process, with what the launcher has left."""
+    Script(Options.of_text(text)).begin()
+
+
+def _end_by_interrupt() -> None:
+    """Have Python end by the signal of an interrupt that the script did not handle, as it was about to. It
+    keeps that of the text that it ran last, and imports have run others (CPython's `run_eval_code_obj`)."""
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")

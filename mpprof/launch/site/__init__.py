@@ -1,0 +1,1 @@
+"""A directory that stands first on the path of a launched script while its interpreter starts."""

@@ -1,0 +1,132 @@
+"""Fifteen scripts as people write them: their output, exit code and weights are the same under `mpprof run`, and the
+report is of what they trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.launch.running import SCRIPTS, Forked, Ran, launched, options, python
+
+pytestmark = pytest.mark.framework
+
+
+def records(logdir: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """run.json and the step lines of a run."""
+    folder = logdir / "mpprof"
+    lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    return json.loads((folder / "run.json").read_text()), lines
+
+
+def steps(lines: list[dict[str, Any]]) -> int:
+    return sum(line["covers"] for line in lines if line.get("kind") == "step")
+
+
+def both(folder: Path, name: str, *arguments: str) -> Ran:
+    """The script under `mpprof run`; its output and exit code are those without it."""
+    plain = Forked(folder, name, *arguments)
+    under = Forked(folder, name, *arguments, options=options(folder, name))
+    without, ran = plain.ended(), under.ended()
+    assert (ran.code, ran.out) == (without.code, without.out), ran.err[-3000:]
+    assert without.out
+    written = {path.name for path in (folder / "launched").iterdir()}
+    assert written == {path.name for path in (folder / "plain").iterdir()}
+    return ran
+
+
+FIT = {
+    "arrays.py": (("--epochs", "2"), 5, 54, 1),
+    "dataset.py": ((), 0, 40, 1),
+    "pydataset.py": ((), 0, 48, 1),
+    "generator.py": ((), 0, 40, 1),
+    "subclassed.py": ((), 0, 50, 1),
+    "custom_step.py": ((), 1, 40, 1),
+    "policy.py": ((), 0, 40, 1),
+    "two_fits.py": ((), 1, 80, 2),
+    "notebook.py": ((), 0, 40, 1),
+    "keras2.py": ((), 0, 40, 1),
+    "devices.py": ((), 0, 20, 1),
+}
+"""By script: its arguments, its exit code, the steps and fits of its run."""
+
+
+IN_FULL = {"pydataset.py", "custom_step.py", "notebook.py"}
+"""Those that differ least from others."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name in IN_FULL else ()) for name in FIT]
+)
+def test_a_script_is_recorded_and_nothing_else_changes(name: str, tmp_path: Path) -> None:
+    arguments, code, ran_steps, fits = FIT[name]
+    ran = both(tmp_path, name, *arguments)
+    facts, lines = records(tmp_path / "logs")
+    assert (ran.code, steps(lines), len(facts["fits"])) == (code, ran_steps, fits)
+    assert "mpprof report " in ran.err
+    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["finished"] * fits
+    assert ("2 runs were recorded" in ran.err) is (name == "two_fits.py")  # one of another model
+
+
+def test_calls_of_train_on_batch_are_recorded_one_by_one(tmp_path: Path) -> None:
+    ran = both(tmp_path, "by_batch.py")
+    facts, lines = records(tmp_path / "logs")
+    assert (steps(lines), facts["framework"]["loop"]) == (40, "custom")
+    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["finished"]
+    assert all(line["loss"] > 0 for line in lines if line.get("kind") == "step")
+    assert "mpprof report " in ran.err
+
+
+def test_a_loop_of_the_scripts_own_gets_the_lines_that_record_it(tmp_path: Path) -> None:
+    ran = both(tmp_path, "tape.py")
+    assert "tape.py called neither fit nor train_on_batch" in ran.err
+    assert 'with StepRecorder("logs/logs", model=model, optimizer=optimizer) as recorder:' in ran.err
+
+
+def test_a_script_chooses_its_backend_in_its_first_lines_and_ends_by_an_interrupt(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "on_jax.py")
+    plain = python(script, cwd=tmp_path)
+    ran = launched("--logdir", "logs", script, cwd=tmp_path)
+    assert (ran.code, ran.out) == (plain.code, plain.out) == (-2, plain.out), ran.err
+    assert plain.out.startswith("3 [")
+    facts, lines = records(tmp_path / "logs")
+    assert (steps(lines), facts["framework"]["backend"]) == (80, "jax")
+    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["interrupted"]
+    assert "mpprof report logs -v" in ran.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
+
+
+@pytest.mark.full
+def test_a_training_in_a_forked_process_is_named(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "forks.py")
+    plain, ran = python(script, cwd=tmp_path), launched("--logdir", "logs", script, cwd=tmp_path)
+    assert (ran.code, ran.out) == (plain.code, plain.out) == (0, plain.out), ran.err
+    assert f"processes that {script} has started recorded 1 run: mpprof ls " in ran.err
+    _, lines = records(tmp_path / "logs")
+    assert steps(lines) == 40
+
+
+FULL = [*FIT, "fails.py", "by_batch.py", "tape.py", "jax_loop.py", "spawns.py"]
+
+
+def test_a_fit_that_fails_is_reported_as_one(tmp_path: Path) -> None:
+    ran = both(tmp_path, "fails.py")
+    assert ran.code == 1
+    facts, lines = records(tmp_path / "logs")
+    assert (facts["ended"]["reason"], facts["ended"]["text"]) == ("error", "no more data")
+    assert steps(lines) == 20
+    assert "no more data" in ran.err.partition("RuntimeError: no more data")[2]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FULL)
+def test_a_script_in_a_process_of_its_own_is_what_it_is_without_us(name: str, tmp_path: Path) -> None:
+    arguments = FIT[name][0] if name in FIT else ()
+    script = str(SCRIPTS / name)
+    plain = python(script, *arguments, cwd=tmp_path)
+    ran = launched("--logdir", "logs", script, *arguments, cwd=tmp_path)
+    assert (ran.code, ran.out) == (plain.code, plain.out), ran.err
+    assert "mpprof report " in ran.err
+    assert [path.name for path in tmp_path.iterdir()] in (["logs"], [])
