@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from mpprof.analysis.steps.statistics import summarise
 from mpprof.api import workflows
 from mpprof.api.one_run import OneRun
 from mpprof.report import content
@@ -40,6 +41,14 @@ def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
         "after_remedies_ms": after / 1e6 if (after := facts["after_remedies_ns"]) is not None else None,
     }
     return {f"mpprof/{name}": value for name, value in values.items() if value is not None}, _page(source)
+
+
+def step_times(path: str | Path) -> tuple[float | None, float | None]:
+    """Return the median and the mean step of the run in this very directory, in ns, as its report states
+    them; None where no step has a time. Raises MpprofError."""
+    run = workflows.load_at(Path(path))
+    steps = summarise(run.steps, run.facts, spans=run.spans, finished=run.finished)
+    return (None, None) if steps is None else (steps.median_ns, steps.mean_ns)
 
 
 def _of(path: str | Path) -> OneRun:

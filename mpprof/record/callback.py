@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mpprof.errors import UnableError
 from mpprof.record.alarms import checked
 from mpprof.record.arguments import checked_announce, checked_clock, checked_logdir, checked_sinks
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
-from mpprof.record.calls import CallLog
+from mpprof.record.calls import NEVER, Hook
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, tell
 from mpprof.record.keras_compat import steps_per_execution
 from mpprof.record.profile.window import Plan, ProfileSteps
@@ -29,8 +30,8 @@ from mpprof.record.run_with_timeout import FAILURES, failures_suppressed, raise_
 from mpprof.record.session import FitSession
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard_sink import EventFile
-from mpprof.record.wall_time.hooks import Hook, TimedList, list_being_made, time_hooks
-from mpprof.record.wall_time.sums import Spent
+from mpprof.record.wall_time.hooks import TimedList, list_being_made, time_hooks
+from mpprof.record.wall_time.sums import Spent, Sum
 
 log = logging.getLogger("mpprof")
 
@@ -146,7 +147,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             checked_clock(clock),
         )
         self._session: FitSession | None = None
-        self._calls = CallLog(0)  # the session's
+        self._begin_call: Hook = _ignore  # of a batch, in the session
+        self._end_call: Hook = _ignore
         self._failed = self._told = False
         self._audited: Callable[[], Any] = _nothing
         self._judged_steps = 0  # how many there were at the last verdict
@@ -195,35 +197,33 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None:
             self._guard(self._session.end_validation)
 
-    # The hooks of a batch are not guarded by `_guard`: one call less, in a place that runs a million times.
+    # Keras calls these where it goes through a list of the user's own, which is left as it is.
 
-    def _begin_call(self, batch: int, logs: Any = None) -> None:
-        calls = self._calls
-        try:
-            if calls.step < calls.fast_until and not calls.is_open:
-                calls.begin_fast(batch)
-            elif self._session is not None and not self._failed:
-                self._session.begin(batch)
-        except FAILURES as error:  # no failure of ours may stop the user's training
-            raise_if_signalled(error)
-            self._give_up(error)
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._begin_call(batch, logs)
 
-    def _end_call(self, batch: int, logs: Any = None) -> None:
-        calls = self._calls
-        try:
-            if calls.step < calls.fast_until and calls.is_open:
-                calls.end_fast(logs)
-            elif self._session is not None and not self._failed:
-                self._session.end(logs)
-        except FAILURES as error:  # as above
-            raise_if_signalled(error)
-            self._give_up(error)
-
-    on_train_batch_begin = _begin_call
     if not BEGINS_ONLY:
         # Keras gives up asynchronous dispatch for a callback that has this hook at all, so where the
         # device runs behind the host it must not exist.
-        on_train_batch_end = _end_call
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self._end_call(batch, logs)
+
+    def _begin_slowly(self, batch: int, now_ns: int) -> None:
+        if self._session is not None and not self._failed:
+            self._session.begin(batch, now_ns)
+
+    def _end_slowly(self, logs: dict[str, Any] | None, now_ns: int) -> None:
+        if self._session is not None and not self._failed:
+            self._session.end(logs, now_ns)
+
+    def _begin_hook(self, session: FitSession, spent: Spent, ended: Sum | None = None) -> Hook:
+        calls, otherwise, failed = session.calls, self._begin_slowly, self._give_up
+        if BEGINS_ONLY:
+            return calls.dispatch_hook(spent, session.dispatched_fast, otherwise, failed)
+        return calls.begin_hook(spent, ended, otherwise, failed)
+
+    def _end_hook(self, session: FitSession, spent: Spent) -> Hook:
+        return session.calls.end_hook(spent, self._end_slowly, self._give_up)
 
     # Where the hooks of the others are timed, the markers between them call these, see `wall_time.hooks`.
 
@@ -252,13 +252,14 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             return
         if self._session is not None and self._session.runs():
             return  # a fit within ours
-        spent = Spent(self._settings.clock)
-        begin: dict[str, Hook] = {"on_train_batch_begin": self._begin_call}
+        session, spent = self._session_of_this_process(), Spent(self._settings.clock)
+        on_begin, on_end = "on_train_batch_begin", "on_train_batch_end"
         time_hooks(
             made, self, spent,
             first={
                 "on_epoch_begin": self.on_epoch_begin,
-                **(begin if BEGINS_ONLY else {"on_train_batch_end": self._end_call}),
+                **({on_begin: self._begin_hook(session, spent)} if BEGINS_ONLY else {}),
+                **({} if BEGINS_ONLY else {on_end: self._end_hook(session, spent)}),
                 "on_test_begin": lambda event=None, logs=None: self.on_test_begin(logs),
                 "on_epoch_end": self._end_steps,
                 "on_train_end": self._end_record,
@@ -268,10 +269,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
                 "on_train_end": lambda event=None, logs=None: self.on_train_end(logs),
             },
             last={
-                **({} if BEGINS_ONLY else begin),
                 "on_test_end": lambda event=None, logs=None: self.on_test_end(logs),
                 "on_epoch_end": self._close_epoch,
             },
+            begin=None if BEGINS_ONLY else partial(self._begin_hook, session, spent),
             failed=self._give_up,
         )  # fmt: skip
         self._spent = spent
@@ -307,10 +308,11 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
-        self._failed, self._calls.fast_until = True, 0
+        self._failed = True
         say(log.debug, "where recording failed", exc_info=error)
         warn_once("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
         if self._session is not None:
+            self._session.calls.fast_until = NEVER
             self._session.recorder.absent["recording"] = f"failed: {type(error).__name__}: {error}"[:500]
             self._session.recorder.attempt("closing", self._session.abandon)
 
@@ -323,6 +325,17 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         tell([f"mpprof: this {method} is not recorded: the callback records fit alone."])
 
     def _train_begin(self) -> None:
+        session = self._session_of_this_process()
+        steps = (self.params or {}).get("steps")
+        # `self.model` would copy JAX's whole state back; the bare attribute does not.
+        begun, spent, self._begun, self._spent = self._begun, self._spent, None, None
+        per_epoch = steps if isinstance(steps, int) and steps > 0 else None
+        session.start_fit(self._model, per_epoch, begun, spent)
+        if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
+            self._audited = weakref.ref(self._model)
+            tell(audit_lines(self._model, session.batch_size))
+
+    def _session_of_this_process(self) -> FitSession:
         session = self._session
         if session is None or session.recorder.pid != os.getpid():  # a forked child's run is one of its own
             settings = self._settings
@@ -334,15 +347,13 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             session.opened = self._open_sinks
             if settings.window_signal is not None:
                 session.signalled = SignalledWish(settings.window_signal, session.profiling.wish)
-            self._session, self._calls, self._judged_steps = session, session.calls, 0
-        steps = (self.params or {}).get("steps")
-        # `self.model` would copy JAX's whole state back; the bare attribute does not.
-        begun, spent, self._begun, self._spent = self._begun, self._spent, None, None
-        per_epoch = steps if isinstance(steps, int) and steps > 0 else None
-        session.start_fit(self._model, per_epoch, begun, spent)
-        if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
-            self._audited = weakref.ref(self._model)
-            tell(audit_lines(self._model, session.batch_size))
+            spent = Spent(settings.clock)  # of no fit
+            self._begin_call, self._end_call = (
+                self._begin_hook(session, spent),
+                self._end_hook(session, spent),
+            )
+            self._session, self._judged_steps = session, 0
+        return session
 
     def _open_sinks(self, recorder: Recorder) -> None:
         own = [EventFile(recorder.folder)] if self._settings.tensorboard else []
@@ -407,7 +418,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__init__()
         self.__dict__.update(state)
-        self._calls = CallLog(0)
+        self._begin_call = self._end_call = _ignore
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
         self._begun = self._spent = None
         self._told = False
@@ -415,6 +426,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
 def _nothing() -> None:
     """Do nothing: no model was audited yet."""
+
+
+def _ignore(event: Any = None, logs: Any = None) -> None:
+    """Do nothing: no training has begun."""
 
 
 def stop_after(steps: int, recorded: MPProfilerCallback) -> Any:

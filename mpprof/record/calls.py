@@ -5,7 +5,7 @@ the epoch ends. An input of unknown size gives a begin without an end: that call
 
 Nearly every call is one step like any other, between two that are read. A hook then costs as much as the
 memory that it touches, which the training has since displaced from the processor's caches: for those calls
-there is `begin_fast` and `end_fast`, and where only begins are seen `dispatched_fast`, which do the least
+there are hooks (`begin_hook`, `end_hook`, and where only begins are seen `dispatch_hook`) that do the least
 that can be done.
 """
 
@@ -14,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mpprof.model.limits import LONG_CALL_NS
+from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
 from mpprof.record.step_line import Line, PlainLine
+from mpprof.record.wall_time.sums import Spent, Sum
+
+NEVER = -1
+"""A step before which no call ends."""
+
+Hook = Callable[..., None]
+Failed = Callable[[BaseException], None]
 
 
 class CallLog:
@@ -32,13 +41,13 @@ class CallLog:
         self.per_call = 1
         self.in_epoch: int | None = None
         self.runs_behind = False  # the device does: a call's own times are the host's
-        self.fast_until = 0
+        self.fast_until = NEVER
         """Calls that end before this step are like any other, as long as nothing else happens."""
         self._ended_fast = False  # the call that ended last did, and has no line yet
         self._loss: float | None = None  # of it
-        self._clock: Callable[[], int]  # these three are given to `enter_fast_path`
-        self._keep: Callable[[int], None]
-        self._put: Callable[[Line | PlainLine], None]
+        self._keep: Callable[[int], None]  # these three are given to `enter_fast_path`
+        self._put: Callable[[Line], None]
+        self._append: Callable[[PlainLine], None]
         self._pending: Line | None = None
         self.is_open = False  # a call runs, or turns out not to
         self._batch = 0  # where it began
@@ -112,55 +121,121 @@ class CallLog:
     def enter_fast_path(
         self,
         until: int,
-        clock: Callable[[], int],
         keep: Callable[[int], None],
-        put: Callable[[Line | PlainLine], None],
+        put: Callable[[Line], None],
+        append: Callable[[PlainLine], None],
     ) -> None:
-        """Enter the fast path, after a call of one step has ended. Calls that end before the step `until` may
-        be told by `begin_fast` and `end_fast`. Their intervals go to `keep` and their lines, complete, to
-        `put`."""
-        self._clock, self._keep, self._put = clock, keep, put
+        """Enter the fast path, after a call of one step has ended. The hooks below may then tell of calls
+        that end before the step `until`. Intervals go to `keep`, complete lines to `put` or `append`."""
+        self._keep, self._put, self._append = keep, put, append
         self.fast_until = until
 
-    def begin_fast(self, batch: int) -> None:
-        """Do what `begin` does, where the call before has ended and `fast_until` is not reached."""
-        now_ns, begin_ns, end_ns = self._clock(), self._begin_ns, self._end_ns
-        assert end_ns is not None
-        interval_ns = now_ns - begin_ns
-        self._keep(interval_ns)
-        if self._ended_fast:
-            t_ns, duration_ns, gap_ns = end_ns - self.zero_ns, end_ns - begin_ns, self._gap_ns
-            step, fit, epoch, batch_before = self.step, self.fit, self.epoch, self._batch
-            self._ended_fast = False  # first: where the user interrupts, he does so as a function returns
-            self._put((step, fit, epoch, batch_before, t_ns, interval_ns, duration_ns, gap_ns, self._loss))
-        elif (line := self._pending) is not None:
-            self._pending = None
-            line.interval_ns = interval_ns
-            self._put(line)
-        self._gap_ns = now_ns - end_ns
-        self._batch, self._begin_ns, self.is_open = batch, now_ns, True
+    # Each hook is one function that has all at hand: every further one costs, and so does what it looks up.
 
-    def end_fast(self, logs: dict[str, Any] | None) -> None:
-        """Do what `end` does, for a call that `begin_fast` was told of."""
-        self._end_ns, self._ended_fast, self.is_open, self._loss = self._clock(), True, False, None
-        self.step += 1
-        if logs and type(loss := logs.get("loss")) is float:
-            self._loss = loss
+    def begin_hook(
+        self, spent: Spent, ended: Sum | None, otherwise: Callable[[int, int], None], failed: Failed
+    ) -> Hook:
+        """Return a hook that does what `begin` does on the fast path, where also the first call begins that
+        ends behind it, and else tells `otherwise` the batch and the time. `ended`: where the hook of another
+        callback ends as the call begins, its sum. `failed` is told of a failure of ours."""
+        clock = spent.clock
 
-    def dispatched_fast(self, batch: int, now_ns: int) -> PlainLine | None:
-        """Do what `dispatched` does, where the device runs behind and `fast_until` is not reached. None: the
-        call is not like any other after all, and nothing has changed."""
-        if not self.is_open or batch == self._batch:
-            return None
-        self.step = step = self.step + 1
-        self.since_wait += 1
-        line = step, self.fit, self.epoch, self._batch, now_ns - self.zero_ns, now_ns - self._begin_ns
-        self._batch, self._begin_ns = batch, now_ns
-        return line
+        def begin(batch: int, logs: Any = None) -> None:
+            try:
+                now_ns = clock()
+                if ended is not None:
+                    took_ns = now_ns - spent.since
+                    ended.calls += 1
+                    ended.ns += took_ns
+                    if took_ns >= LONG_CALL_NS:
+                        spent.stalled(ended, took_ns)
+                if self.step > self.fast_until or self.is_open:
+                    otherwise(batch, now_ns)
+                    return
+                begin_ns, end_ns = self._begin_ns, self._end_ns
+                assert end_ns is not None
+                interval_ns = now_ns - begin_ns
+                self._keep(interval_ns)
+                if self._ended_fast:
+                    # Before the line is put: where the user interrupts, he does so as a function returns.
+                    self._ended_fast = False
+                    self._append(
+                        (
+                            self.step, self.fit, self.epoch, self._batch, end_ns - self.zero_ns, interval_ns,
+                            end_ns - begin_ns, self._gap_ns, self._loss,
+                        )
+                    )  # fmt: skip
+                elif (line := self._pending) is not None:
+                    self._pending = None
+                    line.interval_ns = interval_ns
+                    self._put(line)
+                self._gap_ns = now_ns - end_ns
+                self._batch, self._begin_ns, self.is_open = batch, now_ns, True
+            except FAILURES as error:  # no failure of ours may stop the user's training
+                raise_if_signalled(error)
+                failed(error)
+
+        return begin
+
+    def end_hook(
+        self, spent: Spent, otherwise: Callable[[dict[str, Any] | None, int], None], failed: Failed
+    ) -> Hook:
+        """Return a hook that does what `end` does for a call that began on the fast path, and else tells
+        `otherwise` the logs and the time. The hook of another callback may begin behind it."""
+        clock = spent.clock
+
+        def end(batch: int, logs: dict[str, Any] | None = None) -> None:
+            try:
+                now_ns = clock()
+                if self.step < self.fast_until and self.is_open:
+                    self._end_ns, self._ended_fast, self.is_open, self._loss = now_ns, True, False, None
+                    self.step += 1
+                    if logs and type(loss := logs.get("loss")) is float:
+                        self._loss = loss
+                    spent.since = now_ns  # what was done here is too short for a further look at the clock
+                else:
+                    otherwise(logs, now_ns)
+                    spent.since = clock()
+            except FAILURES as error:  # as above
+                raise_if_signalled(error)
+                failed(error)
+
+        return end
+
+    def dispatch_hook(
+        self,
+        spent: Spent,
+        dispatched: Callable[[PlainLine, int], None],
+        otherwise: Callable[[int, int], None],
+        failed: Failed,
+    ) -> Hook:
+        """Return a hook that does on the fast path what `dispatched` does where the device runs behind, and
+        hands over the line and the time to `dispatched`; else it tells `otherwise` the batch and the time.
+        The hook of another callback may begin behind it."""
+        clock = spent.clock
+
+        def begin(batch: int, logs: Any = None) -> None:
+            try:
+                now_ns = clock()
+                if self.step < self.fast_until and self.is_open and batch != self._batch:
+                    self.step = step = self.step + 1
+                    self.since_wait += 1
+                    begin_ns, batch_before = self._begin_ns, self._batch
+                    self._batch, self._begin_ns = batch, now_ns
+                    t_ns, dispatch_ns = now_ns - self.zero_ns, now_ns - begin_ns
+                    dispatched((step, self.fit, self.epoch, batch_before, t_ns, dispatch_ns), now_ns)
+                else:
+                    otherwise(batch, now_ns)
+                spent.since = clock()
+            except FAILURES as error:  # as above
+                raise_if_signalled(error)
+                failed(error)
+
+        return begin
 
     def leave_fast_path(self) -> None:
         """Leave the fast path, because something else happens."""
-        self.fast_until = 0
+        self.fast_until = NEVER
         if self._ended_fast:
             assert self._end_ns is not None
             line = Line(self.step, self.fit, self.epoch, self._batch, 1, self._end_ns - self.zero_ns)

@@ -66,14 +66,15 @@ def audit_lines(model: Any, batch_size: int | None) -> list[str]:
     """Return what to say of the model before its first step; nothing where the audit fails, because it is an
     extra."""
     try:
-        return list(with_timeout(_named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
+        return list(with_timeout(named(AUDIT), model, batch_size, deadline_s=PATIENCE_SECONDS))
     except FAILURES as error:  # see above
         raise_if_signalled(error)
         say(log.debug, "no audit", exc_info=error)
         return []
 
 
-def _named(name: str) -> Callable[..., Any]:
+def named(name: str) -> Callable[..., Any]:
+    """Return what `module:name` names. Recording imports it only where it is needed."""
     module, _, attribute = name.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     return found

@@ -340,9 +340,9 @@ class _LoopSession(FitSession):
         if self._input is not None:
             self._input.waited(wait_ns)
 
-    def end(self, logs: dict[str, Any] | None) -> None:
+    def end(self, logs: dict[str, Any] | None, now: int | None = None) -> None:
         before = self.calls.step
-        super().end(logs)
+        super().end(logs, now)
         line = self.calls.ended_line()
         if line is None:
             return

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import html
-import importlib
 import logging
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mpprof.record.end_of_fit import ANNOUNCE, command, verdict
-from mpprof.record.run_with_timeout import say
+from mpprof.record.end_of_fit import ANNOUNCE, command, named, verdict
+from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled, say, with_timeout
 
 log = logging.getLogger("mpprof")
 
 INLINE = "mpprof.api.inline:page"
+STEP_TIMES = "mpprof.api.inline:step_times"
 FRAME_PIXELS = 720
 
 
@@ -28,27 +28,45 @@ class RunResult:
         path: the run's directory.
         steps: how many have run.
         skipped: how many updates were skipped; None where that was not recorded.
-        median_step_ns: of the steps after warm-up, in ns; None where no step has a time.
-        mean_step_ns: the time of the steps after warm-up over their number, which is the step time that
-            reports state; None where no step has a time.
+        median_step_ns, mean_step_ns: of the steps after warm-up, in ns, as reports of this run state them;
+            the mean is the step time. Read from the records when first asked for; while a `fit` runs, or
+            where they cannot be read, of the timings at hand. None where no step has a time.
         alarms: the alarms that were raised, as sentences; empty where none was.
         finished: whether the last `fit` has ended, by itself or because it was stopped, and is on disk.
         traced_steps: first and last step of the latest trace; None where there is none.
         lost: why what was recorded is not on disk; None where it is.
-        timings: how many of the latest timings the median is of; None: of all after warm-up. The mean is of
-            all.
+        at_hand_ns: median and mean of the timings at hand, the median of the latest few thousand.
     """
 
     path: Path
     steps: int
     skipped: int | None
-    median_step_ns: float | None
     alarms: tuple[str, ...]
     finished: bool
     traced_steps: tuple[int, int] | None = None  # first and last of the latest trace
     lost: str | None = None
-    timings: int | None = None  # how many of the latest the median is of; None: of all after warm-up
-    mean_step_ns: float | None = None
+    at_hand_ns: tuple[float | None, float | None] = (None, None)
+    running: bool = False
+
+    @property
+    def median_step_ns(self) -> float | None:
+        return self._times[0]
+
+    @property
+    def mean_step_ns(self) -> float | None:
+        return self._times[1]
+
+    @cached_property
+    def _times(self) -> tuple[float | None, float | None]:
+        if self.running or self.lost is not None:
+            return self.at_hand_ns
+        try:
+            median_ns, mean_ns = with_timeout(named(STEP_TIMES), self.path)
+        except FAILURES as error:  # `mpprof report` will say what is wrong
+            raise_if_signalled(error)
+            say(log.debug, "no step times of the records", exc_info=error)
+            return self.at_hand_ns
+        return median_ns, mean_ns
 
     @cached_property
     def verdict(self) -> str | None:
@@ -77,8 +95,7 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         try:
-            module, _, name = INLINE.partition(":")
-            page = getattr(importlib.import_module(module), name)(self.path)
+            page = named(INLINE)(self.path)
         except Exception as error:  # noqa: BLE001 - an extra, in place of the text
             say(log.debug, "no inline view", exc_info=error)
             return f"<pre>{html.escape(str(self))}</pre>"

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.errors import UsageError
+from mpprof.model.limits import LONG_CALL_NS
 from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
 from mpprof.record.backends.compiles import Compiles
-from mpprof.record.calls import CallLog
+from mpprof.record.calls import NEVER, CallLog
 from mpprof.record.facts.ended import Call, call_of_running_fit, ended, exception_of
 from mpprof.record.facts.fit import (
     Evaluation,
@@ -45,7 +46,7 @@ from mpprof.record.profile.window_signal import SignalledWish
 from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
 from mpprof.record.run_with_timeout import failures_suppressed
-from mpprof.record.step_line import Line
+from mpprof.record.step_line import Line, PlainLine
 from mpprof.record.wall_time.hooks import NOT_TIMED, OURS, TIMED_ALREADY, TimedList, put_back
 from mpprof.record.wall_time.input import InputWait, time_input
 from mpprof.record.wall_time.sums import NOTABLE_NS, Spent
@@ -67,6 +68,9 @@ finished at some time before."""
 
 LATE_NS = 500_000_000
 """A line is not held back for a reading that takes longer than this."""
+
+SPENT_NS = 100_000_000
+"""What was spent is not written more often: to go through the sums costs as much as a step's own line."""
 
 MOST_ALIKE = 256
 """So many calls at most are recorded without asking whether anybody still writes, however seldom is read."""
@@ -155,6 +159,7 @@ class FitSession:
         self._state: int | None = None  # of the training, as the open call found it
         self.spent = Spent(recorder.clock)
         self._waited_ns = 0  # for the device, within the hook that runs
+        self._spent_ns = 0  # not before this is what was spent written
         self._hooks_timed = False  # of the other callbacks of this fit; markers then call ours
         self._input: InputWait | None = None  # where it is timed
         self._compiles: Compiles | None = None  # while a fit runs
@@ -539,24 +544,24 @@ class FitSession:
 
     # --- calls -----------------------------------------------------------------------------------------
 
-    def begin(self, batch: int) -> None:
+    def dispatched_fast(self, line: PlainLine, now_ns: int) -> None:
+        """Note that a call like any other has been dispatched, on an asynchronous backend."""
+        self._state = self.probe.state(self._model())
+        if not self._queued:
+            self.recorder.append(line)
+        else:
+            self._queued.append(line)
+            if now_ns >= self._ask_ns:
+                self._drain(now_ns)
+
+    def begin(self, batch: int, now: int | None = None) -> None:
         """Begin a call (on asynchronous backends: the call before has been dispatched)."""
         if not (self.in_fit and self.recorder.on) and not self._active():
             self.profiling.close()  # recording has ended within a window: the profiler must not run on
             return
-        now = self._clock()
+        now = self._clock() if now is None else now
         if self.queues:
-            calls = self.calls
-            if calls.step < calls.fast_until and (plain := calls.dispatched_fast(batch, now)) is not None:
-                self._state = self.probe.state(self._model())
-                if not self._queued:
-                    self.recorder.append(plain)
-                else:
-                    self._queued.append(plain)
-                    if now >= self._ask_ns:
-                        self._drain(now)
-                return
-            line = calls.dispatched(batch, now)
+            line = self.calls.dispatched(batch, now)
             self._state = self.probe.state(self._model())
             if line is not None:
                 if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
@@ -575,9 +580,13 @@ class FitSession:
                 elif self._special or line.interval_ns is None:
                     self._emit(line)
                 else:  # as nearly always
-                    self.observer.keep_interval(line)
+                    if line.covers == 1:
+                        self._keep_interval(line.interval_ns)
+                    else:
+                        self.observer.keep_interval(line)
                     self.recorder.put(line)
-        self._spend_own(now)
+        if self._special or self.queues:
+            self._spend_own(now)
         # Where the last call was like any other, only a further window that is wished for can be planned.
         if (self._special or self.profiling.plan is not None) and not self.profiling.idle:
             # The line before a window is to say that there was a wait. A wish that has come just now finds it
@@ -590,11 +599,11 @@ class FitSession:
         if self.queues and self._awaited is None:
             self._enter_fast_path()
 
-    def end(self, logs: dict[str, Any] | None) -> None:
+    def end(self, logs: dict[str, Any] | None, now: int | None = None) -> None:
         """End a call that has run, on a synchronous backend."""
         if not (self.in_fit and self.recorder.on) and not self._active():
             return
-        now = self._clock()
+        now = self._clock() if now is None else now
         line = self.calls.end(now)
         if line is None:
             return
@@ -610,9 +619,13 @@ class FitSession:
 
     def _spend_own(self, since_ns: int) -> None:
         """Note what our own hook of a batch has taken by now, without its waits for the device: those are the
-        steps'. The fast path, a few microseconds, is not measured."""
-        waited, self._waited_ns = self._waited_ns, 0
-        self.spent.add(self._own_calls, self._clock() - since_ns - waited)
+        steps'. Hooks of a few microseconds, such as those of the fast path, are not measured."""
+        total, took_ns = self._own_calls, self._clock() - since_ns - self._waited_ns
+        self._waited_ns = 0
+        total.calls += 1
+        total.ns += took_ns
+        if took_ns >= LONG_CALL_NS:
+            self.spent.stalled(total, took_ns)
 
     def _enter_fast_path(self) -> None:
         """Enter the fast path: the calls up to the next reading are like any other, until something else
@@ -621,10 +634,10 @@ class FitSession:
         if calls.per_call > 1 or self._special or self.queues is not self.runs_behind:
             return
         until = min(self._schedule.next - 1, calls.step + MOST_ALIKE)
-        calls.enter_fast_path(until, self._clock, self._keep_interval, recorder.append)
+        calls.enter_fast_path(until, self._keep_interval, recorder.put, recorder.append)
         # Asked after that: another thread may just now wish for a window.
         if self.profiling.plan is not None or not recorder.on:
-            calls.fast_until = 0
+            calls.fast_until = NEVER
 
     def _step_now(self) -> int:
         """Return the step within whose interval it is now: where only begins are seen, the one that began
@@ -638,7 +651,8 @@ class FitSession:
     def _look(self, line: Line) -> None:
         """Read what is due after this call."""
         before = line.step - line.covers
-        self._write_spent(before)
+        if line.t_ns >= self._spent_ns:
+            self._write_spent(before, line)
         if self._schedule.due(before, line.step) or self._end_unknown:
             observer = self.observer
             if (reading := observer.read()) is not None:
@@ -658,7 +672,8 @@ class FitSession:
             self._queued.append(line)
             return
         observer, in_window, before = self.observer, self.profiling.profiles, line.step - line.covers
-        self._write_spent(before)
+        if line.t_ns >= self._spent_ns:
+            self._write_spent(before, line)
         if not in_window and (self._schedule.due(before, line.step) or self._end_unknown):
             line.snapshot = observer.snapshot(self._model())
             if observer.memory_on:
@@ -672,9 +687,10 @@ class FitSession:
             else:  # one call later: until then the device has that one to work on
                 self._awaited = line
 
-    def _write_spent(self, before: int) -> None:
-        """Write what is notable of the time that was spent, every `read_every` steps."""
+    def _write_spent(self, before: int, line: Line) -> None:
+        """Write what is notable of the time that was spent, every `read_every` steps and not too often."""
         if self._schedule.round(before, self.calls.step):
+            self._spent_ns = line.t_ns + SPENT_NS
             self.spent.write(NOTABLE_NS)
 
     def _waits(self, before: int, now_ns: int) -> bool:
@@ -956,13 +972,12 @@ class FitSession:
             path=root,
             steps=self.calls.step,
             skipped=None if "skipped" in self.recorder.absent else self.observer.skipped,
-            median_step_ns=statistics.median(intervals) if intervals else None,
-            mean_step_ns=self.observer.mean_step_ns,
             alarms=tuple(alarm["text"] for alarm in facts.get("alarms", ())),
             finished=self._ended in ("finished", "stopped") and lost is None,
             traced_steps=(traced[-1]["first_step"], traced[-1]["last_step"]) if traced else None,
             lost=lost,
-            timings=len(intervals) if len(intervals) == intervals.maxlen else None,
+            at_hand_ns=(statistics.median(intervals) if intervals else None, self.observer.mean_step_ns),
+            running=self.in_fit or self._within_ns is not None,
         )
 
     def summary(self, *, step_time: bool = True) -> str:

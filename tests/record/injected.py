@@ -1,6 +1,6 @@
 """Trainings into which known seconds are put, one place at a time, and where `run_time` finds them.
 
-In a process of the backend's own. `wait` is told how long to let pass: it sleeps, or advances a clock.
+In a process of the backend's own.
 """
 
 from __future__ import annotations
@@ -20,24 +20,77 @@ from mpprof.runs.loading import load
 
 BATCH, STEPS, EPOCHS = 4, 20, 2
 PLAIN_RUNS = 5
+TRIES = 3
+WORKERS = 8
 HELD_BY = {
-    "loader": "input", "first callback": "callbacks", "last callback": "callbacks",
+    "loader": "input", "generator": "input", "first callback": "callbacks", "last callback": "callbacks",
     "checkpoint every 5": "callbacks", "validation": "validation", "compile": "compile", "epoch end": "callbacks",
 }  # fmt: skip
 """The part of `run_time` that holds what was put into a place."""
-WITHIN_STEPS = {"tensorflow": ("loader", "compile"), "torch": ("compile",), "jax": ()}
+TRAININGS = (
+    "arrays", "tf.data", "PyDataset", "PyDataset of 8 workers", "DataLoader", "generator", "two fits",
+    "several steps a call", "jit", "run eagerly", "mixed precision", "loop",
+)  # fmt: skip
+"""Where nothing is said of their input it is a PyDataset."""
+ANY = ""
+BACKENDS = ("tensorflow", "jax", "torch")
+_NO_CALLBACKS = "a loop of the user's own has no callbacks"
+DOES_NOT_APPLY = {
+    (ANY, "arrays", "loader"): "Keras slices them: there is no code of the user's that could take time",
+    (ANY, "generator", "loader"): "it is the generator",
+    **{(ANY, training, "generator"): "there is none" for training in TRAININGS if training != "generator"},
+    **{(ANY, "loop", place): _NO_CALLBACKS for place, part in HELD_BY.items() if part == "callbacks"},
+    (ANY, "loop", "compile"): "the recorder of a loop of no framework hears of no compiling",
+    (ANY, "run eagerly", "compile"): "nothing is traced or compiled",
+    ("tensorflow", "DataLoader", ANY): "torch is not installed beside TensorFlow in the tests",
+    ("jax", "DataLoader", ANY): "torch is not installed beside JAX in the tests",
+    ("torch", "tf.data", ANY): "TensorFlow is not installed beside torch in the tests",
+    ("torch", "several steps a call", ANY): "Keras on torch runs one step a call",
+    ("torch", "jit", ANY): "dynamo would trace the layer and the clock in it",
+}
+"""By backend, training and place (ANY: each) why nothing can be put there."""
+WITHIN_STEPS = {"tensorflow": ("loader", "generator", "compile"), "torch": ("compile",), "jax": ()}
 """What a backend does not tell apart from steps: TensorFlow fetches in its graph and counts tracings; on torch
 nothing compiles, and a layer's Python is a part of each step."""
-TRAININGS: dict[str, tuple[str, ...]] = {
-    "PyDataset": tuple(HELD_BY),
-    "generator": ("loader", "last callback"),
-    "arrays": ("first callback", "checkpoint every 5", "epoch end"),
-    "two fits": ("last callback", "epoch end"),
-    "several steps a call": ("last callback", "validation"),
-    "jit": ("checkpoint every 5",),
-    "loop": ("loader", "validation"),
-}
-"""Into which places of each kind of training seconds are put."""
+IN_OTHER_THREADS = {
+    ("tensorflow", ANY, "loader"), ("tensorflow", ANY, "generator"), (ANY, "tf.data", "loader"),
+    (ANY, "PyDataset of 8 workers", "loader"),
+}  # fmt: skip
+"""Places that are not reached by the training's own thread: there an injected clock would be advanced at any
+time."""
+
+
+def applies(backend: str, training: str, place: str, unless: Any = DOES_NOT_APPLY) -> bool:
+    return not any(
+        (one, other, at) in unless
+        for one in (backend, ANY)
+        for other in (training, ANY)
+        for at in (place, ANY)
+    )
+
+
+def cells(backend: str) -> dict[str, tuple[str, ...]]:
+    """The places into which seconds can be put, by training."""
+    found = {
+        training: tuple(place for place in HELD_BY if applies(backend, training, place))
+        for training in TRAININGS
+    }
+    return {training: places for training, places in found.items() if places}
+
+
+def cells_on_own_clock(backend: str) -> dict[str, tuple[str, ...]]:
+    """Those of them that an injected clock can measure. Of compiling, which costs seconds, there is one on
+    TensorFlow; JAX tells of its own by a clock of its own."""
+    compiles = {"tensorflow": "PyDataset"}.get(backend)
+    return {
+        training: tuple(
+            place
+            for place in places
+            if (training == "loop" or applies(backend, training, place, IN_OTHER_THREADS))
+            and (place != "compile" or training == compiles)
+        )
+        for training, places in cells(backend).items()
+    }
 
 
 class Clock:
@@ -55,46 +108,53 @@ class Clock:
 
 
 def on_own_clock(folder: Path, backend: str = "jax") -> None:
-    """Do `measured` on an injected clock, where each place is reached by the training's own thread: TensorFlow
-    fetches in another one. What compiles is timed by another clock on JAX."""
-    kinds = {
-        training: tuple(place for place in places if place not in ("loader", "compile") or training == "loop")
-        for training, places in TRAININGS.items()
-    }
-    if backend == "jax":
-        kinds = {training: (*places, "loader") for training, places in kinds.items() if training != "loop"}
-        kinds = {name: kinds[name] for name in ("PyDataset", "generator", "two fits")}
-    else:
-        kinds["PyDataset"] += ("compile",)
+    """Do `measured` on an injected clock."""
     clock = Clock()
-    measured(folder, 0.05, kinds, clock.wait, clock)
+    measured(folder, 0.05, cells_on_own_clock(backend), backend, clock)
 
 
 class Waits:
-    """Lets time pass at one place, while a `fit` is seen by callbacks, and counts it."""
+    """Lets time pass at one place, while a `fit` is seen by callbacks, and keeps when it did. `clock`: a
+    `Clock` to advance; None: the wall's."""
 
-    def __init__(self, place: str, once_s: float, wait: Callable[[float], None]) -> None:
-        self.place, self.once_s, self._wait = place, once_s, wait
-        self.armed, self.total_s = False, 0.0
+    def __init__(self, place: str, once_s: float, clock: Clock | None = None) -> None:
+        self.place, self.once_s, self._clock = place, once_s, clock
+        self.armed = False
+        self._spans: list[tuple[float, float]] = []  # workers do it at once
 
     def at(self, place: str, times: int = 1) -> None:
         """Let this time pass, so many times as long, if it is the place."""
-        if self.armed and place == self.place:
-            begin = time.perf_counter()
-            self._wait(self.once_s * times)
-            self.total_s += max(time.perf_counter() - begin, self.once_s * times)  # a busy machine wakes late
+        if not self.armed or place != self.place:
+            return
+        if self._clock is not None:
+            begin_s = self._clock.now / 1e9
+            self._clock.wait(self.once_s * times)
+            self._spans.append((begin_s, self._clock.now / 1e9))
+        else:
+            begin_s = time.perf_counter()
+            time.sleep(self.once_s * times)
+            self._spans.append((begin_s, time.perf_counter()))  # a busy machine wakes late
+
+    @property
+    def total_s(self) -> float:
+        """For how long some thread or other has waited."""
+        total_s = until_s = 0.0
+        for begin_s, end_s in sorted(self._spans):
+            total_s += max(0.0, end_s - max(begin_s, until_s))
+            until_s = max(until_s, end_s)
+        return total_s
 
 
 class Batches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no types
-    def __init__(self, waits: Waits, place: str, count: int = STEPS) -> None:
-        super().__init__()
+    def __init__(self, waits: Waits, place: str, count: int = STEPS, workers: int = 1) -> None:
+        super().__init__(workers=workers)
         self.waits, self.place, self.count = waits, place, count
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        self.waits.at(self.place)
+        self.waits.at(self.place, self.workers)
         return one_batch()
 
 
@@ -123,10 +183,12 @@ class First(keras.callbacks.Callback):  # type: ignore[misc]
 
 class Last(First):
     place = "last callback"
+    calls = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.waits.at(self.place)
-        if batch % 5 == 4:
+        self.calls += 1
+        if self.calls % 5 == 0:
             self.waits.at("checkpoint every 5", 5)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -154,15 +216,63 @@ def one_batch() -> tuple[Any, Any]:
 
 def generated(waits: Waits) -> Iterator[tuple[Any, Any]]:
     while True:
-        waits.at("loader")
+        waits.at("generator")
         yield one_batch()
 
 
 def model(training: str) -> Any:
-    made = keras.Sequential([keras.Input((8,)), Traced(), keras.layers.Dense(2)])
-    several = 4 if training == "several steps a call" else 1
-    made.compile("sgd", "mse", steps_per_execution=several, jit_compile=training == "jit" or "auto")
+    dtype = "mixed_float16" if training == "mixed precision" else "float32"
+    made = keras.Sequential([keras.Input((8,)), Traced(dtype=dtype), keras.layers.Dense(2, dtype=dtype)])
+    made.compile(
+        "sgd", "mse",
+        steps_per_execution=4 if training == "several steps a call" else 1,
+        jit_compile=training == "jit" or "auto", run_eagerly=training == "run eagerly",
+    )  # fmt: skip
     return made
+
+
+def feeds(training: str, waits: Waits) -> dict[str, Any]:
+    """What `fit` is given."""
+    match training:
+        case "arrays":
+            x, y = (np.repeat(each, STEPS, axis=0) for each in one_batch())
+            return {"x": x, "y": y, "batch_size": BATCH}
+        case "generator":
+            return {"x": generated(waits), "steps_per_epoch": STEPS}
+        case "tf.data":
+            return {"x": _dataset(waits)}
+        case "DataLoader":
+            return {"x": _data_loader(waits)}
+    return {"x": Batches(waits, "loader", workers=WORKERS if training == "PyDataset of 8 workers" else 1)}
+
+
+def _dataset(waits: Waits) -> Any:
+    import tensorflow as tf
+
+    def batches() -> Iterator[tuple[Any, Any]]:
+        for _ in range(STEPS):
+            waits.at("loader")
+            yield one_batch()
+
+    kinds = tuple(tf.TensorSpec(each.shape, each.dtype) for each in one_batch())
+    found = tf.data.Dataset.from_generator(batches, output_signature=kinds)
+    return found.apply(tf.data.experimental.assert_cardinality(STEPS))
+
+
+def _data_loader(waits: Waits) -> Any:
+    import torch
+
+    class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return BATCH * STEPS
+
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            if index % BATCH == 0:
+                waits.at("loader")
+            x, y = one_batch()
+            return x[0], y[0]
+
+    return torch.utils.data.DataLoader(Rows(), batch_size=BATCH)
 
 
 def train(
@@ -182,16 +292,11 @@ def train(
 
 def _fit(made: Any, training: str, waits: Waits, ours: Any) -> None:
     made.layers[0].waits = waits
+    given = feeds(training, waits)
     callbacks = [First(waits), ours, Last(waits), Arms(waits)]
-    feeds: dict[str, Any] = {"x": Batches(waits, "loader")}
-    if training == "generator":
-        feeds = {"x": generated(waits), "steps_per_epoch": STEPS}
-    elif training != "PyDataset":
-        x, y = (np.repeat(each, STEPS, axis=0) for each in one_batch())
-        feeds = {"x": x, "y": y, "batch_size": BATCH}
     for _ in range(2 if training == "two fits" else 1):
         made.fit(
-            **feeds, epochs=EPOCHS, verbose=0, callbacks=callbacks, shuffle=False,
+            **given, epochs=EPOCHS, verbose=0, callbacks=callbacks, shuffle=False,
             validation_data=Batches(waits, "validation", 4),
         )  # fmt: skip
 
@@ -214,44 +319,49 @@ def _loop(waits: Waits, recorder: StepRecorder) -> None:
 
 
 def measured(
-    folder: Path,
-    once_s: float = 0.05,
-    kinds: dict[str, tuple[str, ...]] = TRAININGS,
-    wait: Callable[[float], None] = time.sleep,
-    clock: Callable[[], int] = time.monotonic_ns,
+    folder: Path, once_s: float, kinds: dict[str, tuple[str, ...]], backend: str, clock: Clock | None = None
 ) -> None:
     """Run each training once for each place, with plain runs in between, and write `measured.json`: rows of
     training, place, seconds put there, the parts then, and the parts of the plain runs. A model has trained
-    before, but where what compiles is looked at."""
+    before, but where what compiles is looked at. By the wall's clock a row that is `wrong` is measured again:
+    what the machine did beside it is not there each time."""
     rows: list[dict[str, Any]] = []
+    plain_runs, tries = (PLAIN_RUNS, TRIES) if clock is None else (2, 1)  # an injected one scatters little
     for training, places in kinds.items():
         warm = model(training)
 
         def run(name: str, waits: Waits, warm: Any = warm, training: str = training) -> dict[str, float]:
             made = model(training) if name.startswith("compile") else warm
-            return train(made, training, waits, folder / training / name, clock)
+            return train(made, training, waits, folder / training / name, clock or time.monotonic_ns)
 
-        run("warm", Waits("", 0, wait))
-        plain: list[dict[str, float]] = []
-        for place in (each for each in places if each != "compile"):
-            plain.append(run(f"plain {len(plain)}", Waits("", 0, wait)))
-            rows.append(_row(training, place, Waits(place, once_s, wait), run, plain))
-        plain += [run(f"plain {number}", Waits("", 0, wait)) for number in range(len(plain), PLAIN_RUNS)]
-        if "compile" in places:
-            fresh = [run(f"compile {number}", Waits("", 0, wait)) for number in range(PLAIN_RUNS)]
-            rows.append(_row(training, "compile", Waits("compile", once_s, wait), run, fresh))
+        run("warm", Waits("", 0, clock))
+        runs: dict[str, list[dict[str, float]]] = {}
+        for place in places:
+            kind = "compile" if place == "compile" else "plain"
+            before = runs.setdefault(kind, [])
+            while len(before) < plain_runs:
+                before.append(run(f"{kind} without {len(before)}", Waits("", 0, clock)))
+            for number in range(tries):
+                if clock is None:
+                    before.append(run(f"{kind} without {len(before)}", Waits("", 0, clock)))
+                waits = Waits(place, once_s, clock)
+                parts = run(f"{place} {number}", waits)
+                row = {"training": training, "place": place, "put_s": waits.total_s, "parts": parts}
+                row["plain"] = before[-plain_runs:]
+                if not wrong(row, backend):
+                    break
+            rows.append(row)
     (folder / "measured.json").write_text(json.dumps(rows))
 
 
-def _row(
-    training: str,
-    place: str,
-    waits: Waits,
-    run: Callable[[str, Waits], dict[str, float]],
-    plain: list[dict[str, float]],
-) -> dict[str, Any]:
-    parts = run(place, waits)
-    return {"training": training, "place": place, "put_s": waits.total_s, "parts": parts, "plain": plain}
+def really_measured(folder: Path, backend: str) -> None:
+    """Do `measured` by the wall's clock, for the training that the folder is named after."""
+    folder.mkdir(exist_ok=True)
+    measured(folder, 0.05, {folder.name: cells(backend)[folder.name]}, backend)
+
+
+def really_measured_on_jax(folder: Path) -> None:
+    really_measured(folder, "jax")
 
 
 def holder(row: dict[str, Any], backend: str) -> str:

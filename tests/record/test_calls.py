@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from mpprof.record.calls import CallLog
+from mpprof.record.calls import NEVER, CallLog
 from mpprof.record.step_line import Line, Recorded, record_of, text_of
+from mpprof.record.wall_time.sums import Spent
 from mpprof.store import formats
 
 
@@ -20,6 +23,24 @@ def started(per_call: int = 1, in_epoch: int | None = None) -> CallLog:
     calls.start_fit(per_call, in_epoch)
     calls.start_epoch(3)
     return calls
+
+
+def raised(error: BaseException) -> None:
+    raise error
+
+
+class Fast:
+    """The hooks of the fast path. Where a call is not like any other, `otherwise` has what they were told."""
+
+    def __init__(self, calls: CallLog, clock: Callable[[], int]) -> None:
+        self.otherwise: list[Any] = []
+        spent = Spent(clock)
+
+        def slow(*told: Any) -> None:
+            self.otherwise.append(told)
+
+        self.begin = calls.begin_hook(spent, None, slow, raised)
+        self.end = partial(calls.end_hook(spent, slow, raised), 0)
 
 
 def test_interval_duration_and_gap_of_a_call() -> None:
@@ -137,10 +158,11 @@ def test_a_call_like_any_other_is_told_as_every_call() -> None:
     calls, now, intervals, put = started(), iter((1150, 1200, 1210)), list[int](), list[Recorded]()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.enter_fast_path(5, lambda: next(now), intervals.append, put.append)
-    calls.begin_fast(1)
-    calls.end_fast({"loss": 0.5, "accuracy": 1.0})
-    calls.begin_fast(2)
+    calls.enter_fast_path(5, intervals.append, put.append, put.append)
+    fast = Fast(calls, lambda: next(now))
+    fast.begin(1)
+    fast.end({"loss": 0.5, "accuracy": 1.0})
+    fast.begin(2)
     assert calls.is_open
     assert intervals == [50, 60]
     first, second = map(record_of, put)
@@ -157,14 +179,15 @@ def test_where_something_else_happens_the_last_call_alike_has_a_line_that_may_be
     calls, now, put = started(), iter((1150, 1200)), list[Recorded]()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.enter_fast_path(5, lambda: next(now), [].append, put.append)
-    calls.begin_fast(1)
-    calls.end_fast(None)
+    calls.enter_fast_path(5, [].append, put.append, put.append)
+    fast = Fast(calls, lambda: next(now))
+    fast.begin(1)
+    fast.end(None)
     line = calls.ended_line()
     assert line is not None
     assert (line.step, line.batch, line.duration_ns, line.gap_ns, line.loss) == (2, 1, 50, 10, None)
     assert line is calls.ended_line()
-    assert calls.fast_until == 0
+    assert calls.fast_until == NEVER
     line.skipped = 1
     assert calls.begin(2, 1230) is line
     assert line.interval_ns == 80
@@ -183,11 +206,12 @@ def test_an_interrupt_as_a_line_is_handed_over_gives_no_line_twice() -> None:
     calls = started()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.enter_fast_path(5, iter(range(1150, 1200)).__next__, [].append, put)
-    calls.begin_fast(1)
-    calls.end_fast(None)
+    calls.enter_fast_path(5, [].append, put, put)
+    fast = Fast(calls, iter(range(1150, 1200)).__next__)
+    fast.begin(1)
+    fast.end(None)
     with pytest.raises(KeyboardInterrupt):
-        calls.begin_fast(2)
+        fast.begin(2)
     assert calls.close_epoch() is None
     assert [record_of(line)["step"] for line in lines] == [1, 2]
 
@@ -200,12 +224,13 @@ def test_an_interrupt_as_the_loss_is_asked_for_gives_no_step_the_loss_of_another
     calls = started()
     calls.begin(0, 1100)
     calls.end(1140)
-    calls.enter_fast_path(5, iter(range(1150, 1200)).__next__, [].append, [].append)
-    calls.begin_fast(1)
-    calls.end_fast({"loss": 1.0})
-    calls.begin_fast(2)
+    calls.enter_fast_path(5, [].append, [].append, [].append)
+    fast = Fast(calls, iter(range(1150, 1200)).__next__)
+    fast.begin(1)
+    fast.end({"loss": 1.0})
+    fast.begin(2)
     with pytest.raises(KeyboardInterrupt):
-        calls.end_fast(Logs(loss=0.5))
+        fast.end(Logs(loss=0.5))
     last = calls.close_epoch()
     assert last is not None
     assert (last.step, last.loss) == (3, None)
@@ -215,6 +240,7 @@ def told(events: list[tuple[str, int, int]], alike: int) -> tuple[list[str], lis
     """Lines, intervals and steps of what happens, told as the callback tells it: `alike` calls of a kind."""
     calls, lines, intervals = started(), list[str](), list[int]()
     now, clock = 1000, [1000]
+    fast = Fast(calls, lambda: clock[0])
 
     def put(record: Recorded | None) -> None:
         if record is not None:
@@ -222,23 +248,23 @@ def told(events: list[tuple[str, int, int]], alike: int) -> tuple[list[str], lis
 
     for what, ns, number in events:
         now = clock[0] = now + ns
-        like_any_other = calls.step < calls.fast_until
-        if what == "begin" and like_any_other and not calls.is_open:
-            calls.begin_fast(number)
-        elif what == "begin":
+        fast.otherwise.clear()
+        if what == "begin":
+            fast.begin(number)
+        elif what == "end":
+            fast.end({"loss": number / 8})
+        if what == "begin" and fast.otherwise:
             line = calls.begin(number, now)
             if line is not None and line.interval_ns is not None:
                 intervals.append(line.interval_ns)
             put(line)
-        elif what == "end" and like_any_other and calls.is_open:
-            calls.end_fast({"loss": number / 8})
-        elif what == "end" and (line := calls.end(now)) is not None:
+        elif what == "end" and fast.otherwise and (line := calls.end(now)) is not None:
             line.loss = number / 8
-            calls.enter_fast_path(calls.step + alike, lambda: clock[0], intervals.append, put)
+            calls.enter_fast_path(calls.step + alike if alike else NEVER, intervals.append, put, put)
         elif what == "read" and (line := calls.ended_line()) is not None:
             line.skipped = number
         elif what == "wished":
-            calls.fast_until = 0
+            calls.fast_until = NEVER
         elif what == "evaluated":
             calls.leave_out(min(ns, number))
         elif what == "window":
@@ -280,27 +306,34 @@ def test_whatever_happens_in_between_calls_alike_give_the_same_lines(
 
 def dispatches(events: list[tuple[str, int]], alike: bool) -> tuple[list[dict[str, Any]], int]:
     """Lines and steps where only begins are seen and the device runs behind."""
-    calls, lines, now_ns, batch = started(), [], 1000, 0
+    calls, lines, now, batch = started(), [], [1000], 0
     calls.runs_behind = True
+    told: list[Recorded | None] = []
+    begin = calls.dispatch_hook(
+        Spent(lambda: now[0]),
+        lambda line, now_ns: told.append(line),
+        lambda batch, now_ns: told.append(calls.dispatched(batch, now_ns)),
+        raised,
+    )
     for what, number in events:
-        now_ns += 1 + number
-        recorded: Recorded | None = None
+        now[0] += 1 + number
         match what:
             case "begin" | "begin told twice":
                 batch += what == "begin"
-                recorded = calls.dispatched_fast(batch, now_ns) if alike else None
-                recorded = recorded or calls.dispatched(batch, now_ns)
+                calls.fast_until = 10**9 if alike else NEVER
+                begin(batch)
             case "wait":
                 last = Line(calls.step, 1, 3, batch, 1)
-                calls.waited(now_ns, last)
-                recorded = last
+                calls.waited(now[0], last)
+                told.append(last)
             case "evaluation":
                 calls.leave_out(number)
             case "epoch":
-                recorded = calls.dispatched(None, now_ns)
+                told.append(calls.dispatched(None, now[0]))
                 calls.close_epoch()
                 calls.start_epoch(number)
-        lines += [] if recorded is None else [json.loads(text_of(recorded))]
+        lines += [json.loads(text_of(each)) for each in told if each is not None]
+        told.clear()
     return lines, calls.step
 
 

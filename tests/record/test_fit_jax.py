@@ -55,7 +55,8 @@ def test_keras_still_dispatches_asynchronously(answers: Any) -> None:
 
 
 def test_nearly_all_steps_between_readings_go_the_short_way(answers: Any) -> None:
-    assert answers["alike"] >= 50  # of the 68 after those that are read one by one, four of them read
+    # Of the 100 dispatches and an epoch's end: 32 are read one by one, and of the 68 others four.
+    assert answers["whole"] <= 51
 
 
 def test_tensorflow_is_not_imported_for_it(answers: Any) -> None:

@@ -12,19 +12,47 @@ from tests.record.processes import done, done_on_jax
 
 pytestmark = pytest.mark.framework
 
+TRAININGS = (
+    "arrays", "tf.data", "PyDataset", "PyDataset of 8 workers", "generator", "two fits", "several steps a call",
+    "jit", "run eagerly", "mixed precision", "loop",
+)  # fmt: skip
+"""Those of `injected.TRAININGS` that there are on TensorFlow and JAX; Keras is not imported to list the tests."""
+
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((folder / "measured.json").read_text())
     return found
 
 
+def test_what_can_be_put_where(keras: Any) -> None:
+    """Of 12 trainings and 8 places. What does not apply stands with its reason in `DOES_NOT_APPLY`."""
+    from tests.record import injected
+
+    assert (len(injected.TRAININGS), len(injected.HELD_BY)) == (12, 8)
+    counted = {name: sum(map(len, injected.cells(name).values())) for name in injected.BACKENDS}
+    assert counted == {"tensorflow": 70, "jax": 70, "torch": 56}
+    assert set(injected.cells("tensorflow")) == set(injected.cells("jax")) == set(TRAININGS)
+    for backend, training, place in injected.DOES_NOT_APPLY:
+        assert backend in ("", *injected.BACKENDS)
+        assert training in ("", *injected.TRAININGS)
+        assert place in ("", *injected.HELD_BY)
+
+
+def assert_each_is_held(found: list[dict[str, Any]], backend: str) -> None:
+    from tests.record import injected
+
+    cells = injected.cells_on_own_clock(backend)
+    assert [(row["training"], row["place"]) for row in found] == [
+        (of, at) for of in cells for at in cells[of]
+    ]
+    assert [said for row in found for said in injected.wrong(row, backend)] == []
+
+
 def test_on_a_clock_of_its_own_on_tensorflow(keras: Any, tmp_path: Path) -> None:
     from tests.record import injected
 
     injected.on_own_clock(tmp_path, "tensorflow")
-    found = rows(tmp_path)
-    assert {row["training"] for row in found} == set(injected.TRAININGS)
-    assert [said for row in found for said in injected.wrong(row, "tensorflow")] == []
+    assert_each_is_held(rows(tmp_path), "tensorflow")
 
 
 def test_on_a_clock_of_its_own_on_jax(keras: Any, tmp_path: Path) -> None:
@@ -32,26 +60,26 @@ def test_on_a_clock_of_its_own_on_jax(keras: Any, tmp_path: Path) -> None:
     from tests.record import injected
 
     done_on_jax(injected.on_own_clock, tmp_path)
-    found = rows(tmp_path)
-    assert "loader" in {row["place"] for row in found}
-    assert [said for row in found for said in injected.wrong(row, "jax")] == []
+    assert_each_is_held(rows(tmp_path), "jax")
 
 
 @pytest.mark.full
-def test_real_seconds_on_tensorflow(keras: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("training", TRAININGS)
+def test_real_seconds_on_tensorflow(keras: Any, tmp_path: Path, training: str) -> None:
     from tests.record import injected
 
-    done(tmp_path / "said", injected.measured, tmp_path)
-    # From a second fit's second epoch on Keras itself takes a second or more to make the iterator of a slow
-    # PyDataset, in which it asks for no batch: that is found, and was not put there.
-    put = [row for row in rows(tmp_path) if (row["training"], row["place"]) != ("PyDataset", "loader")]
-    assert [said for row in put for said in injected.wrong(row, "tensorflow")] == []
+    folder = tmp_path / training
+    done(tmp_path / "said", injected.really_measured, folder, "tensorflow")
+    assert [said for row in rows(folder) for said in injected.wrong(row, "tensorflow")] == []
 
 
 @pytest.mark.full
-def test_real_seconds_on_jax(keras: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("training", TRAININGS)
+def test_real_seconds_on_jax(keras: Any, tmp_path: Path, training: str) -> None:
     pytest.importorskip("jax")
     from tests.record import injected
 
-    done_on_jax(injected.measured, tmp_path)
-    assert [said for row in rows(tmp_path) for said in injected.wrong(row, "jax")] == []
+    folder = tmp_path / training
+    folder.mkdir()
+    done_on_jax(injected.really_measured_on_jax, folder)
+    assert [said for row in rows(folder) for said in injected.wrong(row, "jax")] == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mpprof
 from mpprof import MPProfilerCallback
-from tests.record.processes import done
+from tests.record.processes import done, done_on_jax
 
 BATCHES, EPOCHS = 104, 2
 SLEEP_S = 0.04
@@ -68,3 +69,35 @@ def test_eight_workers_that_deliver_at_once_are_as_fast_as_one(tmp_path: Path) -
     assert found.speedup.observed == pytest.approx(clock[1] / clock[8], rel=0.06)
     assert found.speedup.observed < 1.5
     assert any(said.startswith("mean ") and "waits for the loader" in said for said in found.warnings)
+
+
+KINDS = ("arrays", "1 worker", "8 workers", "4 steps a call", "varying lengths")
+"""Those of `outer_clock`, which imports Keras."""
+
+
+def assert_the_clocks_agree(folder: Path) -> None:
+    means = json.loads((folder / "means.json").read_text())
+    assert means["steps"] >= 200  # a busy machine's first steps may be taken for a warm-up
+    assert means["ours_ms"] == pytest.approx(means["outer_ms"], rel=0.03)
+
+
+@pytest.mark.full
+@pytest.mark.framework
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_mean_is_that_of_an_outer_clock_on_tensorflow(keras: Any, tmp_path: Path, kind: str) -> None:
+    from tests.record import outer_clock
+
+    done(tmp_path / "said", outer_clock.trained, tmp_path / kind)
+    assert_the_clocks_agree(tmp_path / kind)
+
+
+@pytest.mark.full
+@pytest.mark.framework
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_mean_is_that_of_an_outer_clock_on_jax(keras: Any, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("jax")
+    from tests.record import outer_clock
+
+    (tmp_path / kind).mkdir()
+    done_on_jax(outer_clock.trained, tmp_path / kind)
+    assert_the_clocks_agree(tmp_path / kind)

@@ -150,7 +150,7 @@ def on_jax(folder: Path) -> None:
         **_recorded(folder),
         "evaluated_within": _evaluated_within(folder / "within"),
         "out_of_memory": _out_of_memory(folder),
-        "alike": calls_of("dispatched_fast", folder / "alike"),
+        "whole": calls_of("dispatched", folder / "alike"),
     }
     _with_a_window_that_was_wished_for(folder)
     _with_windows_on_demand(folder / "on-demand")

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.record import injected
 
 
+def rows(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "measured.json").read_text())
+    return found
+
+
+def test_on_a_clock_of_its_own_on_torch(tmp_path: Path) -> None:
+    injected.on_own_clock(tmp_path, "torch")
+    assert [said for row in rows(tmp_path) for said in injected.wrong(row, "torch")] == []
+
+
 @pytest.mark.full
-def test_real_seconds_on_torch(tmp_path: Path) -> None:
-    injected.measured(tmp_path, kinds={name: injected.TRAININGS[name] for name in ("PyDataset", "arrays")})
-    rows = json.loads((tmp_path / "measured.json").read_text())
-    assert [said for row in rows for said in injected.wrong(row, "torch")] == []
+@pytest.mark.parametrize("training", injected.cells("torch"))
+def test_real_seconds_on_torch(tmp_path: Path, training: str) -> None:
+    folder = tmp_path / training
+    injected.really_measured(folder, "torch")
+    assert [said for row in rows(folder) for said in injected.wrong(row, "torch")] == []

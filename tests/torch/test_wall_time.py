@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mpprof
 from tests.record.wall_time import trainings
 from tests.record.wall_time.asserting import (
     NEARLY,
@@ -64,3 +66,42 @@ def test_a_loader_is_waited_for_and_its_batches_are_the_same(tmp_path: Path) -> 
     first, others = spent["input/DataLoader/first"], spent["input/DataLoader/batch"]
     assert abs(first - 2 * trainings.AT_ONCE) <= trainings.AT_ONCE + NEARLY  # Keras may have looked at one
     assert abs(others - 2 * (trainings.STEPS - 1) * trainings.AT_ONCE) <= NEARLY
+
+
+class FillsFirst(torch.utils.data.DataLoader):  # type: ignore[misc]
+    """Takes time before the first batch of each epoch."""
+
+    passes: Any
+
+    def __iter__(self) -> Any:
+        batches = super().__iter__()
+        self.passes(100 * trainings.AT_ONCE)
+        return batches
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epochs_first_fetch_is_in_no_step_however_many_workers_there_are(
+    tmp_path: Path, made: Any, workers: int
+) -> None:
+    clock = trainings.Clock()
+    loader = FillsFirst(Rows(lambda ns: None), batch_size=trainings.BATCH, num_workers=workers)
+    loader.passes = clock.passes
+    made.fit(loader, epochs=3, shuffle=False, verbose=0, callbacks=[trainings.recorded(tmp_path, clock)])
+    run = mpprof.load(tmp_path)
+    steps = mpprof.diagnose(run).steps
+    assert run.facts is not None
+    assert run.facts.fits[0].input.get("num_workers", 0) == workers
+    assert steps is not None
+    assert steps.mean_ns is not None
+    assert steps.mean_ns <= NEARLY
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["arrays", "1 worker", "8 workers"])
+def test_the_mean_is_that_of_an_outer_clock(tmp_path: Path, kind: str) -> None:
+    from tests.record import outer_clock
+
+    outer_clock.trained(tmp_path / kind)
+    means = json.loads((tmp_path / kind / "means.json").read_text())
+    assert means["steps"] >= 200
+    assert means["ours_ms"] == pytest.approx(means["outer_ms"], rel=0.03)

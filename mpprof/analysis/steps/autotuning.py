@@ -13,7 +13,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.model.grouping import groups
+from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import Trace
 
 Int64 = NDArray[np.int64]
@@ -51,11 +51,11 @@ def tuned_steps(trace: Trace, rows: Int64, step: Int64, count: int) -> Bool:
 def tuned_ops(trace: Trace) -> Int64:
     """Return the rows of `Trace.ops` for which algorithms were checked."""
     rows = np.arange(len(trace.kernels))
-    found = np.unique(trace.kernels.op[_named(trace, _CHECKER, rows)])
+    found = distinct(trace.kernels.op[_named(trace, _CHECKER, rows)])
     return found[found >= 0].astype(np.int64)
 
 
 def _named(trace: Trace, name: re.Pattern[str], rows: Int64) -> Bool:
     named = trace.kernels.name[rows]
-    mine = [row for row in np.unique(named).tolist() if name.search(trace.strings[row])]
+    mine = [row for row in distinct(named).tolist() if name.search(trace.strings[row])]
     return np.isin(named, mine)

@@ -162,11 +162,14 @@ def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | Non
     of them, and the calls that follow are short for it. An epoch's last call is in with the usual time
     between two calls, because nobody knows when the next one would have begun, and with what `spans` tell of
     a callback that took long behind it. Where steps are timed in groups, what is left out of the group of an
-    epoch's first call is the wait for its batch, where `spans` tells it.
+    epoch's first call is the wait for its batch, where `spans` tells it. In a `fit` on torch that wait comes
+    before the call begins, however many workers there are: it is in no time of a call.
     """
     time, first = per_step_ns(steps), _first_of_epoch(steps)
     workers, of = loaders(facts), _stands_for(steps, facts)
-    waits = first & ~np.isin(steps.fit, list(workers))
+    framework = facts.framework if facts is not None else {}
+    fetches_before = framework.get("backend") == "torch" and framework.get("loop") != "custom"
+    waits = first & ~np.isin(steps.fit, list(workers)) & (not fetches_before)
     if asynchronous(steps, facts):
         rows = (time > 0) & ~_beside(steps.profiled, before=False) & ~_warming_up(steps, time, {})
         rows = _without(rows, waits)

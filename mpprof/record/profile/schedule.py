@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from mpprof.record.backends.base import Probe
-from mpprof.record.calls import CallLog
+from mpprof.record.calls import NEVER, CallLog
 from mpprof.record.profile.tensorboard_window import ForeignWindow, profile_of
 from mpprof.record.profile.window import STEPS, Plan, Window
 from mpprof.record.recorder import Recorder, warn_once
@@ -49,7 +49,7 @@ class Profiling:
         """Open a further window as soon as may be; nothing where one is open or planned. From any thread."""
         if self.plan is None and self.window is None:
             self.plan = Plan.now(self._calls.step)
-            self._calls.fast_until = 0
+            self._calls.fast_until = NEVER
 
     def start_fit(self, callbacks: list[Any]) -> None:
         """Start a fit, of which no window can be open yet; `callbacks` are all of them, in order."""

@@ -6,6 +6,9 @@ themselves are called by Keras as ever, and nothing is set on them: Keras looks 
 whether it may train asynchronously. `MPProfilerCallback` is not in that list. The markers call its hooks, so
 that a step begins behind the hooks of all callbacks and ends before them.
 
+Keras calls each hook of whatever is in the list, and a marker that does nothing at a batch would cost as much
+as one that does. So between the begin of an epoch and its end another list is there, with the few that do.
+
 Read in Keras 3.15, `callbacks/callback_list.py`. Of the hooks that Keras runs in a pool of threads
 (`_async_train`, `_async_test`) the training does not wait, so they are not timed.
 """
@@ -13,6 +16,7 @@ Read in Keras 3.15, `callbacks/callback_list.py`. Of the hooks that Keras runs i
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -21,7 +25,7 @@ from mpprof.model.limits import LONG_CALL_NS
 from mpprof.record.facts.fit import is_fit
 from mpprof.record.keras_compat import overrides
 from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
-from mpprof.record.wall_time.sums import Spent
+from mpprof.record.wall_time.sums import Spent, Sum
 
 Hook = Callable[..., None]
 Hooks = dict[str, list[Hook]]
@@ -42,6 +46,11 @@ PLACES = {
 
 _ALIASES = {"on_train_batch_begin": "on_batch_begin", "on_train_batch_end": "on_batch_end"}
 _IN_A_POOL = {"on_train_batch_end": "_async_train", "on_test_batch_end": "_async_test"}
+
+BEGIN = "on_train_batch_begin"
+BATCH_HOOKS = {BEGIN, "on_train_batch_end"}
+EDGES = ("on_epoch_begin", "on_test_begin", "on_test_end", "on_epoch_end")
+"""Hooks of the list that decide which callbacks it goes through."""
 
 OURS = "mpprof"
 """The name of our own callback among the others."""
@@ -93,19 +102,24 @@ def list_being_made(ours: Any) -> Any:
 
 def time_hooks(
     made: Any, ours: Any, spent: Spent, first: dict[str, Hook], own: dict[str, Hook], last: dict[str, Hook],
-    failed: Callable[[BaseException], None],
+    begin: Callable[[Sum | None], Hook] | None, failed: Callable[[BaseException], None],
 ) -> None:  # fmt: skip
     """Put a list with markers in the place of `made.callbacks`. `ours` is not in it: `first` is what it does
-    before the hooks of all callbacks, `own` at its place among them, `last` behind all."""
+    before the hooks of all callbacks (at those of a batch it sets `spent.since` as it ends), `own` at its
+    place among them, `last` behind all. `begin` makes what it does behind all as a batch begins: that ends
+    the time of the callback before, whose sum it is given; None: there is nothing to do then."""
     original = made.callbacks
-    timed = TimedList()
-    timed.original = original
+    timed, short = TimedList(), TimedList()
+    timed.original = short.original = original
     lap = _laps(spent, failed)
     others = [each for each in original if each is not ours]
+    does = [_timed_hooks(made, each) for each in others]
     at = next(k for k, each in enumerate(original) if each is ours)
+    to_come = dict(last)
     for k in range(len(others) + 1):
-        before = _timed_hooks(made, others[k - 1]) if k else ()
-        behind = _timed_hooks(made, others[k]) if k < len(others) else ()
+        before = does[k - 1] if k else ()
+        behind = does[k] if k < len(others) else ()
+        later = {hook for each in does[k:] for hook in each}
         hooks: Hooks = {}
         _append(hooks, first if k == 0 else {})
         _append(hooks, {hook: lap(type(others[k - 1]).__name__, hook) for hook in before})
@@ -113,12 +127,37 @@ def time_hooks(
             begins = lap(None, "on_train_begin")
             ends = lap(OURS, "on_train_begin")
             _append(hooks, {"on_train_begin": begins}, own, {"on_train_begin": ends})
-        _append(hooks, {hook: lap(None, hook) for hook in behind if hook not in before or k == 0})
-        _append(hooks, last if k == len(others) else {})
-        if hooks:
-            timed.append(_marker(hooks))
-        timed += others[k : k + 1]
+        told = before if k else tuple(BATCH_HOOKS & first.keys())
+        _append(hooks, {hook: lap(None, hook) for hook in behind if hook not in told})
+        if begin is not None and BEGIN not in later:
+            ended = spent.of("callbacks", type(others[k - 1]).__name__, "batch") if BEGIN in before else None
+            hooks[BEGIN], begin = [begin(ended)], None
+        _append(hooks, {hook: to_come.pop(hook) for hook in last if hook in to_come and hook not in later})
+        markers = [_marker(hooks)] if hooks else []
+        timed += [*markers, *others[k : k + 1]]
+        short += [*(markers if BATCH_HOOKS & hooks.keys() else ()), *others[k : k + 1]]
+    _go_through(made, timed, short)
+
+
+def _go_through(made: Any, timed: TimedList, short: TimedList) -> None:
+    """Let `made` go through `short` within an epoch, but for its validation, and else through `timed`."""
+    held, kind = weakref.ref(made), type(made)  # which holds what follows: it would keep the model alive
+
+    def told(name: str, then: TimedList) -> Hook:
+        def hook(*arguments: Any, **named: Any) -> None:
+            fit = held()
+            assert fit is not None
+            if isinstance(fit.callbacks, TimedList):  # else they were put back
+                fit.callbacks = timed
+            getattr(kind, name)(fit, *arguments, **named)
+            if isinstance(fit.callbacks, TimedList):
+                fit.callbacks = then
+
+        return hook
+
     made.callbacks = timed
+    for name, then in zip(EDGES, (short, timed, short, timed), strict=True):
+        setattr(made, name, told(name, then))
 
 
 def put_back(fit: Any) -> None:
@@ -126,6 +165,8 @@ def put_back(fit: Any) -> None:
     callbacks = getattr(fit, "callbacks", None)
     if isinstance(callbacks, TimedList):
         fit.callbacks = callbacks.original
+        for hook in EDGES:
+            vars(fit).pop(hook, None)
 
 
 def _timed_hooks(made: Any, callback: Any) -> tuple[str, ...]:

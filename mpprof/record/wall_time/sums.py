@@ -27,6 +27,8 @@ class Sum:
 class Spent:
     """The sums of one `fit`. `since` is when the hook that runs now has begun."""
 
+    __slots__ = ("_first_step", "_fit", "_put", "_step", "_sums", "clock", "since")
+
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
         self.since = 0

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.model.run import Timing
 from mpprof.model.run_time import EpochTable, Spans, SpentKey, SpentTable
 from mpprof.model.steps import ABSENT, StepTable
 
@@ -273,6 +274,23 @@ def test_the_wait_for_an_epoch_s_first_batch_is_left_out_of_the_steps_between_tw
     assert stepping.averaged(run).mean_ns == pytest.approx((27 * 10 + 3 * 800) / 28 * MS, rel=0.05)
     assert stepping.averaged(run, None, spans).mean_ns == pytest.approx(10 * MS)
     assert stepping.summarise(run, None, spans=spans).mean_ns == pytest.approx(10 * MS)
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+def test_on_torch_the_wait_for_an_epoch_s_first_batch_is_in_no_time_to_begin_with(workers: int) -> None:
+    """Four epochs of eight steps of 10 ms; each waits 800 ms for its first batch, before its first step begins.
+    On a GPU the steps are timed in groups of four."""
+    facts = replace(fed_by(workers), framework={"backend": "torch"})
+    keys, none = (SpentKey("input", "DataLoader", "first"),), np.empty(0, np.int64)
+    first = np.arange(1, 33, 8)
+    columns = [np.full(4, 0), np.full(4, 1), first, first, np.full(4, 1), np.full(4, 800 * MS)]
+    spans = Spans((), EpochTable(none, none, none, none), SpentTable(keys, *columns))
+    epoch = np.repeat(np.arange(4), 8)
+    on_cpu = table(([10.0] * 7 + [-1.0]) * 4, epoch=epoch)
+    on_gpu = table([-1.0, -1.0, -1.0, 10.0] * 8, epoch=epoch, dispatch_ns=np.full(32, 100_000))
+    of_gpu = replace(facts, timing=Timing("asynchronous", 4, ""))
+    assert stepping.averaged(on_cpu, facts, spans).mean_ns == pytest.approx(10 * MS)
+    assert stepping.averaged(on_gpu, of_gpu, spans).mean_ns == pytest.approx(10 * MS)
 
 
 def test_no_log_no_summary_and_an_empty_log_says_nothing() -> None:

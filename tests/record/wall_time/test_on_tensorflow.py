@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mpprof
 from tests.record.on_tensorflow import keras
 from tests.record.wall_time.asserting import NEARLY, assert_hooks_are_timed
 from tests.record.wall_time.trainings import (
@@ -70,18 +71,31 @@ def test_tracings_are_counted(tmp_path: Path) -> None:
     assert "ns" not in traced
 
 
-def test_the_results_mean_has_every_stall_and_its_median_none(made: Any, tmp_path: Path) -> None:
+def test_a_result_states_the_step_time_of_its_report(made: Any, tmp_path: Path) -> None:
     clock = Clock()
     ours = recorded(tmp_path, clock)
     fit(made, ours, Slow("on_train_batch_end", clock.passes, every=5))
-    lines = [json.loads(line) for line in (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()]
-    times = [line["interval_ns"] for line in lines if "interval_ns" in line and line["step"] > 8]
-    result = ours.result()
-    assert result.mean_step_ns is not None
-    assert result.median_step_ns is not None
-    assert abs(result.mean_step_ns - sum(times) / len(times)) <= 0.001 * result.mean_step_ns
+    fit(made, ours)
+    result, steps = ours.result(), mpprof.diagnose(mpprof.load(tmp_path)).steps
+    assert steps is not None
+    assert steps.mean_ns is not None
+    assert steps.median_ns is not None
+    assert (result.mean_step_ns, result.median_step_ns) == (steps.mean_ns, steps.median_ns)
     assert result.mean_step_ns > 100 * result.median_step_ns
     assert f"mean {result.mean_step_ns / 1e6:.3g} ms a step" in result.line()
+
+
+def test_while_a_fit_runs_its_result_has_the_mean_of_the_timings_at_hand(made: Any, tmp_path: Path) -> None:
+    clock, seen = Clock(), list[Any]()
+    ours = recorded(tmp_path, clock)
+
+    class Asks(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            seen.append(ours.result().mean_step_ns)
+
+    fit(made, ours, Slow("on_train_batch_end", clock.passes, every=1), Asks())
+    assert all(abs(ns - AT_ONCE) <= NEARLY for ns in seen)
+    assert len(seen) == EPOCHS
 
 
 class Watcher(keras.callbacks.Callback):
@@ -110,6 +124,7 @@ def test_the_list_of_callbacks_is_put_back_and_nothing_is_set_on_them(made: Any,
     assert {name: value for name, value in vars(slow).items() if name not in ("_model", "params")} == before
     (made_list,) = watcher.lists
     assert type(made_list.callbacks) is list
+    assert not [name for name in vars(made_list) if name.startswith("on_")]
     assert made_list.callbacks[:3] == callbacks
     assert type(made_list.callbacks[3]) is keras.callbacks.History
 
