@@ -28,11 +28,11 @@ STATEMENTS = {
     "mpprof/forecasts": 2_120,
     "mpprof/launch": 580,
     "mpprof/model": 2_840,
-    "mpprof/record": 5_740,
+    "mpprof/record": 5_760,
     "mpprof/report": 4_420,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
-    "mpprof/traces": 5_850,
+    "mpprof/traces": 5_910,
     "dashboards/mpprof_dashboards": 3_580,
 }
 """By room; "mpprof" is the files beside the rooms."""
