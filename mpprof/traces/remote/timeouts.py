@@ -23,9 +23,9 @@ class Silent(Exception):
     """The server did not answer in time."""
 
 
-def within(ask: Callable[[], _T], seconds: float = ANSWER_S) -> _T:
+def within(ask: Callable[[], _T], seconds: float | None = None) -> _T:
     """Return what `ask` returns or raise what it raises. Raises Silent where `ask` takes longer than
-    that; it then continues in a thread that the process does not wait for."""
+    that (ANSWER_S); it then continues in a thread that the process does not wait for."""
     answered: Future[_T] = Future()
 
     def run() -> None:
@@ -35,7 +35,7 @@ def within(ask: Callable[[], _T], seconds: float = ANSWER_S) -> _T:
             answered.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    done, _ = wait([answered], seconds)
+    done, _ = wait([answered], ANSWER_S if seconds is None else seconds)
     if not done:
         raise Silent
     return answered.result()
