@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mpprof.api.results import Comparison, Diagnosis, Run, Table
     from mpprof.api.survey import survey
     from mpprof.forecasts.memory.forecasting import forecast_memory
+    from mpprof.numbers.look import numerics
     from mpprof.record import MlflowSink, MPProfilerCallback, StepRecorder, WandbSink
 
 _LAZY = {
@@ -40,6 +41,7 @@ _LAZY = {
     "compare_policies": "mpprof.api.policies",
     "diagnose": "mpprof.api.public",
     "load": "mpprof.api.public",
+    "numerics": "mpprof.numbers.look",
     "survey": "mpprof.api.survey",
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "forecast",
     "forecast_memory",
     "load",
+    "numerics",
     "survey",
 ]
 

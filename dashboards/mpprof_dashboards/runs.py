@@ -13,7 +13,6 @@ from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import words
 from mpprof.report.content import recorded_peak
-from mpprof.report.headline import Hero, first_cause, headline, hero, holds, no_more_than, undecided
 from mpprof.report.runs.baselines import experiment
 from mpprof.report.runs.listing import age, card
 from mpprof_dashboards import choice as choices
@@ -63,23 +62,19 @@ class Listing(TypedDict):
     groups: list[Group]
 
 
-class Estimated(TypedDict):
-    """How many times as fast a run could be by estimate, where nothing was measured, and in words."""
-
-    could: float | None
-    could_text: str
-
-
-class Summary(Estimated):
-    """What needs a run's trace, as numbers to sort by and in words."""
+class Summary(TypedDict):
+    """What needs a run's trace: its answer (`cause`: its sentence), numbers to sort by, and their words.
+    `could`: how many times as fast a run could be by estimate, where nothing was measured."""
 
     step_ns: float | None
     step: str
     observed: float | None
     attainable: float | None
-    speedup: str
-    of: str
-    lost_text: str
+    could: float | None
+    figure: str
+    label: str
+    why: str
+    do: str
     share_ratio: float | None
     share: str
     skipped: str
@@ -182,122 +177,67 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
         return _of_survey(row, spark(source, run))
     document = source.report(run, baseline)
     facts, share, steps = document["facts"], document["tensor_core"], document["steps"]
-    answer, alike = hero(document), not document["facts"].get("unlike")
+    answer, alike = document["answer"], not document["facts"].get("unlike")
     observed = facts["observed"] if alike else None
     attainable = facts["attainable"] if alike else None
     ratio, skipped = share["ratio"] if share else None, steps["skipped"] if steps else None
-    could = _could(document) if observed is None else None
     peak = recorded_peak(document)
     return {
         "step_ns": facts["step_ns"],
         "step": or_dash(facts["step_ns"], words.duration),
         "observed": observed,
         "attainable": attainable,
-        "speedup": _speedup(document, answer),
-        "of": _WITHOUT.get(answer.kind, "") if attainable is None else _of(observed, attainable),
-        "lost_text": _lost(document),
-        **_estimated(could, facts["step_ns"]),
+        "could": _could(document) if observed is None else None,
+        "figure": answer["figure"],
+        "label": answer["label"],
+        "why": " ".join(answer["because"]),
+        "do": answer["do"],
         "share_ratio": ratio,
         "share": or_dash(ratio, words.percent),
         "skipped": or_dash(skipped, words.count),
         "skipped_count": skipped,
         "peak": or_dash(peak, words.size),
         "peak_bytes": peak,
-        "cause": _cause(document),
+        "cause": words.plain(answer["sentence"]),
         "spark": spark(source, run),
     }
 
 
-def _speedup(document: doc.Report, answer: Hero) -> str:
-    """Return the speedup for a cell, in which an interval has no room."""
-    if answer.kind == "measured" and undecided(document):
-        return words.NOT_KNOWN
-    return answer.figure if answer.kind in ("measured", "unlike") else "—"
-
-
-def _of(observed: float | None, attainable: float) -> str:
-    """Return what the speedup is compared with; for a run that has no speedup and can have none, "at most" in
-    place of a score."""
-    return "at most" if no_more_than(observed, attainable) else f"of {words.speedup(attainable)}"
-
-
-def _lost(document: doc.Report) -> str:
-    """Return how much of each step is lost against the attainable one; "" where that is not known."""
-    facts = document["facts"]
-    step, attainable = facts["step_ns"], facts["attainable_step_ns"]
-    if step is None or attainable is None or facts.get("unlike") or step <= attainable:
-        return ""
-    return f"{words.duration(step - attainable)} of each {words.duration(step)} step lost"
-
-
-_WITHOUT: dict[str, str] = {
-    "alone": "no baseline", "float32": "float32", "cpu": "on a CPU", "no trace": "no trace",
-    "window": "no steps",
-}  # fmt: skip
-"""Why there is no speedup."""
-
-
-def _could(document: doc.Report) -> tuple[float, str] | None:
-    """Return how many times as fast a run without a comparable baseline would be by estimate, and how: in
-    mixed precision (at least), else after its remedies."""
+def _could(document: doc.Report) -> float | None:
+    """Return how many times as fast a run without a comparable baseline would be by estimate: in mixed
+    precision (at least), else after its remedies."""
     facts, speedup = document["facts"], document["speedup"]
     step, after = facts["step_ns"], facts["after_remedies_ns"]
     estimate = speedup.get("attainable") if speedup else None
     if estimate:
-        return float(estimate["low"]), "in mixed precision"
-    return (float(step) / float(after), "after its remedies") if step and after else None
-
-
-def _estimated(could: tuple[float, str] | None, step_ns: float | None) -> Estimated:
-    if could is None or step_ns is None:
-        return {"could": None, "could_text": ""}
-    times, how = could
-    text = f"{words.duration(step_ns)} a step, by estimate {words.duration(step_ns / times)} {how}"
-    return {"could": times, "could_text": text}
+        return float(estimate["low"])
+    return float(step) / float(after) if step and after else None
 
 
 def _of_survey(row: doc.SurveyRow, points: list[list[float]]) -> Summary:
     attainable = None if row["estimated"] else row["attainable_low"]
     observed, share, skipped = row["speedup"], row["tensor_core_ratio"], row["skipped_ratio"]
     peak, step, gain = row["peak_memory_bytes"], row["step_ns"], row["cause_gain_ns"]
-    could = None
-    if observed is None and step and gain and gain < step:
-        could = step / (step - gain), "after its first remedy"
+    gains = observed is None and step and gain and gain < step
     return {
         "step_ns": row["step_ns"],
         "step": or_dash(row["step_ns"], words.duration),
         "observed": observed,
         "attainable": attainable,
-        "speedup": words.NOT_KNOWN
-        if row.get("difference") == "not known"
-        else or_dash(observed, words.speedup),
-        "of": _without(row) if attainable is None else _of(observed, attainable),
-        "lost_text": "",  # a survey's row does not hold it
-        **_estimated(could, step),
+        "could": step / (step - gain) if gains and step and gain else None,
+        "figure": row.get("figure") or "",
+        "label": row.get("label") or "",
+        "why": "",  # a survey's row does not hold it
+        "do": row.get("do") or "",
         "share_ratio": share,
         "share": or_dash(share, words.percent),
         "skipped": or_dash(skipped, words.percent),
         "skipped_count": skipped,
         "peak": or_dash(peak, words.size),
         "peak_bytes": peak,
-        "cause": words.plain((row["cause_slug"] or "—").replace("-", " ")),
+        "cause": words.plain(row.get("sentence") or "—"),
         "spark": points,
     }
-
-
-def _without(row: doc.SurveyRow) -> str:
-    """Return why there is no speedup, as far as a survey's row tells."""
-    if row["speedup"] is not None:
-        return ""
-    if row["gpus"] is None:
-        return _WITHOUT["cpu"]
-    return _WITHOUT["float32" if row["policy"] == "float32" else "alone"]
-
-
-def _cause(document: doc.Report) -> str:
-    first = None if holds(document) else first_cause(document)
-    titles = {found["code"]: found["title"] for found in document["findings"]}
-    return words.plain(titles[first["code"]] if first else headline(document).removesuffix("."))
 
 
 def spark(source: RunSource, run: str) -> list[list[float]]:

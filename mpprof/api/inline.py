@@ -8,6 +8,7 @@ from pathlib import Path
 from mpprof.analysis.steps.statistics import summarise
 from mpprof.api import workflows
 from mpprof.api.one_run import OneRun
+from mpprof.report import content
 from mpprof.report import json as documents
 
 
@@ -24,10 +25,13 @@ def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
     source = _of(path)
     document = source.document
     facts, steps, share = document["facts"], document["steps"], document["tensor_core"]
-    cause = facts["causes"][0] if facts["causes"] else None
+    answer = document["answer"]
+    cause = content.finding(document, answer["code"]) if answer["code"] else None
     step_ns = facts["step_ns"]
     values = {
-        "verdict": document["verdict"],
+        "verdict": answer["sentence"],
+        "figure": content.head(answer) or None,
+        "do": answer["do"] or None,
         "first_cause": f"{cause['code']} {cause['slug']}" if cause else None,
         "step_time_ms": step_ns / 1e6 if step_ns is not None else None,
         "examples_per_s": steps.get("examples_per_s") if steps else None,

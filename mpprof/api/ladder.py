@@ -63,7 +63,7 @@ def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str]
                 findings=step.findings,
                 labels=comparability.unlike(*sides),
                 notes=_doubts(start, end, matching),
-                explanation=step.explanation if refused is None else (),
+                answer=step.answer if refused is None else None,
                 refused=refused,
                 cards=comparability.rates(*sides),
                 matching=matching,

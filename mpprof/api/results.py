@@ -134,9 +134,10 @@ class Diagnosis(finding.Diagnosis):
 
     Attributes:
         run: the run that was judged.
-        verdict: the result in a few sentences.
-        cause: the code of the finding that the verdict names; None where it names none.
-        explanation: up to three sentences: where the time goes, why, and what to do.
+        answer: what the report says first: a figure, a sentence, why, and what to do.
+        verdict: the answer's sentence.
+        cause: the code of the answer's cause; None where nothing leads.
+        explanation: the sentences behind the answer's.
         findings: the causes that were found, in the order in which to remedy them.
         clear: codes of the causes that were looked for and are not there.
         not_applicable: causes that a run of this kind cannot have, with the reason.

@@ -66,7 +66,7 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
     facts, run, steps = document["facts"], document["run"], document["steps"]
     share, gain = document["tensor_core"], document["speedup"]
     alike = not facts.get("unlike")
-    cause = facts["causes"][0] if facts["causes"] else None
+    cause, answer = content.first_cause(document), document["answer"]
     low, high, estimated = _attainable(facts, gain, alike=alike)
     skipped = steps["skipped_ratio"] if steps else None
     lost, lost_by = _lost(facts, skipped, alike=alike)
@@ -97,6 +97,10 @@ def _row(task: Task, document: doc.Report, gpus: int | None) -> SurveyRow:
         "lost_ratio": lost,
         "lost_by": lost_by,
         "lost_gpu_hours_per_day": lost * HOURS_PER_DAY * gpus if lost is not None and gpus else None,
+        "figure": answer["figure"],
+        "label": answer["label"],
+        "sentence": answer["sentence"],
+        "do": answer["do"],
         "one_step": content.one_step(document),
         "warnings": len(content.warnings(document)),
         "problem": None,

@@ -22,6 +22,7 @@ from mpprof.analysis.steps import host_floor, host_path, machine_load, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
+from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError, own_baseline
@@ -299,12 +300,13 @@ def judge(
     held = _saved(mine, baseline, engine.unlike(case) if baseline else ())
     judgement = engine.judge(replace(case, memory=held))
     diagnosis = _diagnosis(case, judgement, held, _proof(mine, baseline))
-    named = engine.cause(diagnosis)
+    answer = compose(diagnosis)
     return replace(
         diagnosis,
-        verdict=engine.verdict(diagnosis),
-        cause=named.code if named else None,
-        explanation=engine.explanation(diagnosis),
+        answer=answer,
+        verdict=answer.sentence,
+        cause=answer.code,
+        explanation=answer.because,
     )
 
 
@@ -482,16 +484,19 @@ def _why_no_memory(mine: Analysis) -> str:
 
 
 def announce(root: str | Path) -> str:
-    """Return the verdict that the callback prints when `fit` ends, on the run of this very directory. It is
+    """Return the answer that the callback prints when `fit` ends, on the run of this very directory. It is
     that of `mpprof report`, or says of how many steps it is."""
     # Of this host alone: others may still write their traces, and a `fit` is not to end the later for them.
     run = replace(load_at(Path(root), most_bytes=ANNOUNCED_BYTES), hosts=())
     left_out = stepping.left_out(run.steps) if run.steps is not None else None
-    said = diagnose(run).verdict
-    if left_out is None:
-        return said
-    first, last = map(format_count, left_out)
-    return f"{said} This covers the first {first} and the last {last} steps."
+    answer = diagnose(run).answer
+    assert answer is not None
+    said = [f"{answer.head}." if answer.head else "", answer.sentence]
+    said.append(f"First: {answer.do}." if answer.do else "")
+    if left_out is not None:
+        first, last = map(format_count, left_out)
+        said.append(f"This covers the first {first} and the last {last} steps.")
+    return " ".join(filter(None, said))
 
 
 # --- tables ------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from mpprof.cli.kernels import Kernels
 from mpprof.cli.layers import Layers
 from mpprof.cli.ls import Ls
 from mpprof.cli.memory import Memory
+from mpprof.cli.numerics import Numerics
 from mpprof.cli.ops import Ops
 from mpprof.cli.report import Report
 from mpprof.cli.run import Run
@@ -59,7 +60,7 @@ class Command(Protocol):
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "Record": (Run(), Demo(), Doctor(), Verify(), Counters()),
-    "Look at a run": (Report(), Serve(), Kernels(), Ops(), Layers(), Memory(), Explain()),
+    "Look at a run": (Report(), Serve(), Kernels(), Ops(), Layers(), Memory(), Numerics(), Explain()),
     "Compare and check": (Compare(), Check()),
     "Before training": (Audit(), Forecast()),
     "Many runs": (Ls(), Survey()),

@@ -1,13 +1,11 @@
 """The judgement: from what is known of a run to findings, what is clear, and what cannot be told.
 
 judgement = judge(Case(run=run, account=account, ...))
-sentence = verdict(case, judgement.findings, judgement.speedup)
 page = explain("MP104")
 """
 
 from mpprof.diagnosis.engine import Judgement, judge
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.signals import Case
-from mpprof.diagnosis.verdict import verdict
 
-__all__ = ["Case", "Judgement", "codes", "explain", "judge", "verdict"]
+__all__ = ["Case", "Judgement", "codes", "explain", "judge"]

@@ -9,7 +9,6 @@ from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
-from mpprof.diagnosis.explanation import explanation
 from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
@@ -28,17 +27,17 @@ from mpprof.diagnosis.outcomes import (
     cost_ns,
     known,
 )
+from mpprof.diagnosis.ranking import said_of_unlike
 from mpprof.diagnosis.remedies.choosing import joined
 from mpprof.diagnosis.rules import mp906_unlike_runs
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
-from mpprof.diagnosis.verdict import cause, said_of_unlike, verdict
 from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model import finding as noun
 from mpprof.model.account import Cell, Class, Phase, Slice, Speedup
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
 
-__all__ = ["Case", "Judgement", "cause", "codes", "explain", "explanation", "judge", "unlike", "verdict"]
+__all__ = ["Case", "Judgement", "codes", "explain", "judge", "unlike"]
 
 _LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
@@ -518,6 +517,9 @@ def _finding(
         recovers_ns_per_step=recovers_ns,
         added_ns_per_step=added_ns,
         claimed=_claimed(weighed.claims, signals),
+        said=_worded(outcome.said or getattr(rule, "SAYS", ""), signals),
+        proof=_worded(outcome.proof, signals),
+        once=getattr(rule, "ONCE", ""),
     )
 
 

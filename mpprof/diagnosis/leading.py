@@ -19,7 +19,8 @@ from mpprof.diagnosis.rules import (
     mp907_unknown_kernels,
     mp910_no_window,
 )
-from mpprof.model.finding import Diagnosis, Finding, Leading
+from mpprof.model.answer import Leading
+from mpprof.model.finding import Diagnosis, Finding
 
 BEFORE_COSTS: tuple[Leads, ...] = ("error", "learning", "inactive", "invalid")
 LEADS: dict[str, Leads] = {rule.CODE: rule.LEADS for rule in rules.ALL if hasattr(rule, "LEADS")}

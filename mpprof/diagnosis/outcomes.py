@@ -117,7 +117,8 @@ class Found:
     "the step" and "step", or the like of a window without steps. `cost_ns` is for a cost that is no part of
     the account (steps thrown away); with claims it is not used. `spare_bytes` is memory that nothing uses.
     `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy`
-    takes the place of a row where the table has none.
+    takes the place of a row where the table has none. `said`: the cause as the answer says it (`answer.cause`
+    has what it may leave open), in place of the rule's `SAYS`; `proof`: a clause that shows it.
     """
 
     summary: str
@@ -133,6 +134,8 @@ class Found:
     cases: tuple[str, ...] = ("",)
     values: Mapping[str, object] = field(default_factory=dict)
     remedy: str = ""
+    said: str = ""
+    proof: str = ""
 
 
 @frozen
@@ -182,7 +185,9 @@ class Rule(Protocol):
     looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`). One
     with `OF_TRAINING = True` asks of gradients, updates or the loss: it does not apply to an inference. One
     with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's work: it does not apply to a run on a CPU. `LEADS`
-    says of a rule whose finding comes before all costs what it then is (see `Leads`)."""
+    says of a rule whose finding comes before all costs what it then is (see `Leads`). `SAYS` is its finding
+    as the answer says it, where title or summary do not serve; `ONCE` what follows the step time after its
+    remedy ("once the input keeps up")."""
 
     __name__: str
     __doc__: str | None

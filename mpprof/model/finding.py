@@ -15,6 +15,7 @@ from mpprof.model.account import (
     Speedup,
     TensorCoreShare,
 )
+from mpprof.model.answer import Answer
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
@@ -27,10 +28,6 @@ from mpprof.model.trace import NamedRanges
 Severity = Literal["info", "warning", "error"]
 SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 Confidence = Literal["low", "medium", "high"]
-
-
-Leading = Literal["error", "learning", "inactive", "invalid", "time", "memory", "nothing"]
-"""What leads a report, in this order."""
 
 
 @frozen
@@ -92,6 +89,9 @@ class Finding:
     added_ns_per_step: float | None = None  # of that, what the measured baseline's step does not lose
     claimed: tuple[ClaimedPart, ...] = ()  # whose cost it is, as profiled
     cost_ns_in_window: float | None = None  # where there is no step: of the whole window
+    said: str = ""  # as the answer says it, with what it leaves open in braces
+    proof: str = ""  # a clause that shows it; "": the sentence says it all
+    once: str = ""  # what follows the step time after its remedy: "once the input keeps up"
 
 
 @frozen
@@ -161,11 +161,12 @@ class Diagnosis:
     clear: tuple[str, ...]
     warnings: tuple[str, ...]
     absent: dict[str, str] = field(default_factory=dict)
+    answer: Answer | None = None  # None: not yet composed
     verdict: str = ""
     whatif: WhatIf | None = None  # None: there is no account to take a remedy's gain from
     device: DeviceFacts | None = None  # the main device as the trace (or else run.json) states it
-    cause: str | None = None  # the code of the finding that the verdict names
-    explanation: tuple[str, ...] = ()  # up to three sentences: where the time goes, why, what to do
+    cause: str | None = None  # the code of the answer
+    explanation: tuple[str, ...] = ()  # the sentences behind the answer's
     computes: ComputePrecision | None = None  # what the run computes in; None: nobody asked
     window: Account | None = None  # of the whole window, where no step can be told apart
     unlike: str | None = None  # that profiled steps do not stand for the others, and why; None: they do
@@ -269,7 +270,7 @@ class Rung:
     examples_per_s: tuple[float | None, float | None] = (None, None)  # of both runs; None: no batch on record
     cards: str | None = None  # what two different cards can do at their peaks; None: one card, or not known
     matching: Matching | None = None  # None: one of the runs has no account
-    explanation: tuple[str, ...] = ()  # of the later run against the earlier
+    answer: Answer | None = None  # of the later run against the earlier; None: they are no comparison at all
     notes: tuple[str, ...] = ()  # what makes their parts hard to compare
     promises: Promises | None = None  # what the earlier report's remedies gave; None: no comparison at all
     windows: Windows | None = None  # side by side where not both have steps; None: both have, or one no trace

@@ -1,6 +1,6 @@
 """The report and the comparison on one screen: 25 lines of 80 columns; `text` has all of it (`-v`).
 
-Which run, the verdict, four figures, the causes as bars, the first remedies, warnings, how much is not
+Which run, the answer, four figures, the causes as bars, the first remedies, warnings, how much is not
 shown, what to run next. Nothing is cut in the middle: what does not fit is left out as a whole and counted.
 """
 
@@ -12,12 +12,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.stalls import BEGINS
-from mpprof.diagnosis.verdict import MEETS_RATIO
-from mpprof.diagnosis.wording import LOW_SPEEDUP, WORTH_RECORDING
 from mpprof.model.frozen import frozen
 from mpprof.model.run import BROKEN_OFF
 from mpprof.model.run_time import RECORDING_ENDED
-from mpprof.report import comparing, content, headline, units, words
+from mpprof.report import comparing, content, units, words
 from mpprof.report import without_finding as limited
 from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
 
@@ -25,17 +23,17 @@ if TYPE_CHECKING:
     from mpprof.model import document as doc
 
 WIDTH, HEIGHT = 80, 25
-MOST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 3, 7
-LINES_OF_VERDICT = LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
+MOST_FIRST = 7
+"""Lines of the run and its answer."""
+MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 4, 3, 7
+LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
-_TF32, _ENDED_BY_ERROR = "MP803", "MP913"
+_ENDED_BY_ERROR = "MP913"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
 _OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
 MUCH_RATIO = 0.10
 _NEARLY = 0.995
-_OFF = "Mixed precision is off"
-_NO_STEP = "No step can be told apart"
 _PROMISED = "Remedies of the earlier report"
 _LONG_BAR, _SHORT_BAR = 28, 8
 
@@ -64,13 +62,16 @@ def render(
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
     page = Page(color=color, width=width, time=document["time"])
     page.paragraph(_identity(document, page.width), hang=2, style="dim")
-    page.paragraph(verdict(document, page.width), style="bold")
+    answer = document["answer"]
+    for said in filter(None, (content.head(answer), answer["sentence"])):
+        page.paragraph(said, style="bold")
+    page.paragraph(_because(answer, page))
     page.row("")
     for line in figures(document, page.width):
         page.row(line)
     page.row("")
     taken = sum(1 for line in page.lines if line)
-    _chart(page, bars(document, MOST_BARS - max(0, taken - 4)))
+    _chart(page, bars(document, max(LEAST_BARS, MOST_BARS - max(0, taken - 4))))
     _what_to_change(page, document)
     _blank(page)
     page.paragraph(rest(document, _warn(page, _warnings(document))))
@@ -104,166 +105,16 @@ def _identity(document: doc.Report, width: int) -> str:
     return fitting([f"{run['name']}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
 
 
+def _because(answer: doc.Answer, page: Page) -> str:
+    """Return as many of the sentences behind the answer's as the first lines have room for."""
+    texts = [" ".join(answer["because"][:kept]) for kept in range(len(answer["because"]), -1, -1)]
+    room = MOST_FIRST - len(page.lines)
+    return next(text for text in texts if not text or len(wrapped(text, page.width)) <= room)
+
+
 def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
     """Return the first text that takes no more than so many lines, else the last."""
     return next((text for text in candidates if len(wrapped(text, width)) <= lines), candidates[-1])
-
-
-def verdict(document: doc.Report, width: int) -> str:
-    """Return how much was reached of what was attainable, and the first cause, in two lines of `width`
-    columns."""
-    whole = document["verdict"] or "No verdict: see what could not be judged."
-    causes = _causes(document)
-    if causes[0].startswith((_OFF, _NO_STEP)):  # the result states that, too
-        causes = [""]
-    results = _results(document)
-    pairs = [(result, cause) for result in results for cause in causes[:-1]]  # with its size where that fits
-    pairs += [(result, causes[-1]) for result in results]
-    composed = [f"{result} {cause}".strip() for result, cause in pairs]
-    # The verdict itself, where it is that short; it does not name a card without matrix units.
-    first = [] if headline.without_units(document) else [whole]
-    candidates = [units.worded(each, document["time"]) for each in (*first, *composed, *causes)]
-    return fitting(candidates, width, LINES_OF_VERDICT)
-
-
-def _causes(document: doc.Report) -> list[str]:
-    """Return the headline with its size in time, as a share of the step, and without a size."""
-    long, short = (_cause(document, sized=sized) for sized in (True, False))
-    step, first = document["facts"]["step_ns"], headline.first_cause(document)
-    if headline.holds(document) is not None:  # its figures are those of the result
-        return [*_still(document, short, step or 0.0), short]
-    gain = first["gain_ns_per_step"] if first else None
-    sized = [] if long == short else [long]
-    if gain and step and "%" not in short:
-        sized.append(f"{short.removesuffix('.')}: {words.percent(gain / step)} to gain.")
-    return [*sized, short]
-
-
-def _still(document: doc.Report, short: str, step: float) -> list[str]:
-    """Return what holds for the run with the cause that would yet make it much shorter, in time and as a
-    share."""
-    if (more := headline.still(document)) is None:
-        return []
-    found, gain = more
-    at_most = "up to " if content.one_step(document) else ""
-    sizes = [f"{words.duration(gain)} of {words.duration(step)}", words.percent(gain / step)]
-    names = [headline.within(found["title"]), f"{found['code']} {found['slug']}"]
-    holds = short.removesuffix(".")
-    return [f"{holds}; {name}: {at_most}{size} to gain." for name in names for size in sizes]
-
-
-def _cause(document: doc.Report, *, sized: bool) -> str:
-    """Return the headline; a first cause that is not certain is named as a possible one."""
-    said, first = headline.headline(document, sized=sized), headline.first_finding(document)
-    if first is None or first["confidence"] != "low" or not said.startswith(first["title"]):
-        return said
-    name = said.partition(" ")[0]
-    return f"Possible loss: {said if name.isupper() else said[0].lower() + said[1:]}"
-
-
-def _results(document: doc.Report) -> list[str]:
-    """Return the speedup that was reached and the one that could be reached, the most telling first."""
-    facts, gain, kind = document["facts"], document["speedup"], headline.kind_of(document)
-    if kind == "measured":
-        return _measured(document)
-    if kind == "float32" and gain and (could := gain.get("attainable")):
-        return _float32(document, gain, could)
-    if kind == "alone" and gain and (estimated := gain["estimated"]):
-        said = f"Estimated, not measured: {words.speedups(estimated['low'], estimated['high'])} over"
-        base = "float32 in TF32" if _in_tf32(document) else "float32"
-        return [f"{said} {base} (no float32 run to compare with).", f"{said} {base}."]
-    if kind == "window":
-        return [f"{_NO_STEP}: shares are of the whole window.", f"{_NO_STEP}."]
-    if (
-        kind == "not comparable"
-        and gain
-        and not facts.get("unlike")
-        and (seen := content.profiled_steps(gain))
-    ):
-        step = f"{words.duration(facts['step_ns'])} a step. " if facts["step_ns"] is not None else ""
-        said = f"The timings give no speedup{seen}."
-        return [f"{step}{said}", said]
-    if kind == "alone":
-        return ["The speedup is not known: no baseline to compare with.", "The speedup is not known."]
-    return [f"{words.duration(facts['step_ns'])} a step.", ""] if facts["step_ns"] is not None else [""]
-
-
-def _float32(document: doc.Report, gain: doc.Speedup, could: doc.AttainableRange) -> list[str]:
-    """Return what mixed precision could bring."""
-    span = words.speedups(could["low"], could["high"])
-    off, tf32 = f"{_OFF};", "" if headline.limited_by_host(document) else _already_in_tf32(could)
-    if tf32:
-        off += f" {tf32}:"
-    elif not document["facts"]["causes"] and could["eligible_ratio"] is not None:
-        off += f" {words.percent(could['eligible_ratio'])} of device time could use it:"
-    few = ", one step" if content.one_step(document) else ""
-    said = f"{off} {span} is attainable (estimated{few})"
-    why = headline.first_limit(gain, "the step") if could["high"] < LOW_SPEEDUP and not tf32 else ""
-    return [
-        *([f"{said}, no more because {why}."] if why else []),
-        f"{said}.",
-        f"{off} estimated {span}{few}.",
-    ]
-
-
-def _already_in_tf32(could: doc.AttainableRange) -> str:
-    """Return a clause that Tensor Cores do most of a float32 run's matrix work already; empty where they do
-    not."""
-    tf32, eligible = could.get("tf32_ratio"), could["eligible_ratio"]
-    if tf32 is None or not eligible or tf32 < content.MOSTLY_RATIO * eligible:
-        return ""
-    return f"{'' if tf32 >= 0.995 * eligible else 'most '}matrix work runs in TF32 already"
-
-
-def _in_tf32(document: doc.Report) -> bool:
-    """Return whether the float32 that a 16-bit run is compared with ran, or would have run, in TF32."""
-    own = document["run"].get("computes_in")
-    wide = own is not None and own["kind"] == "float32"
-    return not wide and content.finding(document, _TF32) is not None
-
-
-def _measured(document: doc.Report) -> list[str]:
-    facts, gain = document["facts"], document["speedup"]
-    observed, attainable = facts["observed"], facts["attainable"]
-    assert gain is not None
-    assert observed is not None
-    base = headline.baseline_words(document)
-    than = f"{base} in TF32" if base == "float32" and _in_tf32(document) else base
-    if headline.undecided(document):
-        return _undecided(document, than, content.span(gain, document["absent"]))
-    if content.difference_of(gain) == "none":
-        said = f"As fast as {than} ({words.speedup(observed)})"
-    elif observed < 1.0:
-        said = f"Slower than {than} ({words.speedup(observed)})"
-    else:
-        said = f"{words.speedup(observed)} as fast as {than}"
-    if headline.on_cpu(document) or attainable is None:
-        return [f"{said}."]
-    most = words.speedup(attainable)
-    if observed > attainable * MEETS_RATIO:
-        return [f"{said}, more than the {most} estimated as attainable.", f"{said}."]
-    if attainable >= LOW_SPEEDUP:
-        return [f"{said}, where {most} is attainable.", f"{said}, of {most} attainable."]
-    allows = "can give no more" if headline.at_its_end(document) else f"allows {most} at most"
-    low = f"{said}; precision alone {allows}"  # remedies may go beyond it
-    why = headline.first_limit(gain, f"{base}'s step" if base != "float32" else "the float32 step")
-    more = headline.more_launches(document)
-    return [*([f"{said}: {more}."] if more else []), *([f"{low}: {why}."] if why else []), f"{low}."]
-
-
-def _undecided(document: doc.Report, than: str, span: str) -> list[str]:
-    """Return that the timings do not show whether the run is faster, and what else is known of it."""
-    gain, attainable = document["speedup"], document["facts"]["attainable"]
-    assert gain is not None
-    said = f"The timings do not show whether it is faster than {than} ({span}){content.profiled_steps(gain)}"
-    short = [f"Not known if it is faster than {than} ({span}){content.profiled_steps(gain)}."]
-    if (ends := gain["interval"]) is not None:
-        within = f"{words.speedups(*ends)} within this pair of runs"
-        short.append(f"Not known if it is faster ({within}){content.profiled_steps(gain)}.")
-    if headline.on_cpu(document) or attainable is None:
-        return [f"{said}.", *short]
-    most = f"{words.speedup(attainable)} is attainable"
-    return [f"{said}; {most}.", f"{said}.", *short]
 
 
 def figures(document: doc.Report, width: int) -> list[str]:
@@ -279,7 +130,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
     skipped = log["skipped_ratio"] if log else None
     peak = content.peak(document)
     parts = [first, _share(document)]
-    wanted = skipped is not None or (content.skips_arise(document) and not headline.on_cpu(document))
+    wanted = skipped is not None or (content.skips_arise(document) and not content.on_cpu(document))
     if wanted and skipped is None and peak is None:
         parts.append("skipped steps and peak memory unknown")
     else:
@@ -297,7 +148,7 @@ def figures(document: doc.Report, width: int) -> list[str]:
 
 def _share(document: doc.Report) -> str:
     share, units = document["tensor_core"], content.matrix_units(document)
-    if headline.on_cpu(document):
+    if content.on_cpu(document):
         return "no accelerator in the trace"
     if share is not None and share["ratio"] is None and not share["matmul_ns_per_step"]:
         return "no matrix work seen"
@@ -340,7 +191,7 @@ def cause_bars(document: doc.Report, most: int) -> list[Bar]:
     at_most = "up to " if one else ""
     tail = _after_causes(document, step, one=one)
     room = min(MOST_CAUSES, most - 1 - len(tail))
-    kept = gaining if len(gaining) <= room else gaining[: room - 1]
+    kept = gaining if len(gaining) <= room else gaining[: max(1, room - 1)]
     rows = [
         Bar(cause_label(found), gain, f"{at_most}{words.percent(gain / step):>6}", part=True)
         for found, gain in kept
@@ -366,12 +217,12 @@ def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
     base = None if facts.get("unlike") else facts["baseline_step_ns"]
-    if base and headline.changes_type(document):
-        rows.append(Bar(f"{headline.baseline_words(document)}, measured", base))
+    if base and content.changes_type(document):
+        rows.append(Bar(f"{content.baseline_words(document)}, measured", base))
     switched = _in_16_bits(document, step)
     if (after := facts["after_remedies_ns"]) is not None and not one:
-        over = headline.speedup_after(document, after)
-        times = [f"{words.speedup(over)} over {headline.baseline_words(document)}"] if over else []
+        over = content.speedup_after(document, after)
+        times = [f"{words.speedup(over)} over {content.baseline_words(document)}"] if over else []
         limit = ["then the host limits"] if facts["limited_by"] == "host" else []
         plan = document.get("whatif")
         surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note
@@ -401,7 +252,7 @@ def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
     """Return what mixed precision without the remedies may make of a float32 run's step, where it may pay."""
     gain = document["speedup"]
     could = gain.get("attainable") if gain and gain.get("how_to_switch") else None
-    if not could or headline.kind_of(document) != "float32":
+    if not could or document["answer"]["kind"] != "float32":
         return []
     return [
         Bar("in 16 bits alone, at best", step / could["high"], f"estimated {words.speedup(could['high'])}")
@@ -494,19 +345,25 @@ def _blank(page: Page) -> None:
 
 
 def _what_to_change(page: Page, document: doc.Report) -> None:
-    """Write the first remedies. For a float32 run that 16 bits may make faster, write how to switch them on,
-    too: before all other remedies where they are sure to gain, else behind them."""
-    codes, gain = headline.to_change(document)[:MOST_REMEDIES], document["speedup"]
-    stays = headline.changes_type(document)
-    entries = [(f"{code}{', in 16 bits' if stays and at else ''}: ", code) for at, code in enumerate(codes)]
-    if gain and (how := gain.get("how_to_switch")):
-        could = gain.get("attainable")
-        sure = could is not None and could["low"] >= WORTH_RECORDING
-        entries.insert(0 if sure else MOST_REMEDIES - 1, (f"Mixed precision: {how[0]['text']}", ""))
-    if ran_out := content.first_for_memory(document):
-        entries = [entry for entry in entries if entry[1] != _ENDED_BY_ERROR]
-        entries.insert(0, (f"Out of memory: {ran_out}", ""))
+    """Write what the answer says to do first, then the other remedies by rank; for a float32 run that 16 bits
+    may make faster, how to switch them on, too."""
+    answer, gain, stays = document["answer"], document["speedup"], content.changes_type(document)
+    codes = [code for code in content.to_change(document) if code != answer["code"]]
+    entries = [(f"{code}{', in 16 bits' if stays else ''}: ", code) for code in codes]
+    if gain and (how := gain.get("how_to_switch")) and how[0]["text"] != answer["do"]:
+        entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0]['text']}", ""))
+    if answer["do"]:
+        entries.insert(0, (_first(document), ""))
     _numbered(page, entries, document["findings"])
+
+
+def _first(document: doc.Report) -> str:
+    """Return what to do first, with the code of its cause and how many more remedies that has."""
+    answer = document["answer"]
+    found = content.finding(document, answer["code"]) if answer["code"] else None
+    more = len(found.get("remedies", [])) - 1 if found else 0
+    said = f"{answer['code']}: {answer['do']}" if found else answer["do"]
+    return f"{said} (and {more} more with -v)" if more > 0 else said
 
 
 def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[doc.Finding]) -> None:
@@ -517,7 +374,11 @@ def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable
         _blank(page)
     for number, (head, code) in enumerate(entries[:MOST_REMEDIES], 1):
         start = f"{number}. {head}"
-        lines = remedy_lines(by_code[code], page.width, start) if code else wrapped(start, page.width, hang=3)
+        if code:
+            lines = remedy_lines(by_code[code], page.width, start)
+        else:
+            lines = wrapped(start, page.width, hang=3)
+            lines = _before_code(lines, page.width) if len(lines) == LINES_OF_REMEDY else lines
         for line in lines:
             page.row(line)
 
@@ -546,7 +407,7 @@ def _before_code(lines: list[str], width: int) -> list[str]:
 def _warnings(document: doc.Report) -> list[str]:
     time, why = document["time"], document["absent"].get("time")
     doubt = content.time_doubt(time) if time else None
-    if headline.kind_of(document) == "no trace" and why:
+    if document["time"] is None and "window" not in document and why:
         where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
         doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
     failed = content.out_of_memory(document)
@@ -589,7 +450,7 @@ def rest(document: doc.Report, warnings_left: int) -> str:
     """Return how much is not shown, by kind."""
     codes = {cause["code"] for cause in document["facts"]["causes"]}
     notes = sum(found["code"] not in codes for found in document["findings"])
-    shown = headline.to_change(document)[:MOST_REMEDIES]
+    shown = content.to_change(document)[:MOST_REMEDIES]
     return _counted(
         [
             (len(codes.difference(shown)), "cause"),
@@ -616,7 +477,7 @@ def _one_step_on(document: doc.Report, path: str | None) -> list[tuple[str, str]
     if document["facts"]["causes"] or content.ran_out_of_memory(document):
         return steps[:1]
     more = [step for step in steps if not step[0].startswith("mpprof explain")]
-    return (more[:1] if headline.on_cpu(document) else more[-1:]) or steps[:1]
+    return (more[:1] if content.on_cpu(document) else more[-1:]) or steps[:1]
 
 
 def _next(page: Page, steps: Iterable[tuple[str, str]]) -> None:
@@ -649,7 +510,7 @@ def render_comparison(
         page.row("")
         for rung in rungs:
             page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
-            page.paragraph(_result(document, rung, page.width), indent=2, hang=2)
+            _result(page, document, rung, indent=2)
         for statement in [said for found in comparing.batches(document) for said in found][:2]:
             page.paragraph(statement, hang=2)
     warnings = list(dict.fromkeys(w for report in document["runs"] for w in content.warnings(report)))
@@ -662,37 +523,41 @@ def render_comparison(
 
 def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
     page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
-    page.paragraph(_result(document, rung, page.width), hang=2)
-    beside = _beside(document, rung)
+    _result(page, document, rung)
+    beside, taken = _beside(document, rung), len(page.lines)
     for line in beside:
         page.paragraph(fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
     report = document["runs"][rung["to"]]
     if "windows" in rung:
         window_rows(page, rung["windows"], MOST_ROWS)
-    gap(page, rung, content.step_ns(report), MOST_ROWS - 1 - max(2, len(beside)))
+    gap(page, rung, content.step_ns(report), max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4)))
     if promised := comparing.remedies(document, rung)[:1]:
         page.row("")
         page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
     told = {found["code"] for found in comparing.serious(rung)}
-    codes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told]
-    _numbered(page, [(f"{code}: ", code) for code in codes], rung["findings"])
+    found = rung.get("answer")
+    own = found["code"] if found else None
+    codes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told - {own}]
+    entries = [(f"{code}: ", code) for code in codes]
+    if found and found["do"]:
+        entries.insert(0, (f"{f'{own}: ' if own else ''}{found['do']}", ""))
+    _numbered(page, entries, rung["findings"])
 
 
-def _result(document: doc.Comparison, rung: doc.Rung, width: int) -> str:
-    """Return the first statement on one comparison: why there is none, or the speedup and where it could
-    be."""
-    lines = comparing.lines(document, rung)
-    if rung["refused"] or "windows" in rung:
-        return lines[0]
-    absent = {f"speedup.{key}": why for key, why in rung["absent"].items()}
-    said = list(content.measured(rung, absent))
-    observed = said[0].partition(", attainable")[0]
-    if unlike := [label for label in map(words.plain, rung["labels"]) if not label.startswith("not known")]:
-        what = ", ".join(label.partition(":")[0] for label in unlike)
-        return f"{observed}, but the two differ in more than precision: {what}"
-    if rung["labels"]:
-        return fitting([f"{observed}; {words.plain(rung['labels'][0])}", observed], width, 3)
-    return fitting([f"{said[0]}; {said[1]}" if len(said) > 1 else said[0], said[0]], width, 2)
+def _result(page: Page, document: doc.Comparison, rung: doc.Rung, indent: int = 0) -> None:
+    """Write the answer on one comparison, or why there is none; with it in what else the two runs differ."""
+    found, first = rung.get("answer"), comparing.lines(document, rung)[0]
+    if rung["refused"] or "windows" in rung or not found:
+        page.paragraph(first, indent=indent, hang=2)
+    if not found:
+        return
+    for said in filter(None, (content.head(found), found["sentence"])):
+        page.paragraph(said, indent=indent, hang=2, style="bold")
+    if not indent and found["because"]:
+        page.paragraph(" ".join(found["because"]), hang=2)
+    labels = [words.plain(label).partition(":")[0] for label in rung["labels"]]
+    if labels and found["kind"] != "incomparable":
+        page.paragraph(f"They differ in more than precision: {', '.join(labels)}", indent=indent, hang=2)
 
 
 def _beside(document: doc.Comparison, rung: doc.Rung) -> list[str]:

@@ -66,6 +66,16 @@ def _shows_other(*reports: doc.Report) -> bool:
     return any("unit" in report["time"] for report in reports if report["time"] is not None)
 
 
+def answer(rung: doc.Rung) -> list[str]:
+    """Return the answer on the later run against the earlier: its figure, its sentence, why, and what to do
+    first; empty where they cannot be compared."""
+    found = rung.get("answer")
+    if not found:
+        return []
+    said = [content.head(found), found["sentence"], " ".join(found["because"])]
+    return [*filter(None, said), *([f"First: {found['do']}"] if found["do"] else [])]
+
+
 def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     """Return what one comparison observed against what was expected, and in what the two runs are unlike."""
     if rung["refused"]:
@@ -79,7 +89,6 @@ def lines(document: doc.Comparison, rung: doc.Rung) -> list[str]:
     if "windows" not in rung or rung["observed"] is not None:
         said += content.measured(rung, absent)
     said += learned(document, rung)
-    said += rung.get("explanation") or []
     if rung["labels"]:
         labels = "; ".join(words.plain(label) for label in rung["labels"])
         said.append(

@@ -43,9 +43,7 @@ def code(text: str) -> str:
 def render(document: doc.Report) -> str:
     """Return the report (`report.json.document`) as markdown."""
     lines = [f"### mpprof: {escape(document['run']['name'])}", "", escape(content.subject(document)), ""]
-    lines += [f"**{escape(document['verdict'] or 'No verdict: see what could not be judged.')}**", ""]
-    if document.get("explanation"):
-        lines += [escape(" ".join(document["explanation"])), ""]
+    lines += _answer(document["answer"])
     lines += _time(document)
     for label, said in content.facts(document):
         lines += [f"- **{label}**: {escape(said[0])}", *(f"  - {escape(line)}" for line in said[1:])]
@@ -55,13 +53,22 @@ def render(document: doc.Report) -> str:
     return units.worded(_joined(lines), document["time"])
 
 
+def _answer(answer: doc.Answer) -> list[str]:
+    """Return the answer: its figure and sentence, why, and what to do first."""
+    said = [f"**{escape(each)}**" for each in (content.head(answer), answer["sentence"]) if each]
+    said += [escape(" ".join(answer["because"]))] if answer["because"] else []
+    said += [f"First: {escape(answer['do'])}"] if answer["do"] else []
+    return [line for each in said for line in (each, "")]
+
+
 def render_comparison(document: doc.Comparison) -> str:
     """Return the comparison (`report.json.compare_document`) as markdown."""
     lines = ["### mpprof: comparison", "", *_ladder(document)]
     for row, rung in enumerate(document["steps"]):
         report = document["runs"][rung["to"]]
         lines += [f"**{escape(comparing.heading(document, rung))}**", ""]
-        lines += [f"- {escape(line)}" for line in comparing.lines(document, rung)]
+        said = (*comparing.answer(rung), *comparing.lines(document, rung))
+        lines += [f"- {escape(line)}" for line in said]
         if "windows" in rung:
             lines += ["", *_windows(rung["windows"])]
         lines += ["", *_gap(rung, content.step_ns(report))]
@@ -81,7 +88,7 @@ def render_comparison(document: doc.Comparison) -> str:
     lines += ["#### Each run", ""]
     for report in document["runs"]:
         name, subject = escape(report["run"]["name"]), escape(content.subject(report))
-        lines.append(f"- **{name}** ({subject}): {escape(report['verdict'])}")
+        lines.append(f"- **{name}** ({subject}): {escape(report['answer']['sentence'])}")
         lines += [f"  - warning: {escape(warning)}" for warning in content.warnings(report)]
     return _joined(lines)
 

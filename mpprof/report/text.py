@@ -103,10 +103,13 @@ def render(
     run = document["run"]
     page.paragraph(f"{run['name']}: {content.subject(document)}", hang=2, style="dim")
     page.lines.append("")
-    page.paragraph(document["verdict"] or "No verdict: see what could not be judged.", style="bold")
-    if document.get("explanation"):
-        page.lines.append("")
-        page.paragraph(" ".join(document["explanation"]))
+    answer = document["answer"]
+    for said in filter(None, (content.head(answer), answer["sentence"])):
+        page.paragraph(said, style="bold")
+    if answer["because"]:
+        page.paragraph(" ".join(answer["because"]))
+    if answer["do"]:
+        page.paragraph(answer["do"], label="First: ", hang=2)
     if failed := content.out_of_memory(document):
         page.heading("It ran out of memory")
         for line in failed:
@@ -128,7 +131,7 @@ def render_comparison(
     ladder(page, document)
     for row, rung in enumerate(document["steps"]):
         page.heading(comparing.heading(document, rung))
-        for line in comparing.lines(document, rung):
+        for line in (*comparing.answer(rung), *comparing.lines(document, rung)):
             page.paragraph(line, indent=2, hang=2)
         report = document["runs"][rung["to"]]
         if "windows" in rung:
@@ -155,7 +158,8 @@ def render_comparison(
     page.heading("Each run")
     for report in document["runs"]:
         name = words.plain(report["run"]["name"])
-        page.paragraph(f"{content.subject(report)}. {report['verdict']}", label=f"{name}: ", indent=2, hang=2)
+        said = f"{content.subject(report)}. {report['answer']['sentence']}"
+        page.paragraph(said, label=f"{name}: ", indent=2, hang=2)
         for warning in content.warnings(report):
             page.paragraph(warning, label="warning: ", indent=4, hang=2)
     return page.text(ascii_only=ascii_only)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.manual import subjects
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
-from mpprof.diagnosis.wording import sentence
 
 if TYPE_CHECKING:
     from mpprof.model import document as doc
@@ -210,8 +209,6 @@ def not_measured(document: doc.Report) -> list[str]:
     """Return what is absent, a line for each reason; what another line of the report says is left out."""
     told = {"tensor_core", "speedup", "whatif", "cause", "answer.code", "run_time"}
     told |= {section for section in ("steps", "time") if document[section] is None}
-    if (why := document["absent"].get("bounds")) and sentence(why) in document["verdict"]:
-        told.add("bounds")
     if document["steps"] is None:
         told.add("bounds")  # they rest on the step log
     if "run" in document["absent"]:  # without records there is no step time of their own

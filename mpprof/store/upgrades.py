@@ -14,7 +14,7 @@ from mpprof.errors import TooNewError, UnreadableError
 Record = dict[str, Any]
 Upgrader = Callable[[Record], Record]
 
-NEWEST = {"mpprof.run": 1, "mpprof.steps": 1, "mpprof.hardware": 1}
+NEWEST = {"mpprof.run": 1, "mpprof.steps": 1, "mpprof.hardware": 1, "mpprof.numerics": 1}
 
 # (family, version it reads) -> the same record, one version newer. Version 1 is the first, so it is empty.
 UPGRADERS: dict[tuple[str, int], Upgrader] = {}

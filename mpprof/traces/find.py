@@ -49,8 +49,10 @@ def find_traces(
 def traces_in(folder: Path) -> tuple[Path, ...]:
     """Return the traces under the directory of a run, of each directory those of its first format; empty also
     where there is none, or none any more."""
-    found = (_known_in(Path(root), names) for root, _, names in walk(folder))
-    return tuple(in_order(file for files in found for file in _of_first_format(files)))
+    found: list[Path] = []
+    for root, _, names in walk(folder):
+        found += _of_first_format(_known_in(Path(root), names))
+    return tuple(in_order(found))
 
 
 def traces_under(folder: Path, *, links: bool = False, every: bool = False) -> list[Path]:
@@ -105,12 +107,12 @@ def _profiles(files: Mapping[Path, Known]) -> list[Path]:
 def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the names that may be a trace's, and as many of the others as are opened to find out."""
     ordered = sorted(names)
-    others = (name for name in ordered if formats.perhaps(name) is None and not _is_hidden(name))
+    others = (
+        name
+        for name in ordered
+        if formats.perhaps(name) is None and not name.rpartition("/")[2].startswith(".")
+    )
     return [name for name in ordered if formats.perhaps(name)], list(islice(others, _MOST_LOOKED_AT))
-
-
-def _is_hidden(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(".")
 
 
 def _known(folder: Path, names: Iterable[str]) -> dict[Path, Known]:

@@ -59,7 +59,7 @@ def test_pages_of_two_million_events_open_and_the_timeline_pans(
     seen = visit(chromium, address)
     seen.page.set_default_timeout(120_000)
     seen.open_well("/")
-    assert seen.text("verdict") == source.report(entry.id, None)["verdict"]
+    assert seen.text("headline") == source.report(entry.id, None)["verdict"]
     for page in PAGES:
         seen.page.click(f".mp-tab:text-is('{page.title}')")
         seen.page.wait_for_selector(f".mp-tab-current:text-is('{page.title}')")

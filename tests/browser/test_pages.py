@@ -12,7 +12,6 @@ from mpprof_dashboards.pages import PAGES
 from mpprof.api.source import LogDirectory
 from mpprof.model import document as doc
 from mpprof.report import words
-from mpprof.report.headline import headline, hero
 from tests.browser.visiting import MEASURED, VOCABULARY, Visit, serving, visit
 from tests.builders.xspace import Ref, Space
 from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
@@ -23,9 +22,8 @@ pytestmark = pytest.mark.browser
 
 def assert_verdict_shows(seen: Visit, document: doc.Report) -> None:
     """Why shows the report: its sentences, two of its values, the bars of its account and of its causes."""
-    assert seen.page.locator("#verdict").text_content() == document["verdict"]
-    assert seen.text("headline") == headline(document)
-    assert seen.text("hero") == hero(document).figure
+    assert seen.page.locator("#headline").text_content() == document["verdict"]
+    assert seen.text("hero") == document["answer"]["figure"]
     facts = document["facts"]
     bars = seen.bars("causes") if seen.page.locator("#causes").count() else {}
     gains = {each["code"]: each["gain_ns_per_step"] for each in facts["causes"]}
@@ -261,11 +259,13 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     seen.open("/?run=mixed&baseline=fp32")
     seen.page.click("#run")
     seen.page.get_by_role("option", name="laptop-cpu").click()
-    seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('used a CPU')")
+    seen.page.wait_for_function(
+        "() => document.querySelector('#headline').textContent.includes('used a CPU')"
+    )
     assert "run=cpu" in seen.page.url
     assert "baseline=none" in seen.page.url
     seen.page.go_back()
-    seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('1.07x')")
+    seen.page.wait_for_function("() => document.querySelector('#headline').textContent.includes('1.07x')")
     assert seen.page.input_value("#run").startswith("resnet-mixed")
     seen.assert_quiet()
 
@@ -289,7 +289,7 @@ def test_the_choosers_show_the_run_of_the_address_before_the_server_answers_for_
     assert seen.page.input_value("#run").startswith("laptop-cpu")
     assert seen.page.input_value("#baseline") == ""
     seen.page.go_back()
-    seen.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('1.07x')")
+    seen.page.wait_for_function("() => document.querySelector('#headline').textContent.includes('1.07x')")
     assert seen.page.input_value("#run").startswith("resnet-mixed")
     assert seen.page.input_value("#baseline").startswith("resnet-fp32")
     assert len(asked) >= 2
@@ -320,7 +320,7 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
     alone = visit(chromium, saved.as_uri(), width=390)
     alone.page.goto(alone.base)
     alone.page.wait_for_selector("#step-times .main-svg")
-    assert alone.text("verdict") == FakeSource().report("mixed", "fp32")["verdict"]
+    assert alone.text("headline") == FakeSource().report("mixed", "fp32")["verdict"]
     assert HOSTILE in alone.page.evaluate("document.body.textContent")
     assert alone.page.locator('a[href="x"], #causes b').count() == 0
     assert alone.overflow() <= 0

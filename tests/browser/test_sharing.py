@@ -10,7 +10,6 @@ import pytest
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import markdown, words
-from mpprof.report.headline import headline
 from tests.browser.visiting import VOCABULARY, visit
 from tests.paths import SAMPLES
 
@@ -47,7 +46,7 @@ def test_one_file_holds_why_the_strip_layers_and_kernels_and_opens_without_a_net
     alone.page.context.set_offline(True)
     alone.page.on("request", lambda request: asked.append(request.url))
     alone.page.goto(saved.as_uri())
-    assert alone.text("headline") == headline(document)
+    assert alone.text("headline") == document["answer"]["sentence"]
     for selector in ("#strip img", "#layers-run .mp-ice-node", "#layers-baseline", "#kernels tbody tr"):
         assert alone.page.locator(selector).count(), selector
     layer = source.layers(RUN, in_steps=True)[0]

@@ -85,7 +85,7 @@ class Visit:
         """Goes to another run within the app, and waits for its verdict."""
         self.page.evaluate("search => mpprof.go(location.pathname + search)", query)
         self.page.wait_for_function(
-            "text => document.querySelector('#verdict')?.textContent === text", arg=verdict
+            "text => document.querySelector('#headline')?.textContent === text", arg=verdict
         )
         self.settle()
 

@@ -44,7 +44,7 @@ def test_bursts_are_no_speedup(mpprof: Mpprof, even: Path, tmp_path: Path) -> No
     assert 0.97 < low < step["observed"] < high < 1.07
     assert step["difference"] in ("none", "faster")
     assert mpprof("compare", even, bursty, "--min-speedup", "2").code == 1
-    assert "95 % within this pair of runs" in mpprof("compare", even, bursty).out
+    assert "within this pair of runs" in mpprof("compare", even, bursty, "-v").out
 
 
 def test_three_long_stalls_leave_it_open_and_say_why(mpprof: Mpprof, even: Path, tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ def test_three_long_stalls_leave_it_open_and_say_why(mpprof: Mpprof, even: Path,
     done = mpprof("compare", even, stalled, "--min-speedup", "1.1")
     assert done.code == 1
     assert "without an interval: stalled: too few stalls (3)" in done.err
-    assert "without an interval: stalled: too few stalls (3)" in " ".join(done.out.split())
+    assert "no interval: stalled: too few stalls (3)" in " ".join(done.out.split())
     report = json.loads(mpprof("report", stalled, "--baseline", even, "--format", "json").out)
     assert report["speedup"]["observed"] == pytest.approx(44.0 / (20.0 + 3 * 149 * 20 / 600), rel=0.03)
     assert report["speedup"]["interval"] is None
     assert report["speedup"]["difference"] == "not known"
     assert report["absent"]["speedup.interval"] == "stalled: too few stalls (3)"
     assert report["absent"]["steps.mean_interval_ns"] == "too few stalls (3)"
-    assert "too few stalls (3)" in report["verdict"]
+    assert "too few stalls (3)" in " ".join(report["answer"]["because"])

@@ -230,10 +230,11 @@ def test_the_report_of_a_run_that_ran_out_of_memory_begins_with_that(mpprof: Mpp
     (run / "mpprof/steps.jsonl").write_text("".join(steps[:8]))
     found = json.loads(mpprof("report", run, "--format", "json").out)
     assert not {"MP303", "MP910", "MP911"} & {each["code"] for each in found["findings"]}
-    assert found["verdict"].endswith("Training ran out of memory: mpprof memory says what to try.")
+    assert found["verdict"].startswith("Training ran out of memory after step ")
+    assert found["verdict"].endswith(": 30.0 GiB asked.")
     said = mpprof("report", run).out
-    assert "Training ran out of memory." in said
-    assert "\n1. Out of memory: " in said
+    assert "Training ran out of memory after step " in said
+    assert "\n1. MP913: " in said
     assert said.splitlines()[-1].startswith(f"mpprof memory {run}")
     assert not [each for each in found["findings"] if "larger batch" in each["remedy"]]
 

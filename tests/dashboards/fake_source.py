@@ -61,7 +61,30 @@ def _filled(document: Document) -> Document:
         document["speedup"]["slices"] = [sides | part for part in speedup["slices"]]
     document["findings"] = [{"layers": []} | found for found in document["findings"]]
     document["facts"] = _facts(document)
+    document["answer"] = _answer(document)
     return document
+
+
+def _answer(document: Document) -> Document:
+    """As the engine composes it, in few words."""
+    facts, causes = document["facts"], document["facts"]["causes"]
+    compared = facts["observed"] is not None
+    figure = f"{facts['observed']:.2f}x" if compared else ""
+    float32 = document["run"]["policy"] == "float32"
+    kind = (
+        "measured"
+        if compared
+        else "records"
+        if document["time"] is None
+        else "float32"
+        if float32
+        else "estimated"
+    )
+    return {
+        "kind": kind, "leads": "time" if causes else "nothing", "figure": figure, "label": "of a run made up",
+        "sentence": document["verdict"], "because": ["Its numbers are those of a test."], "do": "mpprof report",
+        "code": causes[0]["code"] if causes else None,
+    }  # fmt: skip
 
 
 def _facts(document: Document) -> Document:
@@ -101,6 +124,10 @@ def empty_document(name: str = "empty") -> Document:
         "steps": None, "time": None, "tensor_core": None, "speedup": None, "bounds": [], "memory": None,
         "findings": [], "unable": [], "clear": [], "warnings": [], "absent": {},
         "verdict": "Nothing can be said of this run.",
+        "answer": {
+            "kind": "records", "leads": "nothing", "figure": "", "label": "", "because": [], "do": "", "code": None,
+            "sentence": "Nothing can be said of this run.",
+        },
         "facts": {
             "step_ns": None, "baseline_step_ns": None, "observed": None, "attainable": None,
             "attainable_step_ns": None, "unexplained_ns": None, "after_remedies_ns": None, "limited_by": None,

@@ -41,19 +41,8 @@ def test_ops_without_a_match_and_the_three_sentences_are_on_the_page() -> None:
     report = document["runs"][1]
     hero = texts(why.content(report))
     assert all(said in hero for said in report["explanation"])
-    assert "Mixed precision works: 1.89x of 1.94x attainable." in hero
-    assert (
-        "501 µs of each 22.6 ms step are lost. The changes below gain 10.8 ms, of which float32 would gain "
-        "7.55 ms, too." in hero
-    )
-
-
-def test_what_a_slower_run_loses_and_its_causes_explain_is_on_the_page() -> None:
-    runs = [
-        workflows.load(SAMPLES / f"v100-odd-vocabulary-{policy}") for policy in ("float32", "mixed-float16")
-    ]
-    hero = texts(why.content(documents.compare_document(ladder.compare(runs))["runs"][1]))
-    assert "31.8 ms of each 52.9 ms step are lost; the causes below explain 99.3 % of that." in hero
+    assert document["steps"][0]["answer"] == report["answer"]
+    assert report["answer"]["sentence"] in hero
 
 
 def test_the_attainable_speedup_is_that_of_the_report_with_the_host_as_it_is() -> None:

@@ -181,5 +181,5 @@ def test_the_list_of_runs_is_sent_again_only_when_it_changed(client: Any) -> Non
     assert next(run for run in runs if run["id"] == "broken")["problem"] == "run.json is not JSON (byte 12)"
     assert client.get(f"/runs.json?version={got['version']}").status_code == 204
     one = client.get("/run.json?run=mixed&baseline=fp32").get_json()
-    assert (one["speedup"], one["of"], one["skipped"]) == ("1.07x", "of 1.71x", "12")
+    assert (one["figure"], one["label"], one["skipped"]) == ("1.07x", "of a run made up", "12")
     assert client.get("/run.json?run=broken").status_code == 404

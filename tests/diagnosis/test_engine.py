@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mpprof.diagnosis import claims as ledger
-from mpprof.diagnosis import judge, verdict
-from mpprof.diagnosis.engine import explanation
+from mpprof.diagnosis import judge
+from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.evidence import ratio
 from mpprof.diagnosis.outcomes import Absent, Claim, Clear, Found, Scale, Unable, need
 from mpprof.diagnosis.rules import ALL
@@ -142,8 +142,12 @@ def test_the_list_the_plan_and_the_verdict_rank_by_one_gain() -> None:
     assert [f.gain_ns_per_step for f in judgement.findings] == pytest.approx([30 * MS, 25 * MS, 35 * MS])
     assert judgement.whatif is not None
     assert [step.code for step in judgement.whatif.order] == [f.code for f in judgement.findings]
-    assert "MP405" in verdict(diagnosed(case, rules))
-    assert explanation(diagnosed(case, rules))[-1].startswith("First: r (MP405), which gives 70.0 ms")
+    answer = compose(diagnosed(case, rules))
+    assert (answer.code, answer.do, answer.label) == (
+        "MP405",
+        "r",
+        "a step; about 70.0 ms after the first remedy",
+    )
 
 
 def test_what_every_run_has_comes_by_its_gain_where_nothing_was_lost() -> None:
@@ -156,9 +160,7 @@ def test_what_every_run_has_comes_by_its_gain_where_nothing_was_lost() -> None:
     case = c.case(account=account)
     judgement = judge(case, rules, strict=True)
     assert [(f.code, f.severity) for f in judgement.findings] == [("MP504", "info"), ("MP310", "warning")]
-    assert "The finding with most to gain is that 35.0 ms a step (35.0 %) (MP504" in verdict(
-        diagnosed(case, rules)
-    )
+    assert compose(diagnosed(case, rules)).code == "MP310"  # of what was lost; the norms are only a ceiling
 
 
 def test_a_gain_that_the_host_hides_counts_where_the_host_is_relieved() -> None:
@@ -211,9 +213,9 @@ def test_a_single_profiled_step_gives_ranges_of_low_confidence() -> None:
     case = c.case(account=account)
     rules = [rule("MP301", found(1))]
     assert judge(case, rules, strict=True).findings[0].confidence == "low"
-    said = verdict(diagnosed(case, rules))
-    assert "A possible cause" in said
-    assert said.endswith(". With its remedy a step takes 70.0 to 100 ms.")
+    answer = compose(diagnosed(case, rules))
+    assert answer.because[0] == "Only one step was profiled, and it may not be typical."
+    assert "about 30 of each 100 ms step" in answer.sentence
 
 
 def test_every_rule_is_in_exactly_one_of_the_three_lists() -> None:

@@ -12,7 +12,6 @@ PAIRS = (
     "v100-convnet", "v100-input-bound", "v100-odd-vocabulary", "a100-launch-bound", "a100-tf32-baseline",
     "gtx1080ti",
 )  # fmt: skip
-GAINS_MORE = {"a100-tf32-baseline-mixed-float16": "MP501"}
 """The runs in which what every run of this kind has gains more than the planted cause."""
 
 
@@ -47,15 +46,7 @@ def test_the_planted_cause_and_no_other_is_above_info(name, baseline, causes) ->
     diagnosis = diagnosed(name, baseline)
     assert serious(diagnosis) == causes
     for code in causes[:1]:
-        assert GAINS_MORE.get(name, code) in diagnosis.verdict
-
-
-@pytest.mark.parametrize(("name", "more"), GAINS_MORE.items())
-def test_a_verdict_names_what_every_such_run_has_only_where_it_gains_more(name: str, more: str) -> None:
-    diagnosis = diagnosed(name, name.replace("mixed-float16", "float32"))
-    gains = {found.code: found.gain_ns_per_step or 0.0 for found in diagnosis.findings}
-    assert diagnosis.cause == more
-    assert all(gains[more] > gains[code] > 0 for code in serious(diagnosis))
+        assert diagnosis.cause == code
 
 
 def test_the_tf32_baseline_is_named_for_what_it_is() -> None:
@@ -88,7 +79,7 @@ def test_what_findings_explain_and_what_they_do_not_make_the_gap(name) -> None:
 def test_a_recorded_run_on_a_cpu_gives_a_short_list() -> None:
     diagnosis = diagnosed("recorded-cpu-mixed-float16", "recorded-cpu-float32")
     assert "MP806" in [f.code for f in diagnosis.findings]
-    assert "on a CPU, which emulates float16" in diagnosis.verdict
+    assert "this one emulates float16" in diagnosis.verdict
     gpu_only = {"MP302", "MP401", "MP405", "MP501", "MP801", "MP802", "MP907", "MP908", "MP912"}
     assert gpu_only <= {each.code for each in diagnosis.not_applicable}  # what was not asked is not clear
 
@@ -123,17 +114,6 @@ def test_what_is_expected_keeps_its_order_and_every_sum_closes(name) -> None:
     assert all(step_ns <= account.step_ns * (1 + 1e-9) for step_ns in alone.values())
     steps = [account.step_ns, *(step.step_ns for step in plan.order), plan.best_step_ns]
     assert steps == sorted(steps, reverse=True)
-
-
-def test_every_sentence_names_one_share_that_profiling_added_to_launches() -> None:
-    """The trace's function takes 2.114 ms, the recorded one 1.895 ms; another 20 µs were added between steps."""
-    found = diagnosed("a100-launch-bound-mixed-float16", "a100-launch-bound-float32")
-    (waits,) = [each for each in found.findings if each.code == "MP302"]
-    added = "without the 11.4 % that profiling added"
-    assert added in found.explanation[0]
-    assert added in waits.evidence[0].name
-    assert f"{waits.evidence[0].value:.1%}" == "68.3%"
-    assert "68.3 % waiting for launches" in found.explanation[0]
 
 
 def test_what_16_bits_bring_to_a_cause_stands_apart_from_what_float32_loses_too() -> None:

@@ -14,7 +14,6 @@ import pytest
 from mpprof.analysis.comparison import batch_scaling
 from mpprof.api import workflows
 from mpprof.api.ladder import compare
-from mpprof.diagnosis import wording
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from mpprof.report import text
@@ -63,13 +62,13 @@ def test_the_speedup_is_the_same_at_every_batch(tmp_path, at) -> None:
 def test_two_explanations_remain_with_the_likelier_first_and_what_settles_it(tmp_path) -> None:
     found = pair(tmp_path, V100, V100_FIGURES, 0, CONVNET[V100_FIGURES]["gpu_utilization"]["32"])
     said = found.absent["bounds"]
-    assert wording.sentence(said) in found.verdict
+    assert "two explanations remain" in found.explanation[0].lower()
     for words in ("two explanations remain", "input or host limits both runs", "the likelier", "72.0 %"):
         assert words in said
     assert "nothing to do for 28.0 % of the time" in said
     assert "14.2 % of the matrix units' peak" in said
     assert ". A profile window of a few steps settles it: MPProfilerCallback(logdir)" in said
-    assert "1.07x" in found.verdict
+    assert found.answer.figure == "1.07x"
     by_unit = {bound.statement: bound.value for bound in found.bounds}
     assert by_unit["the baseline's average rate of matrix work, at least"] / 1e12 == pytest.approx(
         9.3, abs=0.05
@@ -177,7 +176,7 @@ def test_the_ladder_of_resnet_50(tmp_path) -> None:
     )
     whole = document["runs"][-1]["speedup"]
     assert whole["observed"] == pytest.approx(1205 / 365, rel=0.01)
-    assert "an example is 3.30x as fast" in document["runs"][-1]["verdict"]
+    assert document["runs"][-1]["answer"]["figure"] == "3.30x"
     shown = text.render_comparison(document)
     assert "per example" in shown
     assert "1,206 examples/s" in shown or "1,205 examples/s" in shown
@@ -284,7 +283,8 @@ def test_a_quarter_of_the_memory_and_30_percent_less_time(tmp_path) -> None:
     assert found.speedup.observed == pytest.approx(1 / 0.7, rel=0.01)
     assert found.memory is not None
     assert found.memory.saved_bytes == 6_000_000_000
-    assert "1.43x as fast as in float32. Memory is down to 25.0 %" in found.verdict
+    assert found.answer.figure == "1.43x"
+    assert "Peak memory fell to 25.0 % of float32's." in found.explanation
     assert "saved against the baseline" in text.render(documents.document(found))
 
 
@@ -294,6 +294,6 @@ def test_a_card_without_tensor_cores_saves_memory_and_no_time(tmp_path) -> None:
     single = Recorded("float32", card, "float32", net("float32"), 32, 100.0, peak_bytes=8_000_000_000)
     mixed = Recorded("mixed", card, "float16", net("float16"), 32, 100.1, peak_bytes=2_000_000_000)
     found = against(tmp_path, mixed, single)
-    assert "no measurable difference" in found.verdict or "longer" in found.verdict
-    assert "Memory is down to 25.0 %" in found.verdict
+    assert "save memory and often cost time" in found.verdict
+    assert found.explanation[0] == "A step takes 100 ms, and 99.9 ms in float32."
     assert "MP801" in codes(found)

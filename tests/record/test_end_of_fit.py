@@ -75,7 +75,7 @@ def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
     assert (steps.step[gap], steps.step[-1]) == (first, 4000)
     assert said.endswith(f". This covers the first {first:,} and the last {last:,} steps.")
     part = mpprof.diagnose(workflows.load_at(tmp_path, most_bytes=1 << 17))
-    assert said.startswith(part.verdict)
+    assert part.verdict in said
     whole = mpprof.load(tmp_path).steps
     assert whole is not None
     assert len(whole) == 4000  # who asks for the run gets all of it
@@ -83,7 +83,10 @@ def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
 
 def test_the_verdict_on_a_run_that_is_read_whole_is_the_reports(tmp_path: Path) -> None:
     record(tmp_path, 100)
-    assert workflows.announce(tmp_path) == mpprof.diagnose(mpprof.load(tmp_path)).verdict
+    answer = mpprof.diagnose(mpprof.load(tmp_path)).answer
+    assert answer is not None
+    for said in (answer.head, answer.sentence, answer.do):
+        assert said in workflows.announce(tmp_path)
 
 
 def test_of_samples_and_further_workers_as_much_is_read(tmp_path: Path, parsed: list[int]) -> None:
@@ -245,11 +248,11 @@ def test_what_is_shown_is_of_its_run_also_where_others_lie_below_it(
     above = capsys.readouterr().out
     assert second.root.parent == first.root == tmp_path
     for said in (alone, below, above):
-        assert "on a CPU" in said
+        assert "CPU" in said
     assert alone.endswith(f"More: mpprof report {tmp_path}\n")
     for recorded, said, steps in ((first, above, 30), (second, below, 31)):
         result = recorded.result()
-        assert result.verdict == workflows.diagnose(workflows.load_at(recorded.root)).verdict
+        assert result.verdict == workflows.announce(recorded.root)
         assert result._repr_html_().startswith("<iframe")
         for shown in (said, str(result)):
             assert json.loads(pasted(shown, capsys))["steps"]["count"] == steps

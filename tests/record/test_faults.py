@@ -176,7 +176,7 @@ BROKEN: tuple[tuple[str, str, int, Kept, str | None], ...] = (
     ("facts.machine.cpu", "hang", 0, STEPS, "devices"),
     ("facts.machine.with_nvml", "hang", 0, STEPS, "devices"),
     ("calls.CallLog.begin", "error", 0, 0, "recording"),
-    ("calls.CallLog.begin", "memory", 30, 30, "recording"),
+    ("calls.CallLog.end", "memory", 30, 30, "recording"),
     ("calls.CallLog.end", "error", 7, 7, "recording"),
     ("calls.CallLog.close_epoch", "error", 0, STEPS, "recording"),
     ("profile.window.Plan.opens", "error", 10, 10, "recording"),

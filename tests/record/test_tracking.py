@@ -34,7 +34,7 @@ def test_the_summary_holds_what_is_known_and_nothing_else() -> None:
     document = mpprof.diagnose(MIXED).document()
     assert summary["mpprof/verdict"] == document["verdict"]
     assert summary["mpprof/step_time_ms"] == pytest.approx(document["facts"]["step_ns"] / 1e6)  # type: ignore[operator]
-    assert summary["mpprof/first_cause"] == "MP501 norm-float32"
+    assert summary["mpprof/do"].startswith("record the same training in float32")
     assert summary["mpprof/tensor_core_ratio"] == 1.0
     assert page.lower().startswith("<!doctype html>")
     on_a_cpu, _ = inline.ending(SAMPLES / "recorded-cpu-float32")
@@ -139,7 +139,7 @@ def test_a_sink_gets_summary_and_report_when_the_training_ends(trained: Any, tmp
     x, y = data(20)
     trained.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
     assert told.points
-    assert told.summary["mpprof/verdict"] == recorded.result().verdict
+    assert told.summary["mpprof/verdict"] in str(recorded.result().verdict)
     assert told.page.lower().startswith("<!doctype html>")
     assert recorded.root is not None
     absent = json.loads((recorded.root / "mpprof" / "run.json").read_text())["absent"]

@@ -9,7 +9,7 @@ from mpprof_dashboards import export
 from mpprof_dashboards.pages import why
 
 from mpprof.model import document as doc
-from mpprof.report import brief, headline, markdown, text, words
+from mpprof.report import brief, markdown, text, words
 
 _CODE = re.compile(r"MP\d{3}")
 
@@ -44,15 +44,16 @@ def check(document: doc.Report) -> None:
     for codes in by_rendering.values():
         assert codes == by_rendering["document"]
         assert [code for code in codes if code in causes] == causes
-    if document["cause"] is not None:
-        assert document["cause"] == causes[0]
-        assert _CODE.findall(document["verdict"])[0] == causes[0]
+    assert document["cause"] == document["answer"]["code"]
+    assert document["verdict"] == document["answer"]["sentence"]
+    assert document["explanation"] == document["answer"]["because"]
     gaining = [cause["code"] for cause in facts["causes"] if cause["gain_ns_per_step"] is not None]
     assert gaining == [step["code"] for step in (document["whatif"] or {"order": []})["order"]]
     drawn = [row.key for row in why.cause_rows(document, "") if _CODE.fullmatch(row.key)]
     assert [code for code in gaining if code in drawn] == drawn
     listed = re.findall(r'<tr data-code="(MP\d{3})"', export.render(why.content(document)))
-    assert [code for code in causes if code in listed] == [code for code in listed if code in causes]
+    others = [code for code in listed if code in causes and code != document["answer"]["code"]]
+    assert [code for code in causes if code in others] == others
     _check_screen(document, causes)
     if (attainable := facts["attainable"]) is not None and facts["observed"] is not None:
         stated = f"attainable {words.speedup(attainable)}"
@@ -63,13 +64,14 @@ def check(document: doc.Report) -> None:
 
 
 def _check_screen(document: doc.Report, causes: list[str]) -> None:
-    """Assert that the report's default screen draws and mends the causes in the order of the facts, and that the
-    headline, which the page has too, is about the first of them."""
+    """Assert that the report's default screen draws the causes in the order of the facts, and mends that of the
+    answer first, then the others in the order of the facts."""
     screen = brief.render(document, width=400)
     drawn, mended = re.findall(r"^  (MP\d{3}) ", screen, re.M), re.findall(r"^\d\. (MP\d{3})\b", screen, re.M)
     assert [code for code in causes if code in drawn] == drawn
-    assert [code for code in causes if code in mended] == [code for code in mended if code in causes]
+    others = [code for code in mended if code in causes and code != document["answer"]["code"]]
+    assert [code for code in causes if code in others] == others
     gaining = [cause["code"] for cause in document["facts"]["causes"] if cause["gain_ns_per_step"]]
     assert drawn[:1] == gaining[: len(drawn[:1])]
-    first = headline.first_cause(document)
-    assert first is None or first["code"] == next(iter(causes))
+    first = document["answer"]["code"]
+    assert first is None or mended[:1] == [first] or not document["answer"]["do"]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from mpprof.api import workflows
-from mpprof.diagnosis.explanation import explanation
 from mpprof.model import document as doc
 from mpprof.report import brief, content, tables, text, words
 from mpprof.report import json as documents
@@ -64,21 +63,8 @@ def test_most_is_said_of_half_or_more_and_hidden_copies_need_no_sentence(hidden:
 def test_pooling_is_called_pooling(hidden: doc.Report) -> None:
     part = slices(hidden)["elementwise"]
     assert part["pooling_ns_per_step"] / part["ns_per_step"] == pytest.approx(0.9)
-    assert "elementwise work (90.0 % of it pooling)" in hidden["explanation"][0]
     rows = {row.label: row for row in content.time_rows(hidden["time"])} if hidden["time"] else {}
     assert rows["elementwise"].text == "90 % pooling"
-
-
-@pytest.mark.parametrize(
-    ("ms", "said"), [(1.9, "elementwise work"), (2.1, "10.5 % of it pooling"), (20, "pooling")]
-)
-def test_pooling_is_named_from_a_tenth_on(ms: float, said: str) -> None:
-    cells = [c.cell("elementwise", ms, family="pool")]
-    if ms < 20:
-        cells.append(c.cell("elementwise", 20 - ms))
-    where = explanation(diagnosed(c.case(account=c.account(*cells))))[0]
-    assert said in where
-    assert ("pooling" in where) is (ms > 2)
 
 
 def test_folded_classes_are_named_whole_or_counted() -> None:

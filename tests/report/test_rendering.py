@@ -95,7 +95,7 @@ def test_a_name_cannot_steer_the_terminal_or_the_page() -> None:
 def test_the_verdict_comes_before_every_number() -> None:
     document = documents.document(hand_made.diagnosis())
     rendered = text.render(document)
-    assert rendered.index(document["verdict"]) < rendered.index("matmul")
+    assert rendered.index(document["answer"]["sentence"]) < rendered.index("matmul")
     assert rendered.index("matmul") < rendered.index("MP301")
 
 

@@ -8,8 +8,8 @@
   var SVG = "http://www.w3.org/2000/svg";
   var COLUMNS = [
     ["", "choose"], ["Run", "name"], ["Policy", "policy"], ["Card", "card"], ["Batch", "batch", 1],
-    ["Step", "step", 1], ["Speedup of attainable", "speedup"], ["Tensor Cores", "share", 1],
-    ["First cause", "cause"], ["Skips", "skipped", 1], ["Peak", "peak", 1], ["Step times", "spark"],
+    ["Step", "step", 1], ["Answer", "speedup"], ["Tensor Cores", "share", 1],
+    ["Why", "cause"], ["Skips", "skipped", 1], ["Peak", "peak", 1], ["Step times", "spark"],
     ["State", "state"], ["Written", "written", 1],
   ];
   var FIRST_UP = ["name", "policy", "card", "cause", "state"]; /* the others are sorted from the largest */
@@ -278,7 +278,7 @@
       ["step", "share", "skipped", "peak", "cause"].forEach(function (field) {
         part(line, field).textContent = got[field];
       });
-      part(line, "cause").title = got.cause;
+      part(line, "cause").title = [got.cause, got.why, got.do && "First: " + got.do].filter(Boolean).join("\n");
       part(line, "cause").classList.toggle("mp-note", held.run.is_baseline && got.observed === null);
       var speedup = part(line, "speedup");
       speedup.replaceChildren();
@@ -291,8 +291,8 @@
           reach.style.setProperty("--v", String(got.attainable));
         }
       }
-      speedup.appendChild(element("strong", got.speedup));
-      speedup.appendChild(element("span", held.run.is_baseline && got.observed === null ? "baseline" : got.of, "mp-note"));
+      speedup.appendChild(element("strong", got.figure));
+      speedup.appendChild(element("span", held.run.is_baseline && got.observed === null ? "baseline" : got.label, "mp-note"));
       var spark = part(line, "spark");
       spark.replaceChildren();
       if (got.spark.length) {
@@ -310,7 +310,7 @@
       }
       held.values.missed = got.observed && got.attainable ? got.attainable / got.observed : null;
       held.values.gain = held.values.missed === null && !held.run.is_baseline ? got.could : null;
-      held.said = held.values.missed === null ? got.could_text : got.speedup + " " + got.of + " attainable" + (got.lost_text ? ", " + got.lost_text : "");
+      held.said = [got.figure, got.label].filter(Boolean).join(" · ") + (got.figure ? ": " : "") + got.cause;
       line.dataset.filled = "1";
     }
     function rank() {
@@ -344,7 +344,7 @@
       var one = worst.appendChild(element("span", text));
       var to = one.appendChild(element("a", held.run.name));
       to.href = "/" + held.run.query;
-      one.appendChild(element("span", ", " + held.said + ". "));
+      one.appendChild(element("span", ", " + held.said + " "));
       var row = one.appendChild(element("button", "show its row", "mp-copy"));
       row.type = "button";
       row.addEventListener("click", function () {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
 
-from mpprof.report import headline, words
+from mpprof.report import content, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
@@ -32,8 +32,10 @@ def remedies(document: doc.Report, query: str) -> html.Section | None:
     paying = [row for row in order if step and row["gain_ns"] >= PAYING_RATIO * step]
     gains = {cause["code"]: cause["gain_ns_per_step"] for cause in facts["causes"]}
     bits = {row["code"]: (bit, row) for bit, row in enumerate(paying)}
-    told = [code for code in headline.to_change(document) if code in bits or gains.get(code) is None]
-    open_ = not headline.holds(document)  # where nothing was lost, nothing has to be mended
+    first = document["answer"]["code"]
+    shown = sorted(content.to_change(document), key=lambda code: code != first)
+    told = [code for code in shown if code in bits or gains.get(code) is None]
+    open_ = document["answer"]["leads"] != "nothing"  # where nothing was lost, nothing has to be mended
     rows = [
         _row(document, findings[code], query, bits.get(code), first=open_ and not n)
         for n, code in enumerate(told)
@@ -132,15 +134,15 @@ def combinations(document: doc.Report) -> list[Combination]:
 
 
 def _combination(document: doc.Report, step: float, after: float, *, every: bool) -> Combination:
-    over = headline.speedup_after(document, after)
+    over = content.speedup_after(document, after)
     times = f" · {words.speedup(over)}" if over else ""
     facts = document["facts"]
     limit = _limit(facts, every=every)
-    first = headline.first_cause(document)
+    first = content.first_cause(document)
     each = facts.get("step_ns_per_update")
-    if first and each and headline.lost_per_update(document, first["code"]) is not None:
+    if first and each and content.lost_per_update(document, first["code"]) is not None:
         step, times = each, f" per applied update{times}"  # the remedy of skips comes before all
-    elif headline.changes_type(document):
+    elif content.changes_type(document):
         times += " in this run's type"
     total = f"{words.duration(step)} → {words.duration(after)}{times}{limit}"
     note = after_note(document, after, every=every)
@@ -150,11 +152,11 @@ def _combination(document: doc.Report, step: float, after: float, *, every: bool
 def after_note(document: doc.Report, after_ns: float, *, every: bool) -> str:
     """Return what a step after remedies is: its speedup over the baseline, as far as that is one of mixed
     precision, and after `every` remedy what limits it."""
-    over = headline.speedup_after(document, after_ns)
+    over = content.speedup_after(document, after_ns)
     facts = document["facts"]
     compared = facts["baseline_step_ns"] is not None and not facts.get("unlike")
     times = f"{words.speedup(over)}, " if over else ""
-    beyond = f"; {headline.baseline_words(document)} would gain, too" if compared and over is None else ""
+    beyond = f"; {content.baseline_words(document)} would gain, too" if compared and over is None else ""
     return f"{times}computed{beyond}{_limit(facts, every=every)}"
 
 
@@ -181,7 +183,7 @@ def _row(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
     )
     gains, after = _measured(document, code) or _of_updates(document, code)
-    if headline.of_memory(code):
+    if content.of_memory(code):
         switch = html.Span("memory", className="mp-chip", title="It costs memory, and no time.")
         gains = or_dash(found["cost_bytes"], words.size)
     if planned is not None:
@@ -215,7 +217,7 @@ def _row(
 
 def _measured(document: doc.Report, code: str) -> tuple[Any, Any] | None:
     """Return what going back to the baseline's type gains, and the baseline's step, where it was measured."""
-    cause, back = headline.first_cause(document), headline.back_to_baseline(document)
+    cause, back = content.first_cause(document), content.back_to_baseline(document)
     step = document["facts"]["step_ns"]
     if cause is None or cause["code"] != code or back is None or step is None:
         return None
@@ -226,7 +228,7 @@ def _measured(document: doc.Report, code: str) -> tuple[Any, Any] | None:
 def _of_updates(document: doc.Report, code: str) -> tuple[Any, Any]:
     """Return what the remedy of skipped updates gains, and what is left: for each applied update, not for a
     step."""
-    lost, step = headline.lost_per_update(document, code), document["facts"]["step_ns"]
+    lost, step = content.lost_per_update(document, code), document["facts"]["step_ns"]
     if lost is None or step is None:
         return "—", "—"
     gains, after = ([words.duration(ns), html.Div("per update", className="mp-note")] for ns in (lost, step))

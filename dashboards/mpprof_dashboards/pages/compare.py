@@ -410,7 +410,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
     return cards.section(
         title,
         cards.warnings(doubts) if doubts else None,
-        cards.remarks([*(rung.get("explanation") or []), *([card_note] if card_note else [])]),
+        cards.remarks([*comparing.answer(rung), *([card_note] if card_note else [])]),
         cards.tiles(
             _tile(
                 "Speedup",

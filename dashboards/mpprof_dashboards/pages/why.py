@@ -11,22 +11,14 @@ from mpprof.report.content import (
     PAYING_RATIO,
     SMALL_RATIO,
     loss_scale,
+    lost_per_update,
     matrix_units,
+    own_ns,
     peak,
     time_doubt,
     time_per,
     time_slices,
     time_whole,
-)
-from mpprof.report.headline import (
-    Hero,
-    beside,
-    headline,
-    hero,
-    holds,
-    kind_of,
-    lost_per_update,
-    own_ns,
     undecided,
 )
 from mpprof_dashboards import theme
@@ -74,7 +66,6 @@ def content(
         remedies(document, query),
         _strip(timeline, query),
         cards.warnings(document["warnings"]),
-        _in_words(document),
         _time(document),
         _matrix(document),
         _findings(document),
@@ -94,30 +85,31 @@ def card(document: doc.Report) -> list[Any]:
 
 
 def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html.Div:
-    answer = hero(document)
+    answer = document["answer"]
     figure = html.Div(
         [
-            html.Div(answer.figure, className="mp-figure-number" + _length(answer), id="hero"),
-            html.Div(answer.under, className="mp-figure-under", id="hero-under"),
+            html.Div(answer["figure"], className="mp-figure-number" + _length(answer), id="hero"),
+            html.Div(answer["label"], className="mp-figure-under", id="hero-under"),
             _per_update(document),
         ],
         className="mp-hero-figure",
     )
+    because, do = " ".join(answer["because"]), answer["do"]
     text = html.Div(
         [
-            html.H1(headline(document), className="mp-headline", id="headline"),
+            html.H1(answer["sentence"], className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
-            html.P(said, className="mp-subject", id="lost") if (said := beside(document)) else None,
+            html.P(because, className="mp-subject", id="because") if because else None,
+            html.P(["First: ", do], className="mp-subject", id="do") if do else None,
             cards.inline_figures(figures(document)),
-            _record_baseline(document) if answer.kind in ("alone", "no trace", "window", "float32") else None,
         ],
         className="mp-hero-text",
     )
-    return html.Div([figure, text], className="mp-hero")
+    return html.Div([figure, text] if answer["figure"] else [text], className="mp-hero")
 
 
-def _length(answer: Hero) -> str:
-    return (" mp-long" if len(answer.figure) > 7 else "") + (" mp-estimated" if answer.estimated else "")
+def _length(answer: doc.Answer) -> str:
+    return " mp-long" if len(answer["figure"]) > 7 else ""
 
 
 def _per_update(document: doc.Report) -> html.Div | None:
@@ -227,30 +219,6 @@ def _peak(document: doc.Report) -> tuple[str, str, str, str]:
     return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"
 
 
-def _record_baseline(document: doc.Report) -> html.Div | None:
-    """Return what to do for the answer that is missing: record the baseline, or a trace; with code to
-    copy."""
-    if document["time"] is None:
-        return _hint(
-            "To see where the step goes, profile it:", 'MPProfilerCallback(logdir, profile_steps="auto")'
-        )
-    speedup = document["speedup"]
-    if document["run"]["backend"] is None:  # not known to be Keras
-        return None
-    if kind_of(document) == "float32":
-        could = speedup.get("attainable") if speedup else None
-        return _hint("To switch it on:", 'keras.config.set_dtype_policy("mixed_float16")') if could else None
-    estimated = speedup["estimated"] if speedup else None
-    said = "For the speedup, record the same training in float32:"
-    if estimated:
-        said = f"Estimated {words.speedups(estimated['low'], estimated['high'])} over float32. {said}"
-    return _hint(said, 'keras.config.set_dtype_policy("float32")')
-
-
-def _hint(text: str, code: str) -> html.Div:
-    return html.Div([html.Span(text), " ", cards.code(code)], className="mp-hint", id="hint")
-
-
 def _causes(document: doc.Report, query: str) -> html.Section | None:
     rows = cause_rows(document, query)
     if not rows:
@@ -258,9 +226,8 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
     facts = document["facts"]
     attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
     compared = facts["observed"] is not None and not facts.get("unlike")
-    title = (
-        "Where the speedup went" if compared and not holds(document) else "Where the step could be shorter"
-    )
+    lost = compared and document["answer"]["leads"] != "nothing"
+    title = "Where the speedup went" if lost else "Where the step could be shorter"
     drawing = bars.chart(
         rows,
         "causes",
@@ -372,7 +339,7 @@ def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
 def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:
     """Return the range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
     speedup = document["speedup"]
-    could = speedup.get("attainable") if speedup and kind_of(document) == "float32" else None
+    could = speedup.get("attainable") if speedup and document["answer"]["kind"] == "float32" else None
     if not could:
         return []
     return [
@@ -451,13 +418,6 @@ def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
 
 
 # --- below it ----------------------------------------------------------------------------------------------
-
-
-def _in_words(document: doc.Report) -> html.Section:
-    parts = [html.P(document["verdict"], id="verdict")]
-    if document.get("explanation"):
-        parts.append(html.P(" ".join(document["explanation"]), className="mp-note", id="explanation"))
-    return cards.section("In words", html.Div(parts, className="mp-card mp-prose"))
 
 
 def _time(document: doc.Report) -> html.Section | None:

@@ -58,6 +58,7 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
 ABOUT = "a model built before its policy"
+SAYS = "mixed precision is off: the model was built before the policy was set"
 SPECIFICITY = OVERALL
 BOUND = "device"
 ON_RECORDS = True
@@ -107,6 +108,7 @@ def judge(signals: Signals) -> Outcome:
             evidence.count("layers with matrix work", len(heavy)),
         ),
         values={"policy": policy},
+        proof=f"all {len(heavy)} layers with matrix work compute in float32",
         severity="error",
         claims=claims,
         layers=tuple(float32),

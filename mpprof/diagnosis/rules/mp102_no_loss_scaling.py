@@ -61,6 +61,8 @@ def judge(signals: Signals) -> Outcome:
             f"{optimizer.class_name} does "
             "not scale the loss: small gradients become zero"
         ),
+        said="the loss is not scaled: small float16 gradients become zero",
+        proof=f"layers in float16: {len(half)}; the optimizer is {optimizer.class_name}",
         evidence=(
             evidence.count("layers in float16", len(half), 0),
             evidence.text("optimizer", optimizer.class_name, "LossScaleOptimizer"),

@@ -42,6 +42,7 @@ import numpy as np
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
+from mpprof.diagnosis.shared.skips import scale_words
 from mpprof.diagnosis.shared.unscaled import never_scaled, scale_loss_called
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Confidence
@@ -80,6 +81,8 @@ def judge(signals: Signals) -> Outcome:
                 f"the loss is never scaled, and {optimizer.class_name} divides its gradients by the scale: "
                 "float16 gradients below 2^-24 are lost"
             ),
+            said="the loss is never scaled in the training step: float16 gradients below 2^-24 are lost",
+            proof="scale_loss was not called while the step was traced",
             evidence=(evidence.text("scale_loss called while the step was traced", value=False),),
             severity="error",
         )
@@ -116,6 +119,11 @@ def judge(signals: Signals) -> Outcome:
             f"the scale grew {growths:.0f} times, to {scales[-1]:g}, without one overflow, and the loss has "
             "not fallen: gradients that were never scaled are divided by it"
         ),
+        said=(
+            f"the loss scale grew to {scale_words(scales[-1])} without one overflow: the loss is probably "
+            "never scaled"
+        ),
+        proof="the loss has not fallen",
         evidence=(
             evidence.count("growths of the scale without overflow", growths, FEWEST_GROWTHS),
             evidence.count("last loss scale", float(scales[-1]), CERTAIN_SCALE),

@@ -67,6 +67,8 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
 ABOUT = "layers left in float32"
+SAYS = "{layers} compute{s} in float32[, which costs {time}]"
+ONCE = "once {they} follow{s} the policy"
 SPECIFICITY = NAMED
 BOUND = "device"
 ON_RECORDS = True

@@ -85,6 +85,8 @@ def judge(signals: Signals) -> Outcome:
     matrix = attainable.matrix(signals, signals.not_in_16_bits) if known(signals.gpu_account) else None
     return Found(
         summary=told,
+        said="mixed precision is off: the graph rewrite converted nothing",
+        proof=told,
         evidence=(evidence.text("graph rewrite", str(asked)), *_evidence(signals, result)),
         confidence="medium",
         severity="error",

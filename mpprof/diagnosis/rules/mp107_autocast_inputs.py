@@ -35,6 +35,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP107", "autocast-inputs", "Layers are fed tensors of another type"
 ABOUT = "casts of layers' inputs"
+SAYS = "the inputs of {layers} are cast in each step[: {time}]"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_ACCELERATOR = True

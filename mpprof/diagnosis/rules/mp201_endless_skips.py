@@ -78,6 +78,14 @@ def judge(signals: Signals) -> Outcome:
     lost, of = (skips.total, skips.all_steps) if of_all else (skips.late, skips.steps)
     step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     return Found(
+        said=(
+            f"{format_count(lost)} of {format_count(of)} updates were skipped"
+            + (
+                f" and the loss scale fell to {scale_words(skips.low)}: the gradients overflow by themselves"
+                if skips.unscaled
+                else ": the gradients overflow again and again"
+            )
+        ),
         summary=(
             f"{format_count(lost)} of {format_count(of)} updates {'' if of_all else 'after the start '}"
             f"were skipped ({format_ratio(lost / of)})"
@@ -97,6 +105,7 @@ def judge(signals: Signals) -> Outcome:
             ),
             *((evidence.count("lowest loss scale", skips.low, 1.0),) if skips.low == skips.low else ()),
         ),
+        proof="the scaled gradients were not finite, and those steps changed no weight",
         severity=skips.endless,
         cost_ns=lost / of * step_ns if step_ns else None,
     )

@@ -71,6 +71,9 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"an overflow stopped the loss scale at {scale_words(stopped)}")
     gone = not math.isfinite(highest) or highest >= LAST_SCALE
     return Found(
+        said=""
+        if not math.isfinite(highest)
+        else f"the loss scale has grown to {scale_words(highest)} and nothing stops it",
         summary=(
             "the loss scale is infinite: the weights no longer change"
             if not math.isfinite(highest)

@@ -68,12 +68,14 @@ def judge(signals: Signals) -> Outcome:
     first = int(table.step[bad[0]])
     stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
     running = _running_mean(signals, table, rows)
+    mean = ""
     if lost := _skipped_since(signals, first):
         when = f"from step {first} on: all {format_count(lost)} updates since were skipped"
     elif running:
         again = len(np.unique(table.fit[bad] * _EPOCHS + table.epoch[bad])) - 1
         later = f" and in {format_count(again)} later epoch{'s' * (again > 1)}" if again else ""
-        when = f"on step {first}{later} (a running mean, which stays non-finite until the epoch ends)"
+        when = f"on step {first}{later}"
+        mean = "a running mean, which stays non-finite until the epoch ends"
     elif stays:
         when = f"from step {first} on"
     else:
@@ -81,7 +83,13 @@ def judge(signals: Signals) -> Outcome:
         when = f"on {format_count(len(bad))} of {of} recorded steps, first on step {first}"
     spoils = f", and weights are lost ({evidence.listed(list(spoiled))})" if spoiled else ""
     return Found(
-        summary=f"the loss is not finite {when}{spoils}",
+        summary=f"the loss is not finite {when}{f' ({mean})' if mean else ''}{spoils}",
+        said=f"the loss is not finite {when}",
+        proof=f"weights are lost: {evidence.listed(list(spoiled))}"
+        if spoiled
+        else f"it is {mean}"
+        if mean
+        else "",
         evidence=(
             evidence.count("first step", first),
             *(() if running else (evidence.count("recorded steps with such a loss", len(bad), 0),)),

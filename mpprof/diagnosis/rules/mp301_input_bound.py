@@ -60,6 +60,8 @@ from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
 ABOUT = "waits for input"
+SAYS = "the {device} waits for data[ {time}]"
+ONCE = "once the input keeps up"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

@@ -51,6 +51,8 @@ from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP302", "launch-bound", "The device waits for launches"
 ABOUT = "launches too slow for the device"
+SAYS = "the host launches too slowly: the {device} idles[ {time}]"
+ONCE = "with fewer launches"
 SPECIFICITY = GENERAL
 BOUND = "host"
 OF_ACCELERATOR = True
@@ -83,6 +85,7 @@ def judge(signals: Signals) -> Outcome:
         summary += f": {many} kernels {{each}}, of {format_ns(calls.median_ns)} in the median"
     return Found(
         summary=summary,
+        proof="" if calls is None else summary.partition(": ")[2],
         evidence=(
             evidence.ratio(
                 f"{{span}} idle for launches{launch_waits.left_out(signals)}",

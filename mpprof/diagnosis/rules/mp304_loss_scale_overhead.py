@@ -44,6 +44,7 @@ CODE, SLUG, TITLE = (
     "Loss-scale bookkeeping takes a noticeable part of the step",
 )
 ABOUT = "the cost of loss scaling"
+SAYS = "checking and un-scaling gradients takes[ {time}]"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True

@@ -41,6 +41,7 @@ from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"
 ABOUT = "slow callbacks"
+ONCE = "once callbacks do less"
 SPECIFICITY = GENERAL
 BOUND = "host"
 OF_TRAINING = True
@@ -86,6 +87,7 @@ def judge(signals: Signals) -> Outcome:
     claimed = signals.cost_ratio(claims)
     return Found(
         summary=_said(hooks, cost_ns, step_ns),
+        said=f"{_what(hooks, cost_ns)}[ {{time}}]",
         evidence=(
             evidence.ratio("callbacks and loop", ratio, SCALE.crossed(ratio)),
             evidence.ns("mean time of callbacks and loop", cost_ns),
@@ -97,6 +99,12 @@ def judge(signals: Signals) -> Outcome:
         claims=claims,
         cost_ns=cost_ns,
     )
+
+
+def _what(hooks: dict[str, float], cost_ns: float) -> str:
+    """Return what takes the time: the callback that has most of it, where one has."""
+    name, ns = next(iter(hooks.items()), ("", 0.0))
+    return f"`{name}` takes" if ns >= MOSTLY_RATIO * cost_ns else "callbacks and the loop take"
 
 
 def _said(hooks: dict[str, float], cost_ns: float, step_ns: float) -> str:

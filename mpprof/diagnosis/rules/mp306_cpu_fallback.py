@@ -45,6 +45,7 @@ from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 
 CODE, SLUG, TITLE = "MP306", "cpu-fallback", "An op runs on the CPU"
 ABOUT = "ops on the CPU"
+ONCE = "once they run on the {device}"
 SPECIFICITY = CONFIGURED
 BOUND = "host"
 OF_ACCELERATOR = True
@@ -82,6 +83,7 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"ops of {shown} run on the CPU, and their tensors are copied there and back: "
         + "{cost} a step ({share})",
+        said=f"ops of {shown} run on the CPU, and their tensors travel there and back[: {{time}}]",
         evidence=(
             evidence.text("ops", evidence.listed(names)),
             evidence.ns("their time on the host", held, LONG_NS),

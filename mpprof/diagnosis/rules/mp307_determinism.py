@@ -31,6 +31,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP307", "determinism", "Deterministic ops are switched on"
 ABOUT = "deterministic ops"
+SAYS = "deterministic ops are on: their kernels are slower, and XLA is never chosen by itself"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

@@ -32,6 +32,8 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP308", "eager", "Training runs eagerly"
 ABOUT = "eager execution"
+SAYS = "training runs eagerly, op by op[: the {device} idles {time}]"
+ONCE = "as a graph"
 SPECIFICITY = NAMED
 BOUND = "host"
 

@@ -52,6 +52,8 @@ from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_rat
 
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
 ABOUT = "exposed copies"
+SAYS = "the {device} does nothing but copy[ for {time}]"
+ONCE = "once copies are hidden"
 SPECIFICITY = GENERAL
 BOUND = "host"
 OF_ACCELERATOR = True
@@ -95,6 +97,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"the device {does} {{cost}} {{each}} ({{share}})"
         + (f": {named}" if named else "")
         + (f"; to the host and back for {evidence.listed(returning)}" if returning else ""),
+        proof=named,
         evidence=(
             evidence.ratio(
                 f"exposed copies{' and the wait behind them' if waits else ''} in {{whole}}",

@@ -38,6 +38,8 @@ from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP311", "empty-queue", "The device idles until its queue fills"
 ABOUT = "idling until the queue fills"
+SAYS = "the {device} idles until its queue fills[: {time}]"
+ONCE = "once the queue stays full"
 SPECIFICITY = GENERAL
 BOUND = "host"
 OF_ACCELERATOR = True

@@ -65,6 +65,7 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are not multiples of 8"
 ABOUT = "sizes that are not multiples of 8"
+ONCE = "once its sizes are multiples of 8"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_ACCELERATOR = True
@@ -127,6 +128,8 @@ def judge(signals: Signals) -> Outcome:
             "multiples of 8, which costs "
             "{cost} {each} ({share})"
         ),
+        said=f"{{layers}} {{has}} sizes that are not multiples of 8 ({evidence.listed(list(map(str, odd)))})"
+        "[, which costs {time}]",
         evidence=(
             evidence.text("sizes", evidence.listed([str(s) for s in odd], 8), "multiples of 8"),
             evidence.ns("matrix time with such sizes", signals.time(rows)),

@@ -54,10 +54,12 @@ from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Class
 from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Evidence
+from mpprof.model.quantities import format_count
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is not a multiple of 8"
 ABOUT = "an odd vocabulary size"
+ONCE = "once the vocabulary is padded"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 ON_RECORDS = True
@@ -112,6 +114,8 @@ def judge(signals: Signals) -> Outcome:
         shown = (*shown, evidence.ns("sums, casts and elementwise work over its rows", signals.time(slow)))
     return Found(
         summary=f"{words} is not a multiple of 8: " + "{cost} {each} ({share})",
+        said=f"the vocabulary, {evidence.listed([*map(format_count, odd.values())])}, is not a multiple of 8"
+        + f"[: {{time}} go to slow matrix work{' and reductions' if moved else ''}]",
         evidence=(*shown, evidence.text("attainable value from", best.source)),
         confidence="medium" if moved and best.confidence == "high" else best.confidence,
         scale=SCALE,

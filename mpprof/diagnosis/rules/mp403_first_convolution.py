@@ -51,6 +51,7 @@ from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
 ABOUT = "the first convolution"
+ONCE = "once it fits the {units}"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 OF_ACCELERATOR = True
@@ -79,6 +80,7 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"{first.name} reads {channels} channels and runs off the Tensor Cores: up to "
         + "{cost} {each} ({share})",
+        said=f"the first convolution reads {channels} channels and runs off the {{units}}[: up to {{time}}]",
         evidence=(
             evidence.count("channels in", channels, shapes.ALIGNMENT),
             evidence.text("attainable value from", best.source),

@@ -43,6 +43,8 @@ from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticeable part of the step"
 ABOUT = "layout changes"
+SAYS = "transposes and layout changes take[ {time}]"
+ONCE = "without them"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_ACCELERATOR = True

@@ -98,6 +98,8 @@ def judge(signals: Signals) -> Outcome:
         summary=f"depthwise convolution takes {format_speedup(mine / theirs)} "
         f"{'its time' if measured else 'the time that its tensors need'} in float32: "
         + "{cost} a step ({share})",
+        said=f"depthwise convolution takes {format_speedup(mine / theirs)} its time in float32"
+        "[: {time} more]",
         evidence=(
             evidence.ns("depthwise kernels", mine, theirs),
             evidence.ns("the same in the baseline" if measured else "moving their float32 tensors", theirs),

@@ -47,6 +47,8 @@ from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
 ABOUT = "grouped convolutions"
+SAYS = "the grouped convolution {layers} runs off the {units}[, which costs up to {time}]"
+ONCE = "once it fits the {units}"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 OF_ACCELERATOR = True

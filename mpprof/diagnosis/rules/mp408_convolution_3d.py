@@ -40,6 +40,8 @@ from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 
 CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the Tensor Cores"
 ABOUT = "3-D convolutions"
+SAYS = "the 3-D convolution {layers} runs off the {units}[, which costs {time}]"
+ONCE = "once it fits the {units}"
 SPECIFICITY = CONFIGURED
 BOUND = "device"
 OF_ACCELERATOR = True

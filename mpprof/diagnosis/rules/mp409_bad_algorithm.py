@@ -47,6 +47,8 @@ CODE, SLUG, TITLE = (
     "A 16-bit kernel without Tensor Cores, although its sizes are right",
 )
 ABOUT = "badly chosen algorithms"
+SAYS = "{layers} run{s} off the {units}, although every size fits[, which costs {time}]"
+ONCE = "with a better algorithm"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_ACCELERATOR = True

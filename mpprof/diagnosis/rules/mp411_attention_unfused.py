@@ -58,6 +58,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
 ABOUT = "unfused attention"
+SAYS = "attention writes its scores to memory[, which costs {time}]"
+ONCE = "once attention is fused"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_ACCELERATOR = True

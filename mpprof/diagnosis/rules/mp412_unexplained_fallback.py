@@ -48,6 +48,7 @@ CODE, SLUG, TITLE = (
     "Matrix work ran off the Tensor Cores, and no narrower cause explains it",
 )
 ABOUT = "unexplained fallbacks"
+SAYS = "matrix work ran off the {units} or in float32[: {time}]; no narrower cause explains it"
 SPECIFICITY = REMAINDER
 BOUND = "device"
 OF_ACCELERATOR = True

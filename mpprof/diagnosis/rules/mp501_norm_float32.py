@@ -48,6 +48,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP501", "norm-float32", "Norm layers compute in float32"
 ABOUT = "norms in float32"
+SAYS = "norm layers compute in float32 with casts around them[: up to {time}]"
+ONCE = "once norms are fused"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_ACCELERATOR = True

@@ -40,6 +40,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
 ABOUT = "casts"
+SAYS = "casts that could be fused away take[ {time}]"
+ONCE = "without these casts"
 SPECIFICITY = GENERAL
 BOUND = "device"
 

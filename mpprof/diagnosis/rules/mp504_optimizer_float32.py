@@ -35,6 +35,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes a noticeable part of the step"
 ABOUT = "the optimizer's update"
+SAYS = "the optimizer's update is slower than one pass over memory[, by {time}]"
+ONCE = "with a fused update"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True

@@ -35,6 +35,7 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is updated as a whole"
 ABOUT = "embedding updates"
+SAYS = "the whole embedding table is updated every step[, which costs {time}]"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True

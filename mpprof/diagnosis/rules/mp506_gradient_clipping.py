@@ -37,6 +37,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
 ABOUT = "gradient clipping"
+SAYS = "clipping gradients takes[ {time}]"
+ONCE = "without it"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True

@@ -37,6 +37,8 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
 ABOUT = "the loss in float32"
+SAYS = "the loss in float32 takes[ {time}] longer than it could"
+ONCE = "once it is as short as it could be"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True

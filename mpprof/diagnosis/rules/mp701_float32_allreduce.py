@@ -41,6 +41,7 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP701", "float32-allreduce", "Gradients are exchanged in float32"
 ABOUT = "the exchange of gradients in float32"
+SAYS = "gradients are exchanged in float32[, which costs {time}]"
 SPECIFICITY = GENERAL
 BOUND = "device"
 OF_TRAINING = True

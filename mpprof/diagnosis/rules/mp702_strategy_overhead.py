@@ -34,6 +34,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP702", "strategy-overhead", "A strategy's devices get their launches late"
 ABOUT = "late launches under a strategy"
+SAYS = "one device gets its launches late in every step[: {time}]"
 SPECIFICITY = NAMED
 BOUND = "host"
 

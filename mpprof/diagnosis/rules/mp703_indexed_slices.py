@@ -33,6 +33,7 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP703", "indexed-slices", "Sparse gradients are collected from all devices"
 ABOUT = "sparse gradients collected from all devices"
+SAYS = "collecting sparse gradients from all devices takes[ {time}]"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_TRAINING = True

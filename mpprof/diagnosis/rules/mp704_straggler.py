@@ -39,6 +39,7 @@ from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP704", "straggler", "Other devices wait for one that is slower"
 ABOUT = "devices that others wait for"
+ONCE = "once that device keeps up"
 SPECIFICITY = NAMED
 BOUND = "device"
 
@@ -66,6 +67,7 @@ def judge(signals: Signals) -> Outcome:
     waits = () if found.by_work else (evidence.ns(f"exposed communication, {fast.name}", fast.exposed_ns),)
     hosts = signals.case.hosts
     return Found(
+        said=f"the other devices wait for {several_devices.named(found.slow)}[ {{time}}]",
         summary=(
             f"the others wait for {several_devices.named(found.slow)}: {{cost}} {{each}} ({{share}})"
             f"{several_devices.beyond(found)}"

@@ -56,6 +56,8 @@ def judge(signals: Signals) -> Outcome:
             "precision cannot make "
             "its matrix work faster"
         ),
+        said=f"this card ({evidence.short_name(name)}) has no Tensor Cores: 16 bits save memory and "
+        "often cost time",
         evidence=(
             evidence.text("compute capability", f"{capability[0]}.{capability[1]}", "7.0"),
             evidence.text("device", device.name),

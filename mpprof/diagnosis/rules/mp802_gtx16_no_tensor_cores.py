@@ -80,6 +80,9 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"{name} has Tensor Cores")
     return Found(
         summary=f"{name} has no Tensor Cores, although its compute capability is 7.5",
+        said=f"this card ({evidence.short_name(name)}) has no Tensor Cores: 16 bits save memory and "
+        "often cost time",
+        proof="it is of compute capability 7.5, like cards that have them",
         evidence=(evidence.text("device", name), evidence.text("compute capability", "7.5")),
         confidence="medium" if likely else "high",
         severity="warning" if signals.half else "info",

@@ -55,6 +55,9 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{device.name or 'this GPU'} (compute capability {words}) emulates bfloat16, slower than float32"
         ),
+        said=f"this card ({evidence.short_name(device.name or 'a GPU')}) emulates bfloat16, slower than "
+        "float32",
+        proof=f"its compute capability is {words}; units for bfloat16 begin at 8.0",
         evidence=(
             evidence.text("compute capability", words, "8.0"),
             evidence.text("compute dtype", "bfloat16"),

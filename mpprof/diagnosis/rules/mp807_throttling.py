@@ -35,7 +35,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Evidence
-from mpprof.model.quantities import format_ratio
+from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP807", "throttling", "The step grew slower during the run"
 ABOUT = "throttling"
@@ -73,6 +73,8 @@ def judge(signals: Signals) -> Outcome:
     cause = _in_hardware(signals)
     return Found(
         summary=f"steps took {format_ratio(drift)} longer at the end than at the beginning"
+        + (f": {cause[0]}" if cause else ""),
+        said=f"the step grew from {format_ns(early)} to {format_ns(late)} during the run"
         + (f": {cause[0]}" if cause else ""),
         evidence=(
             evidence.ratio("last quarter above the first", drift, INFO_RATIO),

@@ -41,6 +41,8 @@ from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP902", "recompiles", "The step is compiled again and again"
 ABOUT = "recompiles"
+SAYS = "the step is compiled again and again[: {time}]"
+ONCE = "once it is compiled only once"
 SPECIFICITY = GENERAL
 BOUND = "host"
 

@@ -73,6 +73,8 @@ def judge(signals: Signals) -> Outcome:
             f"a profiled step takes {format_ns(profiled_ns)}, {format_ratio(slower)} longer "
             f"than an unprofiled one: {said}"
         ),
+        said=f"profiling slowed the step from {format_ns(usual_ns)} to {format_ns(profiled_ns)}",
+        proof=said,
         evidence=(
             evidence.ratio("profiled step above unprofiled", slower, INFO_RATIO),
             evidence.ns("profiled step", profiled_ns),

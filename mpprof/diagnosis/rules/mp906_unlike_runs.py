@@ -71,11 +71,21 @@ def judge(signals: Signals) -> Outcome:
     if differences:
         return Found(
             summary=f"the runs differ in more than their precision: {'; '.join(differences)}",
+            said=_in_short(differences),
             evidence=tuple(evidence.text("difference", difference) for difference in differences),
             cases=("unlike",),
             severity="warning",
         )
     return Clear("in all that was recorded, the runs differ only in precision")
+
+
+def _in_short(differences: Sequence[str]) -> str:
+    """Return what differs, with its values where it is one thing."""
+    known_ones = [each for each in differences if not each.startswith("not known")] or list(differences)
+    if len(known_ones) == 1:
+        return f"these two runs cannot be compared: {known_ones[0].replace(': ', ' ', 1)}"
+    heads = [each.partition(":")[0] for each in known_ones]
+    return f"these two runs cannot be compared: they differ in {evidence.listed(heads)}"
 
 
 def _in(computes: ComputePrecision) -> str:

@@ -37,6 +37,7 @@ BOUND = "device"
 LEADS = INVALID
 
 SHOWN = 5
+_OWN = "the profiler itself says so"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -44,9 +45,13 @@ def judge(signals: Signals) -> Outcome:
     if not trace.warnings:
         return Clear("the trace reports no loss")
     more = len(trace.warnings) - 1
+    head, _, what = trace.warnings[0].partition(": ")
+    by_profiler = head.endswith("own warning")
     return Found(
         summary=f"the trace is incomplete: {trace.warnings[0]}"
         + (f" (and {more} more warning{'s' if more > 1 else ''})" if more else ""),
+        said=f"the trace is incomplete: {_OWN if by_profiler else head}",
+        proof=what,
         evidence=tuple(evidence.text("warning", warning) for warning in trace.warnings[:SHOWN]),
         confidence="medium",
         severity="error" if signals.case.account is None else "warning",

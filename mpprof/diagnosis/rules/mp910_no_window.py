@@ -66,6 +66,13 @@ def judge(signals: Signals) -> Outcome:
         happened = why or "training ended before the profile window opened"
     return Found(
         summary=f"there is no trace: {happened}",
+        said="no trace was recorded: "
+        + (
+            "the step time is known, where it goes is not"
+            if signals.mean_step_ns
+            else "where the time goes is not known"
+        ),
+        proof=happened,
         evidence=(evidence.text("window", happened), evidence.text("recorded calls", format_count(steps))),
         cases=(_case(facts),),
         severity="warning",

@@ -29,6 +29,8 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import ERROR, GENERAL, Clear, Found, NotApplicable, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.memory import Advice, OutOfMemory
+from mpprof.model.quantities import format_bytes
 from mpprof.model.run import Ended, Run
 
 CODE, SLUG, TITLE = "MP913", "ended-by-error", "Training ended by an error"
@@ -59,29 +61,59 @@ def judge(signals: Signals) -> Outcome:
     if not ended.by_error:
         return Unable(NOT_KNOWN)
     out_of_memory = ended.reason == "out_of_memory"
+    failed = _failure(run) if out_of_memory else None
     return Found(
         summary=_sentence(run, ended),
+        said=f"training ran out of memory {_at(run)}{_sizes(failed[0]) if failed else ''}"
+        if out_of_memory
+        else "",
+        proof=f"{_filled(failed[0])}" if failed else "",
         evidence=(evidence.text("error", ended.first_line),),
         cases=("out of memory",) if out_of_memory else ("",),
         severity="error",
-        remedy=_advice(run) if out_of_memory else "",
+        remedy=failed[1][0].text if failed and failed[1] else "",
     )
 
 
 def _sentence(run: Run, ended: Ended) -> str:
     """Return how the training ended, after which recorded step and with which words."""
-    table = run.steps
-    at = f"after step {int(table.step[-1])}" if table is not None and len(table) else "before its first step"
     line = ended.first_line
     said = line if len(line) <= LONGEST else f"{line[:LONGEST].rsplit(' ', 1)[0]} …"
     if ended.reason == "out_of_memory":
-        return f"training ran out of memory {at}{f': {said}' if said else ''}"
-    return f"training stopped {at} with {said or 'an error'}"
+        return f"training ran out of memory {_at(run)}{f': {said}' if said else ''}"
+    return f"training stopped {_at(run)} with {said or 'an error'}"
 
 
-def _advice(run: Run) -> str:
-    """Return what to try first of what did not fit; "" where the error does not tell."""
+def _at(run: Run) -> str:
+    """Return after which recorded step."""
+    table = run.steps
+    return (
+        f"after step {int(table.step[-1])}" if table is not None and len(table) else "before its first step"
+    )
+
+
+def _failure(run: Run) -> tuple[OutOfMemory, tuple[Advice, ...]] | None:
+    """Return what the error states and what to try; None where its text is none that is known."""
     from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
 
-    failed = failure(run)
-    return failed[1][0].text if failed is not None and failed[1] else ""
+    return failure(run)
+
+
+def _sizes(failed: OutOfMemory) -> str:
+    """Return how much was asked for, and how much there was."""
+    free = failed.free_bytes
+    if free is None and failed.limit_bytes is not None and failed.used_bytes is not None:
+        free = max(0, failed.limit_bytes - failed.used_bytes)
+    parts = [f"{format_bytes(failed.asked_bytes)} asked" if failed.asked_bytes else ""]
+    of = f" of {format_bytes(failed.limit_bytes)}" if failed.limit_bytes else ""
+    parts.append(f"{format_bytes(free)} free{of}" if free is not None else "")
+    said = ", ".join(filter(None, parts))
+    return f": {said}" if said else ""
+
+
+def _filled(failed: OutOfMemory) -> str:
+    """Return what took most of the memory; "" where the error does not list it."""
+    if not failed.filled:
+        return ""
+    largest = max(failed.filled, key=lambda each: each.bytes)
+    return f"most of it was taken by {largest.name}, {format_bytes(largest.bytes)}"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from mpprof.model.account import Class
 from mpprof.model.document.findings import Finding
-from mpprof.model.document.report import Report
+from mpprof.model.document.report import Answer, Report
 from mpprof.model.document.speedup import Compared
 from mpprof.model.document.values import Code, Count, FromTo, Interval, Number, Sentences
 from mpprof.model.finding import Severity
@@ -42,9 +42,10 @@ class Rung(_RungEnds, Compared):
     absent: dict[str, str]
     examples_per_s: NotRequired[FromTo]
     cards: NotRequired[Annotated[str | None, "What two different cards can do at their peaks."]]
-    explanation: NotRequired[
-        Annotated[Sentences, "Up to three sentences on the later run against the earlier."]
+    answer: NotRequired[
+        Annotated[Answer | None, "Of the later run against the earlier; null: they cannot be compared."]
     ]
+    explanation: NotRequired[Annotated[Sentences, "The answer's `because`."]]
     remedies: NotRequired[
         Annotated[
             list[RemedyOutcome],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from mpprof.model.account import ComputeEvidence, ComputeKind
+from mpprof.model.answer import Kind, Leading
 from mpprof.model.document.findings import Finding, NotApplicable, Unable
 from mpprof.model.document.hosts import Communication, Hosts
 from mpprof.model.document.memory import Memory, OutOfMemory
@@ -13,7 +14,6 @@ from mpprof.model.document.speedup import Bound, Speedup, WhatIf
 from mpprof.model.document.steps import Steps
 from mpprof.model.document.time import AccountOf, TensorCore, Time, Window
 from mpprof.model.document.values import Code, Number, Sentences
-from mpprof.model.finding import Leading
 
 
 class Report(TypedDict):
@@ -37,12 +37,10 @@ class Report(TypedDict):
         "Why a value is null or left out: its path, and the reason. `trace.…`: what the trace's format or "
         "file does not hold.",
     ]
-    verdict: Annotated[str, "A few sentences."]
+    verdict: Annotated[str, "The sentence of the answer."]
     cause: NotRequired[Annotated[Code | None, "The finding that the verdict names."]]
-    answer: NotRequired[Annotated[Answer, "What leads the report."]]
-    explanation: NotRequired[
-        Annotated[Sentences, "Up to three sentences: where the step's time goes, why, and what to do."]
-    ]
+    answer: NotRequired[Annotated[Answer, "What a report says first, printed as it is in every place."]]
+    explanation: NotRequired[Annotated[Sentences, "The sentences behind the answer's: its `because`."]]
     whatif: NotRequired[Annotated[WhatIf | None, "The remedies in the order in which to apply them."]]
     facts: NotRequired[
         Annotated[
@@ -90,12 +88,24 @@ class Report(TypedDict):
 
 
 class Answer(TypedDict):
+    kind: Annotated[
+        Kind,
+        "What there is to judge from: a measured baseline; a 16-bit run alone; a float32 run alone; a window "
+        "without steps; a run on a CPU; records without a trace; a baseline it cannot be compared with.",
+    ]
     leads: Annotated[
         Leading,
         "The first of: the training ended by an error; it does not learn; mixed precision is not in effect; "
         "the measurement is not valid, where that could change the first cause or its sign; the largest gain "
         "in time; the largest in memory; nothing.",
     ]
+    figure: Annotated[
+        str, "At most 12 characters; empty for the first four of `leads`, where no figure counts yet."
+    ]
+    label: Annotated[str, "What the figure is of, and what the first remedy makes of it."]
+    sentence: Annotated[str, "At most 150 characters: what, and why."]
+    because: Annotated[list[str], "At most two sentences: what proves it, and what limits it."]
+    do: Annotated[str, "The first remedy, in one line; empty where there is nothing to do."]
     code: Annotated[Code | None, "Of the first cause; null where nothing leads."]
 
 

@@ -137,3 +137,7 @@ class SurveyRow(TypedDict):
     difference: NotRequired[
         Annotated[Difference | None, "What the timings tell of this run and its baseline, as in a report."]
     ]
+    figure: NotRequired[Annotated[str | None, "The report's answer: its figure,"]]
+    label: NotRequired[Annotated[str | None, "what the figure is of,"]]
+    sentence: NotRequired[Annotated[str | None, "its sentence,"]]
+    do: NotRequired[Annotated[str | None, "and what to do first."]]

@@ -5,6 +5,7 @@ Text and markdown differ in their layout only: both are made from these. Everyth
 """
 
 from mpprof.report.content.breakdown import *
+from mpprof.report.content.causes import *
 from mpprof.report.content.fact_lines import *
 from mpprof.report.content.memory_lines import *
 from mpprof.report.content.remedies import *

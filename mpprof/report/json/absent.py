@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.run_time import why_none
-from mpprof.diagnosis.verdict import causes, changes_type
+from mpprof.diagnosis.ranking import causes, changes_type
 from mpprof.model.account import NO_WORK_SEEN
 from mpprof.model.finding import Diagnosis
 from mpprof.model.memory import MemoryAccount
@@ -106,7 +106,7 @@ def _why_null(field: str, diagnosis: Diagnosis, reasons: dict[str, str]) -> str:
     if field == "memory.driver":
         return "the driver's figure and the allocator's peak are not on record for this run and a baseline"
     if field == "cause":
-        return "the verdict names no finding"
+        return "nothing leads"
     if field == "tensor_core" and on_host(diagnosis):
         share = diagnosis.tensor_core
         return (share.reason if share else None) or "the trace holds no accelerator"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 from mpprof.model.finding import Comparison, Matching, Rung
 from mpprof.model.outcome import Applied, Learning, LossPoint, Promises, RemedyOutcome
 from mpprof.report.json import two_windows
-from mpprof.report.json.report import document
+from mpprof.report.json.report import answer_of, document
 from mpprof.report.json.speedup import finding_of, gap_slices_of, profiled_of
 from mpprof.report.json.values import from_to, interval, interval_ns, rounded, strict
 
@@ -77,7 +77,8 @@ def _rung(rung: Rung) -> doc.Rung:
         "gained_ns": rounded(speedup.gained_ns) if speedup else None,
         "above_attainable_ns": rounded(speedup.above_attainable_ns) if speedup else None,
         "cards": rung.cards,
-        "explanation": list(rung.explanation),
+        "answer": None if rung.answer is None else answer_of(rung.answer),
+        "explanation": [] if rung.answer is None else list(rung.answer.because),
         "notes": list(rung.notes),
         "matching": None if rung.matching is None else _matching(rung.matching),
         "learning": None if rung.learning is None else _learning(rung.learning),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
-from mpprof.diagnosis.leading import leads
-from mpprof.diagnosis.verdict import causes, per_update, unlike
+from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.ranking import causes, per_update, unlike
+from mpprof.model.answer import Answer
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
 from mpprof.report import units
@@ -35,7 +36,7 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
     slices sum to the step.
     """
-    spent = run_time(diagnosis.run)
+    spent, answer = run_time(diagnosis.run), diagnosis.answer or compose(diagnosis)
     body: doc.Report = {
         "schema": REPORT_SCHEMA,
         "run": _run(diagnosis),
@@ -59,10 +60,10 @@ def document(diagnosis: Diagnosis) -> doc.Report:
         "clear": list(diagnosis.clear),
         "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
         "absent": {},
-        "verdict": diagnosis.verdict,
-        "answer": _answer(diagnosis),
-        "cause": diagnosis.cause,
-        "explanation": list(diagnosis.explanation),
+        "verdict": answer.sentence,
+        "answer": answer_of(answer),
+        "cause": answer.code,
+        "explanation": list(answer.because),
         "whatif": whatif_of(diagnosis.whatif),
         "facts": _facts(diagnosis),
         "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
@@ -84,9 +85,18 @@ def document(diagnosis: Diagnosis) -> doc.Report:
     return cast("doc.Report", units.document(strict(body), body["time"]))
 
 
-def _answer(diagnosis: Diagnosis) -> doc.Answer:
-    leading, code = leads(diagnosis)
-    return {"leads": leading, "code": code}
+def answer_of(found: Answer) -> doc.Answer:
+    """Return the answer as the documents hold it."""
+    return {
+        "kind": found.kind,
+        "leads": found.leads,
+        "figure": found.figure,
+        "label": found.label,
+        "sentence": found.sentence,
+        "because": list(found.because),
+        "do": found.do,
+        "code": found.code,
+    }
 
 
 def _run(diagnosis: Diagnosis) -> doc.Run:

@@ -16,6 +16,7 @@ from mpprof.report.runs.short_names import shortened
 from mpprof.report.text import wrapped
 
 NAME_LEAST = 32
+MOST_ANSWERS = 5
 COLUMNS = ("GPU-h/day", "run", "policy", "card", "step", "speedup", "on units", "skips", "memory", "cause")
 OPTIONAL = ("memory", "skips", "card", "on units", "policy")
 """What gives way first where the terminal is narrow; CSV, Parquet and JSON hold every column."""
@@ -38,8 +39,21 @@ def to_text(
         ("could not be analysed", [row for row in rows if row["id"] is None]),
     ):
         lines += _problems(what, some, limit)
+    lines += _answers(good[:MOST_ANSWERS], width)
     text = "\n".join(line.rstrip() for line in lines).lstrip("\n") + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def _answers(rows: Sequence[Mapping[str, Any]], width: int | None) -> list[str]:
+    """Return the answers of the first rows: figure, sentence, and what to do first."""
+    lines = []
+    for row in (row for row in rows if row.get("sentence")):
+        head = " · ".join(filter(None, (row["figure"], row["label"])))
+        first = f"First: {row['do']}" if row["do"] else ""
+        said = " ".join(filter(None, (f"{head}." if head else "", row["sentence"], first)))
+        text = f"{words.plain(row['run'])}: {words.plain(said)}"
+        lines += wrapped(text, width, hang=2) if width is not None else [text]
+    return ["", *lines] if lines else []
 
 
 def _problems(what: str, rows: Sequence[Mapping[str, Any]], limit: int) -> list[str]:

@@ -77,8 +77,10 @@ def _explanation(error: Exception, place: str) -> MpprofError:
     if status in (401, 403) or "PermissionError" in kinds or forbidden:
         return said(f"access denied: {_line(error)}", "Check the credentials of this machine")
     if any(no_credentials(each) for each in chain):
-        how = "Log in with the store's own tool, or set its environment variables"
-        return said("this machine has no credentials for it", how)
+        return said(
+            "this machine has no credentials for it",
+            "Log in with the store's own tool, or set its environment variables",
+        )
     if status is not None and status >= 400 and status not in (404, 410):
         return said(f"the server answers {status}: {_line(chain[-1])}", "Try again later")
     if "TooManyRedirects" in kinds:
@@ -87,8 +89,10 @@ def _explanation(error: Exception, place: str) -> MpprofError:
         return said(f"cannot be reached: {_line(lost)}", "Check the address and the network")
     if status is not None or isinstance(error, FileNotFoundError):
         return said("nothing was found at this address", "Check it", NotFoundError)
-    how = "Check the address and the network, or copy the files here"
-    return said(f"cannot be fetched: {type(error).__name__}: {_line(error)}", how)
+    return said(
+        f"cannot be fetched: {type(error).__name__}: {_line(error)}",
+        "Check the address and the network, or copy the files here",
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

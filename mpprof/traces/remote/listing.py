@@ -26,7 +26,7 @@ SINGLE = (".json", ".json.gz", ".sqlite", ".pb", ".pb.gz", ".zip")
 """Endings of an address that make it one file; any other may be a log directory."""
 
 SMALL_BYTES = 1 << 20
-"""Up to here a file that is named is fetched to be looked into."""
+"""Up to here a file is fetched to be looked into; of a longer one the beginning is looked at first."""
 
 AT_ONCE = 8
 """Files that are asked for at the same time."""
@@ -76,7 +76,10 @@ def at(filesystem: Any, root: str, info: dict[str, Any], place: str) -> tuple[li
         )  # fmt: skip
     there = dict(_walk(filesystem, root.rstrip("/")))
     names = sorted({*filter(_RECORDS.search, there), *wanted(n for n in there if not _RECORDS.search(n))})
-    if not names:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda name: _listed(filesystem, there[name], name), names))
+    files = [file for file in found if file is not None]
+    if not files:
         reports = (name for name in there if name.endswith(reader.REPORTS))
         if (report := next(reports, None)) is not None:
             raise reader.is_report(f"{place.rstrip('/')}/{report}", PurePosixPath(report).name)
@@ -84,19 +87,21 @@ def at(filesystem: Any, root: str, info: dict[str, Any], place: str) -> tuple[li
             "no mpprof records and no trace by its name there", where=place,
             next="Give the address of the log directory, or of the trace itself",
         )  # fmt: skip
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda name: _listed(filesystem, there[name], name), names)), True
+    return files, True
 
 
 def is_web(path: str) -> bool:
     return path.startswith(("http://", "https://"))
 
 
-def _listed(filesystem: Any, info: dict[str, Any], name: str) -> File:
+def _listed(filesystem: Any, info: dict[str, Any], name: str) -> File | None:
+    """Return a file of a listing; None for one that is no trace."""
     file = _file(info, info["name"], name)
-    if not file.version:  # HTTP lists names only
-        with suppress(Exception):  # who fetches it says why
-            return described(filesystem, file.path, name)
+    with suppress(Exception):  # who fetches it says why
+        if not file.version:  # HTTP lists names only
+            file = described(filesystem, file.path, name)
+        if not _may_be_trace(filesystem, file):
+            return None
     return file
 
 
@@ -141,15 +146,11 @@ def _is_directory(root: str, info: dict[str, Any]) -> bool:
     HTML."""
     if not is_web(root):
         return bool(info.get("type") == "directory")
-    if _is_named_as_file(root):
+    if root.partition("?")[0].endswith(SINGLE):
         return False
     if info.get("mimetype") is None:
         return root.endswith("/") or (info.get("size") or 0) <= _LONGEST_PAGE
     return root.endswith("/") or info["mimetype"] in ("text/html", "application/xhtml+xml")
-
-
-def _is_named_as_file(root: str) -> bool:
-    return root.partition("?")[0].endswith(SINGLE)
 
 
 def _single(filesystem: Any, root: str, info: dict[str, Any], place: str) -> File:
@@ -157,20 +158,25 @@ def _single(filesystem: Any, root: str, info: dict[str, Any], place: str) -> Fil
     trace's."""
     name = unquote(PurePosixPath(urlsplit(root).path if "://" in root else root).name) or "trace"
     file = _file(info, root, name)
-    report = name.endswith(reader.REPORTS)
-    certain = not report and (formats.by_name(name) is not None or name.endswith(".zip"))
-    small = _is_named_as_file(root) and file.size is not None and file.size <= SMALL_BYTES
-    if certain or small:
-        return file
-    head = b"" if file.size == 0 else file_head.within(within(partial(_first, filesystem, file)))
-    if report and not head.startswith(file_head.SQLITE):
+    if name.endswith(reader.REPORTS) and not _head(filesystem, file).startswith(file_head.SQLITE):
         raise reader.is_report(place, name)
-    if reader_of("", head) is None:
+    if not _may_be_trace(filesystem, file):
         raise UnreadableError(
             "unrecognised trace format, by its name and its first bytes", where=place,
             next="Give the address of a trace, of a bundle (.zip) or of a log directory",
         )  # fmt: skip
     return file
+
+
+def _may_be_trace(filesystem: Any, file: File) -> bool:
+    """Return whether a file is fetched: by its name, because it is short, or by its beginning."""
+    sure = file.is_record() or file.name.endswith(".zip") or formats.by_name(file.name) is not None
+    short = file.size is not None and file.size <= SMALL_BYTES
+    return sure or short or reader_of("", _head(filesystem, file)) is not None
+
+
+def _head(filesystem: Any, file: File) -> bytes:
+    return b"" if file.size == 0 else file_head.within(within(partial(_first, filesystem, file)))
 
 
 def _first(filesystem: Any, file: File) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpprof.analysis.comparison.speedup import speedup
-from mpprof.diagnosis import verdict
+from mpprof.diagnosis.answer import compose
 from mpprof.model.account import Account, Speedup, difference
 from mpprof.model.run import Run
 from mpprof.report.content import profiled_steps
@@ -132,4 +132,5 @@ def test_profiled_steps_are_per_example_where_the_batches_differ() -> None:
         document = speedup_of(case, ())
         assert document is not None
         assert profiled_steps(document) == said
-    assert said in verdict(diagnosed(c.case(speedup=undecided)))
+    because = compose(diagnosed(c.case(speedup=undecided))).because
+    assert f"T{said.removeprefix('; t')}." in because

@@ -1,0 +1,252 @@
+"""What proves the sentence and what limits the run: the one or two sentences behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
+from mpprof.diagnosis.answer.view import View
+from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.ranking import unlike
+from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
+from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind
+from mpprof.model.finding import Finding
+from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
+
+LOW_SPEEDUP = 2.0
+"""A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
+LEAST_RATIO, ENOUGH_RATIO, MOST_LIMITS = 0.15, 0.5, 2
+MUCH_FASTER, NOTABLE_RATIO, MEETS_RATIO = 1.2, 0.05, 1.02
+IDLE_RATIO = 0.20
+"""So much idle time without a known cause comes before all that is not much more."""
+_WHY: dict[LimitKind, str] = {
+    "float32": "stays in float32",
+    "memory": "is bound by memory",
+    "short": "is kernels too short to gain",
+    "wait": "is a wait, which precision does not shorten",
+    "same": "is the same in 16 bits",
+}
+
+
+def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
+    """Yield clauses in the order of their worth: what makes the figures doubtful, what proves the cause, what
+    precision alone gives."""
+    if leads == "time" and view.signals.one_step:
+        yield "only one step was profiled, and it may not be typical"
+    elif leads == "time" and view.report.unlike:
+        yield "profiling made the profiled steps longer, so that all parts are about"
+    if leads == "time" and (waits := idle(view)):
+        yield waits
+    if leads == "error" and view.report.steps is not None:
+        yield "what was recorded until then is shown below"
+    yield from _changes(view, found)
+    if found is not None and found.proof:
+        yield filled(view, found, found.proof)
+    if view.kind == "incomparable":
+        yield from _no_speedup(view)
+    if leads in ("inactive", "invalid"):
+        yield from _steps(view)
+    if view.signals.in_window and leads in ("time", "nothing"):
+        yield from _window(view, leads)
+    if leads in ("time", "nothing", "memory"):
+        yield from _unsure(view, leads)
+        yield from _alone(view)
+        yield from _without_baseline(view, leads)
+        if leads == "nothing" and view.best is not None and not view.on_cpu:
+            yield clause(view, view.best)
+        yield from _memory(view)
+
+
+def _no_speedup(view: View) -> Iterator[str]:
+    """Yield why no speedup is stated, where no difference of the two runs says it."""
+    speedup = view.report.speedup
+    why = (speedup.absent or {}).get("observed", "") if speedup and not unlike(view.report) else ""
+    if why:
+        yield f"no speedup is stated: {why}"
+    if speedup is not None and speedup.profiled is not None:
+        yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
+
+
+def _window(view: View, leads: str) -> Iterator[str]:
+    """Yield for how much of the window the device worked, and that the window is no step."""
+    if not view.signals.on_cpu and not view.signals.of("matmul"):
+        yield "the window holds no matrix work: profile a later step"
+    steps = "" if leads == "nothing" else "; the trace does not show where a step begins"
+    yield f"the {view.device} was busy for {format_ratio(view.signals.busy_ratio)} of the window{steps}"
+
+
+def _steps(view: View) -> Iterator[str]:
+    """Yield the step, and the baseline's where they can be compared, of a run whose figure counts for nothing
+    yet."""
+    speedup, step = view.comparison, view.step_ns
+    if speedup is not None and speedup.baseline_step_ns and step:
+        yield f"a step takes {format_ns(step)}, and {format_ns(speedup.baseline_step_ns)} in {view.base}"
+    elif step and view.kind in ("incomparable", "records", "cpu"):
+        yield f"a step takes {format_ns(step)}"
+
+
+def _changes(view: View, found: Finding | None) -> Iterator[str]:
+    """Yield what became of the matrix work and of the first cause's wait against the baseline."""
+    speedup, step = view.comparison, view.step_ns
+    if found is None or speedup is None or not step:
+        return
+    if launches := _launches(view):
+        yield launches
+    waits: list[Class] = [part.category for part in found.claimed if part.category in IDLE_CLASSES]
+    matrix, wait = view.longer("matmul"), view.longer(waits[0]) if waits else None
+    grew = wait[1] - wait[0] if wait else 0.0
+    if matrix is None or not waits or matrix[1] <= 0 or matrix[0] < MUCH_FASTER * matrix[1]:
+        return
+    if matrix[0] < NOTABLE_RATIO * (speedup.baseline_step_ns or step):
+        return
+    times = f"{matrix[0] / matrix[1]:.1f}x"
+    said = f"matrix work became {times} as fast ({change(*matrix)})"
+    if grew >= NOTABLE_RATIO * step:
+        said += f"; {CLASS_WORDS[waits[0]]} grew by {format_ns(grew)}"
+    yield said
+
+
+def _launches(view: View) -> str:
+    """Return what 16 bits launch beyond the baseline; "" where that is not more, or limits nothing."""
+    speedup = view.comparison
+    found = speedup.launches if speedup else None
+    if found is None or found.mixed - found.baseline < 1:
+        return ""
+    more = [part for part in found.by_class if part.mixed - part.baseline >= 1][:1]
+    of = [f"{format_count(round(p.mixed - p.baseline))} for {CLASS_WORDS[p.category]}" for p in more]
+    added = f"{format_count(round(found.mixed - found.baseline))} launches a step"
+    said = f"16 bits added {added} ({of[0]})" if of else f"16 bits added {added}"
+    return f"{said}; shorter kernels cannot help until there are fewer"
+
+
+def idle(view: View) -> str:
+    """Return a clause on much idle time whose cause the trace does not show; "" where there is little."""
+    if view.on_cpu or view.signals.case.measured is None:
+        return ""
+    of = "the window" if view.signals.in_window else "the step"
+    hidden, (busy, runs) = known(view.signals.unattributed_idle_ratio) or 0.0, view.signals.code_on_host
+    if hidden >= IDLE_RATIO and hidden >= busy:
+        return f"the {view.device} idles {format_ratio(hidden)} of {of}, and the trace does not show what for"
+    return f"the {view.device} idles {format_ratio(busy)} of {of} while {runs}" if busy >= IDLE_RATIO else ""
+
+
+def _unsure(view: View, leads: str) -> Iterator[str]:
+    """Yield what makes a measured speedup uncertain, and what is known without a trace."""
+    speedup = view.comparison
+    if speedup is None:
+        return
+    undecided = speedup.difference == "not known"
+    if undecided and leads == "time":
+        yield f"the timings do not show whether this run is faster than {view.base}"
+    if speedup.interval is None and (why := (speedup.absent or {}).get("interval")):
+        yield f"the speedup has no interval: {why}"
+    if undecided and speedup.profiled is not None:
+        yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
+    if view.report.account is None and "bounds" in view.report.absent:
+        yield view.report.absent["bounds"]
+
+
+def _alone(view: View) -> Iterator[str]:
+    """Yield what precision alone gives against a measured baseline, and why it is no more."""
+    speedup = view.comparison
+    most = speedup.attainable if speedup else None
+    if speedup is None or most is None or view.on_cpu:
+        return
+    step = "the float32 step" if view.mixed else "the baseline's step"
+    why = limiting(speedup.limits, step)
+    host = bool(speedup.limits) and speedup.limits[0].kind == "host"
+    if speedup.observed is not None and speedup.observed > MEETS_RATIO * most:
+        yield f"{format_speedup(most)} was estimated for precision alone{f': {why}' if why else ''}"
+    elif most < NO_SPEEDUP:
+        yield f"precision alone gives nothing here{f': {why}' if why else ''}"
+    elif most < LOW_SPEEDUP and why and not host:
+        said = f"precision alone gives about {format_speedup(most)}"
+        whole = f"{said}: {why}"
+        yield whole if len(whole) < LONGEST else f"{said}: {limiting(speedup.limits, step, most=1)}"
+    else:
+        yield f"precision alone gives about {format_speedup(most)}"
+
+
+def limiting(limits: Sequence[Limit], step: str, most: int = MOST_LIMITS) -> str:
+    """Return what keeps a speedup low, as a clause: "31.1 % of the float32 step (reductions) stays in
+    float32"; "" where nothing is known of it."""
+    whole = sum(limit.best_ns for limit in limits)
+    named: list[Limit] = []
+    for limit in limits:
+        so_far = sum(other.best_ns for other in named)
+        enough = len(named) == most or so_far >= ENOUGH_RATIO * whole
+        if enough or limit.best_ns < LEAST_RATIO * whole:
+            break
+        if limit.ratio >= 0.01 or limit.kind == "host":
+            named.append(limit)
+    if not named:
+        return ""
+    if named[0].kind == "host":
+        return f"the host needs {format_ns(named[0].best_ns)} a step"
+    said = [_limit(named[0], f" of {step}"), *(_limit(each, " of it") for each in named[1:])]
+    return " and ".join(said)
+
+
+def _limit(limit: Limit, of: str) -> str:
+    part = f"{format_ratio(limit.ratio)}{of}"
+    if limit.kind == "tf32":
+        return f"TF32 already runs {part} on Tensor Cores"
+    named = f"{part} ({CLASS_WORDS[limit.category]})"
+    if limit.kind == "compute":
+        return f"{named} gets at most {format_speedup(limit.ns_per_step / limit.best_ns)} as fast"
+    return f"{named} {_WHY[limit.kind]}"
+
+
+def _without_baseline(view: View, leads: str) -> Iterator[str]:
+    """Yield what a run alone shows of mixed precision: what it could bring a float32 run, and that the
+    speedup of a 16-bit run is not known."""
+    kind, share, speedup = view.kind, view.share, view.report.speedup
+    if kind == "float32" and leads != "nothing":
+        could = speedup.potential if speedup else None
+        if could is None:
+            yield "mixed precision is off"
+        elif could.high < NO_SPEEDUP:
+            why = limiting(could.limits, "the step")
+            yield f"mixed precision is off, and would give nothing here{f': {why}' if why else ''}"
+        else:
+            gives = f"{alone(could.low, could.high)} by precision alone"
+            yield f"mixed precision is off: {gives} {_estimated(view)}"
+    elif kind == "float32":
+        could = speedup.potential if speedup else None
+        own = [limit for limit in could.limits if limit.kind != "tf32"] if could else []
+        why = limiting(own, "the step") if could and could.high < LOW_SPEEDUP else ""
+        if why:
+            yield why
+    elif kind == "cpu" and leads != "nothing":
+        yield "on a CPU mixed precision says nothing about a GPU"
+    elif kind == "estimated":
+        if share is not None and leads != "nothing":
+            unknown = view.report.tensor_core.unknown_ratio if view.report.tensor_core else 0.0
+            more = f"; {format_ratio(unknown)} of kernel time is not recognised" if unknown >= 0.01 else ""
+            yield f"{format_ratio(share)} of matrix time ran on {view.units}{more}"
+        if leads != "nothing" and view.signals.half:
+            yield "what mixed precision brings is not known without a float32 run"
+
+
+def _estimated(view: View) -> str:
+    return "is estimated from one step" if view.signals.one_step else "is estimated"
+
+
+def alone(low: float, high: float) -> str:
+    """Return a range of speedups; of one that begins below 1, which is no goal, the upper end alone."""
+    if low < 1 or format_speedup(low) == format_speedup(high):
+        return f"up to {format_speedup(high)}"
+    return f"{format_speedup(low)} to {format_speedup(high)}"
+
+
+NOTABLE_MEMORY_RATIO = 0.80
+
+
+def _memory(view: View) -> Iterator[str]:
+    """Yield how much memory was saved, where that is a fifth or more."""
+    held = view.report.memory
+    if held is None or held.saved_bytes is None or held.peak_bytes + held.saved_bytes <= 0:
+        return
+    ratio = held.peak_bytes / (held.peak_bytes + held.saved_bytes)
+    if ratio <= NOTABLE_MEMORY_RATIO:
+        yield f"peak memory fell to {format_ratio(ratio)} of {view.base}'s"

@@ -1,0 +1,72 @@
+"""What to do about a break, with the code for Keras, by its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpprof.numbers.result import Advice, Break, ScaleBand
+from mpprof.numbers.text import power
+
+_SCALED = """optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+loss = optimizer.scale_loss(loss)"""
+_CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
+
+
+def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -> Advice | None:
+    """Return what to do about a break; None where it follows from another. `layer` None: it is in the loss.
+    `scales`: the optimizer scales the loss."""
+    name = found.layer
+    in_float32 = f'{_constructor(layer)}(..., dtype="float32")  # {name}'
+    in_float32 = _CAST_OUTPUTS if layer is None else in_float32
+    match found.kind:
+        case "batch":
+            text, code = "Clean the batch: it holds values that are not finite.", "MP206"
+            snippet = "assert numpy.isfinite(x).all()"
+        case "weights":
+            text, code = f"Bring the weights of {name} back into range, or compute it in float32.", "MP206"
+            snippet = f"{in_float32}\noptimizer = keras.optimizers.Adam(clipnorm=1.0)"
+        case "cast":
+            text, code = f"Scale what {name} is given: it is beyond float16.", "MP107"
+            snippet = "keras.layers.Rescaling(1 / 255)  # or keras.layers.Normalization()"
+        case "epsilon":
+            text, code = f"Give {name} an epsilon that float16 holds (above 6e-8), or float32.", "MP206"
+            takes = hasattr(layer, "epsilon")
+            snippet = f"{_constructor(layer)}(..., epsilon=1e-3)  # {name}" if takes else in_float32
+        case "division":
+            text, code = f"Add an epsilon that float16 holds (1e-3) to what {name} divides by.", "MP206"
+            snippet = "x / (total + 1e-3)"
+        case "every scale" if found.finite_in_float32 is False:
+            text, code = (
+                f"A derivative beyond {name} is infinite, as that of a root at 0: add an epsilon.",
+                "MP201",
+            )
+            snippet = "keras.ops.sqrt(x + 1e-3)"
+        case "sum" | "product" | "variance" | "exp" | "not known" if found.finite_in_float32 is False:
+            text, code = f"16 bits are not the cause: {name} is not finite in float32, either.", "MP206"
+            snippet = "optimizer = keras.optimizers.Adam(1e-4, clipnorm=1.0)  # where training diverges"
+        case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
+            text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
+        case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:
+            text = (
+                f"Start the loss scale at {power(scale.high)}: a step is skipped for each halving to there."
+            )
+            code = "MP201"
+            snippet = f"keras.optimizers.LossScaleOptimizer(optimizer, initial_scale={scale.high})"
+        case "loss scale" | "every scale" | "not known":
+            text, code = f"No loss scale helps: {name} and what follows need bfloat16 or float32.", "MP201"
+            snippet = in_float32
+        case "underflow" if scales:
+            text, code = "Raise the loss scale, or let it adapt itself.", "MP202"
+            snippet = "keras.optimizers.LossScaleOptimizer(optimizer)"
+        case "underflow":
+            text, code = "Scale the loss.", "MP103"
+            snippet = _SCALED
+        case _:
+            return None
+    return Advice(None if found.kind == "batch" else name, text, code, snippet)
+
+
+def _constructor(layer: Any) -> str:
+    kind = type(layer)
+    own = kind.__module__.partition(".")[0] == "keras"
+    return f"keras.layers.{kind.__name__}" if own else kind.__name__

@@ -1,0 +1,93 @@
+"""`numerics.jsonl` of a run: its looks, a line each.
+
+The first line states the schema. A look's line is the JSON document of `mpprof.numerics` without `schema`,
+and before it `t_ns` (when it began, on the run's clock), `step`, `trigger` (one of `TRIGGERS`), `cost_ns` and
+`batch` (how the batch came about). What was not measured is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from mpprof.errors import NotFoundError
+from mpprof.numbers.result import Numerics
+from mpprof.store import formats
+from mpprof.store.lines import Faults, read_blocks
+from mpprof.store.writing import open_above_standard
+
+TRIGGERS = {
+    "start": "before the first step",
+    "skipped": "an update was skipped",
+    "loss": "the loss was not finite",
+    "end": "at the end of training",
+    "asked": "asked for",
+}
+"""Why a model was looked at, in words."""
+
+PARTS = {
+    "first_forward": ("layer", "tensor", "reason"),
+    "first_backward": ("layer", "tensor", "reason"),
+    "loss_scale": ("now", "low", "high"),
+}
+LISTS = {
+    "layers": ("layer", "tensor", "dtype", "max_abs", "nonfinite_ratio", "flushed_ratio", "subnormal_ratio"),
+    "advice": ("text", "code", "snippet"),
+    "unable": ("layer", "reason"),
+}
+"""The keys of a look that its text is made from: of a part, which may be None, and of each item of a list."""
+
+Trigger = Literal["start", "skipped", "loss", "end", "asked"]
+
+
+def append(
+    root: Path,
+    look: Numerics,
+    *,
+    trigger: Trigger,
+    step: int | None = None,
+    t_ns: int | None = None,
+    cost_ns: int | None = None,
+    batch: str | None = None,
+) -> None:
+    """Add a look to the run at `root`; the file is made with the first one. Raises OSError."""
+    path = formats.folder_of(root) / formats.NUMERICS_FILE
+    known = {"t_ns": t_ns, "step": step, "trigger": trigger, "cost_ns": cost_ns, "batch": batch}
+    document = look.to_dict()
+    schema = {"schema": document.pop("schema")}
+    record = {name: value for name, value in known.items() if value is not None} | document
+    file = open_above_standard(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with open(file, "ab") as lines:
+        first = [] if os.fstat(lines.fileno()).st_size else [formats.line(schema)]
+        lines.write("".join(f"{line}\n" for line in [*first, formats.line(record)]).encode())
+
+
+def looks(root: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return the looks of the run at `root` in their order, and warnings of what was damaged.
+
+    Raises `NotFoundError` where the run has none, `UnreadableError` where the file is none of ours."""
+    path = formats.folder_of(root) / formats.NUMERICS_FILE
+    faults = Faults(path)
+    found = [record for block in read_blocks(path, "mpprof.numerics", faults) for record in block]
+    whole = [record for record in found if _is_whole(record)]
+    if not whole:
+        raise NotFoundError(
+            "numbers by layer were not recorded", where=str(root), next="In the training's own process: "
+            "mpprof.numerics(model, x, y)",
+        )  # fmt: skip
+    return whole, faults.warnings()
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Return whether a record has the keys that the text of a look is made from."""
+
+    def has(one: Any, keys: tuple[str, ...]) -> bool:
+        return isinstance(one, dict) and all(key in one for key in keys)
+
+    lists = [(record.get(name), keys) for name, keys in LISTS.items()]
+    return (
+        "basis" in record
+        and all(has(record.get(name) or dict.fromkeys(keys), keys) for name, keys in PARTS.items())
+        and all(isinstance(some, list) and all(has(one, keys) for one in some) for some, keys in lists)
+    )

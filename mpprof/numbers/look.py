@@ -1,0 +1,218 @@
+"""`mpprof.numerics`: looks at one forward and backward pass of a model, and changes nothing of it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mpprof.numbers import band, breaks, causes, given, guard
+from mpprof.numbers.advice import advice
+from mpprof.numbers.job import LOSS, Entry, Job, Step, key
+from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
+from mpprof.numbers.tallies import HALF
+from mpprof.numbers.taps import Place, Taps
+
+
+def numerics(
+    model: Any,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    loss: Callable[[Any, Any], Any] | None = None,
+    loss_scale: float | None = None,
+) -> Numerics:
+    """Return where 16 bits break, by layer, in one forward and backward pass of a batch.
+
+    The pass runs as the training's own step is compiled, at the model's own policy, with counts of every
+    layer's output and of every gradient as further outputs. Nothing changes: weights, the optimizer, metrics
+    and seed generators are afterwards what they were. It compiles the step once, and once more in float32 to
+    compare with, and runs it some 15 times to find the loss scales that are good.
+
+    Args:
+        model: a built Keras 3 model.
+        x, y, sample_weight: one batch, as `model.train_on_batch` takes it: arrays, or structures of them.
+        loss: a function of `y` and the model's outputs that gives the loss, for a model that trains in a
+            loop of its own. None: what `compile` was given.
+        loss_scale: what the loss is multiplied by. None: the optimizer's own; 1 where it does not scale.
+
+    Raises:
+        UsageError: `model` is something other than a Keras 3 model, or is not built.
+        UnableError: the look would change the training, or the model trains on several devices.
+    """
+    keras = given.keras_of(model)
+    backend = importlib.import_module(f"mpprof.numbers.{keras.backend.backend()}")
+    taps = Taps(model, keras)
+    inputs, wanted, weights = (
+        backend.tensors(keras, given.batch(keras, each)) for each in (x, y, sample_weight)
+    )
+    job = Job(keras, model, taps, inputs, wanted, weights, loss, given.why_no_loss(model, y, loss))
+    compiled = [each for each in (getattr(model, "_compile_loss", None),) if each is not None]
+    state = keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER
+    with guard.kept([*taps.operations.values(), *compiled], state), backend.kept(model):
+        taps.install()
+        return _Look(job, backend, loss_scale).result()
+
+
+class _Look:
+    """One look at one batch, while the taps are in."""
+
+    def __init__(self, job: Job, backend: Any, loss_scale: float | None) -> None:
+        self._job, self._backend = job, backend
+        own = given.loss_scale(job.model)
+        self._scales = own is not None if loss_scale is None else loss_scale != 1
+        self._now = next(each for each in (loss_scale, own, 1.0) if each is not None)
+        self._absent: dict[str, str] = {}
+        self._step: Step = backend.step(job)
+        self._runs: dict[float, list[Entry]] = {}
+        self._entries = self._run(self._now)
+        self._float32 = self._run_in_float32()
+
+    def _run(self, scale: float) -> list[Entry]:
+        """Return what is seen at a loss scale; each is run once."""
+        if scale not in self._runs:
+            self._runs[scale] = self._step.run(scale)
+        return self._runs[scale]
+
+    def _run_in_float32(self) -> breaks.InFloat32:
+        """Return what is seen where every layer computes in float32, at a loss scale of 1; empty where
+        nothing computes in 16 bits, or it cannot be run so."""
+        if not any(entry.tally.dtype in HALF for entry in self._entries):
+            return {}
+        try:
+            with in_float32(self._job):
+                return {key(entry): entry for entry in self._backend.step(self._job).run(1.0)}
+        except Exception as error:  # noqa: BLE001 - a layer of the user's own may raise anything
+            first = (str(error).splitlines() or [""])[0][:120]
+            self._absent["flushed_ratio"] = f"it does not run in float32 ({type(error).__name__}: {first})"
+            return {}
+
+    def result(self) -> Numerics:
+        job, scale = self._job, self._band()
+        forward = breaks.forward(job, self._entries, self._float32, self._operations)
+        backward = breaks.backward(self._entries, self._float32, forward, scale, self._now)
+        found = [each for each in (forward, backward) if each is not None]
+        told = [
+            advice(job.taps.operations.get(each.layer), each, scale, scales=self._scales) for each in found
+        ]
+        unable = dict(job.taps.unable)
+        if job.why_not is not None:
+            self._absent |= dict.fromkeys(("first_backward", "loss_scale"), job.why_not)
+        elif job.loss is None and given.overrides(job.model, "train_step"):
+            what = "its own train_step may compute another loss; that of `compile` was looked at"
+            unable[str(job.model.name)] = what
+        return Numerics(
+            "compiled" if self._step.compiled else "eager",
+            self._step.note,
+            scale,
+            forward,
+            backward,
+            tuple(self._row(entry) for entry in self._entries),
+            tuple(each for each in told if each is not None),
+            tuple(NotSeen(layer, reason) for layer, reason in unable.items()),
+            self._absent,
+        )
+
+    def _band(self) -> ScaleBand | None:
+        """Return the band of loss scales; None where no layer computes in float16 and nothing scales."""
+        half = any(entry.tally.dtype == "float16" for entry in self._entries)
+        if not self._job.with_loss or not (half or self._scales):
+            return None
+        high = band.highest(lambda exponent: _finite(self._run(2.0**exponent)))
+        if high is None:
+            return ScaleBand(self._now, None, None)
+        low = band.lowest(lambda exponent: self._lost(exponent, high), high)
+        return ScaleBand(self._now, None if low is None else 2.0**low, 2.0**high)
+
+    def _lost(self, exponent: int, high: int) -> float:
+        """Return the share of the weights' gradients that is 0 and is not in float32; where there is no pass
+        in float32, not at the highest loss scale."""
+        other = self._float32 or {key(entry): entry for entry in self._run(2.0**high)}
+        pairs = [
+            (entry.tally, other[key(entry)].tally)
+            for entry in self._run(2.0**exponent)
+            if entry.tensor == "weight_gradient" and key(entry) in other
+        ]
+        return band.lost_ratio(
+            sum(mine.zero for mine, _ in pairs),
+            sum(float32.zero for _, float32 in pairs),
+            sum(mine.elements for mine, _ in pairs),
+        )
+
+    def _operations(self, place: Place) -> list[causes.Op]:
+        """Return the operations of one call of a layer, or of the loss, run eagerly; none where it fails."""
+        job = self._job
+        found: list[causes.Op] = []
+
+        def around(at: Place, call: Callable[[], Any]) -> Any:
+            if (at.layer, at.call) != (place.layer, place.call):
+                return call()
+            result, operations = self._backend.operations(call, job)
+            found.extend(operations)
+            return result
+
+        job.taps.around, job.taps.reachable = around, lambda: True
+        try:
+            with job.scope():
+                outputs = job.forward(job.x)
+                if place == LOSS:
+                    given = job.x, job.y, outputs, job.sample_weight
+                    found = self._backend.operations(lambda: job.loss_of(*given), job)[1]
+        except Exception:  # noqa: BLE001 - it only says why; the layer and the tensor are known
+            return []
+        finally:
+            job.taps.around = None
+        return found
+
+    def _row(self, entry: Entry) -> Row:
+        tally, other = entry.tally, self._float32.get(key(entry))
+        return Row(
+            entry.place.layer,
+            entry.tensor,
+            tally.dtype,
+            tally.max_abs,
+            tally.nonfinite / tally.elements,
+            breaks.flushed(entry, self._float32),
+            tally.subnormal_ratio,
+            tally.exponents,
+            tally.elements,
+            tally.zero / tally.elements,
+            {name: tally.would_be(name) for name in HALF},
+            _safe(entry, other),
+            None if other is None else other.tally.max_abs,
+            entry.place.call or None,
+            entry.weight,
+        )
+
+
+def _safe(entry: Entry, other: Entry | None) -> bool | None:
+    """Return whether an output fits float16: as it is in float32, where that is known; None for gradients,
+    which a loss scale moves."""
+    if entry.tensor != "output":
+        return None
+    if entry.tally.nonfinite:
+        return False
+    shares = (other or entry).tally.would_be("float16")
+    return shares.nonfinite_ratio == 0 and shares.flushed_ratio <= band.MOST_LOST
+
+
+def _finite(entries: list[Entry]) -> bool:
+    return not any(entry.tally.nonfinite for entry in entries if entry.tensor == "weight_gradient")
+
+
+@contextlib.contextmanager
+def in_float32(job: Job) -> Iterator[None]:
+    """Switch every layer that computes in 16 bits to float32 while the context lasts."""
+    policy = job.keras.dtype_policies.DTypePolicy("float32")
+    operations = [vars(each) for each in job.taps.operations.values() if hasattr(each, "compute_dtype")
+                  and each.compute_dtype in HALF]  # fmt: skip
+    before = [attributes["_dtype_policy"] for attributes in operations]
+    try:
+        for attributes in operations:
+            attributes["_dtype_policy"] = policy
+        yield
+    finally:
+        for attributes, own in zip(operations, before, strict=True):
+            attributes["_dtype_policy"] = own

@@ -1,0 +1,104 @@
+"""A look at a model's numbers as text, from its JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mpprof.model.quantities import NOT_KNOWN, format_ratio
+from mpprof.store.formats import number
+
+LAYER_WIDTH = 36
+
+
+def headline(document: dict[str, Any]) -> str:
+    """Return the first break in a sentence; of the forward pass before the backward pass."""
+    forward, backward = document["first_forward"], document["first_backward"]
+    if forward is not None:
+        return f"{_tensor(forward)} is the first to break: {forward['reason']}."
+    if backward is not None:
+        return f"{_tensor(backward)} is the first to break: {backward['reason']}."
+    what = "output" if "first_backward" in document.get("absent", {}) else "output and gradient"
+    unseen = len(document["unable"])
+    others = f" Layers not looked into, or not wholly: {unseen}." if unseen else ""
+    return f"Nothing breaks: every {what} that was seen is finite.{others}"
+
+
+def table(document: dict[str, Any]) -> str:
+    """Return the look as text: what breaks, what to do, the loss scales, and a row for each tensor."""
+    return "\n".join(_lines(document))
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    yield headline(document)
+    backward = document["first_backward"]
+    if document["first_forward"] is not None and backward is not None:
+        yield f"{_tensor(backward)}: {backward['reason']}."
+    note = document.get("note")
+    yield f"Basis: {document['basis']} step" + (f"; {note}." if note else ".")
+    if document["loss_scale"] is not None:
+        yield _scale(document["loss_scale"])
+    for one in document["advice"]:
+        yield ""
+        yield f"{one['text']} ({one['code']})"
+        yield from (f"    {line}" for line in one["snippet"].splitlines())
+    yield ""
+    yield from _rows(document["layers"])
+    for name, reason in document.get("absent", {}).items():
+        yield f"{name}: {NOT_KNOWN}: {reason}"
+    for one in document["unable"]:
+        yield f"not looked into: {one['layer']}: {one['reason']}"
+
+
+def _tensor(found: dict[str, Any]) -> str:
+    what = {"output": "The output", "gradient": "The gradient", "weight_gradient": "The weights' gradient"}
+    return f"{what[found['tensor']]} of {found['layer']}"
+
+
+def _scale(scale: dict[str, Any]) -> str:
+    now, low, high = (number(scale[name]) for name in ("now", "low", "high"))
+    if high is None:
+        return f"Loss scale {power(now)}; the gradients are not finite at any."
+    if low is None:
+        return f"Loss scale {power(now)}; overflows above {power(high)}, where small gradients are 0."
+    return f"Loss scale {power(now)}; good from {power(low)} to {power(high)}."
+
+
+def power(value: float | None) -> str:
+    """Return a loss scale as a power of two, where it is one."""
+    if value is None:
+        return NOT_KNOWN
+    mantissa, _, exponent = value.hex().partition("p")
+    return f"2^{int(exponent)}" if mantissa == "0x1.0000000000000" and value != 1 else f"{value:g}"
+
+
+def _rows(rows: list[dict[str, Any]]) -> Iterator[str]:
+    head = ("layer", "tensor", "type", "largest", "not finite", "flushed", "subnormal", "float16")
+    shown = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
+    for row in shown:
+        left = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True))
+        right = "  ".join(cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True))
+        yield f"{left}  {right}".rstrip()
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    layer = row["layer"] if (row.get("call") or 1) == 1 else f"{row['layer']} (call {row['call']})"
+    layer = layer if len(layer) <= LAYER_WIDTH else f"…{layer[1 - LAYER_WIDTH :]}"
+    largest = number(row["max_abs"])
+    safe = row.get("safe_in_float16")
+    return (
+        layer,
+        f"gradient of {row['weight']}" if row.get("weight") else row["tensor"],
+        row["dtype"],
+        NOT_KNOWN if largest is None else f"{largest:.3g}",
+        _share(row["nonfinite_ratio"]),
+        _share(row["flushed_ratio"]),
+        _share(row["subnormal_ratio"]),
+        "" if safe is None else "safe" if safe else "not safe",
+    )
+
+
+def _share(value: Any) -> str:
+    ratio = number(value)
+    return "-" if ratio is None else "0" if ratio == 0 else format_ratio(ratio)

@@ -1,0 +1,271 @@
+"""The one answer: its rules over every sample, pair and planted case, and the situations that it has to tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mpprof.api import workflows
+from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.leading import BEFORE_COSTS
+from mpprof.model.account import Limit
+from mpprof.model.answer import Answer
+from mpprof.model.finding import Diagnosis
+from mpprof.model.run import Ended
+from tests.builders import cases as c
+from tests.builders import unmarked, windows
+from tests.diagnosis.saying import diagnosed
+from tests.frozen.outputs import pairs, samples
+from tests.paths import SAMPLES
+from tests.planted.matrix import analysed
+from tests.planted.near_misses import quiet
+from tests.planted.suite import planted
+
+SPEEDUP = re.compile(r"(\d+\.\d+)x")
+
+
+def of_sample(name: str, base: str | None = None) -> Answer:
+    found = workflows.diagnose(SAMPLES / name, SAMPLES / base if base else None).answer
+    assert found is not None
+    return found
+
+
+def held(found: Diagnosis) -> None:
+    """Assert what ANSWERS are held to: their length, their words, and their figures."""
+    answer = found.answer or compose(found)
+    texts = (answer.sentence, *answer.because)
+    assert 0 < len(answer.sentence) <= 150
+    assert len(answer.because) <= 2
+    assert all(0 < len(each) <= 150 and each.endswith((".", "…", "?", "!")) for each in texts)
+    assert all(each[0] == each[0].upper() or each[0] == "`" for each in texts)
+    assert len(answer.figure) <= 12
+    assert "\n" not in answer.do
+    for each in (*texts, answer.label, answer.do):
+        assert not re.search(r"\bMP\d{3}\b", each)
+        assert "attainable" not in each
+        assert "{" not in each.replace("${", ""), each
+        assert "not known" in each or "None" not in each
+    for goal in SPEEDUP.findall(answer.label.partition("about ")[2]):
+        assert float(goal) >= 1
+    assert answer.sentence not in answer.because
+    if answer.leads in BEFORE_COSTS:
+        assert (answer.figure, answer.label) == ("", "")
+    if answer.leads == "nothing":
+        assert answer.code is None
+    else:
+        assert answer.code in {each.code for each in found.findings}
+    if found.speedup is None or found.speedup.baseline != "measured":
+        assert "pays: " not in answer.sentence  # which only two measured runs show
+        assert "x" not in answer.figure.rstrip("x") or answer.kind != "measured"
+
+
+@pytest.mark.parametrize("name", samples())
+def test_a_sample_keeps_the_rules(name: str) -> None:
+    held(workflows.diagnose(SAMPLES / name))
+
+
+@pytest.mark.parametrize(("name", "base"), list(pairs()))
+def test_a_pair_keeps_the_rules(name: str, base: str) -> None:
+    held(workflows.diagnose(SAMPLES / name, SAMPLES / base))
+
+
+@pytest.mark.parametrize("case", [*planted(), *quiet()], ids=lambda case: case.name)
+def test_a_planted_case_keeps_the_rules(case, tmp_path: Path) -> None:
+    held(analysed(case.training, case.baseline, tmp_path).judged())
+
+
+# --- situations: what leads, the figure, and the words that must be there ------------------------------------
+
+
+def ended(reason: str, error: str, text: str | None = None) -> Diagnosis:
+    table = c.steps(60)
+    return diagnosed(c.case(run=c.run(c.facts(ended=Ended(reason, error, text)), table), table=table))
+
+
+def alone(*cells: c.Cell, **facts) -> Diagnosis:
+    return diagnosed(c.case(account=c.account(*cells), **facts))
+
+
+def against(*cells: c.Cell, observed: float = 1.5, slices: tuple = (), **facts) -> Diagnosis:
+    speedup = c.speedup(
+        *slices, baseline_ms=100 * observed, interval=(0.99 * observed, 1.01 * observed), **facts
+    )
+    baseline = c.case(records=c.facts("float32"))
+    return diagnosed(c.case(account=c.account(*cells), speedup=speedup, baseline=baseline))
+
+
+def situations() -> Iterator[tuple[str, Diagnosis, tuple[str, str], str, str]]:
+    """Yield a name, the run, its kind and what leads, its figure and label, and its sentence."""
+    oom = "ResourceExhaustedError: OOM when allocating tensor with shape[8] and type float on /device:GPU:0"
+    yield (
+        "out of memory",
+        ended("out_of_memory", oom),
+        ("records", "error"),
+        "",
+        "ran out of memory after step 60",
+    )
+    yield (
+        "crash", ended("error", "RuntimeError", "loss service went away"), ("records", "error"), "",
+        "Training stopped after step 60 with RuntimeError: loss service went away.",
+    )  # fmt: skip
+    yield (
+        "waits for input", alone(c.cell("idle_input", 30)), ("estimated", "time"),
+        "100 ms · a step; about 70.0 ms once the input keeps up",
+        "The GPU waits for data 30 of each 100 ms step.",
+    )  # fmt: skip
+    waits = c.gap_slice("idle_input", 0, 30)
+    yield (
+        "waits for input, with a baseline", against(c.cell("idle_input", 30), slices=(waits,)), ("measured", "time"),
+        "1.50x · about 2.14x once the input keeps up", "The GPU waits for data 30 of each 100 ms step.",
+    )  # fmt: skip
+    yield (
+        "healthy", against(observed=2.0, expected=2.0), ("measured", "nothing"), "2.00x · ",
+        "Mixed precision pays: 200 to 100 ms a step, about all that precision alone can give.",
+    )  # fmt: skip
+    yield (
+        "beats the estimate", against(observed=2.5, expected=2.0), ("measured", "nothing"), "2.50x · ",
+        "Mixed precision pays: 250 to 100 ms a step, more than was estimated for precision alone.",
+    )  # fmt: skip
+    yield (
+        "less than precision can give", against(observed=2.0, expected=3.0), ("measured", "nothing"), "2.00x · ",
+        "Mixed precision pays: 200 to 100 ms a step, less than precision alone can give, and no cause of that was "
+        "found.",
+    )  # fmt: skip
+    yield (
+        "no gain", against(observed=1.01, expected=1.02), ("measured", "nothing"), "1.01x · (1.00x to 1.02x)",
+        "Mixed precision brings nothing here: both steps take 100 ms.",
+    )  # fmt: skip
+    yield (
+        "slower", against(observed=0.8, expected=1.0), ("measured", "nothing"), "0.80x · ",
+        "Mixed precision is slower here: 80 to 100 ms a step, and no cause of it was found.",
+    )  # fmt: skip
+    yield (
+        "16 bits alone", alone(), ("estimated", "nothing"), "100 % · of matrix time on Tensor Cores",
+        "Mixed precision is in effect; whether it pays is not known without a float32 run.",
+    )  # fmt: skip
+    yield (
+        "half off the Tensor Cores, no cause", alone(c.cell("idle_other", 30)), ("estimated", "nothing"),
+        "100 % · of matrix time on Tensor Cores",
+        "The GPU idles 30.0 % of the step, and the trace does not show what for.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "leading", "figure", "sentence"), list(situations()), ids=lambda each: each if isinstance(each, str) and len(each) < 40 else ""
+)  # fmt: skip
+def test_a_situation_has_its_answer(name, found, leading, figure, sentence) -> None:
+    answer = compose(found)
+    held(found)
+    assert (answer.kind, answer.leads) == leading
+    assert f"{answer.figure} · {answer.label}" == (figure or " · ")
+    assert sentence in answer.sentence
+
+
+SAMPLE_ANSWERS = [
+    ("v100-input-bound-mixed-float16", "v100-input-bound-float32", "1.02x", "The GPU waits for data 25.5 of each 48.0 ms step."),
+    ("v100-float32-island", "v100-convnet-float32", "1.14x", "`conv2d_2` and `conv2d_3` compute in float32, which costs 15.0 of each 37.6 ms step."),
+    ("recorded-h100-transformer-mixed-float16", "recorded-h100-transformer-float32", "1.21x",
+     "The vocabulary, 33,709, is not a multiple of 8: 2.21 of each 8.79 ms step go to slow matrix work and reductions."),
+    ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32", "0.74x", "The host launches too slowly: the GPU idles 1.31 of each 1.93 ms step."),
+    ("v100-convnet-mixed-float16", "v100-convnet-float32", "1.89x", "Mixed precision pays: 42.8 to 22.6 ms a step, about all that precision alone can give."),
+    ("v100-loss-scale-thrash", None, "", "46 of 140 updates were skipped and the loss scale fell to 2^-35: the gradients overflow by themselves."),
+    ("gtx1080ti-mixed-float16", None, "", "This card (GTX 1080 Ti) has no Tensor Cores: 16 bits save memory and often cost time."),
+    ("v100-convnet-float32", None, "off", "Mixed precision is off; 65.2 % of the GPU's time could run on Tensor Cores in 16 bits."),
+    ("recorded-cpu-mixed-float16", None, "CPU", "On a CPU mixed precision says nothing about a GPU: this one emulates float16, 7.07 ms a step."),
+    ("recorded-h100-transformer-padded-mixed-float16", "recorded-h100-transformer-float32", "",
+     "These two runs cannot be compared: model parameters 47161261 against 47180736."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "base", "figure", "sentence"), SAMPLE_ANSWERS)
+def test_the_answer_of_a_sample(name: str, base: str | None, figure: str, sentence: str) -> None:
+    answer = of_sample(name, base)
+    assert (answer.figure, answer.sentence) == (figure, sentence)
+
+
+def test_two_sentences_prove_the_cause_and_say_what_limits() -> None:
+    answer = of_sample("v100-input-bound-mixed-float16", "v100-input-bound-float32")
+    assert answer.because == (
+        "Matrix work became 5.5x as fast (27.7 to 5.0 ms); waiting for input grew by 19.6 ms.",
+        "Precision alone gives about 1.74x: 16.6 % of the float32 step (normalisation) stays in float32.",
+    )
+    assert answer.do == "parallelise the pipeline: data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
+    assert answer.label == "about 2.17x once the input keeps up"
+    launching = of_sample("a100-launch-bound-mixed-float16", "a100-launch-bound-float32")
+    assert "16 bits added 82 launches a step (54 for loss scaling)" in launching.because[0]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (Limit("optimizer", "float32", 61 * c.MS, 61 * c.MS, 0.61), "61.0 % of the float32 step (the optimizer) stays in float32."),
+        (Limit("matmul", "tf32", 90 * c.MS, 45 * c.MS, 0.9), "TF32 already runs 90.0 % of the float32 step on Tensor Cores."),
+        (Limit("elementwise", "memory", 80 * c.MS, 40 * c.MS, 0.8), "(elementwise work) is bound by memory."),
+        (Limit("idle_input", "wait", 80 * c.MS, 80 * c.MS, 0.8), "is a wait, which precision does not shorten."),
+        (Limit("matmul", "short", 80 * c.MS, 80 * c.MS, 0.8), "(matrix work) is kernels too short to gain."),
+        (Limit("matmul", "compute", 80 * c.MS, 40 * c.MS, 0.8), "(matrix work) gets at most 2.00x as fast."),
+        (Limit("idle_launch", "host", 90 * c.MS, 90 * c.MS, 0.9), "Precision alone gives about 1.30x."),
+    ],
+)  # fmt: skip
+def test_each_limit_of_precision_has_its_words(limit: Limit, said: str) -> None:
+    answer = compose(against(observed=1.3, expected=1.3, limits=(limit,)))
+    assert any(each.endswith(said) for each in answer.because)
+
+
+def test_a_host_that_needs_the_whole_step_leaves_precision_nothing() -> None:
+    host = Limit("idle_launch", "host", 100 * c.MS, 100 * c.MS, 1.0)
+    answer = compose(against(c.cell("idle_launch", 30), observed=0.9, expected=0.9, limits=(host,)))
+    assert answer.because[-1] == "Precision alone gives nothing here: the host needs 100 ms a step."
+    assert answer.label == "about 1.29x with fewer launches"
+
+
+def test_of_timings_that_show_nothing_no_speedup_is_made() -> None:
+    wide = c.speedup(baseline_ms=110, interval=(0.8, 1.5), expected=2.0)
+    answer = compose(
+        diagnosed(c.case(account=c.account(), speedup=wide, baseline=c.case(records=c.facts("float32"))))
+    )
+    assert answer.label == "(0.80x to 1.50x)"
+    assert answer.sentence.startswith(
+        "The timings do not show whether mixed precision is faster than float32"
+    )
+    assert answer.do == "train both runs for longer"
+
+
+def test_what_rests_on_one_step_says_so() -> None:
+    account = replace(c.account(c.cell("idle_input", 30)), steps=(7,))
+    answer = compose(diagnosed(c.case(account=account)))
+    assert answer.because[0] == "Only one step was profiled, and it may not be typical."
+    assert answer.sentence == "The GPU waits for data about 30 of each 100 ms step."
+
+
+def test_what_is_dismissed_is_not_the_answer() -> None:
+    case = c.case(account=c.account(c.cell("idle_input", 30), c.cell("idle_launch", 20)))
+    first = diagnosed(case)
+    assert compose(first).code == "MP301"
+    assert compose(replace(first, dismissed=frozenset({"MP301"}))).code == "MP302"
+
+
+def test_a_window_is_no_step(tmp_path: Path) -> None:
+    path = tmp_path / "serving.pt.trace.json"
+    path.write_bytes(windows.serving().text())
+    found = workflows.diagnose(path)
+    held(found)
+    assert found.answer is not None
+    assert found.answer.kind == "window"
+    assert "step" not in found.answer.sentence.replace("where a step begins", "")
+
+
+def test_a_pass_is_no_step(tmp_path: Path) -> None:
+    from mpprof.report import json as documents
+
+    path = tmp_path / "pass.pt.trace.json"
+    path.write_bytes(unmarked.layers().text())
+    answer = documents.document(workflows.diagnose(path))["answer"]
+    assert (
+        answer["sentence"] == "The host launches too slowly: the GPU idles about 1.66 of each 4.16 ms pass."
+    )
+    assert "step" not in answer["label"]

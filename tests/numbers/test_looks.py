@@ -1,0 +1,209 @@
+"""What a look says of models that people train, and of those that it cannot look into."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mpprof
+from mpprof.cli import main
+from mpprof.errors import NotFoundError, UnableError, UsageError
+from mpprof.numbers import files
+from tests.numbers.on_tensorflow import keras, planted, tf
+from tests.numbers.planted import ROWS, Made, case, dense, filled
+
+layers, ops = keras.layers, keras.ops
+pytestmark = pytest.mark.framework
+numerics = mpprof.numerics
+
+
+@pytest.fixture(autouse=True)
+def _mixed_float16() -> Any:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+def doubled(x: Any) -> Any:
+    """TensorFlow's graph makes it `x * 0.5`; eagerly the sum of 60,000 and itself is infinite."""
+    return (x + x) * 0.25
+
+
+@pytest.mark.parametrize("step", ["eager", "graph", "xla"])
+def test_what_breaks_eagerly_and_not_in_the_compiled_step_is_no_break(step: str) -> None:
+    """Under XLA, which does not rewrite it, it breaks in the compiled step, too."""
+    made = planted.forward([Made(doubled, "doubled")], filled(60_000.0))
+    made.model.compile("sgd", "mse", run_eagerly=step == "eager", jit_compile=step == "xla")
+    found = numerics(made.model, made.x, made.y)
+    assert found.basis == ("eager" if step == "eager" else "compiled")
+    if step != "graph":
+        assert found.first_forward is not None
+        assert (found.first_forward.layer, found.first_forward.kind) == ("doubled", "sum")
+        assert found.note == ("the training's own step runs eagerly, too" if step == "eager" else None)
+    else:
+        assert found.first_forward is None
+        row = next(row for row in found.layers if row.layer == "doubled" and row.tensor == "output")
+        assert (row.max_abs, row.nonfinite_ratio) == (30_000.0, 0.0)
+
+
+def test_the_loss_scale_at_its_floor_and_the_remedy_that_is_printed() -> None:
+    """keras#16100: every step is skipped until the scale cannot fall any more. The layer that overflows is named,
+    and in float32 the model trains."""
+    x, y = filled(300.0), np.ones((ROWS, 1), np.float32)
+    losses = {}
+    for dtype in ("mixed_float16", "float32"):
+        head = dense(1, 1, "squares", dtype=dtype)
+        model = keras.Sequential([keras.Input(x.shape[1:]), dense(64, 1, "wide"), head])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+        for _ in range(12):
+            losses[dtype] = float(model.train_on_batch(x, y))
+        if dtype == "mixed_float16":
+            assert float(model.optimizer.dynamic_scale) == 2.0**3
+            found = numerics(model, x, y)
+            assert found.first_forward is not None
+            assert (found.first_forward.layer, found.first_forward.kind) == ("squares", "sum")
+            assert found.loss_scale is not None
+            assert found.loss_scale.high is None
+            assert found.advice[0].snippet == 'keras.layers.Dense(..., dtype="float32")  # squares'
+    assert not np.isfinite(losses["mixed_float16"])
+    assert np.isfinite(losses["float32"])
+
+
+def test_a_loop_without_a_loss_scale_is_told_what_scale_is_good() -> None:
+    made = planted.PLANTED["underflow_without_a_loss_scale"].make(True)
+    found = numerics(made.model, made.x, made.y, **made.more)
+    assert found.loss_scale is not None
+    assert found.loss_scale.low is not None
+    assert "optimizer.scale_loss(loss)" in found.advice[0].snippet
+    cured = numerics(made.model, made.x, made.y, loss=made.more["loss"], loss_scale=found.loss_scale.low)
+    assert (cured.first_forward, cured.first_backward, cured.advice) == (None, None, ())
+
+
+def test_what_runs_in_a_loop_is_unable_by_name_and_what_is_called_twice_is_seen_twice() -> None:
+    inputs = keras.Input((3, 2))
+    shared = layers.SimpleRNN(2, name="shared")
+    outputs = layers.Add()([shared(inputs), shared(inputs * 2.0)])
+    model = keras.Model(inputs, layers.Dense(1, name="head", dtype="float32")(outputs))
+    model.compile("adam", "mse")
+    found = numerics(model, np.ones((2, 3, 2)), np.ones((2, 1)))
+    assert [(each.layer, each.reason) for each in found.unable] == [
+        ("shared/simple_rnn_cell", "it runs inside a loop, or a function of its own")
+    ]
+    calls = [row.call for row in found.layers if row.layer == "shared" and row.tensor == "output"]
+    assert calls == [1, 2]
+
+
+def test_a_model_that_changes_a_tf_variable_is_refused_before_it_runs() -> None:
+    steps = tf.Variable(0)
+
+    def counted(x: Any) -> Any:
+        steps.assign_add(1)
+        return x
+
+    made = case([Made(counted, "counted"), dense(1, 1, "head")], filled(1.0))
+    before = int(steps)
+    with pytest.raises(UnableError, match=r"changes a tf\.Variable"):
+        numerics(made.model, made.x, made.y)
+    assert int(steps) == before
+
+
+def test_what_is_no_built_keras_model_is_said_to_be_so() -> None:
+    with pytest.raises(UsageError, match="not a Keras model: int"):
+        numerics(3, np.ones(3))
+    with pytest.raises(UsageError, match="not built"):
+        numerics(keras.Sequential([layers.Dense(3)]), np.ones((2, 3)))
+
+
+def test_without_a_loss_the_forward_pass_is_looked_at_and_the_rest_is_absent() -> None:
+    model = keras.Sequential([keras.Input((64,)), dense(1, 70_000.0, "head")])
+    found = numerics(model, filled(1.0))
+    assert found.first_forward is not None
+    assert (found.first_forward.kind, found.first_backward, found.loss_scale) == ("weights", None, None)
+    reason = "the model has no loss: give `loss=`, or compile it with one"
+    assert found.absent == {"first_backward": reason, "loss_scale": reason}
+
+
+@pytest.mark.parametrize(
+    ("name", "finite"),
+    [
+        ("epsilon_of_a_reciprocal_root", True),
+        ("division_by_a_sum_of_zeros", False),
+        ("every_scale_by_the_root_of_zero", False),
+    ],
+)
+def test_what_is_not_finite_in_float32_either_is_not_put_down_to_16_bits(name: str, finite: bool) -> None:
+    made = planted.PLANTED[name].make(True)
+    found = numerics(made.model, made.x, made.y)
+    broken = found.first_forward or found.first_backward
+    assert broken is not None
+    assert broken.finite_in_float32 is finite
+    assert broken.reason.endswith("; it is not finite in float32, either") is not finite
+    assert ("float32" in found.advice[0].snippet) is finite
+
+
+class Own(keras.Model):  # type: ignore[misc]
+    def train_step(self, data: Any) -> Any:
+        return super().train_step(data)
+
+
+def test_of_a_train_step_of_ones_own_it_says_which_loss_was_looked_at() -> None:
+    inputs = keras.Input((64,))
+    model = Own(inputs, dense(1, 1 / 64, "head")(inputs), name="own")
+    model.compile("sgd", "mse")
+    found = numerics(model, filled(1.0), np.ones((ROWS, 1)))
+    assert [(each.layer, each.reason) for each in found.unable] == [
+        ("own", "its own train_step may compute another loss; that of `compile` was looked at")
+    ]
+
+
+def test_a_float32_model_has_no_loss_scale_and_is_told_what_float16_would_hold() -> None:
+    keras.config.set_dtype_policy("float32")
+    model = keras.Sequential([keras.Input((64,)), dense(1, 2_000.0, "head"), dense(1, 1e-3, "small")])
+    model.compile("sgd", "mse")
+    found = numerics(model, filled(1.0), np.ones((ROWS, 1)))
+    assert (found.first_forward, found.first_backward, found.loss_scale) == (None, None, None)
+    safe = {row.layer: row.safe_in_float16 for row in found.layers if row.tensor == "output"}
+    assert safe == {"head": False, "small": True, "loss": True}
+    head = found.layers[0]
+    assert (head.max_abs, head.would_be["float16"].nonfinite_ratio, head.would_be["bfloat16"].nonfinite_ratio) == (
+        128_000.0, 1.0, 0.0
+    )  # fmt: skip
+
+
+def run_at(folder: Path) -> Path:
+    (folder / "mpprof").mkdir(parents=True)
+    (folder / "mpprof" / "run.json").write_text('{"schema":"mpprof.run/1","run_id":"r"}')
+    return folder
+
+
+def test_the_looks_of_a_run_are_read_back_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*more: object) -> str:
+        assert main(["numerics", str(root), *map(str, more)]) == 0
+        return capsys.readouterr().out
+
+    root = run_at(tmp_path / "run")
+    with pytest.raises(NotFoundError, match="not recorded"):
+        files.looks(root)
+    made = [planted.PLANTED["weights_with_an_infinity"].make(broken) for broken in (False, True)]
+    looks = [numerics(each.model, each.x, each.y) for each in made]
+    files.append(root, looks[0], trigger="start", step=0)
+    files.append(root, looks[1], trigger="skipped", step=18, batch="the one given")
+    read, warnings = files.looks(root)
+    assert (len(read), warnings) == (2, ())
+    said = printed()
+    assert said.startswith("Look 2 of 2 at step 18, an update was skipped. The batch: the one given.\n")
+    assert "The output of head is the first to break: its weight kernel is not finite." in said
+    for number, look in enumerate(looks, 1):
+        document = json.loads(printed("--format", "json", "--look", number))
+        assert {key: document[key] for key in look.to_dict()} == json.loads(json.dumps(look.to_dict()))
+    assert main(["numerics", str(root), "--look", "3"]) == 2
+    torn = root / "mpprof" / "numerics.jsonl"
+    torn.write_bytes(torn.read_bytes()[:-40])
+    assert printed().startswith("Look 1 of 1 at step 0, before the first step.")

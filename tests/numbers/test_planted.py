@@ -1,0 +1,78 @@
+"""Each planted break is named, layer, tensor and kind, and its healthy twin is silent; on TensorFlow, and on JAX."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.numbers import work
+from tests.numbers.on_tensorflow import keras, oracle, planted
+from tests.record.processes import done_on_jax
+
+pytestmark = pytest.mark.framework
+FEW = (
+    "sum_of_a_wide_dense", "exp_of_a_softmax_by_hand", "epsilon_of_a_loss",
+    "loss_scale_of_a_gradient_that_flows_back", "underflow_without_a_loss_scale",
+)  # fmt: skip
+"""One of each kind that asks for different work; the rest runs in `make full`."""
+
+
+def test_keras_runs_on_tensorflow() -> None:
+    assert keras.backend.backend() == "tensorflow"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.full) for name in planted.PLANTED]
+)
+def test_a_planted_break_is_named_and_its_twin_is_silent(name: str) -> None:
+    assert planted.said_of([name]) == {name: []}
+
+
+def test_what_is_counted_is_what_numpy_counts() -> None:
+    """Of every value of float16 and of bfloat16, and of float32 about each limit."""
+    assert oracle.differences() == []
+
+
+@pytest.fixture(scope="module")
+def on_jax(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return _answers(tmp_path_factory.mktemp("jax"), work.few)
+
+
+def _answers(folder: Path, of: Any, **environment: str) -> dict[str, Any]:
+    pytest.importorskip("jax")
+    done_on_jax(of, folder, **environment)
+    found: dict[str, Any] = json.loads((folder / "answers.json").read_text())
+    return found
+
+
+def test_on_jax_planted_breaks_are_named_and_their_twins_are_silent(on_jax: dict[str, Any]) -> None:
+    assert on_jax["planted"] == {name: [] for name in work.FEW}
+
+
+def test_on_jax_what_is_counted_is_what_numpy_counts(on_jax: dict[str, Any]) -> None:
+    assert on_jax["differences"] == []
+
+
+def test_on_jax_a_look_within_an_epoch_sees_the_state_of_now_and_changes_nothing(
+    on_jax: dict[str, Any],
+) -> None:
+    found = on_jax["epoch"]
+    assert found["with"] == found["without"]
+    assert found["scales"] == [2.0**19, 2.0**18]  # a step is skipped at each
+
+
+def test_on_jax_what_is_computed_again_in_the_backward_pass_is_unable_by_name(on_jax: dict[str, Any]) -> None:
+    assert on_jax["again"] == [["again", "its forward pass is computed again in the backward pass"]]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(work.PARTS))
+def test_on_jax_every_planted_break_is_named_and_no_look_changes_anything(
+    tmp_path: Path, number: int
+) -> None:
+    found = _answers(tmp_path, work.part, PART=str(number))["said"]
+    assert len(found) >= 3
+    assert {name: said for name, said in found.items() if said} == {}

@@ -1,0 +1,86 @@
+"""What an interpreter with Keras on JAX does for the tests: a file of answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FEW = ("sum_of_a_wide_dense", "loss_scale_of_a_sum_over_the_batch")
+
+
+def _write(folder: Path, **answers: Any) -> None:
+    (folder / "answers.json").write_text(json.dumps(answers))
+
+
+def few(folder: Path) -> None:
+    """Write the answers for every change."""
+    from tests.numbers import oracle, planted
+
+    _write(
+        folder,
+        planted=planted.said_of(FEW),
+        differences=oracle.differences(),
+        epoch=_within_an_epoch(),
+        again=_computed_again(),
+    )
+
+
+PARTS = 9
+
+
+def part(folder: Path) -> None:
+    """Write what is wrong of every ninth planted break and setup, from the one whose number is in the environment."""
+    from tests.numbers import planted, setups
+
+    names = [*planted.PLANTED, *setups.SETUPS][int(os.environ["PART"]) :: PARTS]
+    found = {
+        name: setups.changed(name) if name in setups.SETUPS else planted.said_of([name])[name]
+        for name in names
+    }
+    _write(folder, said=found)
+
+
+def _within_an_epoch() -> dict[str, Any]:
+    """Return digests of a training that is looked at after each batch and of one that is not, and the loss scales
+    that were seen: within an epoch Keras on JAX keeps all values apart from the variables."""
+    import keras
+    import numpy as np
+
+    import mpprof
+    from tests.numbers import setups
+
+    scales: list[float] = []
+
+    def trained(looks: bool) -> str:
+        model, x, y = setups.made("dropout")
+        model.optimizer.initial_scale = 2.0**20
+
+        class Looking(keras.callbacks.Callback):  # type: ignore[misc]
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                if looks and batch:
+                    found = mpprof.numerics(model, x, y * 1e3)
+                    scales.append(found.loss_scale.now if found.loss_scale else 0.0)
+
+        model.fit(
+            np.tile(x, (3, 1)), np.tile(y, (3, 1)) * 1e3, batch_size=len(x), epochs=1, shuffle=False, verbose=0,
+            callbacks=[Looking()],
+        )  # fmt: skip
+        return setups.digest(model)
+
+    return {"with": trained(True), "without": trained(False), "scales": scales}
+
+
+def _computed_again() -> list[list[str]]:
+    """Return what is unable of a model with a layer whose forward pass is computed again (on TensorFlow, Keras 3.15
+    cannot run such a layer in a graph)."""
+    import keras
+
+    import mpprof
+    from tests.numbers.planted import case, dense, filled
+
+    with keras.RematScope(mode="full"):
+        again = dense(4, 0.1, "again")
+    made = case([again, dense(1, 1, "head")], filled(1.0))
+    return [[each.layer, each.reason] for each in mpprof.numerics(made.model, made.x, made.y).unable]
