@@ -116,7 +116,7 @@ def _tree() -> list[str]:
 
 def test_the_architecture_is_one_page() -> None:
     lines = (ROOT / "docs" / "ARCHITECTURE.md").read_text().splitlines()
-    assert len(lines) <= 85
+    assert len(lines) <= 90
     assert not [line for line in lines if len(line) > 120 and not line.startswith("|")]
 
 

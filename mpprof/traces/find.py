@@ -107,12 +107,12 @@ def _profiles(files: Mapping[Path, Known]) -> list[Path]:
 def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the names that may be a trace's, and as many of the others as are opened to find out."""
     ordered = sorted(names)
-    others = (name for name in ordered if formats.perhaps(name) is None and not _is_hidden(name))
+    others = (
+        name
+        for name in ordered
+        if formats.perhaps(name) is None and not name.rpartition("/")[2].startswith(".")
+    )
     return [name for name in ordered if formats.perhaps(name)], list(islice(others, _MOST_LOOKED_AT))
-
-
-def _is_hidden(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(".")
 
 
 def _known(folder: Path, names: Iterable[str]) -> dict[Path, Known]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
 from mpprof.traces.remote import timeouts
+from mpprof.traces.remote.redirects import IntoOwnNetworkError
 
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of this machine's disk, which carry no file name where writing fails."""
@@ -59,6 +60,8 @@ def _explanation(error: Exception, place: str) -> MpprofError:
     kinds = set[str]().union(*map(_kinds, chain))
     status = next((code for each in chain if (code := _status(each)) is not None), None)
     lost = next((each for each in chain if _is_connection(each)), None)
+    if into := next((each for each in chain if isinstance(each, IntoOwnNetworkError)), None):
+        return said(str(into), "Give the address that it leads to, if it is yours")
     if kinds & _TIMEOUTS:
         waited = f"no byte in {timeouts.SILENCE_S} s, or no whole answer in {timeouts.ANSWER_S} s"
         return said(f"does not answer: {waited}", "Try again later, or copy the files here")
@@ -74,8 +77,10 @@ def _explanation(error: Exception, place: str) -> MpprofError:
     if status in (401, 403) or "PermissionError" in kinds or forbidden:
         return said(f"access denied: {_line(error)}", "Check the credentials of this machine")
     if any(no_credentials(each) for each in chain):
-        how = "Log in with the store's own tool, or set its environment variables"
-        return said("this machine has no credentials for it", how)
+        return said(
+            "this machine has no credentials for it",
+            "Log in with the store's own tool, or set its environment variables",
+        )
     if status is not None and status >= 400 and status not in (404, 410):
         return said(f"the server answers {status}: {_line(chain[-1])}", "Try again later")
     if "TooManyRedirects" in kinds:
@@ -84,8 +89,10 @@ def _explanation(error: Exception, place: str) -> MpprofError:
         return said(f"cannot be reached: {_line(lost)}", "Check the address and the network")
     if status is not None or isinstance(error, FileNotFoundError):
         return said("nothing was found at this address", "Check it", NotFoundError)
-    how = "Check the address and the network, or copy the files here"
-    return said(f"cannot be fetched: {type(error).__name__}: {_line(error)}", how)
+    return said(
+        f"cannot be fetched: {type(error).__name__}: {_line(error)}",
+        "Check the address and the network, or copy the files here",
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

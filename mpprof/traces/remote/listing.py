@@ -95,14 +95,12 @@ def is_web(path: str) -> bool:
 
 
 def _listed(filesystem: Any, info: dict[str, Any], name: str) -> File | None:
-    """Return a file of a listing; None for a long one whose name says too little, and its beginning that it
-    is no trace."""
+    """Return a file of a listing; None for one that is no trace."""
     file = _file(info, info["name"], name)
     with suppress(Exception):  # who fetches it says why
         if not file.version:  # HTTP lists names only
             file = described(filesystem, file.path, name)
-        sure = file.is_record() or formats.by_name(name) is not None
-        if not sure and (file.size or 0) > SMALL_BYTES and reader_of("", _head(filesystem, file)) is None:
+        if not _may_be_trace(filesystem, file):
             return None
     return file
 
@@ -148,15 +146,11 @@ def _is_directory(root: str, info: dict[str, Any]) -> bool:
     HTML."""
     if not is_web(root):
         return bool(info.get("type") == "directory")
-    if _is_named_as_file(root):
+    if root.partition("?")[0].endswith(SINGLE):
         return False
     if info.get("mimetype") is None:
         return root.endswith("/") or (info.get("size") or 0) <= _LONGEST_PAGE
     return root.endswith("/") or info["mimetype"] in ("text/html", "application/xhtml+xml")
-
-
-def _is_named_as_file(root: str) -> bool:
-    return root.partition("?")[0].endswith(SINGLE)
 
 
 def _single(filesystem: Any, root: str, info: dict[str, Any], place: str) -> File:
@@ -164,20 +158,21 @@ def _single(filesystem: Any, root: str, info: dict[str, Any], place: str) -> Fil
     trace's."""
     name = unquote(PurePosixPath(urlsplit(root).path if "://" in root else root).name) or "trace"
     file = _file(info, root, name)
-    report = name.endswith(reader.REPORTS)
-    certain = not report and (formats.by_name(name) is not None or name.endswith(".zip"))
-    small = _is_named_as_file(root) and file.size is not None and file.size <= SMALL_BYTES
-    if certain or small:
-        return file
-    head = _head(filesystem, file)
-    if report and not head.startswith(file_head.SQLITE):
+    if name.endswith(reader.REPORTS) and not _head(filesystem, file).startswith(file_head.SQLITE):
         raise reader.is_report(place, name)
-    if reader_of("", head) is None:
+    if not _may_be_trace(filesystem, file):
         raise UnreadableError(
             "unrecognised trace format, by its name and its first bytes", where=place,
             next="Give the address of a trace, of a bundle (.zip) or of a log directory",
         )  # fmt: skip
     return file
+
+
+def _may_be_trace(filesystem: Any, file: File) -> bool:
+    """Return whether a file is fetched: by its name, because it is short, or by its beginning."""
+    sure = file.is_record() or file.name.endswith(".zip") or formats.by_name(file.name) is not None
+    short = file.size is not None and file.size <= SMALL_BYTES
+    return sure or short or reader_of("", _head(filesystem, file)) is not None
 
 
 def _head(filesystem: Any, file: File) -> bytes:
