@@ -543,7 +543,7 @@ AboveAttainableNs = Annotated[
 Told = Annotated[
     Difference | None,
     LEFT_OUT,
-    "What the interval tells of the two steps: `none` where it lies within 5 % of 1, `not known` "
+    "What the interval says of the two steps: `none` where it lies within 5 % of 1, `not known` "
     "where it is wider and holds 1, and without one. Left out where no speedup was observed.",
 ]
 

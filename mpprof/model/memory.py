@@ -338,7 +338,7 @@ class MemoryAccount:
         tuple[MemoryCause, ...],
         LATER,
         After("shrank"),
-        "Findings about memory that the run does not use. They are no part of the gap, which is of the "
+        "Findings about memory that the run does not use. They do not belong to the gap, which is of the "
         "bytes that the allocator gave out: MP602 is what the driver's figure holds beyond the "
         "allocator's peak, MP303 what the card has left for a larger batch. Empty without a baseline.",
     ] = ()  # set by the report, which has the findings

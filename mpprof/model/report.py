@@ -140,7 +140,7 @@ class Time:
     ranges: Annotated[
         tuple[NamedRanges, ...] | None,
         LEFT_OUT,
-        "Ranges that may be steps, most launches first, where `unit` is no step.",
+        "Ranges that may be steps, most launches first, where `unit` is not step.",
     ] = None
     unit_name: Annotated[str, LEFT_OUT, "The module, program or range that one pass is of."] = ""
     step_range: Annotated[

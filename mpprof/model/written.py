@@ -20,7 +20,7 @@ from mpprof.model.frozen import frozen
 class Mark(Enum):
     HIDDEN = "no key: what analysis and diagnosis alone need"
     LATER = "added after version 0.1: older documents lack it, so the schema does not require it"
-    LEFT_OUT = "left out where it is None or its default"
+    LEFT_OUT = "left out where it is its default, or None"
     NULL = "an empty text is written as null"
     THOUSANDTH = "written to a thousandth"
 

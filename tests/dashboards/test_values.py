@@ -108,7 +108,7 @@ def test_the_time_of_the_icicles_is_that_of_the_kernels() -> None:
     from mpprof_dashboards.pages.layers import _trees
 
     name = "v100-odd-vocabulary-mixed-float16"
-    document = to_json(SOURCE.report(name))
+    document = SOURCE.report(name)
     total = sum(tree.total for tree in _trees(SOURCE, name, document) or ())
     assert total == pytest.approx(document.time and document.time.device_ns)
 

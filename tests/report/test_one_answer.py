@@ -19,11 +19,15 @@ from mpprof.api import ladder, survey_row, workflows
 from mpprof.report import json as documents
 from mpprof.report.runs import survey
 from tests.builders.gpus import V100
-from tests.builders.read_back import brief, markdown, text
+from tests.builders.read_back import brief, markdown, reading, text, typed
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.builders.windows import serving
 from tests.dashboards.test_compare_page import texts
 from tests.paths import SAMPLES
+
+report_html = reading(report_html)
+compare_page = reading(compare_page)
+why = reading(why)
 
 Made = tuple[Any, Path, Path | None]
 KINDS = ("measured", "estimated", "float32", "window", "cpu", "records", "incomparable")
@@ -58,11 +62,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
 
 def _row(document: Any, _path: Path, _base: Path | None) -> str:
     task = survey_row.Task("run", "run", None, "s")
-    return survey.to_text([survey_row._row(task, document, None)], width=None, limit=0)
+    return survey.to_text([survey_row._row(task, typed(document), None)], width=None, limit=0)
 
 
 def _summary(document: Any, _path: Path, _base: Path | None) -> str:
-    source: Any = SimpleNamespace(surveyed=lambda *_: None, report=lambda *_: document, steps=lambda *_: None)
+    source: Any = SimpleNamespace(
+        surveyed=lambda *_: None, report=lambda *_: typed(document), steps=lambda *_: None
+    )
     row = runs.summary(source, "run", None)
     return " ".join((row["figure"], row["label"], row["cause"], row["do"]))
 
