@@ -78,7 +78,7 @@ def test_the_tutorial_can_be_followed_from_an_empty_directory(tmp_path: Path) ->
         if command.endswith("logs/cached") and command.startswith("python"):
             (folder / "train.py").write_text(script.replace(*change))
         said[command] = shell.run(command.replace("'mpprof[", f"'{wheel}["))
-    assert "(MP301 input-bound)" in said["python train.py logs/slow"]
+    assert "First: parallelise the pipeline:" in said["python train.py logs/slow"]
     assert "1. MP301: parallelise the pipeline:" in said["mpprof report logs/slow"]
     assert "MP301 input-bound: predicted" in said["mpprof compare logs/slow logs/cached"]
     assert "applied (.cache()" in said["mpprof compare logs/slow logs/cached"]

@@ -31,6 +31,9 @@ class JaxStep:
         eager = bool(model.run_eagerly) or getattr(model, "jit_compile", True) is False
         self.compiled, self.note = not eager, "the training's own step runs eagerly, too" if eager else None
         self._state = _state(model)
+        self._variables = [
+            *model.trainable_variables, *model.non_trainable_variables, *model.metrics_variables
+        ]  # fmt: skip
         self._shapes: list[tuple[tuple[int, ...], Any]] = []
         self._places: list[tuple[Place, Tensor, str, str | None]] = []
         job.taps.take = self._note_shape
@@ -52,11 +55,9 @@ class JaxStep:
     def _loss(
         self, zeros: Any, trained: Any, others: Any, x: Any, y: Any, sample_weight: Any, scale: Any
     ) -> Any:
-        job, model = self._job, self._job.model
-        trace = _trace()
+        job, trace = self._job, _trace()
         job.taps.reachable = lambda: _trace() is trace
-        variables = [*model.trainable_variables, *model.non_trainable_variables]
-        with job.scope(list(zip(variables, [*trained, *others], strict=True))):
+        with job.scope(list(zip(self._variables, [*trained, *others], strict=True))):
             predicted = job.forward(x)
             if not job.with_loss:
                 return self._jax.numpy.zeros(()), None
@@ -114,14 +115,14 @@ def _trace() -> Any:
 
 
 def _state(model: Any) -> tuple[list[Any], list[Any]]:
-    """Return the values of the model's variables, trained ones first. Within an epoch Keras keeps them in
-    `_jax_state`, and those of the variables themselves are gone."""
+    """Return the values of the model's variables: of those that are trained, and of the others with those of
+    its metrics. Within an epoch Keras keeps them in `_jax_state`, and those of the variables are gone."""
     state = getattr(model, "_jax_state", None)
     if state and not model._jax_state_synced:
-        return list(state["trainable_variables"]), list(state["non_trainable_variables"])
-    return [each.value for each in model.trainable_variables], [
-        each.value for each in model.non_trainable_variables
-    ]
+        others = [*state["non_trainable_variables"], *state["metrics_variables"]]
+        return list(state["trainable_variables"]), others
+    others = [each.value for each in (*model.non_trainable_variables, *model.metrics_variables)]
+    return [each.value for each in model.trainable_variables], others
 
 
 def step(job: Job) -> JaxStep:

@@ -79,8 +79,9 @@ class Job:
         return self.keras.ops.mean(loss) if len(loss.shape) else loss
 
     def scope(self, mapping: Any = None) -> Any:
-        """Return the scope in which no variable of Keras changes."""
-        return self.keras.StatelessScope(state_mapping=mapping, collect_losses=True)
+        """Return the scope in which no variable of Keras changes, and none that is new gets its value: within
+        a function that is traced that would be none of its own."""
+        return self.keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
 
     def owners(self) -> dict[int, tuple[str, str]]:
         """Return the layer and the name of each trainable weight, by its id."""

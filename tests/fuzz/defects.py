@@ -25,6 +25,7 @@ _LIMITS = "tests/cli/test_bundle_limits.py"
 _OUTPUT = "tests/cli/test_output.py"
 _ENDS = "tests/record/facts/test_model_process.py"
 _SURVEY = "tests/api/test_survey.py"
+_REMOTE = "tests/traces/test_remote_faults.py"
 _SNAPSHOTS = "tests/cli/test_memory_snapshots.py"
 _TUNING = "tests/analysis/steps/test_autotuning.py"
 _STORE = "tests/store/test_store.py"
@@ -648,6 +649,20 @@ DEFECTS = (
         (
             "tests/record/test_fit_tensorflow.py::test_an_evaluate_or_predict_alone_says_that_nothing_is_recorded",
         ),
+    ),
+    Defect(
+        "a redirect from a public to a private address: followed",
+        "mpprof/traces/remote/redirects.py",
+        "        elif via[0]:",
+        "        elif False:",
+        (f"{_REMOTE}::test_a_redirect_from_a_public_to_a_private_address_is_not_followed",),
+    ),
+    Defect(
+        "a byte each half second: a fetch without end",
+        "mpprof/traces/remote/local_copies.py",
+        "if total - before < timeouts.LEAST_BYTES_PER_S * took_s:",
+        "if False:",
+        (f"{_REMOTE}::test_a_file_that_comes_too_slowly_is_given_up",),
     ),
 )
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -297,4 +300,53 @@ def test_several_at_once_fetch_the_same_without_harm(web: Web, folder: Path, kep
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(fetch, range(4))) == [[expected, expected]] * 4
+    assert not list(kept.rglob("*.part"))
+
+
+PUBLIC = "8.8.8.8"
+
+
+@pytest.fixture
+def public(web: Web, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of the test's server under a name of the public network."""
+    looked_up, connect = socket.getaddrinfo, socket.socket.connect
+
+    def lookup(host: Any, port: Any, *more: Any, **other: Any) -> Any:
+        if host in ("elsewhere.example", b"elsewhere.example"):
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (PUBLIC, int(port)))]
+        return looked_up(host, port, *more, **other)
+
+    def connected(self: socket.socket, address: Any) -> None:
+        connect(self, ("127.0.0.1", *address[1:]) if address[0] == PUBLIC else address)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    monkeypatch.setattr(socket.socket, "connect", connected)
+    return f"http://elsewhere.example:{web.server.server_port}"
+
+
+def test_a_redirect_from_a_public_to_a_private_address_is_not_followed(
+    web: Web, public: str, file: Path, folder: Path, kept: Path
+) -> None:
+    (folder / "secret.pt.trace.json").write_bytes(BYTES)
+    web.faults.redirect[NAME] = f"{web.url}/secret.pt.trace.json"
+    with pytest.raises(UnreadableError, match="redirect"):
+        remote.fetch(f"{public}/{NAME}", kept)
+    assert not any("secret" in request.path for request in web.requests)
+
+
+def test_within_the_private_network_redirects_are_followed(
+    web: Web, file: Path, folder: Path, kept: Path
+) -> None:
+    (folder / "moved.pt.trace.json").write_bytes(BYTES)
+    web.faults.redirect[NAME] = f"{web.url}/moved.pt.trace.json"
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES
+
+
+def test_a_file_that_comes_too_slowly_is_given_up(
+    web: Web, file: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock on which an hour passes between two looks: 3,584 bytes took that long."""
+    monkeypatch.setattr(local_copies, "clock", itertools.count(0, 3_600).__next__)
+    with pytest.raises(UnreadableError, match="comes too slowly: 3,584 bytes in 3600 s"):
+        remote.fetch(f"{web.url}/{NAME}", kept)
     assert not list(kept.rglob("*.part"))

@@ -36,7 +36,7 @@ update fused in. Autocast reaches neither; their type is that of the table."""
 class Least:
     """Times per step, low <= likely <= high. `low`: no less, by operations and bytes at the card's peaks, or
     as the peaks of both arithmetics stand to each other; None: nothing bounds it. `likely`: what kernels of
-    this kind reach; None: nothing tells. `high`: what it takes where nothing certain helps. `source` of
+    this kind reach; None: not known. `high`: what it takes where nothing certain helps. `source` of
     `likely`, or why there is none, with how far to trust it."""
 
     low: float | None

@@ -140,7 +140,7 @@ def time_hooks(
 
 
 def _go_through(made: Any, timed: TimedList, short: TimedList) -> None:
-    """Let `made` go through `short` within an epoch, but for its validation, and else through `timed`."""
+    """Switch `made` to `short` within an epoch, but for its validation, and to `timed` elsewhere."""
     held, kind = weakref.ref(made), type(made)  # which holds what follows: it would keep the model alive
 
     def told(name: str, then: TimedList) -> Hook:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
 from mpprof.traces.remote import timeouts
+from mpprof.traces.remote.redirects import IntoOwnNetworkError
 
 _LOCAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of this machine's disk, which carry no file name where writing fails."""
@@ -59,6 +60,8 @@ def _explanation(error: Exception, place: str) -> MpprofError:
     kinds = set[str]().union(*map(_kinds, chain))
     status = next((code for each in chain if (code := _status(each)) is not None), None)
     lost = next((each for each in chain if _is_connection(each)), None)
+    if into := next((each for each in chain if isinstance(each, IntoOwnNetworkError)), None):
+        return said(str(into), "Give the address that it leads to, if it is yours")
     if kinds & _TIMEOUTS:
         waited = f"no byte in {timeouts.SILENCE_S} s, or no whole answer in {timeouts.ANSWER_S} s"
         return said(f"does not answer: {waited}", "Try again later, or copy the files here")

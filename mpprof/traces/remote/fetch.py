@@ -2,8 +2,8 @@
 
 A file that was fetched stays under the given folder, by its address and by what the server says of its
 version, so a second look costs no more than asking. Nothing is written outside that folder, whatever names a
-server lists; listings, sizes and waiting for an answer are bounded (`timeouts`), but not a file that goes on
-coming, however slowly.
+server lists; listings, sizes and waiting are bounded (`timeouts`), and redirects do not lead from the public
+network into one's own (`redirects`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.traces.remote import listing, local_copies, timeouts
+from mpprof.traces.remote import listing, local_copies, redirects, timeouts
 from mpprof.traces.remote.errors import explained, no_credentials
 from mpprof.traces.remote.listing import File
 
@@ -160,6 +160,7 @@ def _connect(address: str, place: str) -> tuple[Any, str, dict[str, Any]]:
     if address.startswith("http"):
         # A server that packs on the way would make sizes those of another file.
         headers = {"Accept-Encoding": "identity"}
+        options["get_client"] = redirects.client
         options["client_kwargs"] = {"timeout": timeouts.client_timeout(), "headers": headers}
     for library in _LIBRARIES:  # what they would print beside our one line, a traceback among it
         logging.getLogger(library).addHandler(logging.NullHandler())

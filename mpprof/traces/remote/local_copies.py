@@ -8,11 +8,12 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mpprof.errors import UnreadableError
-from mpprof.traces.remote import progress
+from mpprof.traces.remote import progress, timeouts
 from mpprof.traces.remote.errors import is_break
 from mpprof.traces.remote.listing import File, described, is_web
 
@@ -21,6 +22,7 @@ LARGEST_BYTES = 8 << 30
 BLOCK_BYTES = 16 << 20
 """Of one request to a bucket: what memory holds. What is longer may change while it is read."""
 
+clock = time.monotonic
 _CHUNK = 1 << 20
 _TRIES = 2
 """For a connection that breaks, and for a file that changes while it is read: from the beginning."""
@@ -75,7 +77,7 @@ def get(filesystem: Any, file: File, target: Path, place: str) -> None:
 
 def _copy(filesystem: Any, file: File, part: Path, place: str) -> int:
     most = min(LARGEST_BYTES, max(0, shutil.disk_usage(part.parent).free - (64 << 20)))
-    total = 0
+    total, since_s, before = 0, clock(), 0
     with part.open("xb") as copy, progress.fetching(place, file.size) as tell:
         tell(0)
         for block in _blocks(filesystem, file) if (file.size or 0) <= most else ():
@@ -84,6 +86,13 @@ def _copy(filesystem: Any, file: File, part: Path, place: str) -> int:
                 break
             copy.write(block)
             tell(total)
+            if (took_s := clock() - since_s) >= timeouts.SLOW_S:
+                if total - before < timeouts.LEAST_BYTES_PER_S * took_s:
+                    raise UnreadableError(
+                        f"comes too slowly: {total - before:,} bytes in {took_s:.0f} s", where=place,
+                        next="Try again, or copy the file here by other means",
+                    )  # fmt: skip
+                since_s, before = clock(), total
     if max(total, file.size or 0) > most:
         raise UnreadableError(
             f"is longer than the {most >> 20:,} MiB that may be fetched to this disk", where=place,
@@ -107,7 +116,8 @@ def _blocks(filesystem: Any, file: File) -> Iterator[bytes]:
     options = {"block_size": BLOCK_BYTES, "cache_type": "none", "size": file.size}
     with filesystem.open(file.path, "rb", **options) as source:
         # No more than there is: gcsfs asks in parallel for what lies behind the end, too.
-        while block := source.read(min(BLOCK_BYTES, file.size - at)):
+        most_s = timeouts.SLOW_S + BLOCK_BYTES / timeouts.LEAST_BYTES_PER_S
+        while block := timeouts.within(partial(source.read, min(BLOCK_BYTES, file.size - at)), most_s):
             yield block
             at += len(block)
 

@@ -14,17 +14,18 @@ SILENCE_S = 12
 """Without a byte, of an answer that was asked for or that has begun."""
 ANSWER_S = 30
 """For one question (is it there, what lies there), with all tries of the library that asks; for the first
-one together with connecting and finding credentials. What is not bounded is a file whose bytes go on coming,
-however slowly."""
+one together with connecting and finding credentials."""
+LEAST_BYTES_PER_S, SLOW_S = 1024, 60
+"""Of a file that comes: so many bytes a second over so long."""
 
 
 class Silent(Exception):
     """The server did not answer in time."""
 
 
-def within(ask: Callable[[], _T]) -> _T:
+def within(ask: Callable[[], _T], seconds: float | None = None) -> _T:
     """Return what `ask` returns or raise what it raises. Raises Silent where `ask` takes longer than
-    ANSWER_S; it then continues in a thread that the process does not wait for."""
+    that (ANSWER_S); it then continues in a thread that the process does not wait for."""
     answered: Future[_T] = Future()
 
     def run() -> None:
@@ -34,7 +35,7 @@ def within(ask: Callable[[], _T]) -> _T:
             answered.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    done, _ = wait([answered], ANSWER_S)
+    done, _ = wait([answered], ANSWER_S if seconds is None else seconds)
     if not done:
         raise Silent
     return answered.result()
