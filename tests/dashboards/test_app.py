@@ -8,6 +8,7 @@ import gc
 import json
 import re
 import resource
+import signal
 import socket
 import urllib.request
 import warnings
@@ -359,8 +360,12 @@ def test_a_browser_in_the_terminal_gets_the_page_before_it_is_left(monkeypatch: 
             _thread.interrupt_main()
 
     monkeypatch.setattr("webbrowser.open", open_)
-    with contextlib.suppress(KeyboardInterrupt):  # within an answer it ends the server's loop
-        serve(FakeSource(), port=0, open_browser=True, announce=lambda _: None)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background job
+    try:
+        with contextlib.suppress(KeyboardInterrupt):  # within an answer it ends the server's loop
+            serve(FakeSource(), port=0, open_browser=True, announce=lambda _: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert shown == [200]
 
 
