@@ -12,13 +12,14 @@ from plotly.offline import get_plotlyjs
 
 from mpprof.errors import MpprofError
 from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.report.to_json import to_json
 from mpprof_dashboards.components import cards, markup
 from mpprof_dashboards.components.graph import CONFIG, Graph
 from mpprof_dashboards.pages import compare, kernels, layers, memory, steps, why
 from mpprof_dashboards.redacted import Redacted
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.source import RunTables
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
@@ -31,7 +32,7 @@ _FIT = (
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def report_html(document: doc.Report, *, steps: StepTable | None = None) -> str:
+def report_html(document: Report, *, steps: StepTable | None = None) -> str:
     """Return the report `document` as a self-contained HTML file, with the step log's figures where it is
     given.
 
@@ -62,21 +63,21 @@ def run_html(
     return _report(document, parts, given.steps(run), given.hardware(run))
 
 
-def _baseline_name(document: doc.Report) -> str | None:
+def _baseline_name(document: Report) -> str | None:
     """Return the report's name for the run that it was measured against."""
-    speedup = document["speedup"]
-    return speedup["baseline_id"] if speedup and speedup["baseline"] == "measured" else None
+    speedup = document.speedup
+    return speedup.baseline_id if speedup and speedup.baseline == "measured" else None
 
 
 def _report(
-    document: doc.Report, parts: list[Any], table: StepTable | None, hardware: HardwareTable | None = None
+    document: Report, parts: list[Any], table: StepTable | None, hardware: HardwareTable | None = None
 ) -> str:
     parts = [*parts, *(steps.content(document, table, hardware) if table is not None and len(table) else [])]
-    parts += memory.content(document) if document["memory"] else []
-    return _file(parts, f"mpprof · {document['run']['name']}", "mpprof-report", document)
+    parts += memory.content(document) if document.memory else []
+    return _file(parts, f"mpprof · {document.run.name}", "mpprof-report", document)
 
 
-def card_html(document: doc.Report) -> str:
+def card_html(document: Report) -> str:
     """Return the first screen of Why, without scripts: the answer, the causes, the remedies."""
     return "\n".join(
         (
@@ -92,14 +93,14 @@ def card_html(document: doc.Report) -> str:
     )
 
 
-def comparison_html(document: doc.Comparison) -> str:
+def comparison_html(document: ComparedRuns) -> str:
     """Return the comparison `document` as a self-contained HTML file, with the document as JSON in the
     element `mpprof-compare`."""
-    names = " → ".join(report["run"]["name"] for report in document["runs"])
+    names = " → ".join(report.run.name for report in document.runs)
     return _file(compare.content(document), f"mpprof · {names}", "mpprof-compare", document)
 
 
-def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comparison) -> str:
+def _file(parts: list[Any], title: str, id: str, document: Report | ComparedRuns) -> str:
     body = render(parts)
     plotly = f"<script>{get_plotlyjs()}</script>" if "plotly-graph-div" in body else ""
     return "\n".join(
@@ -122,9 +123,9 @@ def _file(parts: list[Any], title: str, id: str, document: doc.Report | doc.Comp
     )
 
 
-def _json(document: doc.Report | doc.Comparison) -> str:
+def _json(document: Report | ComparedRuns) -> str:
     """Return JSON that cannot end the script element that it is in."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_json(document), ensure_ascii=False, allow_nan=False)
     text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, as JSON escapes it
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mpprof_dashboards import theme
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.rows import KernelRow, OpRow
 
 KINDS = ("unit", "off", "cast", "other", "unknown")
 """What a node's time is spent on, in the order in which it is drawn."""
@@ -38,8 +38,8 @@ class Node:
 
 
 def tree(
-    ops: Sequence[doc.OpRow],
-    kernels: Sequence[doc.KernelRow],
+    ops: Sequence[OpRow],
+    kernels: Sequence[KernelRow],
     *,
     device: str | None,
     phases: Sequence[str] = ("forward", "backward", "other"),

@@ -21,7 +21,8 @@ from mpprof_dashboards.components.text import or_dash
 from mpprof_dashboards.figures.steps import step_ns, thin
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
+    from mpprof.model.rows import SurveyRow
 
 SPARK_POINTS = 60
 SPARK_TOP = 2.0
@@ -176,45 +177,45 @@ def summary(source: RunSource, run: str, baseline: str | None) -> Summary:
     if row is not None and row["problem"] is None:
         return _of_survey(row, spark(source, run))
     document = source.report(run, baseline)
-    facts, share, steps = document["facts"], document["tensor_core"], document["steps"]
-    answer, alike = document["answer"], not document["facts"].get("unlike")
-    observed = facts["observed"] if alike else None
-    attainable = facts["attainable"] if alike else None
-    ratio, skipped = share["ratio"] if share else None, steps["skipped"] if steps else None
+    facts, share, steps = document.facts, document.tensor_core, document.steps
+    answer, alike = document.answer, not document.facts.unlike
+    observed = facts.observed if alike else None
+    attainable = facts.attainable if alike else None
+    ratio, skipped = share.ratio if share else None, steps.skipped if steps else None
     peak = recorded_peak(document)
     return {
-        "step_ns": facts["step_ns"],
-        "step": or_dash(facts["step_ns"], words.duration),
+        "step_ns": facts.step_ns,
+        "step": or_dash(facts.step_ns, words.duration),
         "observed": observed,
         "attainable": attainable,
         "could": _could(document) if observed is None else None,
-        "figure": answer["figure"],
-        "label": answer["label"],
-        "why": " ".join(answer["because"]),
-        "do": answer["do"],
+        "figure": answer.figure,
+        "label": answer.label,
+        "why": " ".join(answer.because),
+        "do": answer.do,
         "share_ratio": ratio,
         "share": or_dash(ratio, words.percent),
         "skipped": or_dash(skipped, words.count),
         "skipped_count": skipped,
         "peak": or_dash(peak, words.size),
         "peak_bytes": peak,
-        "cause": words.plain(answer["sentence"]),
+        "cause": words.plain(answer.sentence),
         "spark": spark(source, run),
     }
 
 
-def _could(document: doc.Report) -> float | None:
+def _could(document: Report) -> float | None:
     """Return how many times as fast a run without a comparable baseline would be by estimate: in mixed
     precision (at least), else after its remedies."""
-    facts, speedup = document["facts"], document["speedup"]
-    step, after = facts["step_ns"], facts["after_remedies_ns"]
-    estimate = speedup.get("attainable") if speedup else None
+    facts, speedup = document.facts, document.speedup
+    step, after = facts.step_ns, facts.after_remedies_ns
+    estimate = speedup.attainable_range if speedup else None
     if estimate:
-        return float(estimate["low"])
+        return float(estimate.low)
     return float(step) / float(after) if step and after else None
 
 
-def _of_survey(row: doc.SurveyRow, points: list[list[float]]) -> Summary:
+def _of_survey(row: SurveyRow, points: list[list[float]]) -> Summary:
     attainable = None if row["estimated"] else row["attainable_low"]
     observed, share, skipped = row["speedup"], row["tensor_core_ratio"], row["skipped_ratio"]
     peak, step, gain = row["peak_memory_bytes"], row["step_ns"], row["cause_gain_ns"]

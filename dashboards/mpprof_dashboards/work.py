@@ -15,7 +15,8 @@ from mpprof_dashboards import theme
 from mpprof_dashboards.rows import Column, Table
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
+    from mpprof.model.rows import KernelRow, LayerRow, OpRow
     from mpprof.model.source import RunTables
 
 NOT_ATTRIBUTED = "not attributed"
@@ -39,15 +40,15 @@ class Per:
         return calls / (self.steps or 1)
 
 
-def per(document: doc.Report) -> Per:
-    time = document["time"]
-    return Per(time["window_steps"] if time and time["window_steps"] else None)
+def per(document: Report) -> Per:
+    time = document.time
+    return Per(time.window_steps if time and time.window_steps else None)
 
 
-def over(document: doc.Report) -> str:
+def over(document: Report) -> str:
     """Return what the tables are summed over, where the user named ranges as steps; empty otherwise."""
-    time = document["time"]
-    return f"; over {summed_over(document)}" if time and "step_range" in time else ""
+    time = document.time
+    return f"; over {summed_over(document)}" if time and time.step_range is not None else ""
 
 
 # --- names -------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, .
 KINDS = ("kernel", "op", "layer")
 
 
-def table(source: RunTables, run: str, document: doc.Report, kind: str, cause: str | None = None) -> Table:
+def table(source: RunTables, run: str, document: Report, kind: str, cause: str | None = None) -> Table:
     """Return the table `kind` of a run, or of its work that the finding `cause` is about. Raises MpprofError
     where the run has no trace that can be read."""
     each = per(document)
@@ -159,29 +160,27 @@ def table(source: RunTables, run: str, document: doc.Report, kind: str, cause: s
 
 
 def of_cause(
-    document: doc.Report, cause: str, kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow]
-) -> list[doc.KernelRow]:
+    document: Report, cause: str, kernels: Sequence[KernelRow], ops: Sequence[OpRow]
+) -> list[KernelRow]:
     """Return the kernels in those parts of the step that a finding is about; none where the finding names no
     work."""
-    findings = [found for found in document["findings"] if found["code"] == cause]
-    parts = {(part["class"], part["layer"]) for found in findings for part in found.get("parts", [])}
+    findings = [found for found in document.findings if found.code == cause]
+    parts = {(part.category, part.layer) for found in findings for part in found.parts}
     phases = {(row["device"], row["op"]): row["phase"] for row in ops}
     return [row for row in kernels if not parts.isdisjoint(_parts_of(row, phases))]
 
 
-def _parts_of(
-    row: doc.KernelRow, phases: Mapping[tuple[str, str | None], Phase]
-) -> list[tuple[str, str | None]]:
+def _parts_of(row: KernelRow, phases: Mapping[tuple[str, str | None], Phase]) -> list[tuple[str, str | None]]:
     """Return a kernel's class with each of the layers that it works for."""
     phase = phases.get((row["device"], row["op"]), "other")
     category = class_of(row["family"] or "other", row["placement"], phase)
     return [(category, layer) for layer in (row["layer"].split(", ") if row["layer"] else [None])]
 
 
-def grouped(kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Per) -> list[dict[str, Any]]:
+def grouped(kernels: Sequence[KernelRow], ops: Sequence[OpRow], each: Per) -> list[dict[str, Any]]:
     """Return a row for each kernel name on each device with one verdict, over all ops that launched it."""
     eligible = {(row["device"], row["op"]): row for row in ops}
-    groups: dict[tuple[Any, ...], list[doc.KernelRow]] = {}
+    groups: dict[tuple[Any, ...], list[KernelRow]] = {}
     for row in kernels:
         key = (row["device"], row["name"], row["placement"], row["precision"], row["family"])
         groups.setdefault(key, []).append(row)
@@ -191,7 +190,7 @@ def grouped(kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Pe
 
 
 def _kernel(
-    same: list[doc.KernelRow], eligible: dict[tuple[str, str | None], doc.OpRow], each: Per
+    same: list[KernelRow], eligible: dict[tuple[str, str | None], OpRow], each: Per
 ) -> dict[str, Any]:
     first = same[0]
     layers = list(dict.fromkeys(row["layer"] for row in same if row["layer"]))
@@ -211,7 +210,7 @@ def _kernel(
     }  # fmt: skip
 
 
-def _could(ops: list[doc.OpRow], matrix: bool) -> tuple[str, str]:
+def _could(ops: list[OpRow], matrix: bool) -> tuple[str, str]:
     """Return whether matrix work could use Tensor Cores, and why it does not; for several ops, the worst
     answer."""
     if not matrix:
@@ -224,7 +223,7 @@ def _could(ops: list[doc.OpRow], matrix: bool) -> tuple[str, str]:
     return "", ""
 
 
-def op_row(row: doc.OpRow, each: Per) -> dict[str, Any]:
+def op_row(row: OpRow, each: Per) -> dict[str, Any]:
     eligible, reason = row.get("eligible"), row.get("eligible_reason")
     name = row["op"] or NOT_ATTRIBUTED
     return {
@@ -247,7 +246,7 @@ def _over(flops: float | None, bytes_: float | None) -> float | None:
 
 
 def layers(
-    rows: Sequence[doc.LayerRow], kernels: Sequence[doc.KernelRow], ops: Sequence[doc.OpRow], each: Per
+    rows: Sequence[LayerRow], kernels: Sequence[KernelRow], ops: Sequence[OpRow], each: Per
 ) -> list[dict[str, Any]]:
     """Return a row for each layer with its time on matrix units, off them, in casts and in the rest."""
     parts: dict[tuple[str, str | None], dict[str, float]] = {}

@@ -12,7 +12,7 @@ from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.errors import MpprofError
 from mpprof.model.account import Account, DeviceAccount
-from mpprof.model.hosts import HostAccount, Hosts, MissingHost
+from mpprof.model.hosts import Host, Hosts, MissingHost
 from mpprof.model.kernels import Placements
 from mpprof.model.run import HostTrace, Run
 from mpprof.model.trace import Trace
@@ -44,7 +44,7 @@ def hosts_of(run: Run, own: Placed, account: Account, read: Callable[[Path, Run]
         skew = communication.skew(_landmarks(placed, theirs, its), shared)
         made = _account_of(host, run, host.trace, theirs)
         made = replace(made, warnings=placed[0].warnings)
-        found.append(replace(made, absent=skew) if isinstance(skew, str) else replace(made, skew=skew))
+        found.append(replace(made, absent=skew) if isinstance(skew, str) else replace(made, clock_skew=skew))
     return Hosts(tuple(found), tuple(missing))
 
 
@@ -83,20 +83,20 @@ def _landmarks(placed: Placed, account: Account, run: Run) -> communication.Land
     return communication.landmarks(trace, placements, window) if isinstance(window, Window) else window
 
 
-def _account_of(host: HostTrace, run: Run, trace: Path, account: Account) -> HostAccount:
+def _account_of(host: HostTrace, run: Run, trace: Path, account: Account) -> Host:
     """Return the host's account in short, without cells: of many hosts, the cells of every device would be
     held."""
     devices = (account.profiled or account.main, *account.devices[1:])
     steps = run.workers.get(host.worker) if host.worker else run.steps if host.worker == 0 else None
     summary = stepping.summarise(steps, run.facts)
-    return HostAccount(
+    return Host(
         host=host.host,
         worker=host.worker,
-        trace=trace,
+        trace=trace.name,
         step_ns=account.window_ns,
         wall_ns=summary.mean_ns if summary is not None else None,
         devices=tuple(map(_without_cells, devices)),
-        steps=account.steps,
+        window_steps=account.steps,
     )
 
 

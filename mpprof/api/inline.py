@@ -24,21 +24,21 @@ def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
     known, and the page. Raises as `page` does."""
     source = _of(path)
     document = source.document
-    facts, steps, share = document["facts"], document["steps"], document["tensor_core"]
-    answer = document["answer"]
-    cause = content.finding(document, answer["code"]) if answer["code"] else None
-    step_ns = facts["step_ns"]
+    facts, steps, share = document.facts, document.steps, document.tensor_core
+    answer = document.answer
+    cause = content.finding(document, answer.code) if answer.code else None
+    step_ns = facts.step_ns
     values = {
-        "verdict": answer["sentence"],
+        "verdict": answer.sentence,
         "figure": content.head(answer) or None,
-        "do": answer["do"] or None,
-        "first_cause": f"{cause['code']} {cause['slug']}" if cause else None,
+        "do": answer.do or None,
+        "first_cause": f"{cause.code} {cause.slug}" if cause else None,
         "step_time_ms": step_ns / 1e6 if step_ns is not None else None,
-        "examples_per_s": steps.get("examples_per_s") if steps else None,
-        "gpu_hours_per_epoch": steps.get("gpu_hours_per_epoch") if steps else None,
-        "skipped_ratio": steps["skipped_ratio"] if steps else None,
-        "tensor_core_ratio": share["ratio"] if share else None,
-        "after_remedies_ms": after / 1e6 if (after := facts["after_remedies_ns"]) is not None else None,
+        "examples_per_s": steps.examples_per_s if steps else None,
+        "gpu_hours_per_epoch": steps.gpu_hours_per_epoch if steps else None,
+        "skipped_ratio": steps.skipped_ratio if steps else None,
+        "tensor_core_ratio": share.ratio if share else None,
+        "after_remedies_ms": after / 1e6 if (after := facts.after_remedies_ns) is not None else None,
     }
     return {f"mpprof/{name}": value for name, value in values.items() if value is not None}, _page(source)
 
@@ -53,7 +53,7 @@ def step_times(path: str | Path) -> tuple[float | None, float | None]:
 
 def _of(path: str | Path) -> OneRun:
     mine = workflows.analyse(workflows.load_at(Path(path)))
-    return OneRun(documents.document(workflows.judge(mine)), mine)
+    return OneRun(documents.report(workflows.judge(mine)), mine)
 
 
 def _page(source: OneRun) -> str:

@@ -16,7 +16,7 @@ from mpprof.diagnosis.remedies import promises
 from mpprof.diagnosis.signals import DISTORTED_RATIO
 from mpprof.errors import UsageError
 from mpprof.model.account import Account, Speedup
-from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung, Windows
+from mpprof.model.finding import Comparison, Diagnosis, KernelChange, Matching, Rung, WindowsOfTwo
 from mpprof.model.outcome import Learning, Promises
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.runs.loading import Given, Several, load_all
@@ -92,7 +92,7 @@ def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analys
     return promises.promises(earlier, later, signals_of(start), signals_of(end), unlike)
 
 
-def _windows(start: Analysis, end: Analysis) -> Windows | None:
+def _windows(start: Analysis, end: Analysis) -> WindowsOfTwo | None:
     """Return the whole windows of both runs, also of a run that has steps, where not both runs have them, or
     what they have is not comparable."""
     both = start.account is not None and end.account is not None

@@ -15,7 +15,9 @@ from mpprof.report.redact import redactor_of
 
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
+    from mpprof.model.rows import KernelRow, LayerRow, OpRow
+    from mpprof.model.timeline import Timeline
 
 RUN, BASELINE = "run", "baseline"
 
@@ -24,14 +26,14 @@ class TableMethods(ABC):
     """The tables of a run by name, from one way to make any of them. `in_steps`: over the whole steps of the
     trace alone, where it has any; else over the whole trace."""
 
-    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
-        return cast("list[doc.KernelRow]", self._rows(run, "kernels", in_steps))
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
+        return cast("list[KernelRow]", self._rows(run, "kernels", in_steps))
 
-    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]:
-        return cast("list[doc.OpRow]", self._rows(run, "ops", in_steps))
+    def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]:
+        return cast("list[OpRow]", self._rows(run, "ops", in_steps))
 
-    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]:
-        return cast("list[doc.LayerRow]", self._rows(run, "layers", in_steps))
+    def layers(self, run: str, *, in_steps: bool = False) -> list[LayerRow]:
+        return cast("list[LayerRow]", self._rows(run, "layers", in_steps))
 
     @abstractmethod
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
@@ -43,7 +45,7 @@ class OneRun(TableMethods):
 
     `document` is the report of the run against the baseline. Methods raise UnableError without a trace."""
 
-    def __init__(self, document: doc.Report, mine: Analysis, baseline: Analysis | None = None) -> None:
+    def __init__(self, document: Report, mine: Analysis, baseline: Analysis | None = None) -> None:
         self.document = document
         self._of = {RUN: mine} | ({BASELINE: baseline} if baseline is not None else {})
 
@@ -52,8 +54,8 @@ class OneRun(TableMethods):
         """What the run and its baseline go by here."""
         return RUN, BASELINE if BASELINE in self._of else None
 
-    def report(self, run: str, baseline: str | None = None) -> doc.Report:
-        return self.document if run == RUN else documents.document(workflows.judge(self._of[run]))
+    def report(self, run: str, baseline: str | None = None) -> Report:
+        return self.document if run == RUN else documents.report(workflows.judge(self._of[run]))
 
     def steps(self, run: str) -> StepTable | None:
         return self._of[run].run.steps
@@ -65,7 +67,7 @@ class OneRun(TableMethods):
         mine = self._of[run]
         return workflows.rows_of(mine, kind, steps=ALL_STEPS if in_steps and mine.account else None)
 
-    def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> doc.Timeline | None:
+    def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> Timeline | None:
         known = timelines.timeline_of(self._of[run])
         return None if known is None else timelines.window(known, step=step, width=width)
 

@@ -25,7 +25,7 @@ from mpprof.report import json as documents
 from mpprof.runs.loading import Given
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns
 
 __all__ = ["Comparison", "Diagnosis", "Run", "Table"]
 
@@ -100,7 +100,7 @@ class Run(recorded.Run):
         return f"Run {self.name}: {', '.join(_about(self))}"
 
     def _repr_html_(self) -> str:
-        return _card(lambda: self.diagnose().document(), self)
+        return _card(lambda: documents.report(self.diagnose()), self)
 
     def diagnose(self, baseline: Given | None = None, *, strict: bool = False) -> Diagnosis:
         """Judge this run: the same as `mpprof.diagnose(run, baseline, strict=strict)`."""
@@ -171,12 +171,12 @@ class Diagnosis(finding.Diagnosis):
         from mpprof.report import brief
 
         again = f"mpprof report {quoted(self.run.path)} -v"
-        return brief.render(self.document(), path=str(self.run.path), again=again)
+        return brief.render(documents.report(self), path=str(self.run.path), again=again)
 
     def _repr_html_(self) -> str:
-        return _card(self.document, self)
+        return _card(lambda: documents.report(self), self)
 
-    def document(self) -> doc.Report:
+    def document(self) -> dict[str, Any]:
         """Return what `mpprof report --format json` prints, as Python values."""
         return documents.document(self)
 
@@ -203,32 +203,32 @@ class Comparison(finding.Comparison):
     """
 
     def __repr__(self) -> str:
-        document = self.document()
-        if len(document["steps"]) == 1:
-            return f"Comparison of {comparing.heading(document, document['steps'][0])}"
+        document = documents.comparison(self)
+        if len(document.steps) == 1:
+            return f"Comparison of {comparing.heading(document, document.steps[0])}"
         first, last = (self.runs[at].run.name for at in (0, -1))
         return f"Comparison of {len(self.runs)} runs: {first} to {last}"
 
     def __str__(self) -> str:
         from mpprof.report import brief
 
-        return brief.render_comparison(self.document())
+        return brief.render_comparison(documents.comparison(self))
 
     def _repr_html_(self) -> str:
-        document = self.document()
-        if len(document["steps"]) == 1:
-            return _card(lambda: document["runs"][-1], self)
+        document = documents.comparison(self)
+        if len(document.steps) == 1:
+            return _card(lambda: document.runs[-1], self)
         return self.table()._repr_html_()
 
-    def document(self) -> doc.Comparison:
+    def document(self) -> dict[str, Any]:
         """Return what `mpprof compare --format json` prints, as Python values."""
         return documents.compare_document(self)
 
     def table(self) -> Table:
         """Return a row for each run: its step, throughput, GPU-hours per epoch, share on matrix units, peak
         memory, and its speedup over the first and over the one before."""
-        document = self.document()
-        return Table("runs", [_row(document, at) for at in range(len(document["runs"]))])
+        document = documents.comparison(self)
+        return Table("runs", [_row(document, at) for at in range(len(document.runs))])
 
 
 def as_(kind: type[T], found: Any) -> T:
@@ -268,23 +268,23 @@ def _about(run: recorded.Run) -> list[str]:
     return said
 
 
-def _row(document: doc.Comparison, at: int) -> dict[str, Any]:
-    report, rungs = document["runs"][at], document["steps"]
+def _row(document: ComparedRuns, at: int) -> dict[str, Any]:
+    report, rungs = document.runs[at], document.steps
     rung = rungs[at - 1] if at else None
-    rates = rungs[max(at - 1, 0)].get("examples_per_s")
-    share, log = report["tensor_core"], report["steps"]
+    rates = rungs[max(at - 1, 0)].examples_per_s
+    share, log = report.tensor_core, report.steps
     return {
-        "run": report["run"]["name"],
-        "policy": report["run"]["policy"],
-        "card": report["run"]["device"],
-        "batch_size": report["run"]["batch_size"],
-        "step_ns": content.step_ns(report),
-        "examples_per_s": rates["to" if at else "from"] if rates else None,
-        "gpu_hours_per_epoch": log.get("gpu_hours_per_epoch") if log else None,
-        "speedup_over_first": report["facts"]["observed"] if at else None,
-        "speedup_over_before": rung["observed"] if rung else None,
-        "tensor_core_ratio": share["ratio"] if share else None,
-        "skipped_ratio": log["skipped_ratio"] if log else None,
+        "run": report.run.name,
+        "policy": report.run.policy,
+        "card": report.run.device,
+        "batch_size": report.run.batch_size,
+        "step_ns": report.facts.step_ns,
+        "examples_per_s": rates[1 if at else 0],
+        "gpu_hours_per_epoch": log.gpu_hours_per_epoch if log else None,
+        "speedup_over_first": report.facts.observed if at else None,
+        "speedup_over_before": rung.observed if rung else None,
+        "tensor_core_ratio": share.ratio if share else None,
+        "skipped_ratio": log.skipped_ratio if log else None,
         "peak_memory_bytes": content.recorded_peak(report),
     }
 

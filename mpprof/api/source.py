@@ -33,7 +33,9 @@ from mpprof.runs.state import state_of
 from mpprof.shared_results import SharedResults
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns, Report
+    from mpprof.model.rows import SurveyRow
+    from mpprof.model.timeline import KernelDetails, Roofs, Timeline
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
@@ -115,7 +117,7 @@ class LogDirectory(TableMethods):
         self._answer = local()
         self._runs: dict[str, tuple[Signature, Run | MpprofError]] = {}
         self._whole: SharedResults[str, Run] = SharedResults(KEPT_RUNS)
-        self._reports: SharedResults[tuple[str, str | None], doc.Report] = SharedResults(KEPT_REPORTS)
+        self._reports: SharedResults[tuple[str, str | None], Report] = SharedResults(KEPT_REPORTS)
         self._analyses: SharedResults[str, _Analysed] = SharedResults(KEPT_ANALYSES)
         self._reading = BoundedSemaphore(READ_AT_ONCE)
 
@@ -140,21 +142,21 @@ class LogDirectory(TableMethods):
         ]
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
-    def report(self, run: str, baseline: str | None = None) -> doc.Report:
+    def report(self, run: str, baseline: str | None = None) -> Report:
         """Return the `mpprof.report/1` document of a run, against a baseline run where one is named.
 
         It is kept until a file of either changes, and given to all who ask: nobody may change it."""
         baseline = baseline if baseline != run else None
 
-        def make() -> doc.Report:
+        def make() -> Report:
             mine = self._analysis(run)
             against = self._analysis(baseline) if baseline else None
-            document = documents.document(workflows.judge(mine, against, dismissed=self._ignore))
+            document = documents.report(workflows.judge(mine, against, dismissed=self._ignore))
             return dismissals.applied(document, self._ignore)
 
         return self._reports.get((run, baseline), self.version(run, baseline), make)
 
-    def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
+    def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row that a survey has kept of the run against this baseline; None where there is none,
         or a file of either has changed since."""
         if self._journal is None or self._step_range is not None:
@@ -189,7 +191,7 @@ class LogDirectory(TableMethods):
         """Return the rows of a table, kept as long as the analysis is."""
         return self._analysed(run).rows(kind, in_steps)
 
-    def roofs(self, run: str) -> doc.Roofs | None:
+    def roofs(self, run: str) -> Roofs | None:
         return workflows.roofs_of(self._analysis(run))
 
     def timeline(
@@ -202,7 +204,7 @@ class LogDirectory(TableMethods):
         width: int = 1400,
         colour: str = "placement",
         search: str = "",
-    ) -> doc.Timeline | None:
+    ) -> Timeline | None:
         known = self._timeline_of(run)
         if known is None:
             return None
@@ -210,13 +212,13 @@ class LogDirectory(TableMethods):
             known, step=step, from_ns=from_ns, to_ns=to_ns, width=width, colour=colour, search=search
         )
 
-    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
+    def kernel(self, run: str, row: int) -> KernelDetails | None:
         known = self._timeline_of(run)
         return None if known is None else timelines.kernel(known, row)
 
     def next_kernel(
         self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False
-    ) -> doc.KernelDetails | None:
+    ) -> KernelDetails | None:
         known = self._timeline_of(run)
         if known is None:
             return None
@@ -233,12 +235,12 @@ class LogDirectory(TableMethods):
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return redactor_of(self._run(run)).record
 
-    def compare(self, runs: tuple[str, ...]) -> doc.Comparison:
+    def compare(self, runs: tuple[str, ...]) -> ComparedRuns:
         """Return the `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 
         compared = compare_analyses([self._analysis(run) for run in runs], dismissed=self._ignore)
-        document = documents.compare_document(compared)
+        document = documents.comparison(compared)
         return dismissals.applied_to_comparison(document, self._ignore)
 
     def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:

@@ -11,7 +11,7 @@ from mpprof.api import survey_dask, survey_processes
 from mpprof.api.results import Table
 from mpprof.api.survey_row import Task
 from mpprof.errors import UsageError
-from mpprof.model.document import SurveyRow
+from mpprof.model.rows import SurveyRow
 from mpprof.report.runs.baselines import default_baselines
 from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import loading

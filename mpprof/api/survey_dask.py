@@ -7,7 +7,7 @@ from typing import Any
 
 from mpprof.api.survey_row import Task, broken, row_of
 from mpprof.errors import MpprofError
-from mpprof.model.document import SurveyRow
+from mpprof.model.rows import SurveyRow
 from mpprof.report.runs.journal import GIVEN_UP
 
 CONNECT_S = 30

@@ -18,7 +18,7 @@ from threading import Event, Lock, Timer
 
 from mpprof import child
 from mpprof.api.survey_row import Task, broken, row_of
-from mpprof.model.document import SurveyRow
+from mpprof.model.rows import SurveyRow
 from mpprof.report import json as documents
 from mpprof.report.runs.journal import GIVEN_UP
 

@@ -15,7 +15,8 @@ from mpprof.model.kernels import MATMUL_FAMILIES, Placements
 from mpprof.model.trace import Trace
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model import timeline as shown
+    from mpprof.model.timeline import KernelDetails, TimelineLane
 
 MOST_WIDE = 4000
 """Pixels: wider windows are merged as if they were so wide."""
@@ -63,7 +64,7 @@ def window(
     width: int = 1400,
     colour: str = "placement",
     search: str = "",
-) -> doc.Timeline:
+) -> shown.Timeline:
     """Return a window of the lanes: of one step (None: the one of median length), or between two times from
     the first step's start. What lies outside the steps is cut off; where nothing is left, the window is the
     step's."""
@@ -74,7 +75,7 @@ def window(
     colours, searched = _colouring(known, colour), _searched(known, search)
     views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in lanes.lanes]
     names: dict[int, int] = {}
-    made: doc.Timeline = {
+    made: shown.Timeline = {
         "steps": [
             {"number": number if number >= 0 else None, "start_ns": start - origin, "end_ns": end_ - origin}
             for number, start, end_ in zip(
@@ -142,9 +143,9 @@ def _searched(known: Timeline, search: str) -> lanes_.Bool | None:
 
 def _lane(
     view: lanes_.Shown, trace: Trace, origin: int, names: dict[int, int], *, tell: bool
-) -> doc.TimelineLane:
+) -> TimelineLane:
     name = np.where(view.row >= 0, trace.kernels.name[view.row], -1) if len(trace.kernels) else view.row
-    made: doc.TimelineLane = {
+    made: TimelineLane = {
         "name": view.name,
         "kind": view.kind,
         "start_ns": (view.start_ns - origin).tolist(),
@@ -161,7 +162,7 @@ def _lane(
 
 def next_kernel(
     known: Timeline, *, row: int | None, from_ns: int, search: str, back: bool
-) -> doc.KernelDetails | None:
+) -> KernelDetails | None:
     """Return the kernel after (`back`: before) `row`, or the time `from_ns` where that is None, of those that
     `search` finds; after the last comes the first."""
     rows, searched = known.work, _searched(known, search)
@@ -178,7 +179,7 @@ def next_kernel(
     return kernel(known, int(rows[at % len(rows)]))
 
 
-def kernel(known: Timeline, row: int) -> doc.KernelDetails | None:
+def kernel(known: Timeline, row: int) -> KernelDetails | None:
     """Return one row of the trace's kernel table in words; None where there is no such row."""
     trace, placements, ownership = known.trace, known.placements, known.ownership
     if not 0 <= row < len(trace.kernels):

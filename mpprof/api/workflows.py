@@ -51,7 +51,8 @@ from mpprof.runs.loading import (
 if TYPE_CHECKING:
     from mpprof.analysis.comparison.bounds import Proof
     from mpprof.analysis.comparison.comparability import Side
-    from mpprof.model.document import MemoryItem, Roofs, Row
+    from mpprof.model.rows import Row
+    from mpprof.model.timeline import Roofs
 
 __all__ = [
     "Analysis", "Place", "TableKind", "analyse", "announce", "diagnose", "diagnose_each", "judge", "load",
@@ -589,9 +590,9 @@ def _what_shows_memory(mine: Analysis) -> str:
     )
 
 
-def _memory_rows(mine: Analysis) -> list[MemoryItem]:
+def _memory_rows(mine: Analysis) -> list[Row]:
     if mine.memory is None:
         raise UnableError(_why_no_memory(mine), where=str(mine.run.path), next=_what_shows_memory(mine))
-    from mpprof.report import json as documents
+    from mpprof.report.to_json import to_json
 
-    return documents.memory_items(mine.memory)
+    return [to_json(item) for item in mine.memory.at_peak]

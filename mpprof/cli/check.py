@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mpprof.cli import gate, output, paths
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Report
+    from mpprof.model.report import Report
     from mpprof.report.checks import Outcome
 
 
@@ -51,7 +51,7 @@ class Check:
         bounds = bounds_file.read(args.bounds)
         with paths.opened(args, args.path) as path:
             run = paths.load(args, path, args.run_id)
-            document = documents.document(workflows.diagnose(run, strict=args.strict))
+            document = documents.report(workflows.diagnose(run, strict=args.strict))
             document = paths.renamed(document, path, args.path)
         repeats = [_documents(args, given) for given in (args.repeat, args.baseline_repeat)]
         outcomes = list(bounds_file.judge(document, bounds, *repeats))
@@ -59,9 +59,9 @@ class Check:
             output.write(documents.dumps(_rows(document, outcomes, bounds.ignore)), None)
             return gate.conclude(args, outcomes)
         dismissed = [
-            f"dismissed  {each['code']} {each['slug']}: {bounds.ignore[each['code']]}"
-            for each in document["findings"]
-            if each["code"] in bounds.ignore
+            f"dismissed  {each.code} {each.slug}: {bounds.ignore[each.code]}"
+            for each in document.findings
+            if each.code in bounds.ignore
         ]
         lines = [f"{each.verdict:<9}  {each.check}: {' '.join(each.text.split())}" for each in outcomes]
         output.write("\n".join([*lines, *dismissed]) or "passed     no forbidden finding", None)
@@ -77,7 +77,7 @@ def _documents(args: argparse.Namespace, given: Iterable[Path]) -> list[Report]:
     for each in given:
         with paths.opened(args, each) as path:
             analysed = workflows.diagnose_each(workflows.runs(path), strict=args.strict)
-            found += map(documents.document, analysed)
+            found += map(documents.report, analysed)
     return found
 
 
@@ -90,7 +90,7 @@ def _rows(
         for each in outcomes
     ]
     return rows + [
-        {"check": each["code"], "verdict": "dismissed", "text": ignore[each["code"]], "cause": each["code"]}
-        for each in document["findings"]
-        if each["code"] in ignore
+        {"check": each.code, "verdict": "dismissed", "text": ignore[each.code], "cause": each.code}
+        for each in document.findings
+        if each.code in ignore
     ]

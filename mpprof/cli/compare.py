@@ -11,7 +11,7 @@ from mpprof.cli import gate, output, paths
 from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Comparison
+    from mpprof.model.report import ComparedRuns
     from mpprof.model.run import Run
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -55,7 +55,7 @@ class Compare:
                 )
             chosen = [workflows.load(run, step_range=args.step_range) for run in chosen]
             compared = ladder.compare(chosen, strict=args.strict, dismissed=ignore)
-            document = documents.compare_document(compared)
+            document = documents.comparison(compared)
             for folder, path in zip(folders, given, strict=True):
                 document = paths.renamed(document, folder, path)
         document = dismissals.applied_to_comparison(document, ignore)
@@ -63,7 +63,7 @@ class Compare:
         return gate.of_comparison(args, document, wanted)
 
 
-def _written(document: Comparison, args: argparse.Namespace) -> str:
+def _written(document: ComparedRuns, args: argparse.Namespace) -> str:
     if args.format == "json":
         from mpprof.report import json as documents
 

@@ -70,7 +70,7 @@ class Forecast:
             trust=args.trust,
         )
         if args.format == "json":
-            text = documents.dumps(rendering.document(found))
+            text = documents.dumps(found)
         else:
             text = rendering.text(found)
         output.write(text, args.output, force=args.force)

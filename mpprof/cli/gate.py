@@ -14,7 +14,7 @@ from mpprof.cli import output
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns, Report
     from mpprof.report.checks import Forbidden, Outcome
 
 FAILED = 1
@@ -97,7 +97,7 @@ def forbidden(args: argparse.Namespace, *, compared: bool = False) -> Forbidden 
     return checks.without(wanted, ignored(args))
 
 
-def of_report(args: argparse.Namespace, document: doc.Report, wanted: Forbidden | None) -> int:
+def of_report(args: argparse.Namespace, document: Report, wanted: Forbidden | None) -> int:
     """Judge --fail-on; returns the exit code."""
     if wanted is None:
         return 0
@@ -107,13 +107,13 @@ def of_report(args: argparse.Namespace, document: doc.Report, wanted: Forbidden 
     return conclude(args, checks.of_findings(document, wanted))
 
 
-def of_comparison(args: argparse.Namespace, document: doc.Comparison, wanted: Forbidden | None) -> int:
+def of_comparison(args: argparse.Namespace, document: ComparedRuns, wanted: Forbidden | None) -> int:
     """Judge --fail-on and --min-speedup for every run against the first; returns the exit code."""
     if wanted is None and args.min_speedup is None:
         return 0
     from mpprof.report import checks
 
-    first, *later = document["runs"]
+    first, *later = document.runs
     outcomes: list[Outcome] = []
     if args.min_speedup is not None:
         outcomes += [checks.of_speedup(run, args.min_speedup, first) for run in later]
@@ -124,15 +124,15 @@ def of_comparison(args: argparse.Namespace, document: doc.Comparison, wanted: Fo
     return conclude(args, outcomes)
 
 
-def _note_unable(args: argparse.Namespace, reports: Iterable[doc.Report], wanted: Forbidden) -> None:
+def _note_unable(args: argparse.Namespace, reports: Iterable[Report], wanted: Forbidden) -> None:
     """Note how many causes had no finding because they could not be judged: a severity is judged by the
     findings."""
     for report in reports if wanted.severity is not None else ():
-        if count := sum(each["code"] not in wanted.codes for each in report["unable"]):
+        if count := sum(each.code not in wanted.codes for each in report.unable):
             output.note(
                 args,
                 f"note: --fail-on {wanted.severity} is judged without {count} causes of "
-                f"{report['run']['name']} that could not be judged; name a cause to require it",
+                f"{report.run.name} that could not be judged; name a cause to require it",
             )
 
 

@@ -6,6 +6,7 @@ import argparse
 import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from mpprof.errors import UsageError
 
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
-    from mpprof.model.document import Row
+    from mpprof.model.rows import Row
     from mpprof.model.run import Run
 
 
@@ -93,10 +94,10 @@ class Memory(Table):
         failed = failure(mine.run)
         if base is not None and args.format == "json":
             return documents.dumps(
-                account.comparison(documents.document(workflows.judge(mine, base)), base.run.name)
+                account.comparison(documents.report(workflows.judge(mine, base)), base.run.name)
             )
         if failed is not None and args.format == "json" and mine.memory is None:
-            return documents.dumps(documents.out_of_memory(*failed))
+            return documents.dumps(failed)
         if args.format != "table" or args.by or args.sort:
             return super()._text(mine, args)
         recorded = mine.steps is not None and mine.steps.memory is not None
@@ -105,9 +106,9 @@ class Memory(Table):
         ascii_only = output.ascii_only(args)
         said = []
         if failed is not None:
-            said.append(account.render_error(*failed, width=output.width(), ascii_only=ascii_only))
+            said.append(account.render_error(failed, width=output.width(), ascii_only=ascii_only))
         if mine.memory is not None or recorded:
-            document = documents.document(workflows.judge(mine, base))
+            document = documents.report(workflows.judge(mine, base))
             said.append(account.render(document, **_most(args), width=output.width(), ascii_only=ascii_only))
         return "\n".join(said)
 
@@ -242,14 +243,15 @@ def _of_error(args: argparse.Namespace) -> str:
             next="Give the whole of what the training printed, or a log directory",
         )
     card = card_facts(args.card) if args.card is not None else None
-    advice = advise(found, args.batch, memory_bytes=card.memory_bytes if card else None)
+    memory_bytes = card.memory_bytes if card else None
+    found = replace(found, advice=advise(found, args.batch, memory_bytes=memory_bytes))
     if args.format == "json":
-        return documents.dumps(documents.out_of_memory(found, advice))
+        return documents.dumps(found)
     ascii_only = output.ascii_only(args)
-    shown = account.render_error(found, advice, width=output.width(), ascii_only=ascii_only)
+    shown = account.render_error(found, width=output.width(), ascii_only=ascii_only)
     if found.asked_bytes is None or found.refused_bytes is not None:
         return f"{shown}\n{_NO_TENSOR}\n"
-    if advice or found.limit_bytes or found.used_bytes:
+    if found.advice or found.limit_bytes or found.used_bytes:
         return shown
     return f"{shown}\n{_BARE if card is None else _BARE_OF_CARD}\n"
 

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mpprof.cli import output, progress
 from mpprof.errors import MpprofError, SeveralRunsError, UsageError
+from mpprof.model.frozen import mapped
 from mpprof.model.shell import quoted
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
 
+T = TypeVar("T")
 PATH_HELP = "log directory, run, trace file, or bundle (.zip); also at https://, s3:// or gs://"
 _FLAGS = {"run_id": "--run"}
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+]+:/")
@@ -190,19 +192,18 @@ def _is_address(path: Path) -> bool:
     return _ADDRESS.match(path.as_posix()) is not None and not path.exists()
 
 
-def renamed(value: Any, folder: Path, given: Path) -> Any:
-    """Return a JSON value in whose texts the unpacked directory is named by the path that was given."""
-    if folder == given:
-        return value
+def renamed(document: T, folder: Path, given: Path) -> T:
+    """Return a document in whose texts the unpacked directory is named by the path that was given."""
+    made: T = document if folder == given else _renamed(document, folder, given)
+    return made
+
+
+def _renamed(value: Any, folder: Path, given: Path) -> Any:
     if isinstance(value, str):
         in_a_command = rf"(mpprof \w+|--baseline) {re.escape(quoted(folder))}"
         value = re.sub(in_a_command, lambda match: f"{match[1]} {quoted(shown(given))}", value)
         return value.replace(str(folder), shown(given))
-    if isinstance(value, list):
-        return [renamed(item, folder, given) for item in value]
-    if isinstance(value, dict):
-        return {key: renamed(item, folder, given) for key, item in value.items()}
-    return value
+    return mapped(value, lambda _, each: _renamed(each, folder, given))
 
 
 def is_elsewhere(path: Path) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpprof.api.workflows import Analysis
-    from mpprof.model import document as doc
+    from mpprof.model import report as written
     from mpprof.model.run import Run
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -57,7 +57,7 @@ class Report:
                 baseline = paths.load(args, folder, args.baseline_run)
             mine = workflows.analyse(run, strict=args.strict)
             base = workflows.analyse(baseline, strict=args.strict) if baseline is not None else None
-            document = documents.document(workflows.judge(mine, base, dismissed=ignore))
+            document = documents.report(workflows.judge(mine, base, dismissed=ignore))
             document = dismissals.applied(paths.renamed(document, path, args.path), ignore)
             if args.redact:
                 from mpprof.report.redact import redactor_of
@@ -94,7 +94,9 @@ def _pair(path: Path) -> tuple[str, str] | None:
     return pairs[0] if pairs else None
 
 
-def _written(document: doc.Report, mine: Analysis, base: Analysis | None, args: argparse.Namespace) -> str:
+def _written(
+    document: written.Report, mine: Analysis, base: Analysis | None, args: argparse.Namespace
+) -> str:
     if args.format == "json":
         from mpprof.report import json as documents
 

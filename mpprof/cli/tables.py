@@ -12,7 +12,7 @@ from mpprof.cli import output, paths
 
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
-    from mpprof.model.document import Row
+    from mpprof.model.rows import Row
 
 FORMATS = ("table", "csv", "json")
 ROWS_OF_A_TABLE = 20

@@ -36,6 +36,7 @@ from mpprof.model import finding as noun
 from mpprof.model.account import Cell, Class, Phase, Slice, Speedup
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.remedy import Remedy
 
 __all__ = ["Case", "Judgement", "codes", "explain", "judge", "unlike"]
 
@@ -71,8 +72,8 @@ class Judgement:
     speedup: Speedup | None
     warnings: tuple[str, ...] = ()
     whatif: noun.WhatIf | None = None
-    how_to_mark: tuple[noun.Remedy, ...] = ()
-    how_to_switch: tuple[noun.Remedy, ...] = ()
+    how_to_mark: tuple[Remedy, ...] = ()
+    how_to_switch: tuple[Remedy, ...] = ()
     unlike: str | None = None
     not_applicable: tuple[noun.NotApplicable, ...] = ()
 
@@ -254,7 +255,7 @@ def _surfacing(
     account = signals.case.account
     claimed = {claim.cell: claim for claims in granted.values() for claim in claims}
     if (
-        plan.floor != "device"
+        plan.floor.by != "device"
         or account is None
         or signals.distorted
         or not claimed
@@ -485,7 +486,7 @@ def _finding(
     step_ns = account.step_ns if account else None
     of_window = signals.in_window and bool(weighed.claims)
     remedies = (
-        (noun.Remedy(outcome.remedy),)
+        (Remedy(outcome.remedy),)
         if outcome.remedy
         else signals.remedies(rule.CODE, outcome.cases, outcome.values)
     )

@@ -82,7 +82,7 @@ def card_forecast(
         card=card.name,
         policy=str(result["policy"]),
         batch_size=int(result["batch_size"]),
-        memory=replace(_memory(result), alive=_alive(own.program, result)),
+        memory=replace(_memory(result), alive=_alive(own.program, result), card_bytes=card.memory_bytes),
         card_memory_bytes=card.memory_bytes,
         at_least_ns=at_least,
         typical_ns=_typical(own, card, str(result["policy"])),

@@ -3,138 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
 
 from mpprof.model import quantities
 from mpprof.model.forecast import (
-    AliveBytes,
     Band,
     CardForecast,
     Forecast,
-    ForecastKernel,
     LargestBatch,
     Obstacle,
 )
 from mpprof.report import words
 
-if TYPE_CHECKING:
-    from mpprof.model.document import forecasts as doc
-
-SCHEMA: Literal["mpprof.forecast/1"] = "mpprof.forecast/1"
 _MOST_LAYERS = 4
 _LEAST_RATIO = 0.001
 """Obstacles that hold up less of the matrix operations are counted, not listed."""
 _COLUMNS = ("policy", "matrix units", "no faster than", "typical step", "speedup", "peak memory")
 _LARGEST = "largest batch"
-
-
-def document(forecast: Forecast) -> doc.Forecast:
-    """Return the forecast as JSON. Null means that a value is not known, or that the question does not arise
-    (a model without matrix work)."""
-    return {
-        "schema": SCHEMA,
-        "model": forecast.model,
-        "versions": forecast.versions,
-        "runs": [_run(run) for run in forecast.runs],
-        "not_compiled": [
-            {"card": one.card, "policy": one.policy, "reason": one.reason} for one in forecast.not_compiled
-        ],
-    }
-
-
-def _run(run: CardForecast) -> doc.CardForecast:
-    memory = run.memory
-    return {
-        "card": run.card,
-        "policy": run.policy,
-        "batch": run.batch_size,
-        "memory": {
-            "arguments_bytes": memory.arguments_bytes,
-            "outputs_bytes": memory.outputs_bytes,
-            "temporaries_bytes": _band(memory.temporaries_bytes),
-            "peak_bytes": _band(memory.peak_bytes),
-            "card_bytes": run.card_memory_bytes,
-            "not_included": list(memory.not_included),
-            "alive": [_alive_bytes(one) for one in memory.alive],
-        },
-        "step_ns": {"at_least": run.at_least_ns, "typical": _band_or_none(run.typical_ns)},
-        "speedup": None
-        if run.speedup is None
-        else {
-            "over": run.speedup.over,
-            "at_most": run.speedup.at_most,
-            "assumed_ratio": run.speedup.assumed_ratio,
-            "typical": _band_or_none(run.speedup.typical),
-        },
-        "decided_ratio": run.decided_ratio,
-        "matrix_units": {"can": run.can_ratio, "cannot": run.cannot_ratio, "open": run.open_ratio},
-        "flops": run.model_flops,
-        "executed_flops": run.executed_flops,
-        "kernels": [_kernel(kernel) for kernel in run.kernels],
-        "obstacles": [_obstacle(obstacle) for obstacle in run.obstacles],
-        "largest_batch": _largest(run.largest_batch),
-        "unknown": list(run.unknown),
-        "compile_ns": run.compile_ns,
-    }
-
-
-def _band(band: Band) -> doc.Band:
-    return {"low": band.low, "high": band.high}
-
-
-def _band_or_none(band: Band | None) -> doc.Band | None:
-    return None if band is None else _band(band)
-
-
-def _alive_bytes(one: AliveBytes) -> doc.AliveBytes:
-    return {"layer": one.layer or None, "phase": one.phase, "dtype": one.dtype or None, "bytes": one.bytes}
-
-
-def _largest(found: LargestBatch | None) -> doc.LargestBatch | None:
-    if found is None:
-        return None
-    return {
-        "fits": found.fits,
-        "too_large": found.too_large,
-        "recomputes": found.recomputes,
-        "fixed_bytes": _band_or_none(found.fixed_bytes),
-        "example_bytes": _band_or_none(found.example_bytes),
-        "compiled": [
-            {"batch": one.batch_size, "peak_bytes": _band(one.bytes), "recomputes": one.recomputed}
-            for one in found.compiled
-        ],
-        "reason": found.reason or None,
-    }
-
-
-def _kernel(kernel: ForecastKernel) -> doc.ForecastKernel:
-    return {
-        "name": kernel.name,
-        "op": kernel.op,
-        "layers": list(kernel.layers),
-        "phase": kernel.phase,
-        "family": kernel.family,
-        "placement": kernel.placement,
-        "precision": kernel.precision,
-        "evidence": kernel.evidence,
-        "reason": kernel.reason,
-        "instruction": kernel.instruction,
-        "count": kernel.count,
-        "flops": kernel.flops,
-        "executed_flops": kernel.executed_flops,
-        "bytes": kernel.bytes,
-        "at_least_ns": kernel.at_least_ns,
-    }
-
-
-def _obstacle(obstacle: Obstacle) -> doc.Obstacle:
-    return {
-        "code": obstacle.code,
-        "reason": obstacle.reason,
-        "remedy": obstacle.remedy or None,
-        "layers": list(obstacle.layers),
-        "flops_ratio": obstacle.flops_ratio,
-    }
 
 
 # --- text --------------------------------------------------------------------------------------------------

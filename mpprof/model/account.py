@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from dataclasses import KW_ONLY
+from typing import Annotated, Literal, get_args
 
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import COMPUTE_DTYPES, MATMUL_FAMILIES, Family, Placement, Precision
 from mpprof.model.quantities import format_ratio
+from mpprof.model.remedy import Remedy
 from mpprof.model.trace import HloInstruction
+from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, After, If, Interval, Key, Ns
 
 Class = Literal[
     "matmul", "norm", "elementwise", "reduce", "gather_scatter", "cast", "layout",
@@ -94,31 +97,54 @@ class Cell:
 
 @frozen
 class MatmulShare:
-    """Part of the matmul slice by where it ran and in what precision, and its transforms of convolutions."""
+    """Part of the matmul slice by where it ran and in what precision."""
 
     placement: Placement
     precision: Precision
-    ns_per_step: float
-    transforms_ns_per_step: float = 0.0
+    ns_per_step: Ns
+    transforms_ns_per_step: Annotated[
+        Ns,
+        LATER,
+        "Of it, Winograd, FFT and im2col transforms of convolutions: helpers that multiply nothing.",
+    ] = 0.0
+
+
+@frozen
+class IdleCause:
+    cause: Annotated[str, "What the device waited for."]
+    ns_per_step: Ns
+
+
+@frozen
+class HiddenWork:
+    name: Annotated[str, "The op, else the kernel."]
+    ns_per_step: Annotated[Ns, "How long it ran behind other work."]
 
 
 @frozen
 class Slice:
-    """One class of the account. `ratio` is of the classes that take time: None for one that is negative, as
-    `profiling` and `idle_stall` may be. `by` only for matmul; its parts sum to the slice. `causes` only for
-    idle time: what is known of parts of it, and their ns per step; of `idle_other` nothing is known of the
-    rest. `pooling_ns_per_step` only for elementwise work: its part that pools. `longest_hidden`: the op (else
-    the kernel) of which most ran while the instants went to other work, and how long that was; None where
-    nothing is named."""
+    """One class of the account."""
 
-    category: Class
-    ns_per_step: float
-    ratio: float | None
-    hidden_ns_per_step: float = 0.0
-    by: tuple[MatmulShare, ...] = ()
-    causes: tuple[tuple[str, float], ...] = ()
-    pooling_ns_per_step: float = 0.0
-    longest_hidden: tuple[str, float] | None = None
+    category: Annotated[Class, Key("class")]
+    ns_per_step: Annotated[
+        Ns,
+        "Time that belongs to this class alone. The slices sum to the step within 1 ns; `profiling` and "
+        "`idle_stall` may be negative.",
+    ]
+    ratio: Annotated[float | None, "Of the sum of the slices that take time; null for one that is negative."]
+    hidden_ns_per_step: Annotated[
+        Ns, "Time of this class behind work of a class that goes first; in no sum."
+    ] = 0.0
+    by: Annotated[tuple[MatmulShare, ...], "Only of matmul: parts that sum to the slice."] = ()
+    causes: Annotated[
+        tuple[IdleCause, ...],
+        LATER,
+        "Only of idle classes: what is known of parts of it; of the rest of idle_other nothing is known.",
+    ] = ()
+    pooling_ns_per_step: Annotated[Ns, LEFT_OUT, "Only of elementwise work: its part that pools."] = 0.0
+    longest_hidden: Annotated[
+        HiddenWork | None, LEFT_OUT, "The op, else the kernel, with the most hidden time."
+    ] = None
 
 
 @frozen
@@ -142,22 +168,23 @@ class DeviceAccount:
     `calls` is None where no kernel starts in it."""
 
     device: str
-    step_ns: float
-    busy_ns: float
-    steps: int
+    step_ns: Ns
+    busy_ns: Annotated[Ns, After("slices")]
+    steps: Annotated[int, HIDDEN]
     slices: tuple[Slice, ...]
-    cells: tuple[Cell, ...]
-    calls: KernelCalls | None = None
+    cells: Annotated[tuple[Cell, ...], HIDDEN]
+    calls: Annotated[KernelCalls | None, HIDDEN] = None
+    host: Annotated[str | None, LEFT_OUT, "Of a run on several hosts."] = None
 
 
 @frozen
 class Between:
-    """What the loop and its callbacks do between two steps, per step, under a plain name: for how long on the
-    host, and the device's work that they launch (also where it still runs in the step)."""
+    """What the loop and its callbacks do between two steps, per step, under a plain name; the device's work
+    also where it still runs in the step."""
 
-    name: str
-    host_ns: float
-    device_ns: float
+    name: Annotated[str, "In plain words, with the names of the events behind it."]
+    host_ns: Annotated[Ns, "On the host between two steps."]
+    device_ns: Annotated[Ns, "Of the device's work launched there."]
 
 
 @frozen
@@ -252,19 +279,38 @@ class Account:
 
 @frozen
 class TensorCoreShare:
-    """How much of the matrix time ran on matrix units. `ratio` is None with a `reason` where there is no
-    matrix work or no way to know; `unknown_ratio` is the unknown share of the device's kernel time.
-    Where no step can be told apart, the whole window stands for one: `of` says so."""
+    """How much of the matrix time ran on matrix units: never by NVIDIA's name for another's `unit`. Where no
+    step can be told apart, the whole window stands for one: `of` says so."""
 
-    matmul_ns_per_step: float
-    ratio: float | None
-    reason: str | None
-    by_precision: dict[Precision, float]  # ns per step on matrix units, by precision
-    fallback_ns_per_step: float
-    unknown_ratio: float
-    verified_ratio: float | None = None  # of the matrix time, decided by hardware counters; None: none was
-    of: Literal["step", "window"] = "step"
-    unit: Placement = "tensor_core"  # the matrix unit it is a share of: never NVIDIA's name for another's
+    matmul_ns_per_step: Ns
+    ratio: Annotated[float | None, "Of matrix time."]
+    reason: Annotated[str | None, "Why there is no ratio."]
+    by_precision: Annotated[dict[Precision, Ns], "Nanoseconds per step on matrix units."]
+    fallback_ns_per_step: Annotated[Ns, "Matrix work on ordinary arithmetic."]
+    unknown_ratio: Annotated[float, "Of the device's kernel time."]
+    verified_ratio: Annotated[
+        float | None,
+        LEFT_OUT,
+        "The share of matrix time whose placement hardware counters decided. Left out where none were read.",
+    ] = None
+    of: Annotated[Literal["step", "window"], HIDDEN] = "step"
+    unit: Annotated[Placement, If("of_window"), "Beside `of`: which matrix unit it is a share of."] = (
+        "tensor_core"
+    )
+
+    @property
+    def of_window(
+        self,
+    ) -> Annotated[
+        Literal["window"] | None,
+        Key("of"),
+        After("verified_ratio"),
+        LEFT_OUT,
+        "No step can be told apart: the times are of the whole profiler window. Left out where they are of a "
+        "step.",
+    ]:
+        """Says that the times are of the whole window; None where they are of a step."""
+        return "window" if self.of == "window" else None
 
     @property
     def products_ns(self) -> float:
@@ -284,17 +330,22 @@ PRECISION_NOT_KNOWN = "precision not known"
 class ComputePrecision:
     """What a run computes in, and what tells it.
 
-    `dtype` is the 16-bit type of a "16-bit" or "partly 16-bit" run, else the wide one; None: not known.
-    `ratio` is the share of the matrix time in 16 bits or less, where that decided. `beside` is the 16-bit
-    type of the other work, where no matrix work was seen that would tell.
+    `beside` is the 16-bit type of the other work, where no matrix work was seen that would tell.
     """
 
     kind: ComputeKind
-    dtype: str | None
-    by: ComputeEvidence
-    reason: str
-    ratio: float | None = None
-    beside: str | None = None
+    dtype: Annotated[str | None, "The 16-bit type, else the wide one; null: not known."]
+    by: Annotated[
+        ComputeEvidence,
+        "The recorded policy, the input types of the matrix ops, or the share of matrix kernel time.",
+    ]
+    reason: Annotated[str, After("text")]
+    ratio: Annotated[
+        float | None,
+        After("by"),
+        "The share of matrix time in 16 bits or less; null: other evidence decided.",
+    ] = None
+    beside: Annotated[str | None, HIDDEN] = None
 
     @property
     def precision(self) -> Precision | None:
@@ -307,7 +358,7 @@ class ComputePrecision:
         return self.kind in ("16-bit", "partly 16-bit")
 
     @property
-    def words(self) -> str:
+    def words(self) -> Annotated[str, Key("text"), After("ratio"), "For people."]:
         """What it computes in, for people: "float16", "partly in float16 (30.0 % of the matrix time)"."""
         if self.kind == "unknown":
             return f"no matrix work seen, other work in {self.beside}" if self.beside else PRECISION_NOT_KNOWN
@@ -321,18 +372,20 @@ class ComputePrecision:
 class GapSlice:
     """Where the comparison's gap lies: `m_c - b_c / r_c - added_c` of one role (and layer, where matched).
 
-    `added_ns` is work that 16 bits bring with them in every healthy run (casts of weights and round float32
-    norms, loss-scale bookkeeping) and that the baseline does not have. The slices of a comparison sum to its
-    gap."""
+    `added_ns`: casts of weights and round float32 norms, and loss-scale bookkeeping, which the baseline does
+    not have."""
 
-    category: Class
-    layer: str | None
-    ns_per_step: float
-    baseline_ns: float
-    mixed_ns: float
-    ratio: float  # r_c, the attainable ratio for that class on this device
+    category: Annotated[Class, Key("class")]
+    layer: Annotated[
+        str | None,
+        "Of a kernel for several layers the one of its matrix work, else of most of its work.",
+    ]
+    ns_per_step: Annotated[Ns, "now - baseline / ratio; the slices sum to the gap."]
+    baseline_ns: Ns
+    mixed_ns: Ns
+    ratio: Annotated[float, "The attainable ratio for this class on this device."]
     ratio_source: str
-    added_ns: float = 0.0
+    added_ns: Annotated[Ns, LATER, "Work that 16 bits add to every healthy run; not part of the gap."] = 0.0
 
 
 LimitKind = Literal["float32", "memory", "tf32", "compute", "short", "wait", "same", "host"]
@@ -340,32 +393,34 @@ LimitKind = Literal["float32", "memory", "tf32", "compute", "short", "wait", "sa
 
 @frozen
 class Limit:
-    """Part of the attainable step: of one class, with why it becomes no shorter.
+    """Part of the attainable step: of one class, with why it becomes no shorter."""
 
-    `kind`: its tensors stay float32; it is bound by memory (twice as fast at best); it ran in TF32 on Tensor
-    Cores already; matrix work at its best; kernels that are bound by launching; a wait; it stays the same; or
-    the host needs as long. `ratio` is its share of the float32 step."""
-
-    category: Class
-    kind: LimitKind
-    ns_per_step: float  # in the float32 step
-    best_ns: float
-    ratio: float
+    category: Annotated[Class, Key("class")]
+    kind: Annotated[
+        LimitKind,
+        "Stays in float32; bound by memory; in TF32 already; matrix work at its best; bound by launching; a "
+        "wait; stays the same; the host needs as long.",
+    ]
+    ns_per_step: Annotated[Ns, "In the float32 step."]
+    best_ns: Annotated[Ns, "In the attainable one."]
+    ratio: Annotated[float, "Of the float32 step."]
 
 
 @frozen
 class AttainableRange:
     """What mixed precision could make of a float32 run that has no 16-bit twin, or of a pair of which one
-    step was profiled. `eligible_ratio`: the share of the device's time that matrix units could do in 16 bits;
-    `tf32_ratio`: how much of the device's time they do in TF32 already. None of both where the device did
-    nothing."""
+    step was profiled."""
 
     low: float
     high: float
-    eligible_ratio: float | None
+    eligible_ratio: Annotated[
+        float | None,
+        "Share of the float32 run's device time that could use matrix units in 16 bits; null where the trace "
+        "shows no work of the device, and for a measured pair.",
+    ]
     assumptions: tuple[str, ...]
-    limits: tuple[Limit, ...] = ()
-    tf32_ratio: float | None = None
+    limits: Annotated[tuple[Limit, ...], HIDDEN] = ()
+    tf32_ratio: Annotated[float | None, LEFT_OUT, "Of it, what matrix units do in TF32 already."] = None
 
 
 NO_WORK_SEEN = "the trace shows no work of the device"
@@ -389,23 +444,21 @@ def eligible_words(ratio: float | None, tf32_ratio: float | None, *, units: str)
 
 @frozen
 class ClassLaunches:
-    """Kernels and copies of one class, per step, in both runs."""
-
-    category: Class
-    baseline: float
-    mixed: float
+    category: Annotated[Class, Key("class")]
+    baseline: Annotated[Ns, "Kernels and copies per step."]
+    mixed: Ns
 
 
 @frozen
 class Launches:
     """What the host launches per step and how long it needs for a step, in both runs, where it limits both:
-    then its need is what makes one of them slower. Classes that differ, the largest difference first."""
+    then its need is what makes one of them slower."""
 
-    baseline: float
-    mixed: float
-    baseline_host_ns: float
-    mixed_host_ns: float
-    by_class: tuple[ClassLaunches, ...]
+    baseline: Annotated[Ns, "Kernels and copies per step of the baseline."]
+    mixed: Annotated[Ns, "Kernels and copies per step of this run."]
+    baseline_host_ns: Annotated[Ns, "What the host needs for a step of the baseline."]
+    mixed_host_ns: Annotated[Ns, "What the host needs for a step of this run."]
+    by_class: Annotated[tuple[ClassLaunches, ...], "Where the two differ, the largest difference first."]
 
 
 @frozen
@@ -447,50 +500,108 @@ def difference(interval: Sequence[float] | None) -> Difference | None:
 
 @frozen
 class ProfiledSpeedup:
-    """The median profiled step of the baseline over that of the mixed run, and how many of them there are. It
-    has no interval: see `analysis.comparison.profiled`."""
+    """The median profiled step of the baseline over this run's: a second measurement, made under the
+    profiler, and without an interval. Only where three steps a side or more agree, on cards that are not
+    known to differ, and are as long as the unprofiled ones."""
 
     ratio: float
-    baseline_ns: float
-    mixed_ns: float
+    baseline_ns: Ns
+    mixed_ns: Ns
     baseline_steps: int
     mixed_steps: int
+
+
+# What a run reached against another: in a report's `speedup`, and in each step of a comparison.
+PairInterval = Annotated[
+    Interval | None,
+    "95 % confidence, within this pair of runs: how much another run of the same script would differ is "
+    "not in it, and known from repeats alone (`mpprof check --repeat`).",
+]
+FewBlocks = Annotated[
+    bool, LATER, "The interval rests on fewer than ten blocks of steps, or timed groups, of a run."
+]
+Expected = Annotated[float | None, "The attainable speedup on this device."]
+WithHost = Annotated[float | None, "The same, with the host's need per step as the floor."]
+Ceiling = Annotated[float | None, "By peak rates."]
+UnexplainedNs = Annotated[
+    Ns | None,
+    "What no remedy recovers of above_attainable_ns; without an expectation, of gap_ns.",
+]
+GapNs = Annotated[Ns | None, "This run's step less the attainable one by the device alone."]
+PerExample = Annotated[
+    bool, LATER, "The batches differ: the baseline's times are scaled to this run's batch."
+]
+LostNs = Annotated[
+    Ns | None,
+    LATER,
+    "What parts of the step take above their attainable time: gap_ns = lost_ns - gained_ns.",
+]
+GainedNs = Annotated[Ns | None, LATER, "What other parts take below their attainable time."]
+AboveAttainableNs = Annotated[
+    Ns | None, LATER, "This run's step less that at expected_with_host, else at expected."
+]
+Told = Annotated[
+    Difference | None,
+    LEFT_OUT,
+    "What the interval says of the two steps: `none` where it lies within 5 % of 1, `not known` "
+    "where it is wider and holds 1, and without one. Left out where no speedup was observed.",
+]
 
 
 @frozen
 class Speedup:
     """Expected and observed. Without a measured baseline `observed` is None and `slices` is empty.
 
-    `gap_ns = step - reach_ns`, and `sum(slices) == gap_ns`. The gap is `lost_ns - gained_ns`: what parts take
-    above their attainable time, less what others take below theirs. `unexplained_ns` (set by the diagnosis)
-    is what no remedy recovers of this run's step less the attainable one; of the plain difference from the
-    baseline, where nothing is known to be attainable."""
+    `gap_ns = step - reach_ns`, and `sum(slices) == gap_ns`. `unexplained_ns` and `above_attainable_ns` are
+    set by the diagnosis; without an expectation the former is of the plain difference from the baseline."""
 
+    _: KW_ONLY
     baseline: Literal["measured", "estimated"]
     baseline_id: str | None
-    baseline_step_ns: float | None
     observed: float | None
-    interval: tuple[float, float] | None
-    expected: float | None
-    expected_with_host: float | None
-    ceiling: float | None
-    attainable_ns: float | None
-    gap_ns: float | None
+    interval: PairInterval
+    expected: Expected
+    expected_with_host: WithHost
+    ceiling: Ceiling
+    estimated: Annotated[
+        EstimatedSpeedup | None, "Estimated, not measured: a range of the speedup over float32."
+    ] = None
     slices: tuple[GapSlice, ...]
-    unexplained_ns: float | None
-    estimated: EstimatedSpeedup | None = None
-    absent: dict[str, str] | None = None  # field -> reason
-    per_example: bool = False  # the batches differ: the baseline's times are scaled to this run's batch
-    baseline_dtype: str | None = None  # what the baseline's records say it computes in; None: not recorded
-    above_attainable_ns: float | None = None  # this run's step less the attainable one (set by the diagnosis)
-    limits: tuple[Limit, ...] = ()  # what keeps the attainable speedup low, the longest first
-    potential: AttainableRange | None = None  # of a float32 run, or where a single step gives no expectation
-    launches: Launches | None = None  # None: the host does not limit both runs, or that is not known
-    profiled: ProfiledSpeedup | None = None  # None: the reason is in `absent`
-    interval_wide: bool = False  # it rests on few timings of a run
+    unexplained_ns: UnexplainedNs
+    baseline_step_ns: Ns | None
+    attainable_ns: Annotated[Ns | None, Key("reach_ns"), "The attainable step by the device alone."]
+    gap_ns: GapNs
+    per_example: PerExample = False
+    baseline_dtype: Annotated[str | None, LATER, "What the baseline's records say it computes in."] = None
+    limits: Annotated[tuple[Limit, ...], HIDDEN] = ()  # what keeps the attainable speedup low
+    above_attainable_ns: AboveAttainableNs = None
+    interval_wide: FewBlocks = False
+    potential: Annotated[AttainableRange | None, HIDDEN] = (
+        None  # of a float32 run, or where a single step gives no expectation
+    )
+    profiled: Annotated[
+        ProfiledSpeedup | None, If("measured"), After("difference"), "Of a measured pair."
+    ] = None  # None: the reason is in `absent`
+    launches: Annotated[
+        Launches | None,
+        LEFT_OUT,
+        "Of a pair whose steps are both as long as the host needs to launch them: what it launches in "
+        "each. Left out of others.",
+    ] = None
+    how_to_switch: Annotated[
+        tuple[Remedy, ...],
+        LEFT_OUT,
+        "Mixed precision on: of a float32 run that 16 bits may make faster.",
+    ] = ()  # set by the report
+    absent: Annotated[dict[str, str] | None, HIDDEN] = None  # field -> reason
 
     @property
-    def difference(self) -> Difference | None:
+    def measured(self) -> bool:
+        """Whether there is a measured baseline."""
+        return self.baseline == "measured"
+
+    @property
+    def difference(self) -> Annotated[Told, After("interval_wide")]:
         """What the timings tell of the two steps; None where they give no speedup."""
         return None if self.observed is None else difference(self.interval) or "not known"
 
@@ -501,18 +612,47 @@ class Speedup:
         return self.expected if self.expected_with_host is None else self.expected_with_host
 
     @property
+    def attainable_range(
+        self,
+    ) -> Annotated[
+        AttainableRange | None,
+        Key("attainable"),
+        LATER,
+        After("baseline_dtype"),
+        "What this card allows. For a measured pair both ends are equal, unless it rests on a single "
+        "step; for a float32 run in 16 bits it is a range.",
+    ]:
+        """The attainable speedup as a range."""
+        if self.potential is not None or self.attainable is None:
+            return self.potential
+        return AttainableRange(self.attainable, self.attainable, None, ())
+
+    @property
+    def attainable_limits(
+        self,
+    ) -> Annotated[
+        tuple[Limit, ...],
+        Key("limits"),
+        LATER,
+        After("attainable"),
+        "What the attainable step consists of, and why it becomes no shorter.",
+    ]:
+        """The parts of that step, the longest first."""
+        return self.potential.limits if self.potential else self.limits
+
+    @property
     def attainable_step_ns(self) -> float | None:
         """The step at the attainable speedup."""
         known = self.attainable and self.baseline_step_ns
         return self.baseline_step_ns / self.attainable if known else None  # type: ignore[operator]
 
     @property
-    def lost_ns(self) -> float | None:
+    def lost_ns(self) -> Annotated[LostNs, After("per_example")]:
         """What parts of the step take above their attainable time; None where there are no slices to tell."""
         return None if self.gap_ns is None else sum(max(0.0, part.ns_per_step) for part in self.slices)
 
     @property
-    def gained_ns(self) -> float | None:
+    def gained_ns(self) -> Annotated[GainedNs, After("lost_ns")]:
         """What other parts take below it."""
         return None if self.gap_ns is None else sum(max(0.0, -part.ns_per_step) for part in self.slices)
 

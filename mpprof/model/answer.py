@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from mpprof.model.frozen import frozen
+from mpprof.model.written import Code
 
 Kind = Literal["measured", "estimated", "float32", "window", "cpu", "records", "incomparable"]
-"""What there is to judge from: a measured baseline; a 16-bit run alone; a float32 run alone; a window without
-steps; a run on a CPU; records without a trace; a baseline that the run cannot be compared with."""
 Leading = Literal["error", "learning", "inactive", "invalid", "time", "memory", "nothing"]
 """What leads a report, in this order."""
 
@@ -19,14 +18,25 @@ class Answer:
     none. `figure` and `label` are empty where no figure counts: an error, no learning, precision that is not
     in effect, a measurement that is not valid."""
 
-    kind: Kind
-    leads: Leading
-    figure: str  # at most 12 characters: "1.21x"
-    label: str  # what the figure is of, and what the first remedy makes of it
-    sentence: str  # at most 150 characters: what, and why
-    because: tuple[str, ...]  # two more sentences at most
-    do: str  # the first remedy, in one line
-    code: str | None  # of the first cause; None where nothing leads
+    kind: Annotated[
+        Kind,
+        "What there is to judge from: a measured baseline; a 16-bit run alone; a float32 run alone; a window "
+        "without steps; a run on a CPU; records without a trace; a baseline it cannot be compared with.",
+    ]
+    leads: Annotated[
+        Leading,
+        "The first of: the training ended by an error; it does not learn; mixed precision is not in effect; "
+        "the measurement is not valid, where that could change the first cause or its sign; the largest gain "
+        "in time; the largest in memory; nothing.",
+    ]
+    figure: Annotated[
+        str, "At most 12 characters; empty for the first four of `leads`, where no figure counts yet."
+    ]
+    label: Annotated[str, "What the figure is of, and what the first remedy makes of it."]
+    sentence: Annotated[str, "At most 150 characters: what, and why."]
+    because: Annotated[tuple[str, ...], "At most two sentences: what proves it, and what limits it."]
+    do: Annotated[str, "The first remedy, in one line; empty where there is nothing to do."]
+    code: Annotated[Code | None, "Of the first cause; null where nothing leads."]
 
     @property
     def head(self) -> str:

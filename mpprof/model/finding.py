@@ -2,28 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Literal, NamedTuple
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Literal, NamedTuple
 
 from mpprof.model.account import (
+    IDLE_CLASSES,
+    AboveAttainableNs,
     Account,
     Bound,
+    Ceiling,
     Class,
     ComputePrecision,
+    Expected,
+    FewBlocks,
+    GainedNs,
+    GapNs,
     GapSlice,
+    LostNs,
+    PairInterval,
+    PerExample,
     Phase,
+    ProfiledSpeedup,
     Speedup,
     TensorCoreShare,
+    Told,
+    UnexplainedNs,
+    WithHost,
 )
 from mpprof.model.answer import Answer
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
+from mpprof.model.kernels import Family
 from mpprof.model.memory import MemoryAccount
-from mpprof.model.outcome import Learning, Promises
+from mpprof.model.outcome import Learning, Promises, RemediesTotal, RemedyOutcome
+from mpprof.model.remedy import Remedy
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges
+from mpprof.model.written import (
+    HIDDEN,
+    LATER,
+    LEFT_OUT,
+    After,
+    Code,
+    Count,
+    If,
+    Key,
+    Ns,
+    Pair,
+    PairNs,
+    Sentences,
+)
 
 Severity = Literal["info", "warning", "error"]
 SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
@@ -32,25 +62,12 @@ Confidence = Literal["low", "medium", "high"]
 
 @frozen
 class Evidence:
-    """One measured value and the limit it was held against. `unit` in the field's short form: "ns",
-    "bytes", "ratio", "count", "text", "speedup", "bytes/s"."""
+    """One measured value and the limit it was held against."""
 
     name: str
-    value: float | int | str | bool | None
-    unit: str
-    limit: float | int | str | None = None
-
-
-@frozen
-class Remedy:
-    """One thing to do about a cause. `snippet`: code to copy, Python or shell; "": there is none.
-    `larger_batch`: it raises the batch, which gives more examples a second and makes no step shorter;
-    `other_type`: it changes the type to compute in, and with it what all other remedies gain."""
-
-    text: str
-    snippet: str = ""
-    larger_batch: bool = False
-    other_type: bool = False
+    value: Annotated[float | str | bool | None, "Measured."]
+    unit: Annotated[str, "ns, bytes, ratio, count, speedup, text, ..."]
+    limit: Annotated[float | str | None, "What the value was compared with."] = None
 
 
 class ClaimedPart(NamedTuple):
@@ -65,40 +82,97 @@ class ClaimedPart(NamedTuple):
 
 
 @frozen
+class FindingPart:
+    """A class of the account, in one layer."""
+
+    category: Annotated[Class, Key("class")]
+    layer: str | None
+
+
+@frozen
 class Finding:
     """A cause that was found. Cost None: it has none in that unit, or it is not known."""
 
-    code: str
+    _: KW_ONLY
+    code: Annotated[Code, "Stable: `mpprof explain CODE`."]
     slug: str
     title: str
     severity: Severity
     confidence: Confidence
+    cost_ns_per_step: Ns | None = None
+    cost_bytes: int | None = None
+    gap_ratio: Annotated[
+        float | None,
+        "What it explains, as a share of gap_ns; above 1 where other parts gained time.",
+    ] = None
     evidence: tuple[Evidence, ...]
     remedy: str
-    summary: str = ""  # one plain sentence with the numbers in it
-    cost_ns_per_step: float | None = None
-    cost_bytes: int | None = None
-    spare_bytes: int | None = None  # memory that is free, or taken in advance and not used: it costs nothing
-    gap_ratio: float | None = None  # what it explains over the gap: above 1 where other parts gained time
-    whatif_step_ns: float | None = None
+    remedies: Annotated[tuple[Remedy, ...], LATER, "What `remedy` says, one by one."] = ()
+    whatif_step_ns: Annotated[Ns | None, "The step once it is remedied."] = None
+    summary: Annotated[str, "One sentence with the numbers in it; may be empty."] = ""
     layers: tuple[str, ...] = ()
-    lost_ratio: float | None = None  # what it explains, as a share of lost_ns: 0 to 1
-    remedies: tuple[Remedy, ...] = ()  # what `remedy` says, one by one
-    gain_ns_per_step: float | None = None  # of its remedy, in the order of the plan; None: no part of it
-    recovers_ns_per_step: float | None = None  # of that, what this run lost against the attainable step
-    added_ns_per_step: float | None = None  # of that, what the measured baseline's step does not lose
-    claimed: tuple[ClaimedPart, ...] = ()  # whose cost it is, as profiled
-    cost_ns_in_window: float | None = None  # where there is no step: of the whole window
-    said: str = ""  # as the answer says it, with what it leaves open in braces
-    proof: str = ""  # a clause that shows it; "": the sentence says it all
-    once: str = ""  # what follows the step time after its remedy: "once the input keeps up"
+    lost_ratio: Annotated[float | None, LATER, "What it explains, as a share of lost_ns: 0 to 1."] = None
+    gain_ns_per_step: Annotated[
+        Ns | None,
+        LATER,
+        "What its remedy gains of a step after those before it in whatif.order, by which findings are "
+        "ordered; null: no part of that plan.",
+    ] = None
+    recovers_ns_per_step: Annotated[
+        Ns | None,
+        LATER,
+        "Of the gain, what this run lost against the attainable step: the sum over all findings and "
+        "speedup.unexplained_ns are the step less the attainable one.",
+    ] = None
+    added_ns_per_step: Annotated[float | None, HIDDEN] = (
+        None  # of the gain, what the measured baseline's step does not lose
+    )
+    claimed: Annotated[tuple[ClaimedPart, ...], HIDDEN] = ()  # whose cost it is, as profiled
+    spare_bytes: Annotated[
+        int | None,
+        LEFT_OUT,
+        "Memory that is free, or taken in advance and not used. Left out where it is neither.",
+    ] = None
+    cost_ns_in_window: Annotated[
+        Ns | None,
+        LEFT_OUT,
+        "What it costs of the whole window, where no step can be told apart (cost_ns_per_step null). "
+        "Left out elsewhere.",
+    ] = None
+    said: Annotated[str, HIDDEN] = ""  # as the answer says it, with what it leaves open in braces
+    proof: Annotated[str, HIDDEN] = ""  # a clause that shows it; "": the sentence says it all
+    once: Annotated[str, HIDDEN] = (
+        ""  # what follows the step time after its remedy: "once the input keeps up"
+    )
+    dismissed: Annotated[
+        str | None,
+        LEFT_OUT,
+        "Why the project dismisses it, by its bounds file; left out of any other finding.",
+    ] = None
+
+    @property
+    def parts(
+        self,
+    ) -> Annotated[
+        tuple[FindingPart, ...],
+        LEFT_OUT,
+        After("recovers_ns_per_step"),
+        "The work that its cost is taken from, the most costly first. Left out where it is of no work.",
+    ]:
+        """The work that it claims, by class and layer."""
+        excess: dict[tuple[Class, str | None], float] = {}
+        for part in self.claimed:
+            if part.category not in IDLE_CLASSES:
+                key = part.category, part.layer
+                excess[key] = excess.get(key, 0.0) + part.excess_ns
+        return tuple(FindingPart(*key) for key in sorted(excess, key=lambda key: -excess[key]))
 
 
 @frozen
 class Unable:
     """A cause that could not be judged, and why: never shown as clear."""
 
-    code: str
+    code: Code
     reason: str
 
 
@@ -106,43 +180,57 @@ class Unable:
 class NotApplicable:
     """A cause that this run cannot have, and why: nothing was looked at, so that it is not clear either."""
 
-    code: str
+    code: Code
     reason: str
 
 
 @frozen
 class WhatIfStep:
-    """One remedy in the order to apply them: the step after it, what it gains there, and what of its gain
-    stays hidden behind the host."""
+    """One remedy in the order to apply them."""
 
-    code: str
-    step_ns: float
-    gain_ns: float
-    hidden_ns: float
+    code: Code
+    step_ns: Annotated[Ns, "The step with this remedy and all before it."]
+    gain_ns: Ns
+    hidden_ns: Annotated[Ns, "What of its gain stays hidden behind the host."]
 
 
 @frozen
 class Surfacing:
-    """A cause that is notable only once others are remedied, and what its remedy gains then."""
+    """A cause that is notable only once others are remedied."""
 
-    code: str
-    gain_ns: float
+    code: Code
+    gain_ns: Annotated[Ns, "What its remedy gains of a step, beyond `best_step_ns`."]
+
+
+@frozen
+class Floor:
+    """What limits the step after all remedies. `host_ns`: what the host needs per step now; None: not
+    known."""
+
+    by: Literal["host", "device"]
+    host_ns: Ns | None
 
 
 @frozen
 class WhatIf:
-    """All remedies in the order that pays first. `best_step_ns` is the step with all of them; `floor` says
-    what limits it then: "host" or "device". `host_ns`: what the host needs per step now; None: not known.
-    `subsets_ns`: the step with each subset of the first remedies of `order` (six at most), at the index whose
-    bit k says that remedy k is in it; the first is the step as it is. `surfacing`: causes that are too small
-    a part of the step to be found now, and notable in the best one; the remedies of `order` leave them."""
+    """All remedies in the order that pays first. `best_step_ns` is the step with all of them. The first of
+    `subsets_ns` is the step as it is; the remedies of `order` leave what is `surfacing`."""
 
     order: tuple[WhatIfStep, ...]
-    best_step_ns: float
-    floor: Literal["host", "device"]
-    host_ns: float | None
-    subsets_ns: tuple[float, ...] = ()
-    surfacing: tuple[Surfacing, ...] = ()
+    best_step_ns: Ns
+    floor: Floor
+    subsets_ns: Annotated[
+        tuple[Ns, ...],
+        LATER,
+        "The step with each subset of the first six remedies of `order`, at the index whose bit k says "
+        "that remedy k is in it.",
+    ] = ()
+    surfacing: Annotated[
+        tuple[Surfacing, ...],
+        LEFT_OUT,
+        "Causes that are too small a part of this step to be found, and notable in the best one, the "
+        "largest first. Left out where there are none.",
+    ] = ()
 
 
 @frozen
@@ -182,99 +270,277 @@ class Diagnosis:
 
 @frozen
 class KernelChange:
-    """One kernel name (`by` "name") or op (`by` "op") in two runs; None: not in that run."""
+    """One kernel name (`by` "name") or op (`by` "op") in two runs."""
 
     key: str
     by: Literal["name", "op"]
-    from_ns: float | None  # per step
-    to_ns: float | None
+    from_ns: Annotated[Ns | None, "Per step; null: not in that run."]
+    to_ns: Ns | None
+    step: Annotated[Count, "Row of `steps`."] = 0  # set by the report
+
+
+@frozen
+class OpTime:
+    op: str
+    ns_per_step: Ns
+
+
+@frozen
+class UnmatchedLayer:
+    layer: str
+    reason: str
 
 
 @frozen
 class Matching:
-    """How much of two runs was aligned, as shares of the time of the first's and the second's ops: by op in
-    its layer and phase, and at least by its layer. `only_*`: (op, ns per step) of what is in one run alone,
-    the longest first. `unmatched_*`: (layer, why it has no counterpart), in the order of the model."""
+    """How much of two runs was aligned: by op in its layer and phase, and at least by its layer. What is in
+    one run alone stands with the longest first, layers in the order of the model."""
 
-    by_op_ratio: tuple[float | None, float | None]
-    by_layer_ratio: tuple[float | None, float | None]
-    only_from: tuple[tuple[str, float], ...]
-    only_to: tuple[tuple[str, float], ...]
-    unmatched_from: tuple[tuple[str, str], ...] = ()
-    unmatched_to: tuple[tuple[str, str], ...] = ()
+    by_op_ratio: Pair
+    by_layer_ratio: Pair
+    only_from: tuple[OpTime, ...]
+    only_to: tuple[OpTime, ...]
+    unmatched_from: Annotated[
+        tuple[UnmatchedLayer, ...], LATER, "Layers of `from` without a counterpart."
+    ] = ()
+    unmatched_to: Annotated[tuple[UnmatchedLayer, ...], LATER, "Layers of `to` without a counterpart."] = ()
 
 
 @frozen
 class Batches:
     """Runs of one model in one type and at several batch sizes, smallest first: what their step times tell.
 
-    `runs`: rows of Comparison.runs. A step takes `fixed_ns` and so much for each example (the line through
-    the two ends); `spread_ratio`: the largest time per example over the smallest, less 1.
-    `utilization_ratio`: the highest median on record; None: none is."""
+    `runs`: rows of the comparison's runs. A step takes `fixed_ns` and so much for each example (the line
+    through the two ends)."""
 
     runs: tuple[int, ...]
     batch_sizes: tuple[int, ...]
-    ns_per_example: tuple[float, ...]
-    spread_ratio: float
-    fixed_ns: float
-    utilization_ratio: float | None
+    ns_per_example: tuple[Ns, ...]
+    spread_ratio: Annotated[float | None, "The largest time per example over the smallest, less 1."]
+    fixed_ns: Annotated[Ns | None, "What a step takes whatever its size."]
+    utilization_ratio: Annotated[float | None, "The highest median on record."]
     statements: tuple[str, ...]
 
 
 @frozen
 class WindowPart:
-    """A part of two windows, in ns of each: idle time by class, matrix kernels by placement and precision,
-    kernels by family (both sums of durations), exposed communication and copies."""
+    """A part of two windows, in ns of each."""
 
-    by: Literal["idle", "placement", "family", "exposed"]
+    by: Annotated[
+        Literal["idle", "placement", "family", "exposed"],
+        "Idle time by class; matrix kernels by placement and precision, and kernels by family (sums of "
+        "durations); exposed communication and copies.",
+    ]
     name: str
-    from_ns: float
-    to_ns: float
+    from_ns: Ns
+    to_ns: Ns
 
 
 @frozen
-class Windows:
-    """Two whole windows side by side, (first, second), of the main devices; nothing is per step.
+class MatrixKernels:
+    family: Family
+    start: Annotated[Count, Key("from")]
+    end: Annotated[Count, Key("to")]
 
-    `same_work`: both ran as many matrix kernels of each family (`matrix_kernels`); None: neither ran any.
-    `decides`: what most of both windows is, waiting or the device's work; "both": of one this, of one that.
-    `waits_for`: what most of the second's idle time is; None: the trace does not show it, or there is none.
-    """
 
-    span_ns: tuple[float, float]
-    busy_ns: tuple[float, float]
-    kernel_ns: tuple[float, float]
-    kernels: tuple[int, int]
-    parts: tuple[WindowPart, ...]
-    matrix_kernels: tuple[dict[str, int], dict[str, int]]
-    same_work: bool | None
-    decides: Literal["waiting", "device", "both"]
-    waits_for: Class | None
+@frozen
+class WindowsOfTwo:
+    """Two whole windows side by side: nothing is per step, and no speedup follows from their lengths."""
+
+    span_ns: PairNs
+    busy_ns: PairNs
+    kernel_ns: Annotated[PairNs, After("idle_ns"), "Sum of the kernels' durations, without copies."]
+    kernels: Annotated[PairNs, After("kernel_ns")]
+    parts: Annotated[tuple[WindowPart, ...], After("kernels")]
+    matrix_kernels: Annotated[
+        tuple[MatrixKernels, ...], After("parts"), "How many ran in each window, by family."
+    ]
+    same_work: Annotated[
+        bool | None,
+        After("matrix_kernels"),
+        "Both ran equally many matrix kernels of each family, so they are assumed to be the same amount of "
+        "work. null: neither ran any.",
+    ]
+    decides: Annotated[
+        Literal["waiting", "device", "both"],
+        After("same_work"),
+        "What most of both windows is; both: one window is mostly waiting, the other mostly work.",
+    ]
+    waits_for: Annotated[
+        Class | None,
+        After("decides"),
+        "What most of the later one's idle time is; null: not shown, or none.",
+    ]
+    statements: Annotated[
+        tuple[str, ...],
+        After("waits_for"),
+        "For people: what changed, what decides, and what is assumed.",
+    ] = ()  # set by the report
+
+    @property
+    def idle_ns(self) -> Annotated[PairNs, After("busy_ns")]:
+        """The rest of each window."""
+        return self.span_ns[0] - self.busy_ns[0], self.span_ns[1] - self.busy_ns[1]
 
 
 @frozen
 class Rung:
-    """One step of a ladder: run `start` to run `end` (rows in Comparison.runs).
+    """One step of a ladder: run `start` to run `end`. What `speedup` holds is written as the step's own."""
 
-    `labels` say in which respects the two are unlike (batch size, card, XLA ...); empty: comparable.
-    `refused` says why they cannot be compared at all."""
-
-    start: int
-    end: int
-    speedup: Speedup | None
+    _: KW_ONLY
+    start: Annotated[Count, Key("from"), "Row of `runs`."]
+    end: Annotated[Count, Key("to"), "Row of `runs`."]
+    speedup: Annotated[Speedup | None, HIDDEN]
     slices: tuple[GapSlice, ...]
-    kernels: tuple[KernelChange, ...]  # largest difference first
+    kernels: Annotated[tuple[KernelChange, ...], HIDDEN]  # largest difference first
     findings: tuple[Finding, ...]
-    labels: tuple[str, ...] = ()
-    refused: str | None = None
-    examples_per_s: tuple[float | None, float | None] = (None, None)  # of both runs; None: no batch on record
-    cards: str | None = None  # what two different cards can do at their peaks; None: one card, or not known
-    matching: Matching | None = None  # None: one of the runs has no account
-    answer: Answer | None = None  # of the later run against the earlier; None: they are no comparison at all
-    notes: tuple[str, ...] = ()  # what makes their parts hard to compare
-    promises: Promises | None = None  # what the earlier report's remedies gave; None: no comparison at all
-    windows: Windows | None = None  # side by side where not both have steps; None: both have, or one no trace
-    learning: Learning | None = None  # None: they are no comparison at all
+    labels: Annotated[
+        tuple[str, ...],
+        After("unexplained_ns"),
+        "In which respects the two are unlike; empty: comparable.",
+    ] = ()
+    refused: Annotated[str | None, After("labels"), "Why they cannot be compared."] = None
+    examples_per_s: Annotated[Pair, LATER, After("per_example")] = (
+        None,
+        None,
+    )  # of both runs; None: no batch on record
+    cards: Annotated[
+        str | None,
+        LATER,
+        After("above_attainable_ns"),
+        "What two different cards can do at their peaks.",
+    ] = None  # one card, or not known
+    answer: Annotated[
+        Answer | None,
+        LATER,
+        After("cards"),
+        "Of the later run against the earlier; null: they cannot be compared.",
+    ] = None
+    notes: Annotated[
+        tuple[str, ...],
+        LATER,
+        After("explanation"),
+        "What makes the parts of the two runs hard to compare.",
+    ] = ()
+    matching: Annotated[
+        Matching | None,
+        LATER,
+        After("notes"),
+        "How much of two runs was aligned, as shares of the time of each run's ops, and the ops that "
+        "only one has.",
+    ] = None  # one of the runs has no account
+    learning: Annotated[
+        Learning | None,
+        LATER,
+        After("matching"),
+        "The losses after as many applied updates; null: not compared.",
+    ] = None
+    promises: Annotated[Promises | None, HIDDEN] = None  # None: no comparison at all
+    windows: Annotated[
+        WindowsOfTwo | None,
+        LEFT_OUT,
+        After("profiled"),
+        "Where not both runs have steps: their whole windows. Left out where both have, or one has no trace.",
+    ] = None
+
+    @property
+    def explanation(self) -> Annotated[Sentences, LATER, After("answer"), "The answer's `because`."]:
+        return self.answer.because if self.answer else ()
+
+    @property
+    def observed(self) -> Annotated[float | None, After("to")]:
+        return self.speedup.observed if self.speedup else None
+
+    @property
+    def interval(self) -> Annotated[PairInterval, After("expected")]:
+        return self.speedup.interval if self.speedup else None
+
+    @property
+    def expected(self) -> Annotated[Expected, After("observed")]:
+        return self.speedup.expected if self.speedup else None
+
+    @property
+    def interval_wide(self) -> Annotated[FewBlocks, After("interval")]:
+        return self.speedup is not None and self.speedup.interval_wide
+
+    @property
+    def expected_with_host(self) -> Annotated[WithHost, After("findings")]:
+        return self.speedup.expected_with_host if self.speedup else None
+
+    @property
+    def ceiling(self) -> Annotated[Ceiling, After("expected_with_host")]:
+        return self.speedup.ceiling if self.speedup else None
+
+    @property
+    def gap_ns(self) -> Annotated[GapNs, After("ceiling")]:
+        return self.speedup.gap_ns if self.speedup else None
+
+    @property
+    def unexplained_ns(self) -> Annotated[UnexplainedNs, After("gap_ns")]:
+        return self.speedup.unexplained_ns if self.speedup else None
+
+    @property
+    def per_example(self) -> Annotated[PerExample, After("absent")]:
+        return self.speedup is not None and self.speedup.per_example
+
+    @property
+    def lost_ns(self) -> Annotated[LostNs, After("examples_per_s")]:
+        return self.speedup.lost_ns if self.speedup else None
+
+    @property
+    def gained_ns(self) -> Annotated[GainedNs, After("lost_ns")]:
+        return self.speedup.gained_ns if self.speedup else None
+
+    @property
+    def above_attainable_ns(self) -> Annotated[AboveAttainableNs, After("gained_ns")]:
+        return self.speedup.above_attainable_ns if self.speedup else None
+
+    @property
+    def difference(self) -> Annotated[Told, After("remedies_total")]:
+        return self.speedup.difference if self.speedup else None
+
+    @property
+    def profiled(
+        self,
+    ) -> Annotated[ProfiledSpeedup | None, If("speedup"), After("difference"), "Of a measured pair."]:
+        return self.speedup.profiled if self.speedup else None
+
+    @property
+    def remedies(
+        self,
+    ) -> Annotated[
+        tuple[RemedyOutcome, ...],
+        LATER,
+        After("learning"),
+        "What the earlier run's report promised, in the order of its plan, against what the later run "
+        "obtained; empty: it is not judged, with the reason in `absent.remedies`.",
+    ]:
+        return self.promises.outcomes if self.promises else ()
+
+    @property
+    def remedies_total(
+        self,
+    ) -> Annotated[
+        RemediesTotal | None,
+        LATER,
+        After("remedies"),
+        "Of all remedies that are counted, against the two steps.",
+    ]:
+        return self.promises.total if self.promises else None
+
+    @property
+    def absent(self) -> Annotated[dict[str, str], After("refused")]:
+        """By key, why a value is not known."""
+        known = dict(self.speedup.absent or {}) if self.speedup else {}
+        found = self.promises
+        if found is None or found.refused:
+            why = (found.refused if found else self.refused) or "not compared"
+            return known | {"remedies": why, "remedies_total": why}
+        return known if found.total else known | {"remedies_total": "no remedy is seen in the later run"}
+
+
+Compared = Speedup | Rung
+"""What a run reached against another: both have the fields of a speedup."""
 
 
 @frozen

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Placement, Precision
 from mpprof.model.quantities import format_ns
+from mpprof.model.written import HIDDEN, NULL, After, Key
 
 Evidence = Literal["ptx", "library", "hlo", "decided on the card"]
 """What a placement rests on: the kernel's machine instructions; a library's documented rule for operands of
@@ -40,7 +41,7 @@ class ForecastKernel:
     precision: Precision
     evidence: Evidence
     reason: str
-    obstacle: str  # code of what keeps it off the matrix units, "" for nothing
+    obstacle: Annotated[str, HIDDEN]  # code of what keeps it off the matrix units, "" for nothing
     instruction: str | None
     count: int | None  # executions in a step; None: a loop whose turns the program does not state
     flops: float | None
@@ -54,9 +55,9 @@ class AliveBytes:
     """Temporaries of one layer, phase and type that are alive at the peak; layer "": of no layer, or too
     small to be listed. Types as HLO names them ("f16"); "workspace" for what a library's call works in."""
 
-    layer: str
+    layer: Annotated[str, NULL]
     phase: Phase
-    dtype: str
+    dtype: Annotated[str, NULL]
     bytes: int
 
 
@@ -72,6 +73,7 @@ class ForecastMemory:
     peak_bytes: Band
     not_included: tuple[str, ...]
     alive: tuple[AliveBytes, ...] = ()
+    card_bytes: Annotated[int | None, After("peak_bytes")] = None  # set in the forecast of a card
 
 
 @frozen
@@ -79,9 +81,9 @@ class BatchBytes:
     """What the compiled step needs at one batch: `bytes` as a band over the programs. `recomputed`: there XLA
     computes some activations a second time, to need less, which takes time."""
 
-    batch_size: int
-    bytes: Band
-    recomputed: bool
+    batch_size: Annotated[int, Key("batch")]
+    bytes: Annotated[Band, Key("peak_bytes")]
+    recomputed: Annotated[bool, Key("recomputes")]
 
 
 @frozen
@@ -99,10 +101,10 @@ class LargestBatch:
     fits: int | None
     too_large: int | None
     recomputes: bool | None
-    compiled: tuple[BatchBytes, ...]
+    compiled: Annotated[tuple[BatchBytes, ...], After("example_bytes")]
     fixed_bytes: Band | None
     example_bytes: Band | None
-    reason: str = ""
+    reason: Annotated[str, NULL] = ""
 
 
 @frozen
@@ -111,7 +113,7 @@ class Obstacle:
 
     code: str
     reason: str
-    remedy: str
+    remedy: Annotated[str, NULL]
     layers: tuple[str, ...]
     flops_ratio: float
 
@@ -128,6 +130,21 @@ class ForecastSpeedup:
 
 
 @frozen
+class StepForecast:
+    at_least: float
+    typical: Band | None
+
+
+@frozen
+class MatrixUnits:
+    """Shares of the model's matrix operations; they sum to 1."""
+
+    can: float | None
+    cannot: float | None
+    open: float | None
+
+
+@frozen
 class CardForecast:
     """One card and policy.
 
@@ -141,23 +158,33 @@ class CardForecast:
 
     card: str
     policy: str
-    batch_size: int
+    batch_size: Annotated[int, Key("batch")]
     memory: ForecastMemory
-    card_memory_bytes: int
-    at_least_ns: float
-    typical_ns: Band | None
+    card_memory_bytes: Annotated[int, HIDDEN]
+    at_least_ns: Annotated[float, HIDDEN]
+    typical_ns: Annotated[Band | None, HIDDEN]
     speedup: ForecastSpeedup | None
-    can_ratio: float | None
-    cannot_ratio: float | None
-    open_ratio: float | None
+    can_ratio: Annotated[float | None, HIDDEN]
+    cannot_ratio: Annotated[float | None, HIDDEN]
+    open_ratio: Annotated[float | None, HIDDEN]
     decided_ratio: float | None
-    model_flops: float
+    model_flops: Annotated[float, Key("flops")]
     executed_flops: float
     kernels: tuple[ForecastKernel, ...]
     obstacles: tuple[Obstacle, ...]
     unknown: tuple[str, ...]
     compile_ns: int
-    largest_batch: LargestBatch | None = None  # None: not asked for, or recurrent
+    largest_batch: Annotated[LargestBatch | None, After("obstacles")] = None  # not asked for, or recurrent
+
+    @property
+    def step_ns(self) -> Annotated[StepForecast, After("memory")]:
+        """How long a step is."""
+        return StepForecast(self.at_least_ns, self.typical_ns)
+
+    @property
+    def matrix_units(self) -> Annotated[MatrixUnits, After("decided_ratio")]:
+        """What of the matrix operations can use the matrix units."""
+        return MatrixUnits(self.can_ratio, self.cannot_ratio, self.open_ratio)
 
 
 @frozen
@@ -177,8 +204,13 @@ class Forecast:
 
     model: str
     runs: tuple[CardForecast, ...]
-    versions: dict[str, str]
+    versions: Annotated[dict[str, str], After("model")]
     not_compiled: tuple[NotCompiled, ...] = ()
+
+    @property
+    def schema(self) -> Annotated[Literal["mpprof.forecast/1"], After("")]:
+        """The name of its document."""
+        return "mpprof.forecast/1"
 
     def __repr__(self) -> str:
         runs = [

@@ -63,6 +63,31 @@ def changed(one: C, **values: Any) -> C:
     return made
 
 
+def mapped(value: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Return a value with each part as `change` gives it for its name and value: a `frozen` object by field,
+    a dict by key, a list or tuple by item, whose name is "". What holds no parts, and what would not differ,
+    is returned itself."""
+    if isinstance(value, dict):
+        return {key: change(key, each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        made = [change("", each) for each in value]
+        if all(one is other for one, other in zip(made, value, strict=True)):
+            return value
+        return (
+            made
+            if isinstance(value, list)
+            else type(value)(*made)
+            if hasattr(value, "_fields")
+            else tuple(made)
+        )
+    if not hasattr(value, "__dataclass_fields__"):
+        return value
+    before = {each.name: getattr(value, each.name) for each in fields(value)}
+    after = {name: change(name, each) for name, each in before.items()}
+    differ = {name: each for name, each in after.items() if each is not before[name]}
+    return changed(value, **differ) if differ else value
+
+
 def _init(cls: Any) -> Callable[..., None]:
     """Return an `__init__` that is written, as it would be by hand, when the first object is made: many
     classes of a program that runs one command never have any."""

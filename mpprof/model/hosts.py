@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from mpprof.model.account import Class, DeviceAccount
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Precision
+from mpprof.model.written import HIDDEN, Count, Ns
 
 CollectiveKind = Literal["reduce", "gather", "other"]
 
@@ -20,27 +20,34 @@ class ClockSkew:
     of the same steps ("steps"), and of how many; `within_ns`: half of the differences lie this close to it.
     """
 
-    skew_ns: float
-    within_ns: float
-    by: Literal["collectives", "steps"]
-    count: int
+    skew_ns: Annotated[float, "The median of the differences."]
+    within_ns: Annotated[float, "Half of the differences lie this close to the median."]
+    by: Annotated[
+        Literal["collectives", "steps"],
+        "What was compared: the ends of the same collectives, or of the same steps, on both clocks.",
+    ]
+    count: Count
 
 
 @frozen
-class HostAccount:
-    """The profiled step of one host, in the window's own time. `wall_ns`: the recorded step of its worker;
-    None: not recorded. `absent` is the reason where `skew` is None; the first host has neither."""
+class Host:
+    """The profiled step of one host, in the window's own time. `absent` is the reason where `clock_skew` is
+    None; the first host has neither."""
 
     host: str
-    worker: int | None
-    trace: Path
-    step_ns: float
-    wall_ns: float | None
-    devices: tuple[DeviceAccount, ...]  # without cells
-    steps: tuple[int, ...]  # as in `Account`
-    skew: ClockSkew | None = None
-    absent: str = ""
-    warnings: tuple[str, ...] = ()  # of its trace
+    worker: Annotated[int | None, "The number of its records; null: it has none."]
+    trace: Annotated[str, "The name of its file."]
+    step_ns: Annotated[Ns, "The mean profiled step."]
+    wall_ns: Annotated[Ns | None, "The recorded step: the median of the steady ones."]
+    devices: Annotated[tuple[DeviceAccount, ...], HIDDEN]  # without cells
+    window_steps: Annotated[tuple[int, ...], "As in `time`."]
+    clock_skew: Annotated[
+        ClockSkew | None,
+        "How far its clock is ahead of the first host's, as estimated; no time is shifted by it. Null: "
+        "not known, see `absent`, and for the first host.",
+    ] = None
+    absent: Annotated[str, HIDDEN] = ""
+    warnings: Annotated[tuple[str, ...], HIDDEN] = ()  # of its trace
 
 
 @frozen
@@ -56,24 +63,17 @@ class MissingHost:
 class Hosts:
     """Every host of a run: that of the account first."""
 
-    read: tuple[HostAccount, ...]
-    missing: tuple[MissingHost, ...]
+    read: Annotated[tuple[Host, ...], "Hosts whose trace was read; `time` is of the first."]
+    missing: Annotated[
+        tuple[MissingHost, ...],
+        "Hosts whose trace could not be read: no time in this document includes them.",
+    ]
 
 
 @frozen
-class DeviceLoad:
-    """What one device of several does in a profiled step. `own_ns`: all but exposed communication, in which a
-    device waits for the slowest; of devices that exchange gradients in each step, the one with most of it is
-    the one that the others wait for."""
-
-    host: str | None  # None: of a run on one host
+class DeviceName:
+    host: Annotated[str | None, "Null: the run is on one host."]
     device: str
-    step_ns: float
-    own_ns: float
-    busy_ns: float  # communication left out
-    exposed_ns: float
-    hidden_ns: float
-    classes: dict[Class, float]  # ns per step
 
     @property
     def name(self) -> str:
@@ -82,11 +82,35 @@ class DeviceLoad:
 
 
 @frozen
-class Collective:
-    """Communication of one kind and precision on the main device, per step. `busy_ns` with what is hidden."""
+class DeviceLoad(DeviceName):
+    """What one device of several does in a profiled step. Of devices that exchange gradients in each step,
+    the one with most `own_ns` is the one that the others wait for."""
 
-    kind: CollectiveKind
-    precision: Precision
-    exposed_ns: float
-    busy_ns: float
-    calls: float
+    step_ns: Ns
+    own_ns: Annotated[
+        Ns, "The step less exposed communication: longest on a device that the others wait for."
+    ]
+    busy_ns: Annotated[Ns, "Without communication."]
+    exposed_ns: Annotated[Ns, "Communication while nothing else runs: transfers, and waiting."]
+    hidden_ns: Annotated[Ns, "Communication behind other work."]
+    classes: Annotated[dict[Class, float], HIDDEN]  # ns per step
+
+
+@frozen
+class Collective:
+    """Communication of one kind and precision on the main device, per step."""
+
+    kind: Annotated[CollectiveKind, "reduce: sums, as of gradients."]
+    precision: Annotated[Precision, "Of what is sent; unknown: neither name nor op states it."]
+    exposed_ns: Ns
+    busy_ns: Annotated[Ns, "With what is hidden."]
+    calls: Annotated[float, "Per step."]
+
+
+@frozen
+class Communication:
+    devices: Annotated[
+        tuple[DeviceLoad, ...], "Every device of all hosts, in profiled steps; the main one first."
+    ]
+    by: Annotated[tuple[Collective, ...], "Of the main device, the longest first."]
+    stragglers: Annotated[tuple[DeviceName, ...], "Devices that the others wait for, the slowest first."]

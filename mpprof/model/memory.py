@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import HloInstruction
+from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, LOW_HIGH, NULL, After, Code, Count, Key
 from mpprof.tensors import WIDE
 
 Kind = Literal[
@@ -37,56 +38,62 @@ By = Literal["dtype", "op", "layer", "kind"]
 
 @frozen
 class MemoryItem:
-    """Part of what was live at the peak. `estimated`: no event tells, it follows from what
-    `MemoryAccount.states_from` names. `assigned`: no event tells, it stands in XLA's buffer assignment of the
-    program that took the memory."""
+    """Part of what was live at the peak."""
 
     by: By
     name: str
     bytes: int
-    estimated: bool = False
-    assigned: bool = False
+    estimated: Annotated[
+        bool,
+        LEFT_OUT,
+        "True: no event shows it; it is derived from memory.states_from. Left out where measured.",
+    ] = False
+    assigned: Annotated[
+        bool,
+        LEFT_OUT,
+        "True: no event states it, but XLA's buffer assignment of the program that took the memory does. "
+        "Left out otherwise.",
+    ] = False
 
 
 @frozen
 class Allocator:
-    """One allocator of the trace. `lifetime_peak_bytes` is its own count since it was made (None: not
-    stated), `capacity_bytes` what it could give in all."""
+    """One allocator of the trace. `capacity_bytes` is what it could give in all; None: not stated."""
 
     name: str
     where: Literal["device", "host"]
-    peak_bytes: int  # within the trace
-    lifetime_peak_bytes: int | None
+    peak_bytes: Annotated[int, "Within the trace."]
+    lifetime_peak_bytes: Annotated[int | None, "By its own count, since it was made."]
     capacity_bytes: int | None
-    events: int
+    events: Count
 
 
 @frozen
 class Tensor:
-    """Blocks that were live at the peak, alike in all that is stated here. `born_ns` is when the first of
-    them was allocated, `life_ns` how long it lived, None where it outlives the trace, or
-    where that states no times (`Trace.missing`)."""
+    """Blocks that were live at the peak, alike in all that is stated here."""
 
     kind: Kind
     op: str
     layer: str
     dtype: str
     shape: str
-    count: int
-    bytes: int
-    born_ns: int
-    life_ns: int | None
-    assigned: bool = False
+    count: Count
+    bytes: Annotated[int, "Of all of them."]
+    born_ns: Annotated[int, "When the first was allocated, on the trace's clock."]
+    life_ns: Annotated[
+        int | None, "Until the last was freed; null: it outlives the trace, or the trace states no times."
+    ]
+    assigned: Annotated[bool, LEFT_OUT, "True: by XLA's buffer assignment. Left out otherwise."] = False
 
 
 @frozen
-class Held:
+class HeldAcross:
     """Blocks that an op allocated in one step and that outlive the next one: how many there were in all."""
 
     op: str
     layer: str
     dtype: str
-    count: int
+    count: Count
     bytes: int
 
 
@@ -96,25 +103,30 @@ class Course:
 
     `parts[by][name]` are as many values as `time_ns` has; the parts of one `by` sum to `total_bytes`."""
 
-    time_ns: tuple[int, ...]
+    time_ns: Annotated[
+        tuple[int, ...], "On the trace's clock: the fullest moment of each of up to 240 stretches."
+    ]
     total_bytes: tuple[int, ...]
-    parts: dict[str, dict[str, tuple[int, ...]]]
+    parts: Annotated[
+        dict[str, dict[str, tuple[int, ...]]],
+        'By "kind" and "dtype": the parts of one division sum to total_bytes at every moment.',
+    ]
 
 
 @frozen
 class RecordedMemory:
     """What the records say, without a trace; None: not recorded. Of several devices the one that holds most.
 
-    `peak_bytes` is the allocator's over the whole run, `steady_peak_bytes` that after warm-up, which may be
-    lower: autotuning and tracing come first. `driver_bytes` is the driver's figure (median), which holds what
-    a framework took in advance; `host_bytes` the process' largest resident size."""
+    `steady_peak_bytes` may be lower than `peak_bytes`: autotuning and tracing come first."""
 
-    peak_bytes: int | None
-    steady_peak_bytes: int | None
-    first_live_bytes: int | None
+    peak_bytes: Annotated[int | None, "The allocator's, over the whole run."]
+    steady_peak_bytes: Annotated[int | None, "After warm-up; peak_memory_bytes is the same."]
+    first_live_bytes: Annotated[int | None, "What was live at the first reading."]
     last_live_bytes: int | None
-    driver_bytes: int | None
-    host_bytes: int | None
+    driver_bytes: Annotated[
+        int | None, "In use by the driver's figure (median), with what the framework reserves ahead."
+    ]
+    host_bytes: Annotated[int | None, "The process' largest resident size."]
 
 
 @frozen
@@ -129,71 +141,93 @@ class Filled:
 
 
 @frozen
-class OutOfMemory:
-    """What an out-of-memory error states; None: not stated.
-
-    `loose_bytes` is what the allocator holds and does not use, `others_bytes` what other processes hold of
-    the device (None also for so little that it may be rounding of the printed figures), `free_bytes` what the
-    driver has free on it. `parts` are the bytes of a compiled program: arguments, outputs, temporaries,
-    constants. `listed_bytes` is the sum that the error states of its list, of which `filled` has the
-    largest. `refused_bytes` is the least of the sizes that the driver refused one after the other: less was
-    free in one piece; `asked_bytes` is then the first of them, what an allocator wanted to take in advance,
-    no tensor. `words`: of an error that states no size at all."""
-
-    framework: Literal["tensorflow", "xla", "torch"]
-    asked_bytes: int | None
-    limit_bytes: int | None
-    used_bytes: int | None
-    loose_bytes: int | None
-    others_bytes: int | None
-    device: str | None
-    op: str | None
-    filled: tuple[Filled, ...]
-    parts: dict[str, int] | None = None
-    free_bytes: int | None = None
-    listed_bytes: int | None = None
-    refused_bytes: int | None = None
-    words: str | None = None
-
-
-@frozen
 class Advice:
     """What to try after an out-of-memory error, with the command or code where there is one."""
 
     cause: str
     text: str
-    snippet: str = ""
+    snippet: Annotated[str, NULL] = ""
 
 
 @frozen
-class Cause:
+class OutOfMemory:
+    """What an out-of-memory error states; None: not stated.
+
+    `others_bytes` is None also for so little that it may be rounding of the printed figures. `filled` has the
+    largest of the list. Where the driver refused sizes one after the other (`refused_bytes`), `asked_bytes`
+    is the first of them: what an allocator wanted to take in advance, no tensor."""
+
+    framework: Literal["tensorflow", "xla", "torch"]
+    asked_bytes: Annotated[int | None, "null: the error states no size."]
+    limit_bytes: int | None
+    used_bytes: int | None
+    loose_bytes: Annotated[int | None, "What the allocator held and did not use."]
+    others_bytes: Annotated[int | None, "What other processes held of the device."]
+    device: str | None
+    op: str | None
+    filled: Annotated[tuple[Filled, ...], "What the error lists, largest first."]
+    parts: Annotated[
+        dict[str, int] | None,
+        After("op"),
+        "Of a compiled program: arguments, outputs, temporaries ...",
+    ] = None
+    free_bytes: Annotated[
+        int | None, LATER, After("others_bytes"), "What the driver had free on the device."
+    ] = None
+    listed_bytes: Annotated[int | None, LATER, "The sum that the error states of its list."] = None
+    refused_bytes: Annotated[
+        int | None, LATER, "The least that the driver refused: less was free in one piece."
+    ] = None
+    words: Annotated[str | None, LATER, "The error's words, where it states no size."] = None
+    advice: Annotated[tuple[Advice, ...], "What to try, the likeliest first."] = ()
+
+    @property
+    def schema(self) -> Annotated[Literal["mpprof.out_of_memory/1"], After("")]:
+        """The name of its document."""
+        return "mpprof.out_of_memory/1"
+
+
+@frozen
+class MemoryCause:
     """Part of what mixed precision could have saved and did not: the bytes that one finding explains."""
 
-    code: str
+    code: Code
+    bytes: int
+
+
+@frozen
+class MemoryOfKind:
+    kind: Kind
     bytes: int
 
 
 @frozen
 class DriverSaving:
-    """The driver's figure (nvidia-smi's) of this run and of the baseline, in bytes.
-
-    `peak_saved_bytes` is what the allocator's recorded peak fell by, `unused_bytes` what this run's figure
-    holds beyond that peak. `code` is the finding that says why the figure hardly fell though the peak did;
-    None where it fell too."""
+    """The driver's figure (nvidia-smi's) of this run and of the baseline, in bytes."""
 
     bytes: int
     baseline_bytes: int
-    peak_saved_bytes: int
-    unused_bytes: int
-    code: str | None
+    peak_saved_bytes: Annotated[int, "What the allocator's recorded peak fell by."]
+    unused_bytes: Annotated[
+        int,
+        After("hidden_bytes"),
+        "In use by the driver's figure beyond the allocator's recorded peak.",
+    ]
+    code: Annotated[
+        Code | None,
+        LEFT_OUT,
+        After("unused_bytes"),
+        "Why the driver's figure hardly fell. Left out where it fell too.",
+    ]
 
     @property
-    def saved_bytes(self) -> int:
+    def saved_bytes(self) -> Annotated[int, After("baseline_bytes"), "baseline_bytes - bytes."]:
         return self.baseline_bytes - self.bytes
 
     @property
-    def hidden_bytes(self) -> int:
-        """What was saved and the driver's figure does not show."""
+    def hidden_bytes(
+        self,
+    ) -> Annotated[int, "Of peak_saved_bytes, what the driver's figure does not show."]:
         return max(0, self.peak_saved_bytes - self.saved_bytes)
 
 
@@ -233,40 +267,81 @@ class MemoryAccount:
     """The memory of the allocator that held most. `at_peak` is empty, and everything but the peak None, where
     only the records tell of a peak.
 
-    `rounding_bytes` is what the blocks live at the peak hold beyond what was asked for; `fragmentation_ratio`
-    the share of the free memory outside its largest block then. `saved_bytes` is the baseline's peak less
-    this run's, None without a baseline and, with `why_not_saved`, against one that differs in more than its
-    precision; `expected_saving_bytes` what 16 bits could have saved; their difference is the sum of `gap`
-    and `unexplained_bytes`. `beyond_16_bits_bytes` is what the peak falls by once the float32 activations of
-    layers that compute in 16 bits (MP604) take 16 bits; `gap` has of that what was expected. `shrank` is what
-    other kinds hold less than at the baseline's peak, though nothing was expected of them. `driver` is None
-    where either run's driver figure or peak is not recorded.
-    `states_from` says what the estimated items follow from; None: nothing is estimated. `why_unassigned`:
-    why it is not known what is in memory that XLA took for a program; None: it is, or there is none."""
+    `saved_bytes` is the baseline's peak less this run's, None without a baseline and, with `why_not_saved`,
+    against one that differs in more than its precision. `beyond_16_bits_bytes` is what the peak falls by once
+    the float32 activations of layers that compute in 16 bits (MP604) take 16 bits; `gap` has of that what was
+    expected. `driver` is None where either run's driver figure or peak is not recorded. `why_unassigned` is
+    None where it is known what is in memory that XLA took for a program, or there is none."""
 
     peak_bytes: int
-    at_peak: tuple[MemoryItem, ...]
+    at_peak: Annotated[tuple[MemoryItem, ...], "Each division sums to the peak as far as it is known."]
     saved_bytes: int | None = None
     reachable_bytes: int | None = None
-    allocator: str | None = None
-    allocators: tuple[Allocator, ...] = ()
-    peak_ns: int | None = None
-    rounding_bytes: int | None = None
-    fragmentation_ratio: float | None = None
-    tensors: tuple[Tensor, ...] = ()
-    across_steps: tuple[Held, ...] | None = None  # None: fewer than two steps can be told apart
-    course: Course | None = None
-    expected_saving_bytes: int | None = None
-    gap: tuple[Cause, ...] = ()
-    unexplained_bytes: int | None = None
-    beyond_16_bits_bytes: int | None = None
-    shrank: tuple[tuple[Kind, int], ...] = ()
-    why_no_expectation: str | None = None
-    why_not_saved: str | None = None
-    parts: PeakParts | None = None
-    driver: DriverSaving | None = None
-    states_from: StatesFrom | None = None
-    why_unassigned: str | None = None
+    allocator: Annotated[str | None, LATER, "The allocator; null: known from the records alone."] = None
+    allocators: Annotated[tuple[Allocator, ...], LATER, "Of the trace: devices first, then by peak."] = ()
+    peak_ns: Annotated[int | None, LATER, "When the peak was, on the trace's clock."] = None
+    rounding_bytes: Annotated[
+        int | None, LATER, "What the blocks live at the peak hold beyond what was asked for."
+    ] = None
+    fragmentation_ratio: Annotated[
+        float | None, LATER, "Of the free memory at the peak, what lies outside its largest block."
+    ] = None
+    tensors: Annotated[
+        tuple[Tensor, ...], LATER, "The largest blocks live at the peak, equal ones together."
+    ] = ()
+    across_steps: Annotated[
+        tuple[HeldAcross, ...] | None,
+        LATER,
+        "What is allocated in one step and outlives the next; null: the trace does not hold two steps.",
+    ] = None
+    course: Annotated[Course | None, LATER, "Live bytes over the trace."] = None
+    expected_saving_bytes: Annotated[
+        int | None,
+        LATER,
+        "What 16 bits could have saved at the baseline's peak: half of the float32 activations that are "
+        "kept for backward and computed in 16 bits, less the 16-bit copies of the weights.",
+    ] = None
+    gap: Annotated[
+        tuple[MemoryCause, ...],
+        LATER,
+        "expected_saving_bytes - saved_bytes by cause; with unexplained_bytes they sum to it.",
+    ] = ()
+    unexplained_bytes: Annotated[int | None, LATER] = None
+    beyond_16_bits_bytes: Annotated[int | None, HIDDEN] = None
+    shrank: Annotated[
+        tuple[MemoryOfKind, ...],
+        LATER,
+        "What the peak holds less than the baseline's by kind, though nothing was expected of it; "
+        "unexplained_bytes is negative by that. What is below 1 % of the baseline's peak is left out.",
+    ] = ()
+    why_no_expectation: Annotated[str | None, HIDDEN] = None
+    why_not_saved: Annotated[str | None, HIDDEN] = None
+    parts: Annotated[PeakParts | None, HIDDEN] = None
+    driver: Annotated[
+        DriverSaving | None,
+        LATER,
+        "The driver's figures beside the saving; null: not recorded of both.",
+    ] = None
+    states_from: Annotated[
+        StatesFrom | None,
+        LATER,
+        "What the estimated items follow from: the recorded model, the gradients that the optimizer's "
+        "updates free, or the 16-bit copies of the weights; null: nothing is estimated.",
+    ] = None
+    why_unassigned: Annotated[
+        str | None,
+        LEFT_OUT,
+        "Why it is not known what is in memory that XLA took for a program. Left out where it is known, "
+        "or XLA took none.",
+    ] = None
+    beside_gap: Annotated[
+        tuple[MemoryCause, ...],
+        LATER,
+        After("shrank"),
+        "Findings about memory that the run does not use. They do not belong to the gap, which is of the "
+        "bytes that the allocator gave out: MP602 is what the driver's figure holds beyond the "
+        "allocator's peak, MP303 what the card has left for a larger batch. Empty without a baseline.",
+    ] = ()  # set by the report, which has the findings
 
     @property
     def whole_bytes(self) -> int:
@@ -283,6 +358,22 @@ class MemoryAccount:
         if self.expected_saving_bytes is None:
             return None
         return next((part.bytes for part in self.gap if part.code == code), 0)
+
+
+@frozen
+class MemoryComparison:
+    """What `mpprof memory RUN --baseline BASE --format json` prints."""
+
+    run: str
+    baseline: str
+    memory: Annotated[MemoryAccount | None, "As in the report; null: absent has the reason."]
+    unlike: Annotated[tuple[str, ...], "Differences other than precision, which leave the saving unknown."]
+    absent: Annotated[dict[str, str], "By the name of a key: why it is not known."]
+
+    @property
+    def schema(self) -> Annotated[Literal["mpprof.memory/1"], After("")]:
+        """The name of its document."""
+        return "mpprof.memory/1"
 
 
 @frozen
@@ -308,7 +399,7 @@ class PolicyMemory:
     `xla_temporaries_bytes` and `xla_peak_bytes`: XLA's own assignment (low, high) where the step was
     compiled, which then decides `peak_bytes` and `largest_batch`."""
 
-    policy: str
+    policy: Annotated[str, After("card_bytes")]
     parameters_bytes: int
     gradients_bytes: int
     slots_bytes: int | None
@@ -316,30 +407,37 @@ class PolicyMemory:
     input_bytes: int
     kept: tuple[KeptBytes, ...]
     activations_bytes: int
-    of_gradients_bytes: int
+    of_gradients_bytes: Annotated[int, Key("activation_gradients_bytes")]
     fullest_layer: str
     fixed_bytes: int
     bytes_per_example: int
     peak_bytes: int
     largest_batch: int | None
-    xla_temporaries_bytes: tuple[int, int] | None = None
-    xla_peak_bytes: tuple[int, int] | None = None
-    card: str | None = None
-    card_bytes: int | None = None
+    xla_temporaries_bytes: Annotated[tuple[int, int] | None, LOW_HIGH] = None
+    xla_peak_bytes: Annotated[tuple[int, int] | None, LOW_HIGH] = None
+    card: Annotated[str | None, After("")] = None
+    card_bytes: Annotated[int | None, After("card")] = None
+    saving_bytes: Annotated[int | None, After("peak_bytes")] = None  # set by the document
 
     @property
-    def kept_bytes(self) -> int:
+    def kept_bytes(self) -> Annotated[int, After("input_bytes")]:
         return sum(each.bytes for each in self.kept)
 
     @property
-    def at_least(self) -> tuple[str, ...]:
+    def estimated(self) -> Annotated[tuple[str, ...], After("xla_peak_bytes")]:
+        """The keys that are estimates; the others follow exactly from the model."""
+        always = ("weight_copies_bytes", "kept", "kept_bytes", "activations_bytes", "largest_batch")
+        return always if self.xla_peak_bytes else (*always, "peak_bytes", "saving_bytes")
+
+    @property
+    def at_least(self) -> Annotated[tuple[str, ...], After("estimated")]:
         """What is too low for want of the optimizer's slots; XLA's own peak has them."""
         if self.slots_bytes is not None:
             return ()
         return ("fixed_bytes",) if self.xla_peak_bytes else ("fixed_bytes", "peak_bytes")
 
     @property
-    def at_most(self) -> tuple[str, ...]:
+    def at_most(self) -> Annotated[tuple[str, ...], After("at_least")]:
         """What is too high for want of the optimizer's slots."""
         return ("largest_batch",) if "peak_bytes" in self.at_least and self.largest_batch is not None else ()
 
@@ -351,12 +449,17 @@ class MemoryForecast:
     of which each run has its own."""
 
     model: str
-    batch_size: int
+    batch_size: Annotated[int, Key("batch")]
     card: str | None
     card_bytes: int | None
     runs: tuple[PolicyMemory, ...]
     assumed: tuple[str, ...]
     unknown: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Annotated[Literal["mpprof.memory_forecast/1"], After("")]:
+        """The name of its document."""
+        return "mpprof.memory_forecast/1"
 
     def __repr__(self) -> str:
         several = len(self.cards) > 1

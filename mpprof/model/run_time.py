@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mpprof.columnar import Columnar
 from mpprof.model.frozen import frozen
 from mpprof.model.steps import ABSENT
+from mpprof.model.written import HIDDEN, Count
 
 Int64 = NDArray[np.int64]
 
@@ -112,31 +113,44 @@ class NamedTime:
     """A piece of a part: a callback's class, a source of compiles, a kind of steps."""
 
     name: str
-    ns: int
+    ns: Count
 
 
 @frozen
-class Part:
-    """One part of the wall time. `ratio` is of the whole; `by` sums to it, and is empty where nothing divides
-    it."""
+class RunPart:
+    """One part of the wall time."""
 
-    name: PartName
-    ns: int
-    ratio: float
+    name: Annotated[
+        PartName,
+        "`steps`: calls of the train function; on a backend that tells only their begins, with the loop "
+        "between them. `input`: the host was blocked for the next batch. `callbacks`: hooks in the "
+        "training's thread. `compile`: tracing and compiling. `profiler`: opening and closing windows. "
+        "`between_epochs`: what remains before the first, between and after the last call of epochs. `loop`: "
+        "what remains between two calls. `setup`: before the first hook.",
+    ]
+    ns: Count
+    ratio: Annotated[float, "Of wall_ns."]
     basis: PartBasis = "records"
-    by: tuple[NamedTime, ...] = ()
+    by: Annotated[
+        tuple[NamedTime, ...],
+        "The part by the callback's class, by what makes the batches, by compiler or by kind of steps, the "
+        "longest first. It sums to the part. A part that holds what was not told apart says so here.",
+    ] = ()
 
 
 @frozen
 class RunTime:
-    """The wall time of all `fit` calls; the parts and `unknown_ns` sum to it. A part that could not be told
-    apart is not listed: `absent` has the reason, and which part holds its time."""
+    """The parts and `unknown_ns` sum to `wall_ns`. A part that could not be told apart is left out; `absent`
+    has the reason under `run_time.<part>`."""
 
-    wall_ns: int
-    parts: tuple[Part, ...]
-    unknown_ns: int
-    absent: dict[str, str] = field(default_factory=dict)  # part -> reason
+    wall_ns: Annotated[
+        Count,
+        "Of all `fit` calls: each from its first hook to its end, or to its last line where it broke off.",
+    ]
+    parts: Annotated[tuple[RunPart, ...], "In a fixed order."]
+    unknown_ns: Annotated[Count, "Of steps whose lines were not read."]
+    absent: Annotated[dict[str, str], HIDDEN] = field(default_factory=dict)  # part -> reason
 
-    def part(self, name: PartName) -> Part | None:
+    def part(self, name: PartName) -> RunPart | None:
         """Return this part; None where it was not told apart."""
         return next((part for part in self.parts if part.name == name), None)

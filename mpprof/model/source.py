@@ -11,7 +11,9 @@ from mpprof.model.run import HostTrace
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns, Report
+    from mpprof.model.rows import KernelRow, LayerRow, OpRow, SurveyRow
+    from mpprof.model.timeline import KernelDetails, Roofs, Timeline
 
 
 RunState = Literal["running", "ended", "interrupted", "exit", "failed", "stopped", "unfinished", "unrecorded"]
@@ -53,21 +55,21 @@ class RunTables(Protocol):
     CLI's `--format json`, so a page shows exactly what the commands print. `run`: an entry's id, or `on_host`
     of one."""
 
-    def report(self, run: str, baseline: str | None = None) -> doc.Report: ...
+    def report(self, run: str, baseline: str | None = None) -> Report: ...
 
     def steps(self, run: str) -> StepTable | None: ...
 
     def hardware(self, run: str) -> HardwareTable | None: ...
 
-    def kernels(self, run: str, *, in_steps: bool = False) -> list[doc.KernelRow]:
+    def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
         """Return rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
         ...
 
-    def ops(self, run: str, *, in_steps: bool = False) -> list[doc.OpRow]: ...
+    def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]: ...
 
-    def layers(self, run: str, *, in_steps: bool = False) -> list[doc.LayerRow]: ...
+    def layers(self, run: str, *, in_steps: bool = False) -> list[LayerRow]: ...
 
-    def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> doc.Timeline | None:
+    def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> Timeline | None:
         """Return a step (None: that of median length), merged to `width` pixels. None: no trace or no step in
         it."""
         ...
@@ -85,7 +87,7 @@ class RunSource(RunTables, Protocol):
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 
-    def surveyed(self, run: str, baseline: str | None = None) -> doc.SurveyRow | None:
+    def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row of a survey, where the survey has kept it and no file of either run has changed
         since."""
         ...
@@ -99,7 +101,7 @@ class RunSource(RunTables, Protocol):
         it."""
         ...
 
-    def roofs(self, run: str) -> doc.Roofs | None:
+    def roofs(self, run: str) -> Roofs | None:
         """Return the peak rates of the run's main device; None where they are not known."""
         ...
 
@@ -113,7 +115,7 @@ class RunSource(RunTables, Protocol):
         width: int = 1400,
         colour: str = "placement",
         search: str = "",
-    ) -> doc.Timeline | None:
+    ) -> Timeline | None:
         """Return a window of what ran when, merged to `width` pixels: of a step (None: the one of median
         length), or between two times from the first step's start. None: no trace, or no step in it.
 
@@ -123,7 +125,7 @@ class RunSource(RunTables, Protocol):
 
     def next_kernel(
         self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False
-    ) -> doc.KernelDetails | None:
+    ) -> KernelDetails | None:
         """Return the kernel of the timeline that follows `row`, or the time `from_ns` (`back`: the one before
         it), among those that `search` finds, the first after the last; None where there is none."""
         ...
@@ -132,8 +134,8 @@ class RunSource(RunTables, Protocol):
         """Return all events of a window of the timeline in the Trace Event Format, which Perfetto opens."""
         ...
 
-    def kernel(self, run: str, row: int) -> doc.KernelDetails | None:
+    def kernel(self, run: str, row: int) -> KernelDetails | None:
         """Return one kernel of the timeline as it ran; None where there is no such row."""
         ...
 
-    def compare(self, runs: tuple[str, ...]) -> doc.Comparison: ...
+    def compare(self, runs: tuple[str, ...]) -> ComparedRuns: ...

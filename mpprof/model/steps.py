@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mpprof.columnar import Columnar
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import RecordedMemory
+from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, After, Count, IntervalNs, Ns
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -125,32 +126,57 @@ class LossScaleSummary:
 class WorkerSummary:
     """One worker's own step log in short; `worker` 0 is the first. None: it has no steady step."""
 
-    worker: int
-    count: int
-    mean_ns: float | None
-    median_ns: float | None
-    p95_ns: float | None
+    worker: Count
+    count: Count
+    mean_ns: Annotated[Ns | None, LATER]
+    median_ns: Ns | None
+    p95_ns: Ns | None
 
 
 @frozen
 class StepSummary:
     """What the step log says in short. `None`: not recorded (the run's `absent` says why)."""
 
-    count: int
-    steady: int  # steps that are neither warm-up, profiled, nor an epoch's edge
-    first_steady: int | None  # step number at which warm-up has ended; None: it never did
-    mean_ns: float | None  # the step time: of all steps after warm-up, every stall included
-    median_ns: float | None  # per optimizer step (interval / covers) over the steady ones
-    p95_ns: float | None
-    interval_ns: tuple[float, float] | None  # 95 %, of the median; of few means, of their mean
-    skipped: int | None
+    count: Count
+    steady: Annotated[Count, "Neither warm-up, profiled, nor an epoch's edge."]
+    first_steady: Annotated[int | None, After("mean_interval_ns"), "Step at which warm-up has ended."]
+    mean_ns: Annotated[
+        Ns | None,
+        LATER,
+        "The step time, which `time.step_ns` equals: the time of all steps after warm-up over their "
+        "number, stalls included; without validations, profile windows and what lies between epochs.",
+    ]
+    median_ns: Annotated[Ns | None, "Of the steady steps; it describes their shape."]
+    p95_ns: Ns | None
+    interval_ns: Annotated[
+        IntervalNs | None,
+        After("peak_memory_bytes"),
+        "95 % confidence interval of the median; of two to five means of several steps that of their mean.",
+    ]
+    skipped: Annotated[int | None, "Optimizer updates skipped."]
     skipped_ratio: float | None
     loss_scale: LossScaleSummary | None
     peak_memory_bytes: int | None
-    examples_per_s: float | None = None  # None: no batch size, or no step time
-    steps_per_epoch: int | None = None  # the median epoch that has ended; None: none has
-    gpu_hours_per_epoch: float | None = None  # of its steps, on all GPUs; None: no GPU, epoch or step time
-    workers: tuple[WorkerSummary, ...] = ()  # each of them, in order, where several trained together
-    memory: RecordedMemory | None = None  # what the records say of memory
-    mean_interval_ns: tuple[float, float] | None = None  # 95 %, of `mean_ns`, within this run
-    why_no_interval: str | None = None  # of `mean_ns`
+    examples_per_s: Annotated[float | None, LATER, "By the mean step."] = None
+    steps_per_epoch: Annotated[int | None, LATER, "Of the median epoch that has ended."] = None
+    gpu_hours_per_epoch: Annotated[
+        float | None, LATER, "Of an epoch's steps on all GPUs, without validation."
+    ] = None
+    workers: Annotated[
+        tuple[WorkerSummary, ...],
+        LATER,
+        "Each worker's own step times, where several trained together; else empty.",
+    ] = ()
+    memory: Annotated[
+        RecordedMemory | None,
+        LEFT_OUT,
+        "What the records say of memory; left out without readings.",
+    ] = None
+    mean_interval_ns: Annotated[
+        IntervalNs | None,
+        LATER,
+        After("interval_ns"),
+        "95 % confidence interval of mean_ns, within this run: how much another run of the same script "
+        "would differ is not in it.",
+    ] = None
+    why_no_interval: Annotated[str | None, HIDDEN] = None  # of `mean_ns`

@@ -12,12 +12,14 @@ from __future__ import annotations
 from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.written import Count
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -148,13 +150,12 @@ class MarkerTable:
 class NamedRanges:
     """Annotated ranges of one name, of which steps can be made.
 
-    `name` is what `--step-range` takes: names that differ in their digits are one pattern. `launches_ratio`
-    is the share of the trace's launches that lie in them: on their own threads, or, where no range's thread
-    launches anything, on any."""
+    Names that differ in their digits are one pattern. Launches count on the ranges' own threads, or, where
+    no range's thread launches anything, on any."""
 
-    name: str
-    count: int
-    launches_ratio: float
+    name: Annotated[str, "As --step-range takes it: a name, or a pattern between slashes."]
+    count: Count
+    launches_ratio: Annotated[float, "Of the trace's launches, those that lie in these ranges."]
 
 
 @frozen

@@ -29,9 +29,10 @@ from mpprof.model.frozen import frozen
 from mpprof.regular import read_regular
 from mpprof.report import checks, dismissals, words
 from mpprof.report.checks import Forbidden, Outcome
+from mpprof.report.to_json import to_json
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
 
 NUMBERS: Final = (
     "min_tensor_core_ratio", "max_skipped_ratio", "max_peak_memory_bytes", "max_step_regression_ratio",
@@ -171,25 +172,25 @@ def _stored(path: Path) -> Baseline:
 
 
 def judge(
-    report: doc.Report,
+    report: Report,
     bounds: Bounds,
-    repeats: Sequence[doc.Report] = (),
-    baseline_repeats: Sequence[doc.Report] = (),
+    repeats: Sequence[Report] = (),
+    baseline_repeats: Sequence[Report] = (),
 ) -> Iterator[Outcome]:
     """Yield one outcome for each bound, and one for each forbidden finding; for dismissed findings none. The
     repeats are further runs of the same script and of the baseline's: with any, a step is judged by the
     scatter between runs. Raises UsageError where a run is its own baseline, and for repeats of nothing."""
     if bounds.baseline is None and (repeats or baseline_repeats):
         raise UsageError("repeats need a baseline", next="Name one in the file of bounds: docs/checks.md")
-    steps, cores, absent = report["steps"], report["tensor_core"], report["absent"]
+    steps, cores, absent = report.steps, report.tensor_core, report.absent
     values: dict[str, tuple[float | None, str]] = {
         "min_tensor_core_ratio": (
-            cores["ratio"] if cores else None,
-            (cores["reason"] if cores else None) or absent.get("tensor_core", "not recorded"),
+            cores.ratio if cores else None,
+            (cores.reason if cores else None) or absent.get("tensor_core", "not recorded"),
         ),
-        "max_skipped_ratio": (steps["skipped_ratio"] if steps else None, _why(absent, "skipped")),
+        "max_skipped_ratio": (steps.skipped_ratio if steps else None, _why(absent, "skipped")),
         "max_peak_memory_bytes": (
-            steps["peak_memory_bytes"] if steps else None,
+            steps.peak_memory_bytes if steps else None,
             _why(absent, "peak_memory_bytes"),
         ),
     }
@@ -217,7 +218,7 @@ def _bound(key: str, value: float | None, limit: float, why: str) -> Outcome:
 
 
 def _interval(report: Mapping[str, Any]) -> MeanInterval | str:
-    """Return the interval of a report's mean step, or why it has none."""
+    """Return the interval of a document's mean step, or why it has none."""
     steps, absent = report["steps"], report.get("absent") or {}
     if not steps or not steps.get("mean_interval_ns") or not steps.get("mean_ns"):
         return _why(absent, "mean_interval_ns")
@@ -225,40 +226,46 @@ def _interval(report: Mapping[str, Any]) -> MeanInterval | str:
     return MeanInterval(mean, math.log(float(steps["mean_interval_ns"][1]) / mean), 0)
 
 
-def _mean(report: doc.Report) -> float | None:
-    return report["steps"].get("mean_ns") if report["steps"] else None
+def _mean(report: Report) -> float | None:
+    return report.steps.mean_ns if report.steps else None
 
 
 def _regression(
-    report: doc.Report,
+    report: Report,
     stored: Baseline,
     limit: float,
-    repeats: Sequence[doc.Report],
-    baseline_repeats: Sequence[doc.Report],
+    repeats: Sequence[Report],
+    baseline_repeats: Sequence[Report],
 ) -> Outcome:
     """Judge a step by the 95 % interval of its ratio to the baseline's: failed where it is longer by more
     than `limit` at the least, passed where it is not at the most. Not judged against a step under other
     conditions."""
     key, own = "max_step_regression_ratio", stored.run.get("id")
-    above = list({each["run"]["id"]: each for each in (report, *repeats)}.values())  # each run counts once
-    below = list({each["run"]["id"]: each for each in baseline_repeats if each["run"]["id"] != own}.values())
-    both = {each["run"]["id"] for each in above} & {own, *(each["run"]["id"] for each in below)}
+    above = list({each.run.id: each for each in (report, *repeats)}.values())  # each run counts once
+    below = list({each.run.id: each for each in baseline_repeats if each.run.id != own}.values())
+    both = {each.run.id for each in above} & {own, *(each.run.id for each in below)}
     for each in above:
-        if each["run"]["id"] in both:
-            raise own_baseline(each["run"]["name"], str(stored.path))
-    why = next((why for each in (*above, *below) if (why := checks.unlike(each["run"], stored.run))), None)
+        if each.run.id in both:
+            raise own_baseline(each.run.name, str(stored.path))
+    why = next(
+        (why for each in (*above, *below) if (why := checks.unlike(to_json(each.run), stored.run))), None
+    )
     if stored.mean_ns is None:
         why = f"{_OF_A_MEDIAN}. {_STORE}"
     untimed = next((each for each in (*above, *below) if _mean(each) is None), None)
     if why is None and untimed is not None:
-        why = f"{untimed['run']['name']}: {_why(untimed['absent'], 'mean_ns')}"
+        why = f"{untimed.run.name}: {_why(untimed.absent, 'mean_ns')}"
     if why is not None or stored.mean_ns is None:
         return Outcome(key, "unable", f"cannot be judged: {why}")
     means = [
         [ns for ns in map(_mean, above) if ns],
         [stored.mean_ns, *(ns for ns in map(_mean, below) if ns)],
     ]
-    before, after, ratio = stored.interval, _interval(report), of_repeats(*means)
+    before, after, ratio = (
+        stored.interval,
+        _interval({"steps": to_json(report.steps), "absent": report.absent}),
+        of_repeats(*means),
+    )
     if ratio is not None:
         ends = ratio.low, ratio.high
         how = f"by the scatter between {len(means[0])} and {len(means[1])} runs"

@@ -20,7 +20,9 @@ from mpprof.report import without_finding as limited
 from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.answer import Answer
+    from mpprof.model.finding import Finding, Rung
+    from mpprof.model.report import ComparedRuns, Report
 
 WIDTH, HEIGHT = 80, 25
 MOST_FIRST = 7
@@ -49,7 +51,7 @@ class Bar:
 
 
 def render(
-    document: doc.Report,
+    document: Report,
     *,
     color: bool = False,
     width: int = WIDTH,
@@ -60,10 +62,10 @@ def render(
     """Return the report (`report.json.document`) on one screen.
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
-    page = Page(color=color, width=width, time=document["time"])
+    page = Page(color=color, width=width, time=document.time)
     page.paragraph(_identity(document, page.width), hang=2, style="dim")
-    answer = document["answer"]
-    for said in filter(None, (content.head(answer), answer["sentence"])):
+    answer = document.answer
+    for said in filter(None, (content.head(answer), answer.sentence)):
         page.paragraph(said, style="bold")
     page.paragraph(_because(answer, page))
     page.row("")
@@ -82,32 +84,32 @@ def render(
 # --- identity, verdict, figures ----------------------------------------------------------------------------
 
 
-def _identity(document: doc.Report, width: int) -> str:
+def _identity(document: Report, width: int) -> str:
     """Return the run's name and what it is, in one line; where the width does not suffice, what tells least
     is left out."""
-    run = document["run"]
-    device = run["device"]
+    run = document.run
+    device = run.device
     short = device.replace("(by its figures, not its name)", "(inferred)") if device else None
     for brand in _BRANDS:
         short = short.replace(brand, "") if short else None
-    batch = f"batch {words.count(run['batch_size'])}" if run["batch_size"] is not None else None
-    compiled = words.compiled(run["backend"], run["jit_compile"])
-    precision = [fact for fact in (run["policy"], words.computes(document)) if fact]
+    batch = f"batch {words.count(run.batch_size)}" if run.batch_size is not None else None
+    compiled = words.compiled(run.backend, run.jit_compile)
+    precision = [fact for fact in (run.policy, words.computes(document)) if fact]
     candidates = [
-        (*precision, run["backend"], device, compiled, batch),
+        (*precision, run.backend, device, compiled, batch),
         (*precision, device, compiled, batch),
         (*precision, short, compiled, batch),
-        (*precision, short, compiled if isinstance(run["jit_compile"], bool) else batch),
+        (*precision, short, compiled if isinstance(run.jit_compile, bool) else batch),
         (*precision, short, batch),
         (*precision, short),
     ]
     texts = [", ".join(str(fact) for fact in facts if fact) for facts in candidates]
-    return fitting([f"{run['name']}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
+    return fitting([f"{run.name}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
 
 
-def _because(answer: doc.Answer, page: Page) -> str:
+def _because(answer: Answer, page: Page) -> str:
     """Return as many of the sentences behind the answer's as the first lines have room for."""
-    texts = [" ".join(answer["because"][:kept]) for kept in range(len(answer["because"]), -1, -1)]
+    texts = [" ".join(answer.because[:kept]) for kept in range(len(answer.because), -1, -1)]
     room = MOST_FIRST - len(page.lines)
     return next(text for text in texts if not text or len(wrapped(text, page.width)) <= room)
 
@@ -117,24 +119,24 @@ def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
     return next((text for text in candidates if len(wrapped(text, width)) <= lines), candidates[-1])
 
 
-def figures(document: doc.Report, width: int) -> list[str]:
+def figures(document: Report, width: int) -> list[str]:
     """Return step time, share of matrix time on matrix units, skipped updates and peak memory: one line, more
     only where they need a qualification."""
-    facts, log = document["facts"], document["steps"]
-    if facts["step_ns"] is not None:
-        first = f"{units.one(document['time'])} {words.duration(facts['step_ns'])}"
-    elif "window" in document:
-        first = f"window {words.duration(document['window']['span_ns'])}"
+    facts, log = document.facts, document.steps
+    if facts.step_ns is not None:
+        first = f"{units.one(document.time)} {words.duration(facts.step_ns)}"
+    elif document.window is not None:
+        first = f"window {words.duration(document.window.span_ns)}"
     else:
         first = "step unknown"
-    skipped = log["skipped_ratio"] if log else None
+    skipped = log.skipped_ratio if log else None
     peak = content.peak(document)
     parts = [first, _share(document)]
     wanted = skipped is not None or (content.skips_arise(document) and not content.on_cpu(document))
     if wanted and skipped is None and peak is None:
         parts.append("skipped steps and peak memory unknown")
     else:
-        of_scale = bool(_OF_SCALE & {cause["code"] for cause in facts["causes"]})
+        of_scale = bool(_OF_SCALE & {cause.code for cause in facts.causes})
         of = " of all updates" if of_scale else ""  # such a cause states a share of those after the start
         if wanted:
             parts.append(
@@ -143,47 +145,47 @@ def figures(document: doc.Report, width: int) -> list[str]:
         if of_scale:
             parts += [f"loss scale {scale}" for scale in [content.loss_scale(log)] if scale]
         parts.append("peak memory unknown" if peak is None else f"peak {words.size(peak[0])}{peak[1]}")
-    return wrapped(units.worded(", ".join(parts), document["time"]), width, hang=2)
+    return wrapped(units.worded(", ".join(parts), document.time), width, hang=2)
 
 
-def _share(document: doc.Report) -> str:
-    share, units = document["tensor_core"], content.matrix_units(document)
+def _share(document: Report) -> str:
+    share, units = document.tensor_core, content.matrix_units(document)
     if content.on_cpu(document):
         return "no accelerator in the trace"
-    if share is not None and share["ratio"] is None and not share["matmul_ns_per_step"]:
+    if share is not None and share.ratio is None and not share.matmul_ns_per_step:
         return "no matrix work seen"
-    if share is None or share["ratio"] is None:
+    if share is None or share.ratio is None:
         return f"share on {units} unknown"
-    ordered = sorted(share["by_precision"].items(), key=lambda item: -item[1])
+    ordered = sorted(share.by_precision.items(), key=lambda item: -item[1])
     used = [words.type_name(name) for name, ns in ordered if ns]
     qualified = [", ".join(used)] if used else []
-    if share["unknown_ratio"]:
-        qualified.append(f"{words.percent(share['unknown_ratio'])} of all work unknown")
-    said = f"{units} {words.percent(share['ratio'])} of matmul"
+    if share.unknown_ratio:
+        qualified.append(f"{words.percent(share.unknown_ratio)} of all work unknown")
+    said = f"{units} {words.percent(share.ratio)} of matmul"
     return f"{said} ({'; '.join(qualified)})" if qualified else said
 
 
 # --- bars --------------------------------------------------------------------------------------------------
 
 
-def bars(document: doc.Report, most: int) -> list[Bar]:
+def bars(document: Report, most: int) -> list[Bar]:
     """Return the step with the causes that could shorten it; with none, the step with its largest classes.
     The first bar is the whole; empty where neither is known."""
     found = cause_bars(document, most) or _class_bars(document, most)
-    return [replace(bar, label=units.worded(bar.label, document["time"])) for bar in found]
+    return [replace(bar, label=units.worded(bar.label, document.time)) for bar in found]
 
 
-def cause_bars(document: doc.Report, most: int) -> list[Bar]:
+def cause_bars(document: Report, most: int) -> list[Bar]:
     """Return this run's step, what each cause's remedy gains of it, what no cause explains, the step after
     all remedies."""
-    facts, step = document["facts"], content.step_ns(document)
+    facts, step = document.facts, content.step_ns(document)
     if not step:
         return []
-    findings = {found["code"]: found for found in document["findings"]}
+    findings = {found.code: found for found in document.findings}
     gaining = [
-        (findings[cause["code"]], gain)
-        for cause in facts["causes"]
-        if (gain := cause["gain_ns_per_step"] or 0.0) >= content.PAYING_RATIO * step
+        (findings[cause.code], gain)
+        for cause in facts.causes
+        if (gain := cause.gain_ns_per_step or 0.0) >= content.PAYING_RATIO * step
     ]
     if not gaining:
         return []
@@ -210,59 +212,57 @@ def cause_bars(document: doc.Report, most: int) -> list[Bar]:
     return [Bar(whole, step), *rows, *tail]
 
 
-def _after_causes(document: doc.Report, step: float, *, one: bool) -> list[Bar]:
-    facts = document["facts"]
+def _after_causes(document: Report, step: float, *, one: bool) -> list[Bar]:
+    facts = document.facts
     rows = _exposed_communication(document, step)
-    unexplained = None if facts.get("unlike") else facts["unexplained_ns"]
+    unexplained = None if facts.unlike else facts.unexplained_ns
     if unexplained is not None and unexplained > content.SMALL_RATIO * step:
         rows.append(Bar("not explained", unexplained, f"{words.percent(unexplained / step):>6}", part=True))
-    base = None if facts.get("unlike") else facts["baseline_step_ns"]
+    base = None if facts.unlike else facts.baseline_step_ns
     if base and content.changes_type(document):
         rows.append(Bar(f"{content.baseline_words(document)}, measured", base))
     switched = _in_16_bits(document, step)
-    if (after := facts["after_remedies_ns"]) is not None and not one:
+    if (after := facts.after_remedies_ns) is not None and not one:
         over = content.speedup_after(document, after)
         times = [f"{words.speedup(over)} over {content.baseline_words(document)}"] if over else []
-        limit = ["then the host limits"] if facts["limited_by"] == "host" else []
-        plan = document.get("whatif")
-        surfacing = plan.get("surfacing", []) if plan and not times else []  # there is room for one note
+        limit = ["then the host limits"] if facts.limited_by == "host" else []
+        plan = document.whatif
+        surfacing = plan.surfacing if plan and not times else []  # there is room for one note
         limit += [
-            f"then {each['code']} gains {words.duration(each['gain_ns'])}"
+            f"then {each.code} gains {words.duration(each.gain_ns)}"
             for each in surfacing[:1]
-            if each["gain_ns"] >= content.SURFACING_RATIO * after
+            if each.gain_ns >= content.SURFACING_RATIO * after
         ]
-        off = document["speedup"] is not None and "how_to_switch" in document["speedup"]
+        off = bool(document.speedup and document.speedup.how_to_switch)
         which = "remedied, in float32" if off else "all remedied, at best"
         rows.append(Bar(which, after, "; ".join([*times, *limit])))
     return [*rows, *switched]
 
 
-def _exposed_communication(document: doc.Report, step: float) -> list[Bar]:
+def _exposed_communication(document: Report, step: float) -> list[Bar]:
     """Return communication that no other work hides, where it is much and no finding is about it: one
     device's trace does not show how much of it is waiting for others."""
-    if not document["time"] or _OF_COMMUNICATION & {found["code"] for found in document["findings"]}:
+    if not document.time or _OF_COMMUNICATION & {found.code for found in document.findings}:
         return []
-    ns = sum(part["ns_per_step"] for part in document["time"]["slices"] if part["class"] == "comm")
+    ns = sum(part.ns_per_step for part in document.time.slices if part.category == "comm")
     if ns < MUCH_RATIO * step:
         return []
     return [Bar("no finding: communication", ns, f"{words.percent(ns / step):>6}  exposed", part=True)]
 
 
-def _in_16_bits(document: doc.Report, step: float) -> list[Bar]:
+def _in_16_bits(document: Report, step: float) -> list[Bar]:
     """Return what mixed precision without the remedies may make of a float32 run's step, where it may pay."""
-    gain = document["speedup"]
-    could = gain.get("attainable") if gain and gain.get("how_to_switch") else None
-    if not could or document["answer"]["kind"] != "float32":
+    gain = document.speedup
+    could = gain.attainable_range if gain and gain.how_to_switch else None
+    if not could or document.answer.kind != "float32":
         return []
-    return [
-        Bar("in 16 bits alone, at best", step / could["high"], f"estimated {words.speedup(could['high'])}")
-    ]
+    return [Bar("in 16 bits alone, at best", step / could.high, f"estimated {words.speedup(could.high)}")]
 
 
-def cause_label(found: doc.Finding) -> str:
+def cause_label(found: Finding) -> str:
     """Return a cause by code and slug, with its layers as far as whole names fit."""
-    name = f"{found['code']} {found['slug']}{' (dismissed)' if 'dismissed' in found else ''}"
-    layers = [words.plain(layer) for layer in found["layers"]]
+    name = f"{found.code} {found.slug}{' (dismissed)' if found.dismissed is not None else ''}"
+    layers = [words.plain(layer) for layer in found.layers]
     for shown in range(len(layers), 0, -1):
         more = f" and {len(layers) - shown} more" if shown < len(layers) else ""
         label = f"{name}: {', '.join(layers[:shown])}{more}"
@@ -271,20 +271,20 @@ def cause_label(found: doc.Finding) -> str:
     return f"{name}: {words.plural(len(layers), 'layer')}" if layers else name
 
 
-def _class_bars(document: doc.Report, most: int) -> list[Bar]:
+def _class_bars(document: Report, most: int) -> list[Bar]:
     """Return the largest classes of the step, or of the whole window."""
-    if time := document["time"]:
+    if time := document.time:
         rows, whole = content.time_rows(time), content.time_whole(time)
-        steps = words.plural(time["window_steps"], "profiled step")
-        on = "a CPU" if time["basis"] == "host" else words.plain(time["device"])
+        steps = words.plural(time.window_steps, "profiled step")
+        on = "a CPU" if time.basis == "host" else words.plain(time.device)
         first = Bar(
-            "a profiled step" if "unlike" in time else "this run's step",
+            "a profiled step" if time.unlike is not None else "this run's step",
             whole,
             f"shares from {steps} on {on}",
         )
-    elif "window" in document:
-        found = document["window"]
-        rows, whole = content.window_rows(found), found["span_ns"]
+    elif document.window is not None:
+        found = document.window
+        rows, whole = content.window_rows(found), found.span_ns
         first = Bar("the whole window", whole, "not divided into steps")
     else:
         return []
@@ -344,32 +344,32 @@ def _blank(page: Page) -> None:
         page.row("")
 
 
-def _what_to_change(page: Page, document: doc.Report) -> None:
+def _what_to_change(page: Page, document: Report) -> None:
     """Write what the answer says to do first, then the other remedies by rank; for a float32 run that 16 bits
     may make faster, how to switch them on, too."""
-    answer, gain, stays = document["answer"], document["speedup"], content.changes_type(document)
-    codes = [code for code in content.to_change(document) if code != answer["code"]]
+    answer, gain, stays = document.answer, document.speedup, content.changes_type(document)
+    codes = [code for code in content.to_change(document) if code != answer.code]
     entries = [(f"{code}{', in 16 bits' if stays else ''}: ", code) for code in codes]
-    if gain and (how := gain.get("how_to_switch")) and how[0]["text"] != answer["do"]:
-        entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0]['text']}", ""))
-    if answer["do"]:
+    if gain and (how := gain.how_to_switch) and how[0].text != answer.do:
+        entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0].text}", ""))
+    if answer.do:
         entries.insert(0, (_first(document), ""))
-    _numbered(page, entries, document["findings"])
+    _numbered(page, entries, document.findings)
 
 
-def _first(document: doc.Report) -> str:
+def _first(document: Report) -> str:
     """Return what to do first, with the code of its cause and how many more remedies that has."""
-    answer = document["answer"]
-    found = content.finding(document, answer["code"]) if answer["code"] else None
-    more = len(found.get("remedies", [])) - 1 if found else 0
-    said = f"{answer['code']}: {answer['do']}" if found else answer["do"]
+    answer = document.answer
+    found = content.finding(document, answer.code) if answer.code else None
+    more = len(found.remedies) - 1 if found else 0
+    said = f"{answer.code}: {answer.do}" if found else answer.do
     return f"{said} (and {more} more with -v)" if more > 0 else said
 
 
-def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[doc.Finding]) -> None:
+def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[Finding]) -> None:
     """Write the first lines of what to do, each with its head and the code of its finding; without a code the
     head is all of it."""
-    by_code = {found["code"]: found for found in findings}
+    by_code = {found.code: found for found in findings}
     if entries:
         _blank(page)
     for number, (head, code) in enumerate(entries[:MOST_REMEDIES], 1):
@@ -383,15 +383,15 @@ def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable
             page.row(line)
 
 
-def remedy_lines(found: doc.Finding, width: int, head: str) -> list[str]:
+def remedy_lines(found: Finding, width: int, head: str) -> list[str]:
     """Return the remedy in two lines: whole clauses of it, and how many more there are."""
-    clauses = found["remedy"].split("; ")
+    clauses = found.remedy.split("; ")
     texts = []
     for kept in range(len(clauses), 0, -1):
         left = len(clauses) - kept
         more = f" (and {left} more with -v)" if left else ""
         texts.append(f"{head}{'; '.join(clauses[:kept])}{more}")
-    texts.append(f"{head}{found['title']}; what to do: mpprof explain {found['code']}")
+    texts.append(f"{head}{found.title}; what to do: mpprof explain {found.code}")
     lines = wrapped(fitting(texts, width - 3, LINES_OF_REMEDY), width, hang=3)
     return _before_code(lines, width) if len(lines) == LINES_OF_REMEDY else lines
 
@@ -404,18 +404,18 @@ def _before_code(lines: list[str], width: int) -> list[str]:
     return [f"{what}:", f"   {code}"] if fits else lines
 
 
-def _warnings(document: doc.Report) -> list[str]:
-    time, why = document["time"], document["absent"].get("time")
+def _warnings(document: Report) -> list[str]:
+    time, why = document.time, document.absent.get("time")
     doubt = content.time_doubt(time) if time else None
-    if document["time"] is None and "window" not in document and why:
+    if document.time is None and document.window is None and why:
         where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
         doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
     failed = content.out_of_memory(document)
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
     if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:
-        ended = [stopped["summary"]]
-    ended += [said for said in document["warnings"] if said.startswith((BROKEN_OFF, RECORDING_ENDED))]
-    stalled = [said for said in document["warnings"] if said.startswith(BEGINS)]
+        ended = [stopped.summary]
+    ended += [said for said in document.warnings if said.startswith((BROKEN_OFF, RECORDING_ENDED))]
+    stalled = [said for said in document.warnings if said.startswith(BEGINS)]
     said = [*ended, *stalled, *([doubt] if doubt else []), *content.warnings(document)]
     return list(dict.fromkeys(said))
 
@@ -446,10 +446,10 @@ def _first_clauses(text: str, width: int) -> str:
     return f"{' '.join(line.strip() for line in lines)[2:]} …"
 
 
-def rest(document: doc.Report, warnings_left: int) -> str:
+def rest(document: Report, warnings_left: int) -> str:
     """Return how much is not shown, by kind."""
-    codes = {cause["code"] for cause in document["facts"]["causes"]}
-    notes = sum(found["code"] not in codes for found in document["findings"])
+    codes = {cause.code for cause in document.facts.causes}
+    notes = sum(found.code not in codes for found in document.findings)
     shown = content.to_change(document)[:MOST_REMEDIES]
     return _counted(
         [
@@ -459,8 +459,8 @@ def rest(document: doc.Report, warnings_left: int) -> str:
         ],
         [
             (len(limited.open_ones(document)), "not judged"),
-            (len(document.get("not_applicable", [])), "not applicable"),
-            (len(document["clear"]), "clear"),
+            (len(document.not_applicable), "not applicable"),
+            (len(document.clear), "clear"),
         ],
     )
 
@@ -471,10 +471,10 @@ def _counted(things: Sequence[tuple[int, str]], states: Sequence[tuple[int, str]
     return f"More: {', '.join(said)}." if said else "There is no more to it."
 
 
-def _one_step_on(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
+def _one_step_on(document: Report, path: str | None) -> list[tuple[str, str]]:
     """Return the manual page of the first cause; without a first cause, the step that would tell more."""
     steps = content.next_steps(document, path)
-    if document["facts"]["causes"] or content.ran_out_of_memory(document):
+    if document.facts.causes or content.ran_out_of_memory(document):
         return steps[:1]
     more = [step for step in steps if not step[0].startswith("mpprof explain")]
     return (more[:1] if content.on_cpu(document) else more[-1:]) or steps[:1]
@@ -492,7 +492,7 @@ def _next(page: Page, steps: Iterable[tuple[str, str]]) -> None:
 
 
 def render_comparison(
-    document: doc.Comparison,
+    document: ComparedRuns,
     *,
     color: bool = False,
     width: int = WIDTH,
@@ -502,7 +502,7 @@ def render_comparison(
     """Return the comparison (`report.json.compare_document`) on one screen: of two runs the gap and its
     causes, of a ladder the table and a line for each rung. `again` is the command that shows the rest."""
     page = Page(color=color, width=width)
-    rungs = document["steps"]
+    rungs = document.steps
     if len(rungs) == 1:
         _rung(page, document, rungs[0])
     else:
@@ -513,7 +513,7 @@ def render_comparison(
             _result(page, document, rung, indent=2)
         for statement in [said for found in comparing.batches(document) for said in found][:2]:
             page.paragraph(statement, hang=2)
-    warnings = list(dict.fromkeys(w for report in document["runs"] for w in content.warnings(report)))
+    warnings = list(dict.fromkeys(w for report in document.runs for w in content.warnings(report)))
     _blank(page)
     left = _warn(page, warnings)
     page.paragraph(_rest_of_comparison(document, left))
@@ -521,61 +521,61 @@ def render_comparison(
     return page.text(ascii_only=ascii_only)
 
 
-def _rung(page: Page, document: doc.Comparison, rung: doc.Rung) -> None:
+def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
     page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
     _result(page, document, rung)
     beside, taken = _beside(document, rung), len(page.lines)
     for line in beside:
         page.paragraph(fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
-    report = document["runs"][rung["to"]]
-    if "windows" in rung:
-        window_rows(page, rung["windows"], MOST_ROWS)
+    report = document.runs[rung.end]
+    if rung.windows is not None:
+        window_rows(page, rung.windows, MOST_ROWS)
     gap(page, rung, content.step_ns(report), max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4)))
     if promised := comparing.remedies(document, rung)[:1]:
         page.row("")
         page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
-    told = {found["code"] for found in comparing.serious(rung)}
-    found = rung.get("answer")
-    own = found["code"] if found else None
-    codes = [cause["code"] for cause in report["facts"]["causes"] if cause["code"] in told - {own}]
+    told = {found.code for found in comparing.serious(rung)}
+    found = rung.answer
+    own = found.code if found else None
+    codes = [cause.code for cause in report.facts.causes if cause.code in told - {own}]
     entries = [(f"{code}: ", code) for code in codes]
-    if found and found["do"]:
-        entries.insert(0, (f"{f'{own}: ' if own else ''}{found['do']}", ""))
-    _numbered(page, entries, rung["findings"])
+    if found and found.do:
+        entries.insert(0, (f"{f'{own}: ' if own else ''}{found.do}", ""))
+    _numbered(page, entries, rung.findings)
 
 
-def _result(page: Page, document: doc.Comparison, rung: doc.Rung, indent: int = 0) -> None:
+def _result(page: Page, document: ComparedRuns, rung: Rung, indent: int = 0) -> None:
     """Write the answer on one comparison, or why there is none; with it in what else the two runs differ."""
-    found, first = rung.get("answer"), comparing.lines(document, rung)[0]
-    if rung["refused"] or "windows" in rung or not found:
+    found, first = rung.answer, comparing.lines(document, rung)[0]
+    if rung.refused or rung.windows is not None or not found:
         page.paragraph(first, indent=indent, hang=2)
     if not found:
         return
-    for said in filter(None, (content.head(found), found["sentence"])):
+    for said in filter(None, (content.head(found), found.sentence)):
         page.paragraph(said, indent=indent, hang=2, style="bold")
-    if not indent and found["because"]:
-        page.paragraph(" ".join(found["because"]), hang=2)
-    labels = [words.plain(label).partition(":")[0] for label in rung["labels"]]
-    if labels and found["kind"] != "incomparable":
+    if not indent and found.because:
+        page.paragraph(" ".join(found.because), hang=2)
+    labels = [words.plain(label).partition(":")[0] for label in rung.labels]
+    if labels and found.kind != "incomparable":
         page.paragraph(f"They differ in more than precision: {', '.join(labels)}", indent=indent, hang=2)
 
 
-def _beside(document: doc.Comparison, rung: doc.Rung) -> list[str]:
+def _beside(document: ComparedRuns, rung: Rung) -> list[str]:
     """Return examples per second and memory, and what the losses say."""
-    if rung["refused"]:
+    if rung.refused:
         return []
     rate, memory = comparing.throughput(rung), comparing.peak_memory(document, rung)
     figures = ", ".join(part for part in (rate, f"peak memory {memory}" if memory else "") if part)
     return [line for line in (figures, *comparing.learned(document, rung)) if line]
 
 
-def _rest_of_comparison(document: doc.Comparison, warnings_left: int) -> str:
-    told = [found for rung in document["steps"] for found in comparing.serious(rung)]
-    notes = sum(len(rung["findings"]) for rung in document["steps"]) - len(told)
-    unable = sum(len(limited.open_ones(document["runs"][rung["to"]])) for rung in document["steps"])
+def _rest_of_comparison(document: ComparedRuns, warnings_left: int) -> str:
+    told = [found for rung in document.steps for found in comparing.serious(rung)]
+    notes = sum(len(rung.findings) for rung in document.steps) - len(told)
+    unable = sum(len(limited.open_ones(document.runs[rung.end])) for rung in document.steps)
     return _counted(
         [(warnings_left, "warning"), (notes, "note"), (max(0, len(told) - MOST_REMEDIES), "cause")],
-        [(unable, "not judged"), (len(document["kernels"]), "changed kernels and ops")],
+        [(unable, "not judged"), (len(document.kernels), "changed kernels and ops")],
     )
 
 

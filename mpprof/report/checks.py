@@ -14,9 +14,10 @@ from mpprof.errors import NotFoundError, UsageError, did_you_mean
 from mpprof.model.account import covered
 from mpprof.model.frozen import frozen
 from mpprof.report import words
+from mpprof.report.to_json import to_json
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns, Report
 
 SEVERITIES: Final = ("error", "warning", "info")
 """The worst first: a severity stands for itself and all that are worse."""
@@ -83,37 +84,37 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def of_findings(report: doc.Report, wanted: Forbidden) -> Iterator[Outcome]:
+def of_findings(report: Report, wanted: Forbidden) -> Iterator[Outcome]:
     """Yield one failure for each forbidden finding of a report that is not dismissed, worst first, and one
     outcome for each forbidden cause that could not be judged. Severities are judged by the findings alone: it
     is not known what severity a cause would have that could not be judged."""
-    run = report["run"]["name"]
-    for finding in report["findings"]:
-        if "dismissed" in finding:
+    run = report.run.name
+    for finding in report.findings:
+        if finding.dismissed is not None:
             continue
-        named = finding["code"] in wanted.codes
-        if named or wanted.covers(finding["severity"]):
-            says = finding["summary"] or finding["title"]
-            cause = f"{finding['code']} {finding['slug']} ({finding['severity']})"
-            check = finding["code"] if named else str(wanted.severity)
-            yield Outcome(check, "failed", f"{run} has {cause}: {says}", finding["code"])
-    for unable in report["unable"]:
-        if (code := unable["code"]) in wanted.codes:
-            yield Outcome(code, "unable", f"{run}: cannot be judged: {unable['reason']}", code)
+        named = finding.code in wanted.codes
+        if named or wanted.covers(finding.severity):
+            says = finding.summary or finding.title
+            cause = f"{finding.code} {finding.slug} ({finding.severity})"
+            check = finding.code if named else str(wanted.severity)
+            yield Outcome(check, "failed", f"{run} has {cause}: {says}", finding.code)
+    for unable in report.unable:
+        if (code := unable.code) in wanted.codes:
+            yield Outcome(code, "unable", f"{run}: cannot be judged: {unable.reason}", code)
 
 
-def of_losses(comparison: doc.Comparison, wanted: Forbidden) -> Iterator[Outcome]:
+def of_losses(comparison: ComparedRuns, wanted: Forbidden) -> Iterator[Outcome]:
     """Yield one outcome for each step of a comparison whose later run did not learn as the earlier one
     did."""
-    for rung in comparison["steps"]:
-        run = comparison["runs"][rung["to"]]["run"]["name"]
-        found = rung.get("learning")
-        severity = found["severity"] if found else None
+    for rung in comparison.steps:
+        run = comparison.runs[rung.end].run.name
+        found = rung.learning
+        severity = found.severity if found else None
         if found and severity and (wanted.diverged_loss or wanted.covers(severity)):
             check = DIVERGED_LOSS if wanted.diverged_loss else str(wanted.severity)
-            yield Outcome(check, "failed", f"{run} has {DIVERGED_LOSS} ({severity}): {found['text']}")
-        elif wanted.diverged_loss and (found is None or found["verdict"] == "not judged"):
-            why = (found["reason"] if found else rung["refused"]) or "the losses are not compared"
+            yield Outcome(check, "failed", f"{run} has {DIVERGED_LOSS} ({severity}): {found.text}")
+        elif wanted.diverged_loss and (found is None or found.verdict == "not judged"):
+            why = (found.reason if found else rung.refused) or "the losses are not compared"
             yield Outcome(DIVERGED_LOSS, "unable", f"{run}: cannot be judged: {why}")
 
 
@@ -125,7 +126,7 @@ _CONDITIONS: Final = {
 
 
 def unlike(mine: Mapping[str, Any], its: Mapping[str, Any]) -> str | None:
-    """Return why the steps of two runs cannot be compared, by `run` of their reports: another device, batch
+    """Return why the steps of two runs cannot be compared, by `run` of their documents: another device, batch
     size or model. None: none of these is known to differ."""
     for key, name in _CONDITIONS.items():
         one, other = mine.get(key), its.get(key)
@@ -134,24 +135,24 @@ def unlike(mine: Mapping[str, Any], its: Mapping[str, Any]) -> str | None:
     return None
 
 
-def of_speedup(report: doc.Report, least: float, baseline: doc.Report) -> Outcome:
+def of_speedup(report: Report, least: float, baseline: Report) -> Outcome:
     """Return whether a run is at least `least` times as fast as the measured baseline that its report is
     against.
 
     The whole 95 % interval decides: above, it passed; below, it failed; a `least` within it cannot be judged,
     nor can a speedup without an interval, or one over a run under other conditions."""
-    run, speedup = report["run"]["name"], report["speedup"]
-    observed = speedup["observed"] if speedup and speedup["baseline"] == "measured" else None
+    run, speedup = report.run.name, report.speedup
+    observed = speedup.observed if speedup and speedup.baseline == "measured" else None
     if observed is None or speedup is None:
         return Outcome("speedup", "unable", f"{run}: no speedup is known: {_why(report, 'observed')}")
-    if (other := unlike(report["run"], baseline["run"])) is not None:
+    if (other := unlike(to_json(report.run), to_json(baseline.run))) is not None:
         return Outcome("speedup", "unable", f"{run}: cannot be judged: {other}")
-    says = f"{run} is {words.speedup(observed)} as fast as {baseline['run']['name']}"
-    if (interval := speedup["interval"]) is None:
+    says = f"{run} is {words.speedup(observed)} as fast as {baseline.run.name}"
+    if (interval := speedup.interval) is None:
         why = _why(report, "interval")
         return Outcome("speedup", "unable", f"{says}, without an interval: {why}")
     low, high = interval
-    says += f" ({covered(wide=bool(speedup.get('interval_wide')))}: {low:.4g}x to {high:.4g}x)"
+    says += f" ({covered(wide=bool(speedup.interval_wide))}: {low:.4g}x to {high:.4g}x)"
     if low >= least:
         return Outcome("speedup", "passed", says)
     if high < least:
@@ -159,6 +160,6 @@ def of_speedup(report: doc.Report, least: float, baseline: doc.Report) -> Outcom
     return Outcome("speedup", "unable", f"{says}: {least:g}x lies within the interval; record more steps")
 
 
-def _why(report: doc.Report, field: str) -> str:
-    absent: dict[str, Any] = report["absent"]
+def _why(report: Report, field: str) -> str:
+    absent: dict[str, Any] = report.absent
     return str(absent.get(f"speedup.{field}") or absent.get("speedup") or "not recorded")

@@ -6,37 +6,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mpprof.model.finding import Finding
+from mpprof.model.frozen import changed
+from mpprof.model.report import Report
+
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import ComparedRuns
 
 
-def applied(report: doc.Report, ignore: Mapping[str, str]) -> doc.Report:
+def applied(report: Report, ignore: Mapping[str, str]) -> Report:
     """Return the report with the findings of these codes (code to reason) dismissed."""
-    return {**report, "findings": _marked(report["findings"], ignore)} if ignore else report
+    return changed(report, findings=_marked(report.findings, ignore)) if ignore else report
 
 
-def applied_to_comparison(comparison: doc.Comparison, ignore: Mapping[str, str]) -> doc.Comparison:
+def applied_to_comparison(comparison: ComparedRuns, ignore: Mapping[str, str]) -> ComparedRuns:
     """Return the comparison with them dismissed in every run and between every two."""
     if not ignore:
         return comparison
-    return {
-        **comparison,
-        "runs": [applied(report, ignore) for report in comparison["runs"]],
-        "steps": [{**rung, "findings": _marked(rung["findings"], ignore)} for rung in comparison["steps"]],
-    }
+    return changed(
+        comparison,
+        runs=tuple(applied(report, ignore) for report in comparison.runs),
+        steps=tuple(changed(rung, findings=_marked(rung.findings, ignore)) for rung in comparison.steps),
+    )
 
 
-def _marked(findings: list[doc.Finding], ignore: Mapping[str, str]) -> list[doc.Finding]:
-    return [
-        _dismissed(found, ignore[found["code"]]) if found["code"] in ignore else found for found in findings
-    ]
+def _marked(findings: tuple[Finding, ...], ignore: Mapping[str, str]) -> tuple[Finding, ...]:
+    return tuple(
+        _dismissed(found, ignore[found.code]) if found.code in ignore else found for found in findings
+    )
 
 
-def _dismissed(found: doc.Finding, reason: str) -> doc.Finding:
-    return {
-        **found,
-        "title": f"{found['title']} (dismissed)",
-        "remedy": f"dismissed: {reason}",
-        "remedies": [],
-        "dismissed": reason,
-    }
+def _dismissed(found: Finding, reason: str) -> Finding:
+    return changed(
+        found,
+        title=f"{found.title} (dismissed)",
+        remedy=f"dismissed: {reason}",
+        remedies=(),
+        dismissed=reason,
+    )

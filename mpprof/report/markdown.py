@@ -6,7 +6,7 @@ Names come from foreign files: whatever could be markup, a mention or a link is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.report import (
@@ -20,7 +20,9 @@ from mpprof.report import (
 )
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.answer import Answer
+    from mpprof.model.finding import Finding, KernelChange, Rung, WindowsOfTwo
+    from mpprof.model.report import ComparedRuns, Report
 
 _SPECIAL = re.compile(r"([\\`*\[\]|~])")
 _LONE_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
@@ -40,37 +42,37 @@ def code(text: str) -> str:
     return f"`{words.plain(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
-def render(document: doc.Report) -> str:
+def render(document: Report) -> str:
     """Return the report (`report.json.document`) as markdown."""
-    lines = [f"### mpprof: {escape(document['run']['name'])}", "", escape(content.subject(document)), ""]
-    lines += _answer(document["answer"])
+    lines = [f"### mpprof: {escape(document.run.name)}", "", escape(content.subject(document)), ""]
+    lines += _answer(document.answer)
     lines += _time(document)
     for label, said in content.facts(document):
         lines += [f"- **{label}**: {escape(said[0])}", *(f"  - {escape(line)}" for line in said[1:])]
     lines += ["", *_run_time(content.run_time_rows(document))]
-    lines += _findings(document["findings"], document)
+    lines += _findings(document.findings, document)
     lines += _limits(document)
-    return units.worded(_joined(lines), document["time"])
+    return units.worded(_joined(lines), document.time)
 
 
-def _answer(answer: doc.Answer) -> list[str]:
+def _answer(answer: Answer) -> list[str]:
     """Return the answer: its figure and sentence, why, and what to do first."""
-    said = [f"**{escape(each)}**" for each in (content.head(answer), answer["sentence"]) if each]
-    said += [escape(" ".join(answer["because"]))] if answer["because"] else []
-    said += [f"First: {escape(answer['do'])}"] if answer["do"] else []
+    said = [f"**{escape(each)}**" for each in (content.head(answer), answer.sentence) if each]
+    said += [escape(" ".join(answer.because))] if answer.because else []
+    said += [f"First: {escape(answer.do)}"] if answer.do else []
     return [line for each in said for line in (each, "")]
 
 
-def render_comparison(document: doc.Comparison) -> str:
+def render_comparison(document: ComparedRuns) -> str:
     """Return the comparison (`report.json.compare_document`) as markdown."""
     lines = ["### mpprof: comparison", "", *_ladder(document)]
-    for row, rung in enumerate(document["steps"]):
-        report = document["runs"][rung["to"]]
+    for row, rung in enumerate(document.steps):
+        report = document.runs[rung.end]
         lines += [f"**{escape(comparing.heading(document, rung))}**", ""]
         said = (*comparing.answer(rung), *comparing.lines(document, rung))
         lines += [f"- {escape(line)}" for line in said]
-        if "windows" in rung:
-            lines += ["", *_windows(rung["windows"])]
+        if rung.windows is not None:
+            lines += ["", *_windows(rung.windows)]
         lines += ["", *_gap(rung, content.step_ns(report))]
         if promised := comparing.remedies(document, rung):
             lines += [f"{comparing.REMEDIES}:", "", *(f"- {escape(line)}" for line in promised), ""]
@@ -80,15 +82,13 @@ def render_comparison(document: doc.Comparison) -> str:
         lines += _findings(comparing.serious(rung), report)
         lines += [escape(comparing.minor(rung)), ""]
         open_ones = without_finding.not_judged(report)
-        lines += _folded(
-            f"{len(report['unable'])} could not be judged of {escape(report['run']['name'])}", open_ones
-        )
+        lines += _folded(f"{len(report.unable)} could not be judged of {escape(report.run.name)}", open_ones)
     for statements in comparing.batches(document):
         lines += ["#### Over the batch sizes", "", *(f"- {escape(line)}" for line in statements), ""]
     lines += ["#### Each run", ""]
-    for report in document["runs"]:
-        name, subject = escape(report["run"]["name"]), escape(content.subject(report))
-        lines.append(f"- **{name}** ({subject}): {escape(report['answer']['sentence'])}")
+    for report in document.runs:
+        name, subject = escape(report.run.name), escape(content.subject(report))
+        lines.append(f"- **{name}** ({subject}): {escape(report.answer.sentence)}")
         lines += [f"  - warning: {escape(warning)}" for warning in content.warnings(report)]
     return _joined(lines)
 
@@ -97,21 +97,21 @@ def _joined(lines: Iterable[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
-def _time(document: doc.Report) -> list[str]:
-    time = document["time"]
+def _time(document: Report) -> list[str]:
+    time = document.time
     if time is not None:
         heading, rows, per = content.time_heading(time), content.time_rows(time), content.time_per(time)
         table = _breakdown(heading, rows, per, content.time_whole(time))
         table += [f"- {escape(line)}" for line in content.hidden(time)]
-        if offered := whole_window.offered(time.get("ranges", [])):
+        if offered := whole_window.offered(time.ranges):
             table.append(f"- {escape(offered)}")
         return [*table, escape(doubt), ""] if (doubt := content.time_doubt(time)) else table
-    if "window" in document:
-        found = document["window"]
+    if document.window is not None:
+        found = document.window
         rows = content.window_rows(found)
-        table = _breakdown(whole_window.heading(found), rows, "in the window", found["span_ns"])
+        table = _breakdown(whole_window.heading(found), rows, "in the window", found.span_ns)
         return [*table, *(f"- {escape(line)}" for line in whole_window.what_is_not_said(found)), ""]
-    return [f"Where the step's time goes is not known: {escape(document['absent'].get('time', ''))}", ""]
+    return [f"Where the step's time goes is not known: {escape(document.absent.get('time', ''))}", ""]
 
 
 def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: float) -> list[str]:
@@ -139,32 +139,32 @@ def _run_time(rows: list[content.SpentRow]) -> list[str]:
     return [*lines, ""]
 
 
-def _findings(findings: list[doc.Finding], report: doc.Report) -> list[str]:
+def _findings(findings: Sequence[Finding], report: Report) -> list[str]:
     lines = ["#### Findings", ""] if findings else []
     for finding in findings:
-        head = f"{finding['severity']}, {finding['confidence']} confidence"
+        head = f"{finding.severity}, {finding.confidence} confidence"
         cost = content.cost(finding, report)
-        lines.append(f"- **{finding['code']} {finding['slug']}** ({head}){f': {cost}' if cost else ''}  ")
-        lines.append(f"  {escape(finding['summary'] or finding['title'])}")
+        lines.append(f"- **{finding.code} {finding.slug}** ({head}){f': {cost}' if cost else ''}  ")
+        lines.append(f"  {escape(finding.summary or finding.title)}")
         if evidence := content.evidence(finding):
             lines.append(f"  - evidence: {escape('; '.join(evidence))}")
-        lines.append(f"  - remedy: {escape(finding['remedy'])}")
+        lines.append(f"  - remedy: {escape(finding.remedy)}")
         if then := content.whatif(finding, report):
             lines.append(f"  - then: {escape(then)}")
-        if finding["layers"]:
-            lines.append(f"  - layers: {', '.join(code(layer) for layer in finding['layers'][:6])}")
+        if finding.layers:
+            lines.append(f"  - layers: {', '.join(code(layer) for layer in finding.layers[:6])}")
     return [*lines, ""]
 
 
-def _limits(document: doc.Report) -> list[str]:
+def _limits(document: Report) -> list[str]:
     """Return the warnings, unfolded, and what was not judged or measured, folded."""
     warnings = content.warnings(document)
     lines = ["#### Warnings", "", *(f"- {escape(warning)}" for warning in warnings), ""] if warnings else []
-    lines += _folded(f"{len(document['unable'])} could not be judged", without_finding.not_judged(document))
+    lines += _folded(f"{len(document.unable)} could not be judged", without_finding.not_judged(document))
     does_not_apply = without_finding.not_applicable(document)
-    lines += _folded(f"{len(document.get('not_applicable', []))} do not apply", does_not_apply)
+    lines += _folded(f"{len(document.not_applicable)} do not apply", does_not_apply)
     lines += _folded("Not measured", without_finding.not_measured(document))
-    if document["clear"]:
+    if document.clear:
         lines.append(f"Checked and clear: {escape(without_finding.clear(document))}")
     return lines
 
@@ -176,7 +176,7 @@ def _folded(title: str, said: list[str]) -> list[str]:
     return [*lines, "", "</details>", ""]
 
 
-def _ladder(document: doc.Comparison) -> list[str]:
+def _ladder(document: ComparedRuns) -> list[str]:
     rows = comparing.ladder(document)
     if not rows:
         return []
@@ -185,7 +185,7 @@ def _ladder(document: doc.Comparison) -> list[str]:
     return [*lines, ""]
 
 
-def _windows(found: doc.WindowsOfTwo) -> list[str]:
+def _windows(found: WindowsOfTwo) -> list[str]:
     lines = [f"| {' | '.join(two_windows.COLUMNS)} |", "| --- | ---: | ---: | ---: |"]
     for row in two_windows.rows(found):
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
@@ -193,8 +193,8 @@ def _windows(found: doc.WindowsOfTwo) -> list[str]:
     return [*lines, ""]
 
 
-def _gap(rung: doc.Rung, step_ns: float | None) -> list[str]:
-    if not rung["slices"]:
+def _gap(rung: Rung, step_ns: float | None) -> list[str]:
+    if not rung.slices:
         return []
     rows = comparing.gap_rows(rung, step_ns)
     column = words.column(max(abs(row.mixed_ns) for row in rows) or 1.0)
@@ -207,11 +207,11 @@ def _gap(rung: doc.Rung, step_ns: float | None) -> list[str]:
     return [*lines, f"| **sum** | {sums} |", ""]
 
 
-def _changes(changes: list[doc.KernelChange], title: str) -> list[str]:
+def _changes(changes: Sequence[KernelChange], title: str) -> list[str]:
     if not changes:
         return []
     lines = [f"| {title} | before, per step | after |", "| --- | ---: | ---: |"]
     for change in changes:
-        cells = ["-" if change[key] is None else words.duration(change[key]) for key in ("from_ns", "to_ns")]
-        lines.append(f"| {code(words.shorten(change['key'], 80))} | {' | '.join(cells)} |")
+        cells = ["-" if ns is None else words.duration(ns) for ns in (change.from_ns, change.to_ns)]
+        lines.append(f"| {code(words.shorten(change.key, 80))} | {' | '.join(cells)} |")
     return [*lines, ""]

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from mpprof.model.frozen import mapped
+
 if TYPE_CHECKING:
     from mpprof.model.run import Run
 
@@ -160,14 +162,13 @@ class Redactor:
         return [host for host in self.hosts if len(host) < SHORTEST_HOST or not host.isascii()]
 
     def record(self, value: Any) -> Any:
-        """Return a JSON value with every string redacted, including keys (layers and hosts may be keys)."""
+        """Return a JSON value, or a type of the model, with every string redacted, including keys (layers and
+        hosts may be keys)."""
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, list):
-            return [self.record(item) for item in value]
         if isinstance(value, dict):
             return {self.text(str(key)): self.record(item) for key, item in value.items()}
-        return value
+        return mapped(value, lambda _, each: self.record(each))
 
     def text(self, text: str) -> str:
         if text.isidentifier():  # as most are: nothing but a name could stand in it

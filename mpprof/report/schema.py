@@ -1,4 +1,4 @@
-"""Generates the two JSON Schemas from the types of `model.document`: `python -m mpprof.report.schema`."""
+"""Generates the two JSON Schemas from the types of the model: `python -m mpprof.report.schema`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,31 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NotRequired,
     Union,
     get_args,
     get_origin,
-    get_type_hints,
-    is_typeddict,
 )
 
-from mpprof.model import document
-from mpprof.model.account import Class
+from mpprof.model.account import (
+    Between,
+    Class,
+    ComputePrecision,
+    DeviceAccount,
+    ProfiledSpeedup,
+    TensorCoreShare,
+)
+from mpprof.model.finding import FindingPart, WindowsOfTwo
 from mpprof.model.kernels import Placement, Precision
+from mpprof.model.memory import MemoryAccount
+from mpprof.model.outcome import Applied, LearningCurves, LearningSides
+from mpprof.model.report import ComparedRuns, Report, ReportedEnd, ReportedRun, Window
+from mpprof.model.run_time import RunTime
+from mpprof.model.steps import LossScaleSummary, StepSummary, WorkerSummary
+from mpprof.model.trace import NamedRanges
+from mpprof.model.written import is_written, keys, keywords
 
 Schema = dict[str, Any]
-DOCUMENTS: dict[str, Any] = {"report": document.Report, "compare": document.Comparison}
+DOCUMENTS: dict[str, Any] = {"report": Report, "compare": ComparedRuns}
 NON_FINITE = ("NaN", "Infinity", "-Infinity")
 
 _PLAIN = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}
@@ -42,7 +53,35 @@ _SHARED: dict[Any, tuple[str, Schema]] = {
     Precision: ("precision", {"enum": list(get_args(Precision))}),
     Placement: ("placement", {"enum": list(get_args(Placement))}),
 }
-"""Types that go by a name of their own in `$defs`; every TypedDict but the document itself does, too."""
+"""Types that go by a name of their own in `$defs`; every type but the document itself does, too."""
+
+NAMES: dict[Any, str] = {
+    Applied: "updates",
+    Between: "between_steps",
+    ComputePrecision: "computes_in",
+    DeviceAccount: "device",
+    LearningCurves: "__learning_curves",
+    LearningSides: "__learning_sides",
+    LossScaleSummary: "loss_scale",
+    MemoryAccount: "memory",
+    NamedRanges: "range_of_trace",
+    ReportedEnd: "ended",
+    ReportedRun: "run",
+    StepSummary: "steps",
+    TensorCoreShare: "tensor_core",
+    WorkerSummary: "worker",
+}
+"""Names in `$defs` that are not the type's own."""
+DESCRIBED: tuple[Any, ...] = (
+    ComparedRuns,
+    FindingPart,
+    ProfiledSpeedup,
+    Report,
+    RunTime,
+    Window,
+    WindowsOfTwo,
+)
+"""Types whose docstring is a description for whoever reads documents."""
 
 
 def generated(name: str) -> Schema:
@@ -69,33 +108,45 @@ def path(name: str) -> Path:
 
 
 def _object(kind: Any, defs: dict[str, Schema]) -> Schema:
-    hints = get_type_hints(kind, include_extras=True)
-    described = {"description": " ".join(kind.__doc__.split())} if kind.__doc__ else {}
+    written = keys(kind)
+    described = {"description": " ".join(kind.__doc__.split())} if kind in DESCRIBED else {}
     return described | {
         "type": "object",
-        "required": [key for key, hint in hints.items() if get_origin(hint) is not NotRequired],
-        "properties": {key: _schema(hint, defs) for key, hint in hints.items()},
+        "required": [each.key for each in written if each.required],
+        "properties": {
+            each.key: (_pair(defs) if each.ends else _schema(each.hint, defs)) | keywords(each.notes)
+            for each in written
+        },
     }
+
+
+def _pair(defs: dict[str, Schema]) -> Schema:
+    """Return the schema of what two runs have of one value."""
+    side = _schema(float | None, defs)
+    defs["from_to"] = {
+        "type": "object", "required": ["from", "to"], "properties": {"from": side, "to": side},
+    }  # fmt: skip
+    return {"$ref": "#/$defs/from_to"}
 
 
 def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:
     origin, args = get_origin(hint), get_args(hint)
-    if origin is NotRequired:
-        return _schema(args[0], defs)
     if origin is Annotated:
-        keywords = dict(("description", note) if isinstance(note, str) else note for note in args[1:])
-        return _schema(args[0], defs) | keywords
+        return _schema(args[0], defs) | keywords(args[1:])
     if hint in _SHARED:
         name, shared = _SHARED[hint]
         defs[name] = shared
         return {"$ref": f"#/$defs/{name}"}
-    if is_typeddict(hint):
+    if is_written(hint):
         return _named(hint, defs)
     if origin is Literal:
         return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
     if origin in (Union, UnionType):
         return _any_of(args, defs)
-    if origin is list:
+    if origin is tuple and args[-1] is not ...:
+        items = _schema(args[0], defs)
+        return {"type": "array", "items": items, "minItems": len(args), "maxItems": len(args)}
+    if origin is tuple:
         return {"type": "array", "items": _schema(args[0], defs)}
     if origin is dict:
         keys = {} if args[0] is str else {"propertyNames": _schema(args[0], defs)}
@@ -104,7 +155,7 @@ def _schema(hint: Any, defs: dict[str, Schema]) -> Schema:
 
 
 def _named(kind: Any, defs: dict[str, Schema]) -> Schema:
-    name = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    name = NAMES.get(kind) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
     if name not in defs:
         defs[name] = {}  # holds the place, should the type hold itself
         defs[name] = _object(kind, defs)

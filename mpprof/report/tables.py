@@ -17,8 +17,8 @@ from mpprof.model.kernels import PLACEMENTS, PRECISIONS
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
-    from mpprof.model.document import Row
+    from mpprof.model.report import Report
+    from mpprof.model.rows import Row
 
 ADDITIVE = (
     "calls", "total_ns", "ratio", "matmul_ns", "forward_ns", "backward_ns", "other_ns", "fused_ns", "bytes",
@@ -315,13 +315,13 @@ def _column(rows: Sequence[Row], key: str) -> Callable[[float], str]:
     return words.column(max((abs(row[key]) for row in rows), default=1.0))
 
 
-def summed_over(document: doc.Report) -> str:
+def summed_over(document: Report) -> str:
     """Return what the rows of a run's tables are summed over: the trace, unless ranges of it were taken as
     steps."""
-    time = document["time"]
-    if time is None or "step_range" not in time:
+    time = document.time
+    if time is None or time.step_range is None:
         return "the whole trace"
-    return f"the ranges {words.plain(time['step_range'])} that were taken as steps"
+    return f"the ranges {words.plain(time.step_range)} that were taken as steps"
 
 
 def _cell(text: str, width: int, column: Column) -> str:

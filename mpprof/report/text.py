@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.report import (
@@ -23,7 +23,8 @@ from mpprof.report import (
 )
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.finding import Finding, KernelChange, Rung, WindowsOfTwo
+    from mpprof.model.report import ComparedRuns, Report, Time
 
 MIN_WIDTH = 68
 LEAST_NAME = 34
@@ -53,7 +54,7 @@ class Page:
     """Lines of text with an indent, wrapped to a width; colour goes on after wrapping. `time`: of the report,
     for what its "step" is called."""
 
-    def __init__(self, *, color: bool, width: int, time: doc.Time | None = None) -> None:
+    def __init__(self, *, color: bool, width: int, time: Time | None = None) -> None:
         self.width = max(MIN_WIDTH, width)
         self._color = color
         self._time = time
@@ -87,7 +88,7 @@ class Page:
 
 
 def render(
-    document: doc.Report,
+    document: Report,
     *,
     color: bool = False,
     width: int = 100,
@@ -99,17 +100,17 @@ def render(
     `width` in columns (68 at least), `ascii_only` for terminals that cannot show more, `path` for the
     commands that are suggested at the end.
     """
-    page = Page(color=color, width=width, time=document["time"])
-    run = document["run"]
-    page.paragraph(f"{run['name']}: {content.subject(document)}", hang=2, style="dim")
+    page = Page(color=color, width=width, time=document.time)
+    run = document.run
+    page.paragraph(f"{run.name}: {content.subject(document)}", hang=2, style="dim")
     page.lines.append("")
-    answer = document["answer"]
-    for said in filter(None, (content.head(answer), answer["sentence"])):
+    answer = document.answer
+    for said in filter(None, (content.head(answer), answer.sentence)):
         page.paragraph(said, style="bold")
-    if answer["because"]:
-        page.paragraph(" ".join(answer["because"]))
-    if answer["do"]:
-        page.paragraph(answer["do"], label="First: ", hang=2)
+    if answer.because:
+        page.paragraph(" ".join(answer.because))
+    if answer.do:
+        page.paragraph(answer.do, label="First: ", hang=2)
     if failed := content.out_of_memory(document):
         page.heading("It ran out of memory")
         for line in failed:
@@ -117,25 +118,25 @@ def render(
     _time(page, document)
     _facts(page, document)
     _run_time(page, content.run_time_rows(document))
-    _findings(page, document["findings"], document)
+    _findings(page, document.findings, document)
     _limits(page, document)
     _next(page, content.next_steps(document, path))
     return page.text(ascii_only=ascii_only)
 
 
 def render_comparison(
-    document: doc.Comparison, *, color: bool = False, width: int = 100, ascii_only: bool = False
+    document: ComparedRuns, *, color: bool = False, width: int = 100, ascii_only: bool = False
 ) -> str:
     """Return the comparison (`report.json.compare_document`) as text: each step of the ladder in turn."""
     page = Page(color=color, width=width)
     ladder(page, document)
-    for row, rung in enumerate(document["steps"]):
+    for row, rung in enumerate(document.steps):
         page.heading(comparing.heading(document, rung))
         for line in (*comparing.answer(rung), *comparing.lines(document, rung)):
             page.paragraph(line, indent=2, hang=2)
-        report = document["runs"][rung["to"]]
-        if "windows" in rung:
-            window_rows(page, rung["windows"])
+        report = document.runs[rung.end]
+        if rung.windows is not None:
+            window_rows(page, rung.windows)
         gap(page, rung, content.step_ns(report))
         _remedies(page, comparing.remedies(document, rung))
         for by, title in (("name", "kernels"), ("op", "ops")):
@@ -148,7 +149,7 @@ def render_comparison(
             page.paragraph(noted, indent=2, hang=2)
         _list(
             page,
-            f"Could not be judged of {words.plain(report['run']['name'])}",
+            f"Could not be judged of {words.plain(report.run.name)}",
             without_finding.not_judged(report),
         )
     for statements in comparing.batches(document):
@@ -156,16 +157,16 @@ def render_comparison(
         for statement in statements:
             page.paragraph(statement, indent=2, hang=2)
     page.heading("Each run")
-    for report in document["runs"]:
-        name = words.plain(report["run"]["name"])
-        said = f"{content.subject(report)}. {report['answer']['sentence']}"
+    for report in document.runs:
+        name = words.plain(report.run.name)
+        said = f"{content.subject(report)}. {report.answer.sentence}"
         page.paragraph(said, label=f"{name}: ", indent=2, hang=2)
         for warning in content.warnings(report):
             page.paragraph(warning, label="warning: ", indent=4, hang=2)
     return page.text(ascii_only=ascii_only)
 
 
-def ladder(page: Page, document: doc.Comparison, *, title: bool = True) -> None:
+def ladder(page: Page, document: ComparedRuns, *, title: bool = True) -> None:
     """Add a table of all runs; nothing for two runs, which one comparison covers already."""
     rows = [comparing.LADDER, *map(comparing.cells, comparing.ladder(document))]
     if len(rows) < 2:
@@ -188,24 +189,24 @@ def ladder(page: Page, document: doc.Comparison, *, title: bool = True) -> None:
         page.row(f"  {line}")
 
 
-def _time(page: Page, document: doc.Report) -> None:
-    time = document["time"]
+def _time(page: Page, document: Report) -> None:
+    time = document.time
     if time is not None:
         _breakdown(page, content.time_heading(time), content.time_rows(time), content.time_whole(time))
         if doubt := content.time_doubt(time):
             page.paragraph(doubt, indent=2, hang=2)
-        if offered := whole_window.offered(time.get("ranges", [])):
+        if offered := whole_window.offered(time.ranges):
             page.paragraph(offered, indent=2, hang=2)
         for line in content.hidden(time):
             page.paragraph(line, indent=2, hang=2)
-    elif "window" in document:
-        found = document["window"]
-        _breakdown(page, whole_window.heading(found), content.window_rows(found), found["span_ns"])
+    elif document.window is not None:
+        found = document.window
+        _breakdown(page, whole_window.heading(found), content.window_rows(found), found.span_ns)
         for line in whole_window.what_is_not_said(found):
             page.paragraph(line, indent=2, hang=2)
     else:
         page.heading("Where the step's time goes")
-        page.paragraph(document["absent"].get("time", "not known"), label="not known: ", indent=2, hang=2)
+        page.paragraph(document.absent.get("time", "not known"), label="not known: ", indent=2, hang=2)
 
 
 def _breakdown(page: Page, heading: str, rows: list[content.TimeRow], whole_ns: float) -> None:
@@ -244,7 +245,7 @@ def _bars(rows: list[content.TimeRow], column: Callable[[float], str], width: in
         yield f"{line}  {text}"
 
 
-def _facts(page: Page, document: doc.Report) -> None:
+def _facts(page: Page, document: Report) -> None:
     page.lines.append("")
     for label, lines in content.facts(document):
         if label == content.OUT_OF_MEMORY:
@@ -268,33 +269,33 @@ def _run_time(page: Page, rows: list[content.SpentRow]) -> None:
             page.row(f"{'':<{len(head)}}  {line}")
 
 
-def _findings(page: Page, findings: list[doc.Finding], report: doc.Report) -> None:
+def _findings(page: Page, findings: Sequence[Finding], report: Report) -> None:
     if not findings:
         return
     page.heading("Findings")
     for finding in findings:
-        severity = finding["severity"]
+        severity = finding.severity
         cost = content.cost(finding, report)
-        head = f"{finding['code']} {finding['slug']}{f': {cost}' if cost else ''}"
+        head = f"{finding.code} {finding.slug}{f': {cost}' if cost else ''}"
         page.paragraph(
-            f"{head} [{severity}, {finding['confidence']} confidence]", indent=2, hang=2, style=severity
+            f"{head} [{severity}, {finding.confidence} confidence]", indent=2, hang=2, style=severity
         )
-        page.paragraph(finding["summary"] or finding["title"], indent=4)
-        parts = [("evidence: ", "; ".join(content.evidence(finding))), ("remedy: ", finding["remedy"])]
+        page.paragraph(finding.summary or finding.title, indent=4)
+        parts = [("evidence: ", "; ".join(content.evidence(finding))), ("remedy: ", finding.remedy)]
         parts.append(("then: ", content.whatif(finding, report)))
-        if finding["layers"]:
-            shown = ", ".join(finding["layers"][:6])
-            more = len(finding["layers"]) - 6
+        if finding.layers:
+            shown = ", ".join(finding.layers[:6])
+            more = len(finding.layers) - 6
             parts.append(("layers: ", shown + (f" and {more} more" if more > 0 else "")))
         for label, text in parts:
             if text:
                 page.paragraph(text, label=label, indent=4, hang=2)
 
 
-def _limits(page: Page, document: doc.Report) -> None:
+def _limits(page: Page, document: Report) -> None:
     _list(page, "Could not be judged", without_finding.not_judged(document))
     _list(page, "Does not apply", without_finding.not_applicable(document))
-    if document["clear"]:
+    if document.clear:
         page.lines.append("")
         page.paragraph(without_finding.clear(document), label="Checked and clear: ", hang=2)
     if warnings := content.warnings(document):
@@ -331,7 +332,7 @@ def _remedies(page: Page, lines: list[str]) -> None:
         page.paragraph(line, indent=4, hang=2)
 
 
-def window_rows(page: Page, found: doc.WindowsOfTwo, most: int | None = None) -> None:
+def window_rows(page: Page, found: WindowsOfTwo, most: int | None = None) -> None:
     """Add a table of two windows side by side; with `most`, no more rows than that, whole times before their
     parts."""
     rows = two_windows.rows(found)
@@ -347,10 +348,10 @@ def window_rows(page: Page, found: doc.WindowsOfTwo, most: int | None = None) ->
         page.row(f"  {name:<{label}} {row.before:>12} {row.after:>12} {row.times:>12}")
 
 
-def gap(page: Page, rung: doc.Rung, step_ns: float | None, most: int = comparing.MOST_ROWS) -> None:
+def gap(page: Page, rung: Rung, step_ns: float | None, most: int = comparing.MOST_ROWS) -> None:
     """Add the gap of one comparison by class and layer, in at most `most` rows besides the head, the folded
     rest and the sum."""
-    if not rung["slices"]:
+    if not rung.slices:
         return
     rows = comparing.gap_rows(rung, step_ns, most)
     column = words.column(max(abs(row.mixed_ns) for row in rows) or 1.0)
@@ -365,14 +366,12 @@ def gap(page: Page, rung: doc.Rung, step_ns: float | None, most: int = comparing
         page.row(f"  {shown:<{label}} {''.join(f'{text:>{cell}}' for text in texts)}")
 
 
-def _changes(page: Page, changes: list[doc.KernelChange], title: str) -> None:
+def _changes(page: Page, changes: Sequence[KernelChange], title: str) -> None:
     if not changes:
         return
     page.row("")
     page.row(f"  {'before':>9} {'after':>9}  {title} that changed most, per step")
     for change in changes:
-        before, after = (
-            "-" if change[key] is None else words.duration(change[key]) for key in ("from_ns", "to_ns")
-        )
-        name = words.shorten(words.plain(change["key"]), page.width - 23)
+        before, after = ("-" if ns is None else words.duration(ns) for ns in (change.from_ns, change.to_ns))
+        name = words.shorten(words.plain(change.key), page.width - 23)
         page.row(f"  {before:>9} {after:>9}  {name}")

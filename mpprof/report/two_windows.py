@@ -8,7 +8,8 @@ from mpprof.model.frozen import frozen
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.finding import WindowsOfTwo
+    from mpprof.model.written import Pair
 
 
 NOTABLE_RATIO = 0.005
@@ -28,29 +29,29 @@ class Row:
     part: bool = False
 
 
-def rows(found: doc.WindowsOfTwo) -> list[Row]:
+def rows(found: WindowsOfTwo) -> list[Row]:
     """Return span, busy and idle time, and kernels, with their parts."""
-    column = words.column(max(ends(found["span_ns"])))
+    column = words.column(max(ends(found.span_ns)))
 
     def row(label: str, ns: tuple[float, float], *, part: bool = False) -> Row:
         return Row(label, column(ns[0]), column(ns[1]), _times(*ns), part)
 
     def parts(by: str, least_ns: float) -> list[Row]:
-        chosen = [p for p in found["parts"] if p["by"] == by and max(p["from_ns"], p["to_ns"]) >= least_ns]
-        return [row(p["name"], (p["from_ns"], p["to_ns"]), part=True) for p in chosen]
+        chosen = [p for p in found.parts if p.by == by and max(p.from_ns, p.to_ns) >= least_ns]
+        return [row(p.name, (p.from_ns, p.to_ns), part=True) for p in chosen]
 
-    of_span = NOTABLE_RATIO * max(ends(found["span_ns"]))
-    of_kernels = NOTABLE_RATIO * max(ends(found["kernel_ns"]))
-    before, after = ends(found["kernels"])
-    placed = [p for p in found["parts"] if p["by"] == "placement"]
-    matrix = sum(p["from_ns"] for p in placed), sum(p["to_ns"] for p in placed)
+    of_span = NOTABLE_RATIO * max(ends(found.span_ns))
+    of_kernels = NOTABLE_RATIO * max(ends(found.kernel_ns))
+    before, after = ends(found.kernels)
+    placed = [p for p in found.parts if p.by == "placement"]
+    matrix = sum(p.from_ns for p in placed), sum(p.to_ns for p in placed)
     return [
-        row("span", ends(found["span_ns"])),
-        row("busy", ends(found["busy_ns"])),
+        row("span", ends(found.span_ns)),
+        row("busy", ends(found.busy_ns)),
         *parts("exposed", of_span),
-        row("idle", ends(found["idle_ns"])),
+        row("idle", ends(found.idle_ns)),
         *parts("idle", of_span),
-        row("kernel time", ends(found["kernel_ns"])),
+        row("kernel time", ends(found.kernel_ns)),
         *parts("family", of_kernels),
         *([row("matrix kernels by placement", matrix)] if any(matrix) else []),
         *parts("placement", 0.0),
@@ -62,6 +63,6 @@ def _times(before: float, after: float) -> str:
     return words.speedup(after / before) if before > 0 else "-"
 
 
-def ends(pair: doc.FromTo) -> tuple[float, float]:
+def ends(pair: Pair) -> tuple[float, float]:
     """Return both values of a pair."""
-    return float(pair["from"] or 0.0), float(pair["to"] or 0.0)
+    return float(pair[0] or 0.0), float(pair[1] or 0.0)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from mpprof.model.finding import Evidence
+from mpprof.model.frozen import mapped
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report, Time
 
 _NOUNS = {"pass": ("pass", "passes"), "part": ("repeating part", "repeating parts")}
 _WORD = re.compile(
@@ -32,7 +34,7 @@ _SENTENCES = frozenset(
 _LONGEST_NAME = 60
 
 
-def one(time: doc.Time | None) -> str:
+def one(time: Time | None) -> str:
     """Return what the account is of, in a few words: "step", "pass of Net_0", "repeating part"."""
     unit = _unit(time)
     if unit == "step":
@@ -40,7 +42,7 @@ def one(time: doc.Time | None) -> str:
     return f"{_NOUNS[unit][0]}{_of(time)}"
 
 
-def worded(text: str, time: doc.Time | None) -> str:
+def worded(text: str, time: Time | None) -> str:
     """Return a sentence about steps as one about what the account is of."""
     unit = _unit(time)
     if unit == "step":
@@ -50,27 +52,30 @@ def worded(text: str, time: doc.Time | None) -> str:
     return _WORD.sub(lambda match: several if match["word"].endswith("s") else single, text)
 
 
-def document(body: Any, time: doc.Time | None) -> Any:
-    """Return the report's document with its sentences worded so."""
-    return body if _unit(time) == "step" else _walked(body, time, inside=False)
+def document(report: Report) -> Report:
+    """Return the report with its sentences worded so."""
+    if _unit(report.time) == "step":
+        return report
+    worded: Report = _walked(report, report.time, inside=False)
+    return worded
 
 
-def _walked(value: Any, time: doc.Time | None, *, inside: bool) -> Any:
-    if isinstance(value, dict):
-        named = "unit" in value and "limit" in value  # a piece of evidence, whose name is in words
-        return {
-            key: _walked(each, time, inside=inside or key in _SENTENCES or (named and key == "name"))
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_walked(each, time, inside=inside) for each in value]
-    return worded(value, time) if inside and isinstance(value, str) else value
+def _walked(value: Any, time: Time | None, *, inside: bool) -> Any:
+    if isinstance(value, str):
+        return worded(value, time) if inside else value
+    named = isinstance(value, Evidence)  # its name is in words
+
+    def walked(name: str, each: Any) -> Any:
+        within = inside or name in _SENTENCES or (named and name == "name")
+        return _walked(each, time, inside=within)
+
+    return mapped(value, walked)
 
 
-def _unit(time: doc.Time | None) -> str:
-    return time.get("unit", "step") if time is not None else "step"
+def _unit(time: Time | None) -> str:
+    return time.unit if time is not None else "step"
 
 
-def _of(time: doc.Time | None) -> str:
-    name = time.get("unit_name") if time is not None else None
+def _of(time: Time | None) -> str:
+    name = time.unit_name if time is not None else None
     return f" of {words.shorten(words.plain(name), _LONGEST_NAME)}" if name else ""

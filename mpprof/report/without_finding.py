@@ -9,7 +9,8 @@ from mpprof.diagnosis.manual import subjects
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.finding import Unable
+    from mpprof.model.report import Report
 
 MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""
@@ -139,34 +140,34 @@ def about(code: str) -> str:
     return subjects().get(code, code)
 
 
-def clear(document: doc.Report) -> str:
+def clear(document: Report) -> str:
     """Return what was looked at and is not there; empty where nothing is."""
-    return ", ".join(map(about, document["clear"]))
+    return ", ".join(map(about, document.clear))
 
 
-def not_applicable(document: doc.Report) -> list[str]:
+def not_applicable(document: Report) -> list[str]:
     """Return what this run cannot have, a line for each reason; of another vendor's cards nothing is said."""
-    pairs = ((each["code"], each["reason"]) for each in document.get("not_applicable", []))
+    pairs = ((each.code, each.reason) for each in document.not_applicable)
     return [f"{listed(codes)}: {reason}" for reason, codes in _grouped(pairs) if reason != NOT_NVIDIA.reason]
 
 
-def open_ones(document: doc.Report) -> list[doc.Unable]:
+def open_ones(document: Report) -> list[Unable]:
     """Return what could not be judged, without what stands where the speedup would."""
-    absent = document["absent"]
+    absent = document.absent
     return [
         unable
-        for unable in document["unable"]
-        if not (unable["code"] == COMPARED and _said_of_speedup(unable["reason"], absent))
+        for unable in document.unable
+        if not (unable.code == COMPARED and _said_of_speedup(unable.reason, absent))
     ]
 
 
-def not_judged(document: doc.Report) -> list[str]:
+def not_judged(document: Report) -> list[str]:
     """Return what could not be judged, a line for each reason; that of the missing account stands above.
     What would settle several reasons follows them once."""
-    absent = document["absent"]
-    why = absent.get("time") if "window" in document else None
+    absent = document.absent
+    why = absent.get("time") if document.window is not None else None
     by_reason = _grouped(
-        (unable["code"], "no step can be told apart" if unable["reason"] == why else unable["reason"])
+        (unable.code, "no step can be told apart" if unable.reason == why else unable.reason)
         for unable in open_ones(document)
     )
     lines: list[str] = []
@@ -205,13 +206,14 @@ def _said_of_speedup(reason: str, absent: dict[str, str]) -> bool:
     return any(absent.get(field, "").startswith(what) for field in ("speedup", "speedup.observed"))
 
 
-def not_measured(document: doc.Report) -> list[str]:
+def not_measured(document: Report) -> list[str]:
     """Return what is absent, a line for each reason; what another line of the report says is left out."""
     told = {"tensor_core", "speedup", "whatif", "cause", "answer.code", "run_time"}
-    told |= {section for section in ("steps", "time") if document[section] is None}
-    if document["steps"] is None:
+    told |= {"steps"} if document.steps is None else set()
+    told |= {"time"} if document.time is None else set()
+    if document.steps is None:
         told.add("bounds")  # they rest on the step log
-    if "run" in document["absent"]:  # without records there is no step time of their own
+    if "run" in document.absent:  # without records there is no step time of their own
         told.add("time.wall_ns")
     if any(ONLY_A_TRACE in line for line in not_judged(document)):
         told.add("run")
@@ -224,20 +226,20 @@ def not_measured(document: doc.Report) -> list[str]:
         "steps.gpu_hours",
         "steps.steps_per",
         "account.",
-        *(("run.",) if "run" in document["absent"] else ()),
+        *(("run.",) if "run" in document.absent else ()),
     )
     fields = (
         (field, why)
-        for field, why in document["absent"].items()
+        for field, why in document.absent.items()
         if field not in told and not field.startswith(parts)
     )
     return [f"{', '.join(map(field_words, names))}: {why}" for why, names in _grouped(fields)]
 
 
-def absent_by_reason(document: doc.Report) -> list[tuple[str, list[str]]]:
+def absent_by_reason(document: Report) -> list[tuple[str, list[str]]]:
     """Return what is absent as (reason, names of the values), each name once for a reason. What `facts`
     repeats of other sections is left out."""
-    fields = ((field, why) for field, why in document["absent"].items() if not field.startswith("facts."))
+    fields = ((field, why) for field, why in document.absent.items() if not field.startswith("facts."))
     return [(why, list(dict.fromkeys(map(field_words, names)))) for why, names in _grouped(fields)]
 
 

@@ -15,7 +15,7 @@ from mpprof.model import quantities
 from mpprof.model.quantities import NOT_KNOWN
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
 
 _NON_FINITE = ("NaN", "Infinity", "-Infinity")
 _TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
@@ -228,22 +228,22 @@ def compiled(backend: str | None, jit: Any) -> str | None:
 _BY = {"inputs": " by the inputs of its matrix ops", "kernels": " by its kernels"}
 
 
-def computes(document: doc.Report) -> str | None:
+def computes(document: Report) -> str | None:
     """Return what the run computes in: "float32 by its kernels", "precision not known"; None where the run's
     policy says it. Kernels of other types than their ops' inputs (weights of 4 or 8 bits) are named too,
     where most of the time is theirs."""
     from mpprof.model.kernels import COMPUTE_DTYPES, NARROW  # and NumPy, which `--version` does without
 
-    run, share = document["run"], document["tensor_core"]
-    found = run.get("computes_in")
-    if found is None or (found["by"] == "policy" and run["policy"]):
+    run, share = document.run, document.tensor_core
+    found = run.computes_in
+    if found is None or (found.by == "policy" and run.policy):
         return None
-    said = f"{found['text']}{_BY.get(found['by'], '')}"
-    if found["by"] != "inputs" or not share or not (times := share["by_precision"]):
+    said = f"{found.words}{_BY.get(found.by, '')}"
+    if found.by != "inputs" or not share or not (times := share.by_precision):
         return said
     most, ns = max(times.items(), key=lambda item: item[1])
-    own = (COMPUTE_DTYPES.get(found["dtype"] or ""), "tf32" if found["kind"] == "float32" else None)
-    if most in own or most not in NARROW or ns < 0.5 * share["matmul_ns_per_step"]:
+    own = (COMPUTE_DTYPES.get(found.dtype or ""), "tf32" if found.kind == "float32" else None)
+    if most in own or most not in NARROW or ns < 0.5 * share.matmul_ns_per_step:
         return said
     return f"{said}, most kernels in {type_name(most)}"
 

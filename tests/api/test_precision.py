@@ -11,15 +11,18 @@ from pathlib import Path
 import pytest
 
 from mpprof.api import workflows
-from mpprof.model.document import LayerRow
 from mpprof.model.finding import Diagnosis
 from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.rows import LayerRow
 from mpprof.report import json as documents
 from mpprof.report import tables
 from mpprof.report.text import render
 from tests.builders import precision_oddities as oddities
+from tests.builders.read_back import reading
 from tests.paths import NO_TRACES, SAMPLES, SHARED
 from tests.traces.kineto import Kineto
+
+render = reading(render)
 
 RECORD_IN_FLOAT32 = re.compile(r"(?:record|train|trace)[^.;]*\bin float32|no float32 baseline", re.IGNORECASE)
 

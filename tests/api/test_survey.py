@@ -24,7 +24,7 @@ from mpprof.api.survey_row import Task
 from mpprof.cli import main
 from mpprof.cli import survey as command
 from mpprof.errors import MpprofError, NotFoundError, UsageError
-from mpprof.model.document import SurveyRow
+from mpprof.model.rows import SurveyRow
 from mpprof.report.runs import survey as rendering
 from tests.cli.conftest import FLOAT32, MIXED
 from tests.paths import SAMPLES

@@ -15,8 +15,9 @@ from mpprof.api import workflows
 from mpprof.api.source import LogDirectory
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, TooNewError, UnreadableError
 from mpprof.report import json as documents
-from mpprof.report import text
+from mpprof.report.to_json import to_json
 from mpprof.runs.state import STOPPED_AFTER_S
+from tests.builders.read_back import text
 from tests.paths import NO_TRACES, SAMPLES, SHARED
 
 MIXED, FLOAT32 = SAMPLES / "v100-convnet-mixed-float16", SAMPLES / "v100-convnet-float32"
@@ -389,11 +390,11 @@ def test_rows_of_many_runs_do_not_walk_the_directory_for_each(
     places = workflows.places
     monkeypatch.setattr(workflows, "places", lambda path: walks.append(path) or places(path))
     for entry in entries:
-        assert source.report(entry.id)["steps"]["count"] == 160
+        assert to_json(source.report(entry.id))["steps"]["count"] == 160
     assert len(walks) <= 1
     steps = tmp_path / "run3" / "mpprof" / "steps.jsonl"
     steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
-    assert source.report("run3")["steps"]["count"] < 160
+    assert to_json(source.report("run3"))["steps"]["count"] < 160
 
 
 def test_the_source_lists_reads_and_rereads(tmp_path: Path) -> None:
@@ -406,11 +407,11 @@ def test_the_source_lists_reads_and_rereads(tmp_path: Path) -> None:
     assert entries.keys() == {"mixed", "float32", "broken"}
     assert entries["broken"].problem
     assert not entries["mixed"].live
-    before = source.report("mixed", "float32")
+    before = to_json(source.report("mixed", "float32"))
     assert before["speedup"]["baseline"] == "measured"
     steps = root / "mpprof" / "steps.jsonl"
     steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
-    assert source.report("mixed")["steps"]["count"] < before["steps"]["count"]
+    assert to_json(source.report("mixed"))["steps"]["count"] < before["steps"]["count"]
     assert {e.id: e for e in source.entries()}["mixed"].live
     with pytest.raises(NotFoundError):
         source.report("gone")
@@ -601,8 +602,8 @@ def test_a_directory_is_read_again_only_where_something_changed(
     source.entries()
     steps = tmp_path / "a" / "mpprof" / "steps.jsonl"
     steps.write_text("\n".join(steps.read_text().splitlines()[:80]) + "\n")
-    before = source.report("b")["steps"]["count"]
-    assert source.report("a")["steps"]["count"] < before
+    before = to_json(source.report("b"))["steps"]["count"]
+    assert to_json(source.report("a"))["steps"]["count"] < before
     assert looked == []  # a run's own file changed: nothing was searched for
     copy(MIXED, tmp_path / "c")
     assert [entry.id for entry in source.entries()] == ["a", "b", "c"]

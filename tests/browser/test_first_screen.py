@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mpprof.api.source import LogDirectory
+from mpprof.report.to_json import to_json
 from tests.browser.visiting import Visit, serving, visit
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
@@ -64,7 +65,7 @@ def test_answer_causes_and_remedies_of_every_sample_are_above_the_fold(
 ) -> None:
     source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
     for run, (baseline, kind) in RUNS.items():
-        known = source.report(run, None if baseline == "none" else baseline)["answer"]
+        known = to_json(source.report(run, None if baseline == "none" else baseline))["answer"]
         assert known["kind"] == kind
         assert_first_screen(seen, run, baseline, kind)
         assert seen.text("hero") == known["figure"]

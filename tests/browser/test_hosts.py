@@ -12,10 +12,14 @@ from mpprof_dashboards.pages import PAGES
 from mpprof.api.source import LogDirectory
 from mpprof.model.source import on_host
 from mpprof.report import words
+from mpprof.report.to_json import to_json
 from tests.browser.visiting import MEASURED, Visit, serving, visit
 from tests.builders.cluster import SESSION, Cluster, Member, play, write_workers
 from tests.builders.gpus import V100
+from tests.builders.read_back import reading
 from tests.planted.cases import F16, convnet
+
+work = reading(work)
 
 pytestmark = pytest.mark.browser
 MEMBERS = (Member("node-a"), Member("node-b", slower=1.5), Member("node-c"))
@@ -46,7 +50,7 @@ def test_pages_of_one_trace_show_the_host_that_is_chosen(chromium: Any, tmp_path
     run = on_host("cluster", "node-b")
     with serving(tmp_path) as address:
         seen = visit(chromium, address)
-        slow = source.report(run)
+        slow = to_json(source.report(run))
         assert (
             source.kernels(run) != source.kernels("cluster") == source.kernels(on_host("cluster", "node-a"))
         )

@@ -10,8 +10,12 @@ from mpprof_dashboards import rows, work
 
 from mpprof.api.source import LogDirectory
 from mpprof.report import words
+from mpprof.report.to_json import to_json
 from tests.browser.visiting import MEASURED, VOCABULARY, Visit, visit
+from tests.builders.read_back import reading
 from tests.paths import SAMPLES
+
+work = reading(work)
 
 pytestmark = pytest.mark.browser
 INPUT_BOUND, ITS_BASELINE = "v100-input-bound-mixed-float16", "v100-input-bound-float32"
@@ -272,7 +276,7 @@ def test_one_table_for_kernels_ops_and_layers_whose_rows_come_as_it_is_scrolled(
 ) -> None:
     source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
     seen.open_well(f"/kernels{MEASURED}")
-    document = source.report(INPUT_BOUND, ITS_BASELINE)
+    document = to_json(source.report(INPUT_BOUND, ITS_BASELINE))
     for title, kind in (("Ops", "op"), ("Layers", "layer"), ("Kernels", "kernel")):
         seen.page.click(f"#page .mp-segment:text-is('{title}')")
         seen.page.wait_for_selector(f"#{kind}s[data-loaded]")
@@ -325,16 +329,16 @@ def test_compared_runs_are_chosen_held_against_the_first_and_struck_where_unlike
     assert seen.page.locator("#ladder tbody th").all_inner_texts() == list(chosen)
     assert seen.page.locator("#ladder th del").all_inner_texts() == [chosen[2]]
     assert "device" in seen.page.locator("#ladder th del").get_attribute("title")
-    unlike = LogDirectory(SAMPLES).compare(chosen)["steps"][1]
+    unlike = to_json(LogDirectory(SAMPLES).compare(chosen))["steps"][1]
     times = [words.speedup(unlike["observed"])]
     assert seen.page.locator("#ladder td del").all_inner_texts() == times
     assert seen.page.locator("summary del").all_inner_texts() == times
     seen.page.click("#against a:text-is('against the first')")
     seen.page.wait_for_selector("#ladder th:text-is('Against the first')")
     assert "against=first" in seen.page.url
-    pair = LogDirectory(SAMPLES).compare((chosen[0], chosen[1]))["steps"][0]
+    pair = to_json(LogDirectory(SAMPLES).compare((chosen[0], chosen[1])))["steps"][0]
     assert words.speedup(pair["observed"]) in seen.text("ladder")
-    gain = LogDirectory(SAMPLES).report(chosen[1], chosen[0])["facts"]["causes"][0]
+    gain = to_json(LogDirectory(SAMPLES).report(chosen[1], chosen[0]))["facts"]["causes"][0]
     matrix = seen.page.locator(f".mp-matrix tr:has-text('{gain['code']}')")
     assert words.duration(gain["gain_ns_per_step"]) in matrix.inner_text()
     assert seen.page.locator("#losses-0 .main-svg").count() == 0  # folded away: drawn once it is unfolded

@@ -13,6 +13,7 @@ from mpprof_dashboards import work
 from mpprof_dashboards.pages import PAGES
 
 from mpprof.api.source import LogDirectory
+from mpprof.report.to_json import to_json
 from tests.benchmarks import big_trace
 from tests.browser.test_interactions import _WINDOW, drawn_anew
 from tests.browser.visiting import serving, visit
@@ -59,7 +60,7 @@ def test_pages_of_two_million_events_open_and_the_timeline_pans(
     seen = visit(chromium, address)
     seen.page.set_default_timeout(120_000)
     seen.open_well("/")
-    assert seen.text("headline") == source.report(entry.id, None)["verdict"]
+    assert seen.text("headline") == to_json(source.report(entry.id, None))["verdict"]
     for page in PAGES:
         seen.page.click(f".mp-tab:text-is('{page.title}')")
         seen.page.wait_for_selector(f".mp-tab-current:text-is('{page.title}')")

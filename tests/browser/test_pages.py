@@ -10,17 +10,20 @@ from mpprof_dashboards import work
 from mpprof_dashboards.pages import PAGES
 
 from mpprof.api.source import LogDirectory
-from mpprof.model import document as doc
 from mpprof.report import words
+from mpprof.report.to_json import to_json
 from tests.browser.visiting import MEASURED, VOCABULARY, Visit, serving, visit
+from tests.builders.read_back import reading
 from tests.builders.xspace import Ref, Space
 from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
 from tests.paths import SAMPLES
 
+work = reading(work)
+
 pytestmark = pytest.mark.browser
 
 
-def assert_verdict_shows(seen: Visit, document: doc.Report) -> None:
+def assert_verdict_shows(seen: Visit, document: Any) -> None:
     """Why shows the report: its sentences, two of its values, the bars of its account and of its causes."""
     assert seen.page.locator("#headline").text_content() == document["verdict"]
     assert seen.text("hero") == document["answer"]["figure"]
@@ -45,7 +48,7 @@ def assert_verdict_shows(seen: Visit, document: doc.Report) -> None:
     assert seen.page.eval_on_selector_all(".mp-finding", "all => all.map(e => e.dataset.code)") == codes
 
 
-def gap_marks(document: doc.Report) -> dict[str, float]:
+def gap_marks(document: Any) -> dict[str, float]:
     """What the figure of a comparison's gap shows, by class; `speedup` is that of the comparison."""
     time, sums = document["time"], dict[str, float]()
     for part in document["speedup"]["slices"]:
@@ -61,7 +64,7 @@ def gap_marks(document: doc.Report) -> dict[str, float]:
 
 def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: str) -> None:
     source, seen = FakeSource(), visit(chromium, fake_server)
-    document = source.report("mixed", "fp32")
+    document = to_json(source.report("mixed", "fp32"))
     query = "?run=mixed&baseline=fp32"
 
     seen.open(f"/{query}")
@@ -285,7 +288,7 @@ def test_the_choosers_show_the_run_of_the_address_before_the_server_answers_for_
             route.continue_()
 
     seen.page.route("**/_dash-update-component*", hold)
-    seen.choose("?run=cpu&baseline=none", FakeSource().report("cpu")["verdict"])
+    seen.choose("?run=cpu&baseline=none", to_json(FakeSource().report("cpu"))["verdict"])
     assert seen.page.input_value("#run").startswith("laptop-cpu")
     assert seen.page.input_value("#baseline") == ""
     seen.page.go_back()
@@ -320,7 +323,7 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
     alone = visit(chromium, saved.as_uri(), width=390)
     alone.page.goto(alone.base)
     alone.page.wait_for_selector("#step-times .main-svg")
-    assert alone.text("headline") == FakeSource().report("mixed", "fp32")["verdict"]
+    assert alone.text("headline") == to_json(FakeSource().report("mixed", "fp32"))["verdict"]
     assert HOSTILE in alone.page.evaluate("document.body.textContent")
     assert alone.page.locator('a[href="x"], #causes b').count() == 0
     assert alone.overflow() <= 0
@@ -346,7 +349,7 @@ def test_the_samples_are_served_as_the_report_prints_them(chromium: Any, sample_
     for entry in entries:
         twin = entry.name.replace("mixed-float16", "float32")
         baseline = next((other.id for other in entries if other.name == twin and other is not entry), None)
-        document = source.report(entry.id, baseline)
+        document = to_json(source.report(entry.id, baseline))
         seen.choose(f"?run={entry.id}&baseline={baseline or 'none'}", document["verdict"])
         assert_verdict_shows(seen, document)
     seen.assert_quiet()
@@ -385,7 +388,7 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
     assert seen.text("peak-recorded") == words.size(document["steps"]["peak_memory_bytes"])
 
     seen.open_well(f"/compare{query}")
-    rung = source.compare((baseline, run))["steps"][0]
+    rung = to_json(source.compare((baseline, run)))["steps"][0]
     rung |= {"baseline_step_ns": document["speedup"]["baseline_step_ns"]}
     assert seen.text("rung-0-observed") == words.speedup(rung["observed"])
     assert seen.bars("gap-0") == pytest.approx(gap_marks(document | {"speedup": rung}))
@@ -394,7 +397,7 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
 
 def test_the_memory_page_shows_what_allocator_events_tell(chromium: Any, sample_server: str) -> None:
     run, baseline = "gtx1080ti-mixed-float16", "gtx1080ti-float32"
-    memory = LogDirectory(SAMPLES).report(run, baseline)["memory"]
+    memory = to_json(LogDirectory(SAMPLES).report(run, baseline))["memory"]
     assert memory is not None
     seen = visit(chromium, sample_server)
     seen.open_well(f"/memory?run={run}&baseline={baseline}")
@@ -422,7 +425,9 @@ def test_the_memory_page_shows_what_allocator_events_tell(chromium: Any, sample_
 def test_switching_remedies_shows_the_steps_that_came_with_the_page(
     chromium: Any, sample_server: str
 ) -> None:
-    document = LogDirectory(SAMPLES).report("v100-input-bound-mixed-float16", "v100-input-bound-float32")
+    document = to_json(
+        LogDirectory(SAMPLES).report("v100-input-bound-mixed-float16", "v100-input-bound-float32")
+    )
     steps = document["whatif"]["subsets_ns"]
     seen = visit(chromium, sample_server)
     seen.open_well(f"/{MEASURED}")

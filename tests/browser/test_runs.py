@@ -12,6 +12,7 @@ import pytest
 
 from mpprof.api.source import LogDirectory
 from mpprof.report import words
+from mpprof.report.to_json import to_json
 from tests.browser.visiting import Visit, serving, visit
 from tests.builders.gpus import V100
 from tests.builders.records import Recorded, imagenette_convnet, write
@@ -39,7 +40,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     assert seen.page.url.endswith("/runs")
     seen.page.wait_for_function("() => !document.querySelector('#runs [aria-busy]')")
     row = '#runs tr[data-run="v100-odd-vocabulary-mixed-float16"]'
-    document = source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32")
+    document = to_json(source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"))
     cell = f'{row} [data-field="%s"]'
     assert seen.page.inner_text(cell % "step") == words.duration(document["facts"]["step_ns"])
     assert words.speedup(document["facts"]["attainable"]) in seen.page.inner_text(cell % "speedup")
@@ -78,7 +79,7 @@ def test_the_list_is_sorted_by_any_column_and_back_and_the_order_is_in_the_link(
     source, seen = LogDirectory(SAMPLES), visit(chromium, sample_server)
     open_list(seen)
     groups, heading = _order(seen), "#runs thead th[data-field='%s'] button"
-    steps = {entry.id: source.report(entry.id)["facts"]["step_ns"] for entry in source.entries()}
+    steps = {entry.id: to_json(source.report(entry.id))["facts"]["step_ns"] for entry in source.entries()}
     slowest = sorted(groups, key=lambda run: -steps[run])
     seen.page.click(heading % "step")
     assert _order(seen) == slowest
@@ -119,7 +120,7 @@ def test_runs_without_a_baseline_are_ranked_apart_by_what_they_could_gain(
     assert seen.page.locator(".mp-runs-first").count() == 1
     for run in ("v100-float32-island", "v100-truncated"):
         shutil.copytree(SAMPLES / run, tmp_path / run)
-    facts = LogDirectory(tmp_path).report("v100-float32-island")["facts"]
+    facts = to_json(LogDirectory(tmp_path).report("v100-float32-island"))["facts"]
     with serving(tmp_path) as address:
         alone = visit(chromium, address)
         open_list(alone)

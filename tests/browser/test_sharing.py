@@ -9,8 +9,10 @@ import pytest
 
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
-from mpprof.report import markdown, words
+from mpprof.report import words
+from mpprof.report.to_json import to_json
 from tests.browser.visiting import VOCABULARY, visit
+from tests.builders.read_back import markdown
 from tests.paths import SAMPLES
 
 pytestmark = pytest.mark.browser
@@ -40,7 +42,7 @@ def test_one_file_holds_why_the_strip_layers_and_kernels_and_opens_without_a_net
 ) -> None:
     source, saved = LogDirectory(SAMPLES), tmp_path / "report.html"
     shared(chromium, sample_server, saved) if by == "page" else reported(saved)
-    document = source.report(RUN, BASELINE)
+    document = to_json(source.report(RUN, BASELINE))
     assert saved.stat().st_size < MOST_BYTES
     alone, asked = visit(chromium, saved.as_uri()), list[str]()
     alone.page.context.set_offline(True)

@@ -21,6 +21,7 @@ from mpprof.model.account import (
     Cell,
     DeviceAccount,
     GapSlice,
+    IdleCause,
     KernelCalls,
     MatmulShare,
     Slice,
@@ -116,7 +117,7 @@ def account(
                 else ()
             )
             pooling = sum(c.ns_per_step for c in mine if c.family == "pool")
-            causes = tuple((c.cause, c.ns_per_step) for c in mine if c.cause is not None)
+            causes = tuple(IdleCause(c.cause, c.ns_per_step) for c in mine if c.cause is not None)
             slices.append(
                 Slice(category, time, time / step, by=by, causes=causes, pooling_ns_per_step=pooling)
             )

@@ -10,6 +10,7 @@ from mpprof.api.source import LogDirectory
 from mpprof.errors import UsageError
 from mpprof.report import bounds_file
 from mpprof.report.bounds_file import MOST_BYTES
+from mpprof.report.to_json import to_json
 from tests.cli.conftest import MIXED, Mpprof
 from tests.paths import SAMPLES
 
@@ -235,9 +236,11 @@ def test_a_dismissed_finding_is_shown_as_dismissed_with_its_reason(
 def test_the_page_shows_them_too(tmp_path: Path) -> None:
     source = LogDirectory(SAMPLES, ignore={"MP402": REASON})
     names = ("v100-odd-vocabulary-float32", "v100-odd-vocabulary-mixed-float16")
-    found = next(each for each in source.report(names[1], names[0])["findings"] if each["code"] == "MP402")
+    found = next(
+        each for each in to_json(source.report(names[1], names[0]))["findings"] if each["code"] == "MP402"
+    )
     assert (found["dismissed"], found["remedies"]) == (REASON, [])
-    (rung,) = source.compare(names)["steps"]
+    (rung,) = to_json(source.compare(names))["steps"]
     assert [each["code"] for each in rung["findings"] if "dismissed" in each] == ["MP402"]
 
 

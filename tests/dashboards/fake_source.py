@@ -6,7 +6,6 @@ training without a trace, and one that cannot be read. All numbers are invented.
 
 from __future__ import annotations
 
-import copy
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,6 +15,7 @@ from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report.redact import Redactor
+from tests.builders.read_back import typed
 
 Document = dict[str, Any]
 
@@ -128,6 +128,7 @@ def empty_document(name: str = "empty") -> Document:
             "kind": "records", "leads": "nothing", "figure": "", "label": "", "because": [], "do": "", "code": None,
             "sentence": "Nothing can be said of this run.",
         },
+        "explanation": [], "not_applicable": [], "account": {"basis": None},
         "facts": {
             "step_ns": None, "baseline_step_ns": None, "observed": None, "attainable": None,
             "attainable_step_ns": None, "unexplained_ns": None, "after_remedies_ns": None, "limited_by": None,
@@ -547,7 +548,7 @@ class FakeSource:
             "fp32": fp32_document, "mixed": lambda: mixed_document(baseline == "fp32"), "cpu": cpu_document,
             "live": live_document,
         }  # fmt: skip
-        return copy.deepcopy(documents[run]())
+        return typed(documents[run]())
 
     def steps(self, run: str) -> StepTable | None:
         self._check(run)
@@ -640,4 +641,4 @@ class FakeSource:
             {"key": HOSTILE, "by": "op", "step": 0, "from_ns": 2_900_000.0, "to_ns": 2_000_000.0},
             {"key": "ampere_scudnn_tf32", "by": "name", "step": 0, "from_ns": 12_000_000.0, "to_ns": None},
         ]
-        return {"schema": "mpprof.compare/1", "runs": reports, "steps": steps, "kernels": kernels}
+        return typed({"schema": "mpprof.compare/1", "runs": reports, "steps": steps, "kernels": kernels})

@@ -30,6 +30,8 @@ from mpprof.errors import UsageError
 from mpprof.model.source import RunEntry
 from mpprof.report import json as documents
 from mpprof.report import words
+from mpprof.report.to_json import to_json
+from tests.builders.read_back import reading, typed
 from tests.dashboards.fake_source import (
     ENTRIES,
     HOSTILE,
@@ -40,6 +42,10 @@ from tests.dashboards.fake_source import (
     mixed_document,
     steps_table,
 )
+
+memory = reading(memory)
+why = reading(why)
+report_html = reading(report_html)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8050", "[::1]:8050", "LOCALHOST:1"])
@@ -300,7 +306,7 @@ def test_the_export_is_one_file_with_everything_in_it() -> None:
     assert outside.count("</script>") == outside.count("<script")
     found = re.search(r'id="mpprof-report">(.*?)</script>', text, re.DOTALL)
     assert found
-    assert json.loads(found[1]) == document
+    assert json.loads(found[1]) == to_json(typed(document))
     assert "send-to-cloud" not in outside
     assert '"showSendToCloud": false' in outside
 
@@ -406,7 +412,7 @@ def test_a_malformed_call_is_the_callers_error(client: Any, body: str) -> None:
 
 def test_a_ladder_of_three_shows_each_run_with_its_speedups(client: Any) -> None:
     query = "?run=mixed&baseline=fp32&with=fp32&with=mixed&with=mixed"
-    observed = words.speedup(FakeSource().compare(("fp32", "mixed"))["steps"][0]["observed"])
+    observed = words.speedup(to_json(FakeSource().compare(("fp32", "mixed")))["steps"][0]["observed"])
     for more, heading in (("", "Against the one before"), ("&against=first", "Against the first")):
         text = json.dumps(draw(client, "/compare", query + more)["page"], ensure_ascii=False)
         assert heading in text
@@ -436,7 +442,7 @@ def test_runs_of_an_address_that_cannot_be_compared_are_named_and_the_rest_is(
     assert "mp-failure" not in text
     assert "Left out: broken, which cannot be read: " in text
     assert "Left out: gone, which is not among these runs." in text
-    assert words.speedup(FakeSource().compare(("fp32", "mixed"))["steps"][0]["observed"]) in text
+    assert words.speedup(to_json(FakeSource().compare(("fp32", "mixed")))["steps"][0]["observed"]) in text
     assert '"value": ["fp32", "mixed"]' in text
 
 
@@ -476,7 +482,7 @@ def test_the_address_is_not_rewritten_because_a_run_of_it_cannot_be_chosen(clien
 @pytest.mark.parametrize("entry", [entry.id for entry in ENTRIES if entry.problem is None])
 def test_the_pages_are_tested_on_documents_of_the_contract(entry: str) -> None:
     validator = jsonschema.Draft202012Validator(documents.schema("report"))
-    assert not list(validator.iter_errors(FakeSource().report(entry, "fp32")))
+    assert not list(validator.iter_errors(to_json(FakeSource().report(entry, "fp32"))))
     assert not list(validator.iter_errors(empty_document()))
     compare = jsonschema.Draft202012Validator(documents.schema("compare"))
-    assert not list(compare.iter_errors(FakeSource().compare(("fp32", "mixed"))))
+    assert not list(compare.iter_errors(to_json(FakeSource().compare(("fp32", "mixed")))))

@@ -13,13 +13,19 @@ from mpprof_dashboards.pages import compare, why
 
 from mpprof.api import ladder, workflows
 from mpprof.api.source import LogDirectory
-from mpprof.model.document import LossPoint
-from mpprof.report import comparing, words
 from mpprof.report import json as documents
+from mpprof.report import words
+from mpprof.report.to_json import to_json
 from tests.builders.gpus import V100
+from tests.builders.read_back import comparing, reading, typed
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.paths import SAMPLES
 from tests.report.hand_made import comparison
+
+export = reading(export)
+figures = reading(figures)
+compare = reading(compare)
+why = reading(why)
 
 
 def texts(node: Any) -> str:
@@ -59,7 +65,7 @@ def test_the_attainable_speedup_is_that_of_the_report_with_the_host_as_it_is() -
 
 
 def test_the_losses_of_both_runs_are_on_the_page() -> None:
-    curve: list[LossPoint] = [{"updates": 10.0 * at, "loss": 1.0 / at} for at in (1, 2, 3)]
+    curve: list[Any] = [{"updates": 10.0 * at, "loss": 1.0 / at} for at in (1, 2, 3)]
     runs = [workflows.load(SAMPLES / f"v100-convnet-{policy}") for policy in ("float32", "mixed-float16")]
     document = documents.compare_document(ladder.compare(runs))
     told = document["steps"][0]["learning"]
@@ -101,7 +107,7 @@ def test_a_comparison_is_one_file_that_needs_no_network_and_escapes_every_name()
     assert not re.search(r"(src|href)=.https?:", shown)
     found = re.search(r'id="mpprof-compare">(.*?)</script>', written, re.DOTALL)
     assert found is not None
-    assert json.loads(found[1]) == document
+    assert json.loads(found[1]) == to_json(typed(document))
 
 
 def test_several_batch_sizes_and_other_models_are_told_on_the_page(tmp_path: Path) -> None:
@@ -184,9 +190,9 @@ def test_devices_are_small_multiples_and_the_one_that_others_wait_for_is_marked(
 def test_runs_are_held_against_the_one_before_or_against_the_first() -> None:
     source = LogDirectory(SAMPLES)
     names = ("v100-convnet-float32", "v100-convnet-mixed-float16", "v100-float32-island")
-    before, first = source.compare(names), compare.against_first(source, names)
+    before, first = (to_json(each) for each in (source.compare(names), compare.against_first(source, names)))
     assert [(rung["from"], rung["to"]) for rung in first["steps"]] == [(0, 1), (0, 2)]
-    pair = source.compare((names[0], names[2]))
+    pair = to_json(source.compare((names[0], names[2])))
     assert first["steps"][1]["observed"] == pair["steps"][0]["observed"] != before["steps"][1]["observed"]
     assert {change["step"] for change in first["kernels"]} == {0, 1}
     for document, heading in ((before, "Against the one before"), (first, "Against the first")):
@@ -208,8 +214,8 @@ def test_a_run_after_an_unlike_one_is_held_against_the_nearest_that_it_can_be_co
     )
     other = "v100-odd-vocabulary-float32"  # another model, which is refused as a base
     names = (base, odd, other, mixed)
-    pair = source.compare((base, mixed))
-    found = compare.against_nearest(source, names)
+    pair = to_json(source.compare((base, mixed)))
+    found = to_json(compare.against_nearest(source, names))
     assert [(rung["from"], rung["to"]) for rung in found["steps"]] == [(0, 1), (1, 2), (0, 3)]
     assert found["steps"][2]["observed"] == pair["steps"][0]["observed"] != None  # noqa: E711
     assert [each | {"step": 0} for each in found["kernels"] if each["step"] == 2] == pair["kernels"]

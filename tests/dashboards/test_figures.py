@@ -20,6 +20,7 @@ from mpprof_dashboards.figures import compare, memory, plain, roofline, steps, w
 from mpprof_dashboards.figures.plain import Figure
 from mpprof_dashboards.pages import steps as page
 
+from tests.builders.read_back import reading
 from tests.dashboards.fake_source import (
     HOSTILE,
     HOSTILE_KERNEL,
@@ -29,6 +30,17 @@ from tests.dashboards.fake_source import (
     op_rows,
     steps_table,
 )
+
+export = reading(export)
+work = reading(work)
+strip = reading(strip)
+compare = reading(compare)
+memory = reading(memory)
+plain = reading(plain)
+roofline = reading(roofline)
+steps = reading(steps)
+waterfall = reading(waterfall)
+page = reading(page)
 
 
 def marks(figure: Figure) -> dict[str, float]:

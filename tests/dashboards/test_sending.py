@@ -10,6 +10,7 @@ import pytest
 from mpprof_dashboards import create_app, rendered
 from mpprof_dashboards.export import run_html
 
+from tests.builders.read_back import typed
 from tests.dashboards.fake_source import ENTRIES, HOSTILE, FakeSource, mixed_document
 from tests.dashboards.test_app import draw
 
@@ -91,7 +92,7 @@ def test_a_redacted_report_names_no_host_and_no_path(client: Any) -> None:
         def report(self, run: str, baseline: str | None = None) -> Any:
             document = mixed_document(baseline == "fp32")
             document["warnings"] = ["gpu7.lab wrote /home/ada/runs/today/trace.pb"]
-            return document
+            return typed(document)
 
     plain, redacted = (run_html(Telling(), "mixed", "fp32", redact=redact) for redact in (False, True))
     for secret in ("gpu7.lab", "/home/ada"):

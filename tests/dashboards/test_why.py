@@ -18,9 +18,18 @@ from mpprof_dashboards.pages import why
 from mpprof.api.source import LogDirectory
 from mpprof.report import words
 from mpprof.report.content import time_doubt
+from mpprof.report.to_json import to_json
+from tests.builders.read_back import reading
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
 from tests.paths import SAMPLES
+
+why = reading(why)
+time_doubt = reading(time_doubt)
+strip = reading(strip)
+legend = reading(legend)
+combinations = reading(combinations)
+remedies = reading(remedies)
 
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 FIRST_CHANGES_THE_TYPE = ("gtx1080ti-mixed-float16",)
@@ -34,7 +43,7 @@ def source() -> LogDirectory:
 
 @lru_cache
 def report(name: str) -> Any:
-    return source().report(name, choices.default_baseline(name, source().entries()))
+    return to_json(source().report(name, choices.default_baseline(name, source().entries())))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +91,7 @@ def test_there_is_one_target_on_the_page() -> None:
 
 
 def test_an_unlike_baseline_takes_the_place_of_the_speedup() -> None:
-    document = source().report("v100-convnet-mixed-float16", "a100-tf32-baseline-float32")
+    document = to_json(source().report("v100-convnet-mixed-float16", "a100-tf32-baseline-float32"))
     assert document["answer"]["figure"] == ""
     shown = texts(why._hero(document, "a100-tf32-baseline-float32", None))
     assert "unlike" in shown
@@ -176,7 +185,7 @@ def test_what_the_baseline_measured_is_the_gain_of_going_back_to_its_type() -> N
     assert words.duration(saved) in row
     assert words.duration(document["facts"]["baseline_step_ns"]) in row
     assert row.count("measured") == 2
-    alone = source().report("gtx1080ti-mixed-float16")
+    alone = to_json(source().report("gtx1080ti-mixed-float16"))
     (row,) = re.findall(r'<tr data-code="MP801".*?</tr>', render(remedies(alone, "")))
     assert "measured" not in row
 

@@ -283,7 +283,7 @@ def test_nothing_surfaces_that_is_small_still_or_hidden_behind_the_host() -> Non
     layers = (c.layer("norm", "LayerNormalization"), *c.HEALTHY_LAYERS)
     judged = judge(c.case(records=c.facts(layers=layers), account=of_host), strict=True).whatif
     assert judged is not None
-    assert (judged.floor, judged.surfacing) == ("host", ())
+    assert (judged.floor.by, judged.surfacing) == ("host", ())
 
 
 # --- the gap -----------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mpprof.api import ladder, workflows
-from mpprof.model import document as doc
 from mpprof.report import json as documents
-from mpprof.report import text
+from tests.builders.read_back import text
 from tests.paths import NO_TRACES, SHARED
 
 PAIR = SHARED / "a100-v100-torch"
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.skipif(not PAIR.exists(), reason=NO_TRACES)
 
 
 @pytest.fixture(scope="module")
-def compared() -> doc.Comparison:
+def compared() -> Any:
     runs = [workflows.load(PAIR / name) for name in ("control_a100.json.gz", "test_v100.json.gz")]
     return documents.compare_document(ladder.compare(runs))
 

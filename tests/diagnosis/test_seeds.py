@@ -16,8 +16,8 @@ from mpprof.api import workflows
 from mpprof.api.ladder import compare
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
-from mpprof.report import text
 from tests.builders.gpus import H100, T4, V100, Gpu
+from tests.builders.read_back import text
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
 from tests.paths import NO_DATA, SHARED_DATA
 

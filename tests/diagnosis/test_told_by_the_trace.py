@@ -8,10 +8,10 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
-from mpprof.report import brief, text, without_finding
 from mpprof.report import json as documents
 from tests.builders import keras2, windows
 from tests.builders import precision_oddities as oddities
+from tests.builders.read_back import brief, text, without_finding
 from tests.traces import kineto
 
 

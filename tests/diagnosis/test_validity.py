@@ -12,8 +12,8 @@ from mpprof.analysis.steps.statistics import per_step_ns, steady
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
-from mpprof.report import text
 from tests.builders.gpus import V100
+from tests.builders.read_back import text
 from tests.builders.records import Recorded, imagenette_convnet, write
 
 

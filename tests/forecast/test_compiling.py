@@ -14,6 +14,7 @@ from mpprof.errors import MpprofError, UnableError, UsageError
 from mpprof.forecasts import child as child_module
 from mpprof.forecasts import compiling, rendering, targets
 from mpprof.forecasts.judging import Compiled
+from mpprof.report.to_json import to_json
 from tests.forecast.make_programs import CASES, stored
 
 HAS_COMPILER = importlib.util.find_spec("jax_plugins") is not None
@@ -117,13 +118,13 @@ def test_the_largest_batch_is_searched_for_each_card_and_policy(monkeypatch: pyt
         assert 0.85 * 16 * 1024 < 1024 + found.fits * 16 <= 0.9 * 16 * 1024
         assert 16 * 1024 < 1024 + found.too_large * 16 < 1.1 * 16 * 1024
         assert found.recomputes is (found.fits > 700)
-    text, document = rendering.text(made), rendering.document(made)
+    text, document = rendering.text(made), to_json(made)
     assert f"{found.fits:,} to {found.too_large - 1:,}" in text
     assert "XLA computes activations a second time" in text
     assert document["runs"][0]["largest_batch"]["example_bytes"] == {"low": 16 << 20, "high": 16 << 20}
     plain = forecast("models:dense", ["t4"], batch_size=64)
     assert "largest batch" not in rendering.text(plain)
-    assert rendering.document(plain)["runs"][0]["largest_batch"] is None
+    assert to_json(plain)["runs"][0]["largest_batch"] is None
 
 
 def test_no_largest_batch_is_searched_where_cudnn_would_run_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:

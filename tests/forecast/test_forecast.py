@@ -17,6 +17,7 @@ from mpprof.forecasts.judging import Compiled
 from mpprof.model.forecast import CardForecast, Forecast, ForecastKernel
 from mpprof.model.run import ModelFacts
 from mpprof.model.trace import Op
+from mpprof.report.to_json import to_json
 from mpprof.store.facts import facts_of
 from mpprof.traces.common import hlo_program
 from tests.forecast.make_programs import CASES, stored
@@ -333,7 +334,7 @@ def test_a_typical_range_is_given_for_calibrated_kinds_only() -> None:
 
 def test_the_json_has_the_contracts_keys() -> None:
     run = forecast("resnet-v100-mixed_float16-128")
-    made = json.loads(json.dumps(rendering.document(Forecast("model.keras", (run,), {"jax": "0"}))))
+    made = json.loads(json.dumps(to_json(Forecast("model.keras", (run,), {"jax": "0"}))))
     assert made["schema"] == "mpprof.forecast/1"
     (one,) = made["runs"]
     assert {"card", "policy", "batch", "memory", "step_ns", "speedup", "decided_ratio", "kernels", "unknown",

@@ -20,8 +20,10 @@ from mpprof_dashboards.pages import why as page
 
 from mpprof.api import ladder, workflows
 from mpprof.cli import main
-from mpprof.report import brief, checks, comparing, content, markdown, text
 from mpprof.report import json as documents
+from tests.builders.read_back import brief, checks, comparing, content, markdown, reading, text
+
+page = reading(page)
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 STUDENT_1 = 12.706

@@ -13,10 +13,10 @@ import pytest
 import mpprof
 from mpprof.cli import main
 from mpprof.errors import UsageError
-from mpprof.report import text as rendering
 from mpprof.runs import hosts
 from tests.builders.cluster import SESSION, Cluster, Member, Played, play, write_session, write_workers
 from tests.builders.gpus import V100
+from tests.builders.read_back import text as rendering
 from tests.builders.simulate import Host
 from tests.planted.cases import F16, convnet
 

@@ -17,7 +17,7 @@ from mpprof.api import workflows
 from mpprof.record import StepRecorder
 from mpprof.record.facts.ended import MOST_CHARACTERS, ended
 from mpprof.report import json as documents
-from mpprof.report import text as plain
+from tests.builders.read_back import text as plain
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
 from tests.record.test_endings import at, fit, small

@@ -12,7 +12,7 @@ import mpprof
 from mpprof.analysis.comparison.learning import learning
 from mpprof.record.facts.loss import describe_loss
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
+from tests.builders.read_back import markdown, text
 from tests.record.on_tensorflow import keras
 from tests.record.training import BATCH, CLASSES, FEATURES, callback, data
 
@@ -51,8 +51,8 @@ def test_the_losses_of_stretches_are_those_that_keras_evaluates(tmp_path: Path) 
     found = learning(*runs)
     assert found.window == (STEPS, 2 * STEPS)
     assert found.loss == pytest.approx((np.mean(truth), np.mean(truth)), rel=1e-4)
-    assert [mean for _, mean in found.curves[0]] == pytest.approx(truth * EPOCHS, rel=2e-3)
-    assert [mean for _, mean in found.curves[1]] == pytest.approx(
+    assert [each.loss for each in found.curves.start] == pytest.approx(truth * EPOCHS, rel=2e-3)
+    assert [each.loss for each in found.curves.end] == pytest.approx(
         np.tile(np.reshape(truth, (-1, 2)).mean(axis=1), EPOCHS), rel=2e-3
     )
     assert found.verdict == "alike"

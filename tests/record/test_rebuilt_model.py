@@ -9,7 +9,7 @@ import pytest
 
 import mpprof
 from mpprof.report import json as documents
-from mpprof.report import text
+from tests.builders.read_back import text
 from tests.record.on_tensorflow import keras
 from tests.record.training import BATCH, CLASSES, FEATURES, data
 

@@ -32,7 +32,15 @@ from mpprof.model.finding import (
     Unable,
 )
 from mpprof.model.memory import MemoryAccount, MemoryItem
-from mpprof.model.outcome import Applied, Learning, Promises, RemedyOutcome
+from mpprof.model.outcome import (
+    Applied,
+    Learning,
+    LearningCurves,
+    LossPoint,
+    Promises,
+    RemediesTotal,
+    RemedyOutcome,
+)
 from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary
 
@@ -326,7 +334,10 @@ def comparison() -> Comparison:
             applied=(Applied(1000, 0, 1000.0), Applied(1100, 100, 1000.0)),
             per_update=1.51,
             per_update_interval=(1.48, 1.54),
-            curves=(((500.0, 0.5), (1000.0, 0.41)), ((500.0, 0.52), (1000.0, 0.47))),
+            curves=LearningCurves(
+                (LossPoint(500.0, 0.5), LossPoint(1000.0, 0.41)),
+                (LossPoint(500.0, 0.52), LossPoint(1000.0, 0.47)),
+            ),
         ),
         promises=Promises(
             outcomes=(
@@ -355,9 +366,7 @@ def comparison() -> Comparison:
                 ),
                 RemedyOutcome("MP503", "casts", "not seen", "remains", (), (1e6, 1e6), -2e4, (-9e4, 5e4)),
             ),
-            predicted_ns=(11.1e6, 11.4e6),
-            obtained_ns=10.9e6,
-            interval_ns=(10.5e6, 11.3e6),
+            total=RemediesTotal((11.1e6, 11.4e6), 10.9e6, (10.5e6, 11.3e6)),
             promised=True,
             same_precision=True,
         ),

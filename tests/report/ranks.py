@@ -8,13 +8,13 @@ from typing import Any
 from mpprof_dashboards import export
 from mpprof_dashboards.pages import why
 
-from mpprof.model import document as doc
-from mpprof.report import brief, markdown, text, words
+from mpprof.report import words
+from tests.builders.read_back import brief, markdown, text
 
 _CODE = re.compile(r"MP\d{3}")
 
 
-def shown(document: doc.Report) -> dict[str, list[str]]:
+def shown(document: Any) -> dict[str, list[str]]:
     """By rendering, the codes of the findings as they follow each other."""
     page = why.content(document)
     return {
@@ -34,7 +34,7 @@ def _articles(part: Any) -> list[str]:
     return [code] if code and part._type == "Article" else _articles(getattr(part, "children", None) or [])
 
 
-def check(document: doc.Report) -> None:
+def check(document: Any) -> None:
     """Assert that verdict, findings, plan and chart of every rendering name the causes of the facts, first
     things first, and that all state the same attainable speedup."""
     facts = document["facts"]
@@ -63,7 +63,7 @@ def check(document: doc.Report) -> None:
             assert f"{words.speedup(attainable)} attainable" in export.render(why.content(document))
 
 
-def _check_screen(document: doc.Report, causes: list[str]) -> None:
+def _check_screen(document: Any, causes: list[str]) -> None:
     """Assert that the report's default screen draws the causes in the order of the facts, and mends that of the
     answer first, then the others in the order of the facts."""
     screen = brief.render(document, width=400)

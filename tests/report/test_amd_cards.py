@@ -11,7 +11,7 @@ import pytest
 import mpprof
 from mpprof.analysis.kernels import device_peaks
 from mpprof.report import json as documents
-from mpprof.report import text
+from tests.builders.read_back import text
 from tests.traces.kineto import Kineto
 
 PRODUCT = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64_MI16x16x1_SN"

@@ -6,13 +6,14 @@ import re
 import shutil
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mpprof.cli import main
-from mpprof.model import document as doc
-from mpprof.report import brief, words
 from mpprof.report import json as documents
+from mpprof.report import words
+from tests.builders.read_back import brief
 from tests.paths import SAMPLES
 from tests.report import hand_made
 
@@ -34,11 +35,11 @@ def shown(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
     return capsys.readouterr().out
 
 
-def known() -> doc.Report:
+def known() -> Any:
     return deepcopy(documents.document(hand_made.diagnosis()))
 
 
-def crowded(count: int = 9) -> doc.Report:
+def crowded(count: int = 9) -> Any:
     """A report with `count` causes of long remedies and many layers, qualified figures and long warnings."""
     document = known()
     (first, *_) = document["findings"]

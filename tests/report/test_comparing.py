@@ -10,23 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpprof.api import ladder, workflows
-from mpprof.model import document as doc
-from mpprof.report import comparing, markdown, text
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
+from tests.builders.read_back import comparing, markdown, text
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
 from tests.paths import SAMPLES
 
 PAIRS = ("a100-launch-bound", "a100-tf32-baseline", "v100-convnet", "v100-input-bound", "v100-odd-vocabulary")
 
 
-def slice_of(
-    category: str, gap: float, baseline: float, now: float, layer: str | None = None
-) -> doc.GapSlice:
+def slice_of(category: str, gap: float, baseline: float, now: float, layer: str | None = None) -> Any:
     return {"class": category, "layer": layer, "ns_per_step": gap, "baseline_ns": baseline, "mixed_ns": now}
 
 
-def rung(slices: list[doc.GapSlice], expected: float | None = 2.0, **more: object) -> doc.Rung:
+def rung(slices: list[Any], expected: float | None = 2.0, **more: object) -> Any:
     empty: Any = {"slices": slices, "expected": expected, "labels": [], "findings": []}
     return empty | more
 
@@ -37,7 +34,7 @@ NS = st.floats(-1e7, 1e8)
 @given(
     st.lists(st.builds(slice_of, st.sampled_from(["matmul", "norm"]), NS, NS, NS), min_size=1, max_size=40)
 )
-def test_rows_sum_to_the_gap_whatever_is_folded(slices: list[doc.GapSlice]) -> None:
+def test_rows_sum_to_the_gap_whatever_is_folded(slices: list[Any]) -> None:
     rows = comparing.gap_rows(rung(slices), 1e8)
     assert len(rows) <= comparing.MOST_ROWS + 1 or len(rows) == len(slices)
     total = comparing.total(rows)
@@ -95,7 +92,7 @@ def recorded(
     return Recorded(name, V100, dtype, layers, batch, ms, fit=fit)  # type: ignore[arg-type]
 
 
-def compared(tmp_path: Path, *runs: Recorded) -> doc.Comparison:
+def compared(tmp_path: Path, *runs: Recorded) -> Any:
     loaded = [workflows.load(write(run, tmp_path)) for run in runs]
     return documents.compare_document(ladder.compare(loaded))
 
@@ -142,6 +139,6 @@ def test_what_is_only_a_mention_takes_one_line_and_unlike_runs_are_not_told_twic
         {"code": "MP301", "slug": "input", "severity": "error"},
     ]
     unlike = rung([], labels=["batch size: 1 against 2"], findings=findings)
-    assert [found["code"] for found in comparing.serious(unlike)] == ["MP301"]
+    assert [found.code for found in comparing.serious(unlike)] == ["MP301"]
     assert comparing.minor(unlike).startswith("also noted: MP303 batch (")
-    assert [found["code"] for found in comparing.serious(unlike | {"labels": []})] == ["MP906", "MP301"]
+    assert [found.code for found in comparing.serious(unlike | {"labels": []})] == ["MP906", "MP301"]

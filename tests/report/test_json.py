@@ -8,8 +8,10 @@ from typing import Any, get_type_hints
 import jsonschema
 import pytest
 
-from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
+from mpprof.model.memory import MemoryItem
+from mpprof.model.rows import KernelRow, LayerRow, OpRow
+from mpprof.model.written import is_written, keys
 from mpprof.report import json as documents
 from mpprof.report import schema, tables
 from tests.report import hand_made
@@ -161,10 +163,11 @@ def test_the_shipped_schema_is_that_of_the_types(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "row"),
-    [("kernels", doc.KernelRow), ("ops", doc.OpRow), ("layers", doc.LayerRow), ("memory", doc.MemoryItem)],
+    [("kernels", KernelRow), ("ops", OpRow), ("layers", LayerRow), ("memory", MemoryItem)],
 )
 def test_the_columns_of_a_table_are_the_keys_of_its_rows(kind: str, row: Any) -> None:
     spread = {key: [f"{key}.code", f"{key}.text"] for key in ("reason", "eligible_reason")}
     told_by_option_or_of_some_rows_alone = {"stream", "spans", "layers"}
-    keys = set(get_type_hints(row)) - told_by_option_or_of_some_rows_alone
-    assert {column for key in keys for column in spread.get(key, [key])} == set(tables.KEYS[kind])
+    named = {each.key for each in keys(row)} if is_written(row) else set(get_type_hints(row))
+    named -= told_by_option_or_of_some_rows_alone
+    assert {column for key in named for column in spread.get(key, [key])} == set(tables.KEYS[kind])

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mpprof.api import workflows
-from mpprof.model import document as doc
-from mpprof.report import brief, content, tables, text, words
 from mpprof.report import json as documents
+from mpprof.report import tables, words
 from mpprof.report.markdown import render as markdown
 from tests.builders import cases as c
 from tests.builders import keras2
+from tests.builders.read_back import brief, content, reading, text
 from tests.diagnosis.saying import diagnosed
 from tests.report import hand_made
 
+tables = reading(tables)
+markdown = reading(markdown)
+
 
 @pytest.fixture
-def hidden(tmp_path: Path) -> doc.Report:
+def hidden(tmp_path: Path) -> Any:
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(keras2.long_op_hidden_on_a_cpu().to_bytes())
     return documents.document(workflows.diagnose(workflows.load(path)))
 
 
-def slices(document: doc.Report) -> dict[str, doc.Slice]:
+def slices(document: Any) -> dict[str, Any]:
     assert document["time"] is not None
     return {part["class"]: part for part in document["time"]["slices"]}
 
 
-def test_a_long_op_that_others_hide_is_named(hidden: doc.Report) -> None:
+def test_a_long_op_that_others_hide_is_named(hidden: Any) -> None:
     reduce = slices(hidden)["reduce"]
     assert reduce["hidden_ns_per_step"] == pytest.approx(26.8e6, rel=0.01)
     assert reduce["longest_hidden"]["name"] == "gradient_tape/sequential/conv2d/BiasAdd/BiasAddGrad"
@@ -41,26 +45,26 @@ def test_a_long_op_that_others_hide_is_named(hidden: doc.Report) -> None:
     assert "reduce" in labels  # not folded: there is more behind it than in most rows
 
 
-def test_little_that_is_hidden_needs_no_sentence(hidden: doc.Report) -> None:
+def test_little_that_is_hidden_needs_no_sentence(hidden: Any) -> None:
     time = hidden["time"]
     assert time is not None
-    few: doc.Time = {**time, "slices": [{**part, "hidden_ns_per_step": 1e5} for part in time["slices"]]}
+    few: Any = {**time, "slices": [{**part, "hidden_ns_per_step": 1e5} for part in time["slices"]]}
     assert content.hidden(few) == []
 
 
-def test_most_is_said_of_half_or_more_and_hidden_copies_need_no_sentence(hidden: doc.Report) -> None:
+def test_most_is_said_of_half_or_more_and_hidden_copies_need_no_sentence(hidden: Any) -> None:
     time = hidden["time"]
     assert time is not None
     part = slices(hidden)["reduce"]
-    some: doc.Slice = {**part, "longest_hidden": {**part["longest_hidden"], "ns_per_step": 5e6}}
+    some: Any = {**part, "longest_hidden": {**part["longest_hidden"], "ns_per_step": 5e6}}
     (said,) = content.hidden({**time, "slices": [some]})
     assert "the longest" in said
     assert "most of it" not in said
-    copies: doc.Slice = {**part, "class": "copy"}
+    copies: Any = {**part, "class": "copy"}
     assert content.hidden({**time, "slices": [copies]}) == []
 
 
-def test_pooling_is_called_pooling(hidden: doc.Report) -> None:
+def test_pooling_is_called_pooling(hidden: Any) -> None:
     part = slices(hidden)["elementwise"]
     assert part["pooling_ns_per_step"] / part["ns_per_step"] == pytest.approx(0.9)
     rows = {row.label: row for row in content.time_rows(hidden["time"])} if hidden["time"] else {}
@@ -106,14 +110,14 @@ def test_what_a_copy_allocated_is_not_called_by_a_function_of_tensorflow() -> No
     assert words.allocated_by("model/conv2d/Relu") == "model/conv2d/Relu"
 
 
-def test_tables_say_what_they_are_sums_over(hidden: doc.Report) -> None:
+def test_tables_say_what_they_are_sums_over(hidden: Any) -> None:
     assert tables.summed_over(hidden) == "the whole trace"
     assert hidden["time"] is not None
     hidden["time"]["step_range"] = "decode"
     assert tables.summed_over(hidden) == "the ranges decode that were taken as steps"
 
 
-def test_a_cpus_matrix_work_is_not_told_twice(hidden: doc.Report) -> None:
+def test_a_cpus_matrix_work_is_not_told_twice(hidden: Any) -> None:
     assert hidden["time"] is not None
     assert "cpu" not in [row.label for row in content.time_rows(hidden["time"])]
 

@@ -16,17 +16,20 @@ from mpprof_dashboards.pages import compare as compare_page
 from mpprof_dashboards.pages import why
 
 from mpprof.api import ladder, survey_row, workflows
-from mpprof.model import document as doc
-from mpprof.report import brief, markdown, text
 from mpprof.report import json as documents
 from mpprof.report.runs import survey
 from tests.builders.gpus import V100
+from tests.builders.read_back import brief, markdown, reading, text, typed
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.builders.windows import serving
 from tests.dashboards.test_compare_page import texts
 from tests.paths import SAMPLES
 
-Made = tuple[doc.Report, Path, Path | None]
+report_html = reading(report_html)
+compare_page = reading(compare_page)
+why = reading(why)
+
+Made = tuple[Any, Path, Path | None]
 KINDS = ("measured", "estimated", "float32", "window", "cpu", "records", "incomparable")
 _OF_SAMPLES = {
     "measured": ("v100-input-bound-mixed-float16", "v100-input-bound-float32"),
@@ -57,35 +60,37 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
     return of
 
 
-def _row(document: doc.Report, _path: Path, _base: Path | None) -> str:
+def _row(document: Any, _path: Path, _base: Path | None) -> str:
     task = survey_row.Task("run", "run", None, "s")
-    return survey.to_text([survey_row._row(task, document, None)], width=None, limit=0)
+    return survey.to_text([survey_row._row(task, typed(document), None)], width=None, limit=0)
 
 
-def _summary(document: doc.Report, _path: Path, _base: Path | None) -> str:
-    source: Any = SimpleNamespace(surveyed=lambda *_: None, report=lambda *_: document, steps=lambda *_: None)
+def _summary(document: Any, _path: Path, _base: Path | None) -> str:
+    source: Any = SimpleNamespace(
+        surveyed=lambda *_: None, report=lambda *_: typed(document), steps=lambda *_: None
+    )
     row = runs.summary(source, "run", None)
     return " ".join((row["figure"], row["label"], row["cause"], row["do"]))
 
 
-def _compared(document: doc.Report, path: Path, base: Path | None) -> doc.Comparison | None:
+def _compared(document: Any, path: Path, base: Path | None) -> Any | None:
     return None if base is None else documents.compare_document(ladder.compare([base, path]))
 
 
-def _comparison(shown: Callable[[Any], str]) -> Callable[[doc.Report, Path, Path | None], str | None]:
-    def place(document: doc.Report, path: Path, base: Path | None) -> str | None:
+def _comparison(shown: Callable[[Any], str]) -> Callable[[Any, Path, Path | None], str | None]:
+    def place(document: Any, path: Path, base: Path | None) -> str | None:
         found = _compared(document, path, base)
         return None if found is None else shown(found)
 
     return place
 
 
-def _last_line(document: doc.Report, path: Path, base: Path | None) -> str | None:
+def _last_line(document: Any, path: Path, base: Path | None) -> str | None:
     """What the callback prints: it knows of no baseline, and of none but its own records."""
     return None if base is not None or not path.is_dir() else workflows.announce(path)
 
 
-PLACES: dict[str, Callable[[doc.Report, Path, Path | None], str | None]] = {
+PLACES: dict[str, Callable[[Any, Path, Path | None], str | None]] = {
     "terminal": lambda document, *_: brief.render(document),
     "-v": lambda document, *_: text.render(document),
     "markdown": lambda document, *_: html.unescape(markdown.render(document).replace("\\", "")),

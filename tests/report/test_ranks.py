@@ -9,6 +9,7 @@ from mpprof_dashboards import report_html
 
 from mpprof.api import workflows
 from mpprof.report import json as documents
+from tests.builders.read_back import typed
 from tests.paths import SAMPLES
 from tests.report import hand_made, ranks
 
@@ -33,5 +34,5 @@ def test_a_sample_against_its_twin(name: str) -> None:
 
 def test_the_saved_page_holds_the_findings_in_their_order() -> None:
     document = documents.document(hand_made.diagnosis())
-    codes = re.findall(r'<article[^>]* data-code="(MP\d{3})"', report_html(document))
+    codes = re.findall(r'<article[^>]* data-code="(MP\d{3})"', report_html(typed(document)))
     assert codes == [found["code"] for found in document["findings"]]

@@ -8,15 +8,16 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.model.steps import WorkerSummary
-from mpprof.report import brief, content, markdown, text, words
 from mpprof.report import json as documents
+from mpprof.report import words
 from mpprof.report.memory import account
+from tests.builders.read_back import brief, content, markdown, reading, text
 from tests.report import hand_made
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -112,7 +113,7 @@ def test_nothing_unknown_is_left_out_or_shown_as_zero() -> None:
     assert "0 %" not in bare
 
 
-def in_float32(transforms_ns: float = 0.0) -> doc.Report:
+def in_float32(transforms_ns: float = 0.0) -> Any:
     """The hand-made run as one that computes in float32, with 6 ms of products and 2 ms that multiply nothing."""
     document = documents.document(hand_made.diagnosis())
     assert document["time"] is not None
@@ -143,14 +144,14 @@ def test_of_one_step_the_time_after_it_lies_between_no_two() -> None:
     time = documents.document(hand_made.diagnosis())["time"]
     assert time is not None
     assert content.outside_the_step(time) == "Between steps"
-    one: doc.Time = {**time, "window_steps": 1, "idle_between_steps_ns": None}
+    one: Any = {**time, "window_steps": 1, "idle_between_steps_ns": None}
     assert content.outside_the_step(one) == "Afterwards"
 
 
 def test_the_steps_time_is_told_from_that_of_the_hosts_call() -> None:
     time = documents.document(hand_made.diagnosis())["time"]
     assert time is not None
-    one: doc.Time = {
+    one: Any = {
         **time, "basis": "window", "wall_ns": None, "window_steps": 1, "idle_between_steps_ns": None,
         "step_ns": 8.05e6, "function_ns": 8.05e6, "call_ns": 5.41e6,
     }  # fmt: skip
@@ -195,13 +196,13 @@ def test_causes_of_memory_are_held_against_the_gap_that_they_split() -> None:
         "in the way of these 11.0 MiB: MP605 23.0 MiB, MP604 8.00 MiB; "
         "together 20.0 MiB more than that: they overlap, or other memory shrank by more than was expected"
     ) in said
-    lines = account.saving(document)
+    lines = reading(account).saving(document)
     assert any("the causes together are more than the gap: they overlap, or other" in line for line in lines)
     assert any(line.endswith("MP605  (mpprof explain MP605)") for line in lines)
     document["memory"]["shrank"] = [{"kind": "rounding", "bytes": 19 * mib}]  # type: ignore[index]
     assert any(
         line.endswith("more than the gap: other memory shrank, too (rounding by 19.0 MiB)")
-        for line in account.saving(document)
+        for line in reading(account).saving(document)
     )
 
 
@@ -214,7 +215,7 @@ def test_more_saved_than_expected_leaves_no_gap_to_split() -> None:
     }  # fmt: skip
     said = " ".join(content.memory(document))
     assert "9.00 MiB saved against the baseline the peak could still fall by: MP604 8.00 MiB" in said
-    assert account.saving(document)[0] == (
+    assert reading(account).saving(document)[0] == (
         "Saved against the baseline 9.00 MiB, more than the 8.00 MiB expected of 16 bits"
     )
 
@@ -222,13 +223,13 @@ def test_more_saved_than_expected_leaves_no_gap_to_split() -> None:
 def test_nothing_is_launched_on_a_cpu() -> None:
     time = documents.document(hand_made.diagnosis())["time"]
     assert time is not None
-    waits: doc.Slice = {
+    waits: Any = {
         "class": "idle_launch", "ns_per_step": 6e6, "ratio": 0.15, "hidden_ns_per_step": 0.0, "by": [],
         "causes": [
             {"cause": "between launches", "ns_per_step": 4e6}, {"cause": "calling the function", "ns_per_step": 2e6},
         ],
     }  # fmt: skip
-    on_cpu: doc.Time = {**time, "basis": "host", "slices": [*time["slices"], waits]}
+    on_cpu: Any = {**time, "basis": "host", "slices": [*time["slices"], waits]}
     rows = {row.label: row.text for row in content.time_rows(on_cpu)}
     assert rows["idle_launch"] == "no op runs"
     assert "between ops" in rows

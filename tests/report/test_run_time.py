@@ -8,11 +8,11 @@ import jsonschema
 import pytest
 
 from mpprof.api import workflows
-from mpprof.report import content, markdown, text
 from mpprof.report import json as documents
-from mpprof.report.json.values import schema
+from mpprof.report.json import schema
 from mpprof.runs.loading import load
 from tests.builders.played_fit import MS, Hook, Play, play
+from tests.builders.read_back import content, markdown, text
 from tests.paths import SAMPLES
 
 

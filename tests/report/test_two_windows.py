@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpprof_dashboards.export import render
@@ -10,17 +11,18 @@ from mpprof_dashboards.pages import compare as page
 
 from mpprof.api.ladder import compare
 from mpprof.api.workflows import diagnose
-from mpprof.model import document as doc
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
+from tests.builders.read_back import markdown, reading, text
 from tests.builders.windows import WIDE, Request, serving
 from tests.traces.kineto import small
+
+page = reading(page)
 
 BEFORE = Request(every=90_000, product=379, reduction=40, kernel=WIDE, dtype="float")
 AFTER = Request(every=94_000, product=291, reduction=40)
 
 
-def compared(folder: Path, *requests: Request, counts: tuple[int, ...] = (6, 6)) -> doc.Comparison:
+def compared(folder: Path, *requests: Request, counts: tuple[int, ...] = (6, 6)) -> Any:
     paths = [
         serving(count, each).write(folder / f"{at}.json")
         for at, (count, each) in enumerate(zip(counts, requests, strict=True))
@@ -29,11 +31,11 @@ def compared(folder: Path, *requests: Request, counts: tuple[int, ...] = (6, 6))
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> doc.Comparison:
+def found(tmp_path: Path) -> Any:
     return compared(tmp_path, BEFORE, AFTER)
 
 
-def test_where_the_kernels_are_faster_and_the_window_is_not_the_wait_decides(found: doc.Comparison) -> None:
+def test_where_the_kernels_are_faster_and_the_window_is_not_the_wait_decides(found: Any) -> None:
     windows = found["steps"][0]["windows"]
     assert windows["kernel_ns"]["from"] - windows["kernel_ns"]["to"] == 6 * (379_000 - 291_000)  # type: ignore[operator]
     assert windows["span_ns"]["to"] > windows["span_ns"]["from"]  # type: ignore[operator]
@@ -42,7 +44,7 @@ def test_where_the_kernels_are_faster_and_the_window_is_not_the_wait_decides(fou
     assert "hardly moved" in windows["statements"][0]
 
 
-def test_no_speedup_is_claimed(found: doc.Comparison) -> None:
+def test_no_speedup_is_claimed(found: Any) -> None:
     rung = found["steps"][0]
     assert (rung["observed"], rung["expected"], rung["slices"]) == (None, None, [])
     assert "no speedup per step" in rung["windows"]["statements"][-1]
@@ -56,7 +58,7 @@ def test_a_report_against_a_baseline_without_steps_says_what_is_missing(tmp_path
     assert found["absent"]["speedup.expected"].startswith("no step of 0.json and 1.json can be told apart")
 
 
-def test_parts_stand_side_by_side(found: doc.Comparison) -> None:
+def test_parts_stand_side_by_side(found: Any) -> None:
     parts = {(part["by"], part["name"]): part for part in found["steps"][0]["windows"]["parts"]}
     fallback, units = parts["placement", "cuda_core fp32"], parts["placement", "tensor_core fp16"]
     assert (fallback["from_ns"], fallback["to_ns"]) == (6 * 379_000, 0)
@@ -65,9 +67,7 @@ def test_parts_stand_side_by_side(found: doc.Comparison) -> None:
     assert ("idle", "idle_input") in parts
 
 
-def test_as_many_matrix_kernels_are_assumed_to_be_the_same_work(
-    tmp_path: Path, found: doc.Comparison
-) -> None:
+def test_as_many_matrix_kernels_are_assumed_to_be_the_same_work(tmp_path: Path, found: Any) -> None:
     windows = found["steps"][0]["windows"]
     assert windows["same_work"] is True
     assert "assumed to be the same amount of work" in windows["statements"][1]
@@ -84,7 +84,7 @@ def test_busy_windows_are_decided_by_the_device(tmp_path: Path) -> None:
     assert "its work determines" in windows["statements"][0]
 
 
-def test_all_texts_call_them_windows(found: doc.Comparison) -> None:
+def test_all_texts_call_them_windows(found: Any) -> None:
     said = text.render_comparison(found)
     assert "0.json → 1.json: windows of 450 ms and 470 ms, not steps" in said
     assert "whole windows, not steps" in said

@@ -10,12 +10,14 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.api.ladder import compare
-from mpprof.model import document as doc
-from mpprof.report import brief, comparing, markdown, text, units
 from mpprof.report import json as documents
+from mpprof.report import units
 from tests.builders import unmarked
+from tests.builders.read_back import brief, comparing, markdown, reading, text
 from tests.builders.xspace import Space
 from tests.traces.kineto import Kineto
+
+units = reading(units)
 
 A_STEP = re.compile(r"(?<![\w'\"`#/.|=\-])steps?\b(?! log| marker| times|-range|\.)")
 
@@ -25,7 +27,7 @@ def written(path: Path, built: Kineto | Space) -> Path:
     return path
 
 
-def report(path: Path) -> doc.Report:
+def report(path: Path) -> Any:
     return documents.document(workflows.diagnose(path))
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpprof_dashboards.export import render
 from mpprof_dashboards.pages import why
 
 from mpprof.api import workflows
-from mpprof.model import document as doc
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
+from tests.builders.read_back import markdown, reading, text
 from tests.planted.generator import JAX_HOST, Planted, written
 from tests.planted.suite import planted
+
+why = reading(why)
 
 UNLIKE = "The window is not representative: profiled steps take"
 
@@ -38,7 +40,7 @@ def judged(case: Planted, folder: Path, profiled: float) -> Diagnosis:
 
 
 @pytest.fixture(scope="module")
-def report(found: Diagnosis) -> doc.Report:
+def report(found: Diagnosis) -> Any:
     return documents.document(found)
 
 
@@ -47,7 +49,7 @@ def shares_of(lines: list[str]) -> list[float]:
     return [float(share.strip(" %")) for share in marked]
 
 
-def test_no_share_is_above_the_whole_and_nothing_is_taken_off(report: doc.Report) -> None:
+def test_no_share_is_above_the_whole_and_nothing_is_taken_off(report: Any) -> None:
     shown = markdown.render(report)
     shares = shares_of(shown.splitlines())
     assert max(shares) == 100.0
@@ -60,7 +62,7 @@ def test_no_share_is_above_the_whole_and_nothing_is_taken_off(report: doc.Report
     )
 
 
-def test_every_rendering_says_that_the_window_is_not_representative_and_why(report: doc.Report) -> None:
+def test_every_rendering_says_that_the_window_is_not_representative_and_why(report: Any) -> None:
     page = "".join(render(part) for part in why.content(report))
     for said in (text.render(report), markdown.render(report), page):
         words = " ".join(said.split())
@@ -68,7 +70,7 @@ def test_every_rendering_says_that_the_window_is_not_representative_and_why(repo
         assert "the profiler makes them longer" in words
 
 
-def test_the_figure_adds_up_to_the_profiled_step(report: doc.Report) -> None:
+def test_the_figure_adds_up_to_the_profiled_step(report: Any) -> None:
     assert report["time"] is not None
     rows = why.account_rows(report["time"])
     assert rows[-1].name == "Profiled step"
@@ -76,7 +78,7 @@ def test_the_figure_adds_up_to_the_profiled_step(report: doc.Report) -> None:
     assert "profiling" not in [row.key for row in rows]
 
 
-def test_the_gap_is_not_split_by_it(found: Diagnosis, report: doc.Report) -> None:
+def test_the_gap_is_not_split_by_it(found: Diagnosis, report: Any) -> None:
     assert found.speedup is not None
     assert found.speedup.observed is not None
     assert found.speedup.slices == ()

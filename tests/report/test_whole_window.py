@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpprof_dashboards.export import report_html
 
 from mpprof.api import workflows
-from mpprof.model import document as doc
-from mpprof.report import brief, markdown, text
 from mpprof.report import json as documents
+from tests.builders.read_back import brief, markdown, reading, text
 from tests.builders.windows import (
     NO_PRODUCT,
     WIDE,
@@ -24,17 +24,19 @@ from tests.builders.windows import (
 )
 from tests.paths import SAMPLES
 
+report_html = reading(report_html)
 
-def report(path: Path) -> doc.Report:
+
+def report(path: Path) -> Any:
     return documents.document(workflows.diagnose(path))
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> doc.Report:
+def found(tmp_path: Path) -> Any:
     return report(serving().write(tmp_path / "serving.pt.trace.json"))
 
 
-def test_no_time_of_a_window_stands_under_a_key_of_a_step(found: doc.Report) -> None:
+def test_no_time_of_a_window_stands_under_a_key_of_a_step(found: Any) -> None:
     assert found["account"] == {"basis": "window"}
     assert (found["time"], found["speedup"], found["whatif"]) == (None, None, None)
     assert "no step can be told apart" in found["absent"]["time"]
@@ -49,7 +51,7 @@ def test_a_step_is_no_window() -> None:
     assert "window" not in found
 
 
-def test_the_window_says_what_is_exposed_and_what_is_hidden(found: doc.Report) -> None:
+def test_the_window_says_what_is_exposed_and_what_is_hidden(found: Any) -> None:
     window = found["window"]
     slices = {part["class"]: part for part in window["slices"]}
     assert math.isclose(sum(part["ns"] for part in window["slices"]), window["span_ns"], abs_tol=1)
@@ -68,7 +70,7 @@ def test_the_window_says_what_is_exposed_and_what_is_hidden(found: doc.Report) -
     }
 
 
-def test_what_was_found_costs_of_the_window(found: doc.Report) -> None:
+def test_what_was_found_costs_of_the_window(found: Any) -> None:
     waits = next(each for each in found["findings"] if each["code"] == "MP301")
     assert waits["cost_ns_in_window"] == pytest.approx(
         next(part["ns"] for part in found["window"]["slices"] if part["class"] == "idle_input")
@@ -81,7 +83,7 @@ def test_what_was_found_costs_of_the_window(found: doc.Report) -> None:
         assert "{" not in said
 
 
-def test_all_texts_call_it_a_window(found: doc.Report) -> None:
+def test_all_texts_call_it_a_window(found: Any) -> None:
     said = text.render(found, width=100)
     assert "The whole window, not a step: " in said
     assert "communication: 240 µs" in said
@@ -98,7 +100,7 @@ def test_all_texts_call_it_a_window(found: doc.Report) -> None:
     assert "Whole window" in page
 
 
-def test_the_verdict_says_how_much_of_the_window_the_device_worked(found: doc.Report) -> None:
+def test_the_verdict_says_how_much_of_the_window_the_device_worked(found: Any) -> None:
     assert found["verdict"] == "The GPU waits for data about 3.29 of the 4.72 ms window."
     assert found["answer"]["because"] == [
         "The GPU was busy for 25.5 % of the window; the trace does not show where a step begins."

@@ -8,8 +8,8 @@ from mpprof.api.source import LogDirectory
 from mpprof.diagnosis.rules import ALL
 from mpprof.model.finding import Unable
 from mpprof.report import json as documents
-from mpprof.report import markdown, text, without_finding
 from tests.builders import cases as c
+from tests.builders.read_back import markdown, text, without_finding
 from tests.diagnosis.saying import diagnosed
 from tests.paths import SAMPLES
 from tests.report import hand_made
@@ -81,7 +81,7 @@ def test_every_value_that_a_sample_lacks_has_a_name() -> None:
     absent = {
         field
         for run in ("v100-convnet-float32", "v100-convnet-mixed-float16", "recorded-cpu-float32")
-        for field in source.report(run, None)["absent"]
+        for field in source.report(run, None).absent
         if not field.startswith("facts.")
     }
     assert absent - set(without_finding.FIELD_WORDS) == set()

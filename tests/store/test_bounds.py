@@ -23,8 +23,11 @@ from mpprof.report import json as documents
 from mpprof.store import records
 from mpprof.store.facts import facts_of
 from mpprof.store.step_columns import MEASURED
+from tests.builders.read_back import reading
 from tests.dashboards.fake_source import steps_table
 from tests.paths import SAMPLES
+
+figures = reading(figures)
 
 SAMPLE = SAMPLES / "v100-loss-scale-thrash"
 HUGE = (2**63 - 1, 2**62, limits.LARGEST_NUMBER + 1)

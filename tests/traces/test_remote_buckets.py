@@ -15,6 +15,7 @@ import pytest
 import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+from mpprof.report.to_json import to_json
 from mpprof.traces.remote import fetch, local_copies
 from tests.paths import SAMPLES
 from tests.traces.servers import S3, Gcs
@@ -236,7 +237,9 @@ def test_the_page_shows_the_runs_of_a_bucket(bucket: Bucket, monkeypatch: pytest
     shown: list[Any] = []
 
     def serve(source: Any, **_: Any) -> None:
-        found = {entry.name: source.report(entry.id)["time"]["step_ns"] for entry in source.entries()[:1]}
+        found = {
+            entry.name: to_json(source.report(entry.id))["time"]["step_ns"] for entry in source.entries()[:1]
+        }
         shown.append((source.title, [entry.name for entry in source.entries()], found))
 
     monkeypatch.setattr(mpprof_dashboards, "serve", serve)

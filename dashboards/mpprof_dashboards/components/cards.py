@@ -12,7 +12,8 @@ from mpprof.report import without_finding, words
 from mpprof_dashboards.components.text import sentence
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.finding import Evidence, Finding, Unable
+    from mpprof.model.report import Report
 
 SEVERITY = {"error": "Problem", "warning": "Warning", "info": "Note"}
 
@@ -114,32 +115,32 @@ def warnings(texts: Sequence[str]) -> html.Div | None:
     )
 
 
-def finding(item: doc.Finding, per: str = "per step") -> html.Article:
+def finding(item: Finding, per: str = "per step") -> html.Article:
     """Return one cause that was found: what it costs, the evidence with its limits, the remedy and its
     gain."""
-    severity = item["severity"]
+    severity = item.severity
     head = html.Div(
         [
             html.Span(SEVERITY[severity], className=f"mp-badge mp-{severity}"),
-            html.Span(f"{item['code']} {item['slug']}", className="mp-code"),
-            html.Span(f"{item['confidence']} confidence", className="mp-note"),
+            html.Span(f"{item.code} {item.slug}", className="mp-code"),
+            html.Span(f"{item.confidence} confidence", className="mp-note"),
         ],
         className="mp-finding-head",
     )
-    summary = item["summary"]
+    summary = item.summary
     return html.Article(
         [
             html.Div(
                 [
                     head,
-                    html.H3(item["title"], className="mp-finding-title"),
+                    html.H3(item.title, className="mp-finding-title"),
                     html.P(_opening(summary, item)) if summary else None,
-                    _evidence(item["evidence"]),
+                    _evidence(item.evidence),
                     html.Div(
-                        [html.Div("Remedy", className="mp-overline"), html.P(_opening(item["remedy"], item))],
+                        [html.Div("Remedy", className="mp-overline"), html.P(_opening(item.remedy, item))],
                         className="mp-remedy",
                     )
-                    if item["remedy"]
+                    if item.remedy
                     else None,
                 ],
                 className="mp-finding-body",
@@ -147,34 +148,34 @@ def finding(item: doc.Finding, per: str = "per step") -> html.Article:
             cost := _cost(item, per),
         ],
         className=f"mp-card mp-finding mp-edge-{severity}" + ("" if cost else " mp-costless"),
-        **{"data-code": item["code"]},
+        **{"data-code": item.code},
     )
 
 
-def folded(item: doc.Finding, per: str = "per step") -> html.Details:
+def folded(item: Finding, per: str = "per step") -> html.Details:
     """Return a finding folded under its title; its times are `per` what the account is of."""
     title = [
-        html.Span(SEVERITY[item["severity"]], className=f"mp-badge mp-{item['severity']}"),
-        html.Span(item["title"], className="mp-strong"),
-        html.Span(f"{item['code']} {item['slug']}", className="mp-code"),
+        html.Span(SEVERITY[item.severity], className=f"mp-badge mp-{item.severity}"),
+        html.Span(item.title, className="mp-strong"),
+        html.Span(f"{item.code} {item.slug}", className="mp-code"),
     ]
     return html.Details([html.Summary(title), finding(item, per)], className="mp-folded")
 
 
-def _opening(text: str, item: doc.Finding) -> str:
+def _opening(text: str, item: Finding) -> str:
     """Return a finding's sentence with a capital at its start, unless it starts with the name of a layer."""
-    return text if text.startswith(tuple(item["layers"])) else sentence(text)
+    return text if text.startswith(tuple(item.layers)) else sentence(text)
 
 
-def _evidence(rows: Sequence[doc.Evidence]) -> html.Div | None:
+def _evidence(rows: Sequence[Evidence]) -> html.Div | None:
     if not rows:
         return None
-    limits = any(row["limit"] is not None for row in rows)
+    limits = any(row.limit is not None for row in rows)
     head = ["Evidence", "Value"] + (["Limit"] if limits else [])
     body = []
     for row in rows:
-        unit, limit = row["unit"], row["limit"]
-        cells = [html.Td(row["name"]), html.Td(words.quantity(row["value"], unit), className="mp-number")]
+        unit, limit = row.unit, row.limit
+        cells = [html.Td(row.name), html.Td(words.quantity(row.value, unit), className="mp-number")]
         if limits:
             cells.append(html.Td("" if limit is None else words.quantity(limit, unit), className="mp-number"))
         body.append(html.Tr(cells))
@@ -183,19 +184,19 @@ def _evidence(rows: Sequence[doc.Evidence]) -> html.Div | None:
     return html.Div(table, className="mp-scroll")
 
 
-def _cost(item: doc.Finding, per: str) -> html.Div | None:
+def _cost(item: Finding, per: str) -> html.Div | None:
     """Return the right-hand side of a finding: what its remedy gains, or what it costs in time and memory."""
     facts: list[tuple[str, str, str]] = []
-    gain, cost, share = item.get("gain_ns_per_step"), item["cost_ns_per_step"], item.get("lost_ratio")
+    gain, cost, share = item.gain_ns_per_step, item.cost_ns_per_step, item.lost_ratio
     lost = "" if share is None else f", {words.percent(share)} of the time lost"
     if gain is not None:
         facts.append(("Gains", words.duration(gain), f"{per} at best{lost}"))
     elif cost is not None:
         facts.append(("Costs", words.duration(cost), f"{per}{lost}"))
-    elif (cost := item.get("cost_ns_in_window")) is not None:
+    elif (cost := item.cost_ns_in_window) is not None:
         facts.append(("Costs", words.duration(cost), "in the whole window"))
-    if item["cost_bytes"] is not None:
-        facts.append(("Costs", words.size(item["cost_bytes"]), "of memory"))
+    if item.cost_bytes is not None:
+        facts.append(("Costs", words.size(item.cost_bytes), "of memory"))
     if not facts:
         return None
     return html.Div(
@@ -213,13 +214,13 @@ def _cost(item: doc.Finding, per: str) -> html.Div | None:
     )
 
 
-def unable(items: Sequence[doc.Unable]) -> html.Div | None:
+def unable(items: Sequence[Unable]) -> html.Div | None:
     """Return what could not be judged, and why; it is never shown as clear."""
     if not items:
         return None
     codes: dict[str, list[str]] = {}
     for item in items:
-        codes.setdefault(item["reason"], []).append(item["code"])
+        codes.setdefault(item.reason, []).append(item.code)
     rows = [
         html.Tr([html.Td(html.Div([html.Span(f"{without_finding.about(code)} ", title=code) for code in same],
                           className="mp-cell-codes")),
@@ -229,9 +230,9 @@ def unable(items: Sequence[doc.Unable]) -> html.Div | None:
     return html.Div(html.Table(html.Tbody(rows), className="mp-table"), className="mp-card mp-scroll")
 
 
-def not_possible(document: doc.Report) -> html.Details | None:
+def not_possible(document: Report) -> html.Details | None:
     """Return what could not be judged, folded under a title with the number of checks."""
-    table, count = unable(document["unable"]), len(document["unable"])
+    table, count = unable(document.unable), len(document.unable)
     if table is None:
         return None
     title = f"{words.plural(count, 'check')} not possible, and why (not the same as clear)"

@@ -12,7 +12,7 @@ from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components.text import sentence
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
 
 NOT_STATED = "The reason is not stated in the report."
 
@@ -41,7 +41,7 @@ class Context:
     def entry(self) -> RunEntry | None:
         return next((entry for entry in self.entries if entry.id == self.choice.run), None)
 
-    def report(self) -> doc.Report:
+    def report(self) -> Report:
         return self.source.report(self.run, self.choice.baseline)
 
     def name_of(self, run: str | None) -> str:
@@ -72,9 +72,9 @@ class Page:
 HOW_TO_PROFILE = 'Open a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
 
-def why_absent(document: doc.Report, *fields: str) -> str:
+def why_absent(document: Report, *fields: str) -> str:
     """Return the report's reason, as a sentence, for the first of `fields` ("memory", "steps.skipped") that
     has one. A reason for the bare name ("skipped"), which comes from run.json, counts too."""
-    absent = document["absent"]
+    absent = document.absent
     names = [name for field in fields for name in (field, field.rpartition(".")[2])]
     return sentence(next((absent[name] for name in names if absent.get(name)), NOT_STATED))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
 
+from mpprof.model.remedy import Remedy
 from mpprof.report import content, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards import theme
@@ -14,28 +16,29 @@ from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.text import or_dash, sentence
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.finding import Finding, WhatIfStep
+    from mpprof.model.report import Facts, Report
 
 MOST_NAMED = 8
 _BATCH = "MP303"
 
 
-def remedies(document: doc.Report, query: str) -> html.Section | None:
+def remedies(document: Report, query: str) -> html.Section | None:
     """Return the plan as a table; None where nothing was found at all."""
-    findings = {found["code"]: found for found in document["findings"]}
+    findings = {found.code: found for found in document.findings}
     how = _how_to_switch(document)
     if not findings and not how:
         return None
-    plan, facts = document.get("whatif"), document["facts"]
-    step = facts["step_ns"]
-    order = plan["order"] if plan and step else []
-    paying = [row for row in order if step and row["gain_ns"] >= PAYING_RATIO * step]
-    gains = {cause["code"]: cause["gain_ns_per_step"] for cause in facts["causes"]}
-    bits = {row["code"]: (bit, row) for bit, row in enumerate(paying)}
-    first = document["answer"]["code"]
+    plan, facts = document.whatif, document.facts
+    step = facts.step_ns
+    order = plan.order if plan and step else []
+    paying = [row for row in order if step and row.gain_ns >= PAYING_RATIO * step]
+    gains = {cause.code: cause.gain_ns_per_step for cause in facts.causes}
+    bits = {row.code: (bit, row) for bit, row in enumerate(paying)}
+    first = document.answer.code
     shown = sorted(content.to_change(document), key=lambda code: code != first)
     told = [code for code in shown if code in bits or gains.get(code) is None]
-    open_ = document["answer"]["leads"] != "nothing"  # where nothing was lost, nothing has to be mended
+    open_ = document.answer.leads != "nothing"  # where nothing was lost, nothing has to be mended
     rows = [
         _row(document, findings[code], query, bits.get(code), first=open_ and not n)
         for n, code in enumerate(told)
@@ -81,19 +84,19 @@ def _number(heading: str, text: Any, **data: str) -> html.Td:
     return html.Td(text, className="mp-number", **{"data-heading": heading}, **data)
 
 
-def _how_to_switch(document: doc.Report) -> list[doc.Remedy]:
+def _how_to_switch(document: Report) -> Sequence[Remedy]:
     """Return how to switch mixed precision on, for a float32 run that it may make faster."""
-    speedup = document["speedup"]
-    return speedup.get("how_to_switch", []) if speedup else []
+    speedup = document.speedup
+    return speedup.how_to_switch if speedup else ()
 
 
-def _switch(document: doc.Report, how: list[doc.Remedy]) -> html.Tr:
+def _switch(document: Report, how: Sequence[Remedy]) -> html.Tr:
     """Return mixed precision as a row of its own: its gain is estimated by itself."""
-    step, speedup = document["facts"]["step_ns"], document["speedup"]
-    could = speedup.get("attainable") if speedup else None
+    step, speedup = document.facts.step_ns, document.speedup
+    could = speedup.attainable_range if speedup else None
     gains, after = "—", "—"
     if step and could:
-        best = step / could["high"]
+        best = step / could.high
         gains, after = f"up to {words.duration(step - best)}", words.duration(best)
     apart = "Estimated by itself: the gains of the others are those in float32."
     return html.Tr(
@@ -117,15 +120,15 @@ class Combination(TypedDict):
     ns: float
 
 
-def combinations(document: doc.Report) -> list[Combination]:
+def combinations(document: Report) -> list[Combination]:
     """Return what to show for each subset of the plan's first remedies, by the bits of the index: the step in
     words, the whole line, and its length as a share of the longest bar. All numbers are the report's."""
-    plan, facts = document.get("whatif"), document["facts"]
-    step = facts["step_ns"]
-    steps_ns = plan.get("subsets_ns") if plan else None
+    plan, facts = document.whatif, document.facts
+    step = facts.step_ns
+    steps_ns = plan.subsets_ns if plan else None
     if not steps_ns or not step:
         return []
-    paying = sum(1 for row in (plan["order"] if plan else []) if row["gain_ns"] >= PAYING_RATIO * step)
+    paying = sum(1 for row in (plan.order if plan else []) if row.gain_ns >= PAYING_RATIO * step)
     bits = min(paying, len(steps_ns).bit_length() - 1)
     return [
         _combination(document, step, ns, every=at == (1 << bits) - 1)
@@ -133,14 +136,14 @@ def combinations(document: doc.Report) -> list[Combination]:
     ]
 
 
-def _combination(document: doc.Report, step: float, after: float, *, every: bool) -> Combination:
+def _combination(document: Report, step: float, after: float, *, every: bool) -> Combination:
     over = content.speedup_after(document, after)
     times = f" · {words.speedup(over)}" if over else ""
-    facts = document["facts"]
+    facts = document.facts
     limit = _limit(facts, every=every)
     first = content.first_cause(document)
-    each = facts.get("step_ns_per_update")
-    if first and each and content.lost_per_update(document, first["code"]) is not None:
+    each = facts.step_ns_per_update
+    if first and each and content.lost_per_update(document, first.code) is not None:
         step, times = each, f" per applied update{times}"  # the remedy of skips comes before all
     elif content.changes_type(document):
         times += " in this run's type"
@@ -149,19 +152,19 @@ def _combination(document: doc.Report, step: float, after: float, *, every: bool
     return {"step": words.duration(after), "total": total, "note": note, "ns": after}
 
 
-def after_note(document: doc.Report, after_ns: float, *, every: bool) -> str:
+def after_note(document: Report, after_ns: float, *, every: bool) -> str:
     """Return what a step after remedies is: its speedup over the baseline, as far as that is one of mixed
     precision, and after `every` remedy what limits it."""
     over = content.speedup_after(document, after_ns)
-    facts = document["facts"]
-    compared = facts["baseline_step_ns"] is not None and not facts.get("unlike")
+    facts = document.facts
+    compared = facts.baseline_step_ns is not None and not facts.unlike
     times = f"{words.speedup(over)}, " if over else ""
     beyond = f"; {content.baseline_words(document)} would gain, too" if compared and over is None else ""
     return f"{times}computed{beyond}{_limit(facts, every=every)}"
 
 
-def _limit(facts: doc.Facts, *, every: bool) -> str:
-    return f"; then the {facts['limited_by']} limits" if every and facts["limited_by"] else ""
+def _limit(facts: Facts, *, every: bool) -> str:
+    return f"; then the {facts.limited_by} limits" if every and facts.limited_by else ""
 
 
 def _bits(combos: list[Combination]) -> int:
@@ -169,33 +172,33 @@ def _bits(combos: list[Combination]) -> int:
 
 
 def _row(
-    document: doc.Report,
-    found: doc.Finding,
+    document: Report,
+    found: Finding,
     query: str,
-    planned: tuple[int, doc.WhatIfStep] | None,
+    planned: tuple[int, WhatIfStep] | None,
     *,
     first: bool,
 ) -> html.Tr:
     """Return the row of one remedy. `planned` is its place in the plan and its step; None means that it is to
     be settled before all others. With `first`, everything that can be done is shown unfolded."""
-    code = found["code"]
+    code = found.code
     switch: Any = html.Span(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
     )
     gains, after = _measured(document, code) or _of_updates(document, code)
     if content.of_memory(code):
         switch = html.Span("memory", className="mp-chip", title="It costs memory, and no time.")
-        gains = or_dash(found["cost_bytes"], words.size)
+        gains = or_dash(found.cost_bytes, words.size)
     if planned is not None:
         bit, step = planned
-        gains, after = words.duration(step["gain_ns"]), words.duration(step["step_ns"])
+        gains, after = words.duration(step.gain_ns), words.duration(step.step_ns)
         switch = html.Button(
             html.Span(className="mp-knob"),
             className="mp-switch",
             role="switch",
             **{
                 "aria-checked": "true",
-                "aria-label": f"With the remedy of {found['title']}",
+                "aria-label": f"With the remedy of {found.title}",
                 "data-bit": str(bit),
             },
         )
@@ -204,7 +207,7 @@ def _row(
         [
             html.Td(switch, className="mp-cell-switch"),
             html.Td(
-                [html.Span(found["title"], className="mp-strong"), " ", html.Span(code, className="mp-code")]
+                [html.Span(found.title, className="mp-strong"), " ", html.Span(code, className="mp-code")]
             ),
             html.Td(_change(found, unfolded=first)),
             _number(_GAINS, gains),
@@ -215,32 +218,32 @@ def _row(
     )
 
 
-def _measured(document: doc.Report, code: str) -> tuple[Any, Any] | None:
+def _measured(document: Report, code: str) -> tuple[Any, Any] | None:
     """Return what going back to the baseline's type gains, and the baseline's step, where it was measured."""
     cause, back = content.first_cause(document), content.back_to_baseline(document)
-    step = document["facts"]["step_ns"]
-    if cause is None or cause["code"] != code or back is None or step is None:
+    step = document.facts.step_ns
+    if cause is None or cause.code != code or back is None or step is None:
         return None
     note = html.Div("measured", className="mp-note")
     return [words.duration(step - back), note], [words.duration(back), note]
 
 
-def _of_updates(document: doc.Report, code: str) -> tuple[Any, Any]:
+def _of_updates(document: Report, code: str) -> tuple[Any, Any]:
     """Return what the remedy of skipped updates gains, and what is left: for each applied update, not for a
     step."""
-    lost, step = content.lost_per_update(document, code), document["facts"]["step_ns"]
+    lost, step = content.lost_per_update(document, code), document.facts.step_ns
     if lost is None or step is None:
         return "—", "—"
     gains, after = ([words.duration(ns), html.Div("per update", className="mp-note")] for ns in (lost, step))
     return gains, after
 
 
-def _change(found: doc.Finding, *, unfolded: bool) -> list[Any]:
+def _change(found: Finding, *, unfolded: bool) -> list[Any]:
     """Return the first thing to do, in words and as code where there is some; further ones are folded."""
-    return _as_code(found.get("remedies") or [{"text": found["remedy"], "snippet": None}], unfolded=unfolded)
+    return _as_code(found.remedies or (Remedy(found.remedy),), unfolded=unfolded)
 
 
-def _as_code(listed: list[doc.Remedy], *, unfolded: bool) -> list[Any]:
+def _as_code(listed: Sequence[Remedy], *, unfolded: bool) -> list[Any]:
     first, rest = listed[0], listed[1:]
     parts = _said(first)
     if rest:
@@ -250,25 +253,25 @@ def _as_code(listed: list[doc.Remedy], *, unfolded: bool) -> list[Any]:
     return parts
 
 
-def _said(remedy: doc.Remedy) -> list[Any]:
+def _said(remedy: Remedy) -> list[Any]:
     """Return what to do, then the code, unless the words are the code."""
-    text, snippet = sentence(words.plain(remedy["text"])), remedy["snippet"]
+    text, snippet = sentence(words.plain(remedy.text)), remedy.snippet
     if not snippet:
         return [html.Span(text)]
     told = [] if text.strip(". ") == snippet else [html.Span(text), " "]
     return [*told, cards.code(snippet)]
 
 
-def _proof(found: doc.Finding, query: str) -> Any:
+def _proof(found: Finding, query: str) -> Any:
     """Return the first thing measured, as a link to the page that shows it."""
-    shown = next((row for row in found["evidence"] if row["unit"] != "text"), None)
+    shown = next((row for row in found.evidence if row.unit != "text"), None)
     text = "evidence"
     if shown:  # what stands in brackets qualifies it: the finding says it below
-        name = words.shorten(words.plain(shown["name"]).partition(" (")[0], 32)
-        text = f"{name} {words.quantity(shown['value'], shown['unit'])}"
+        name = words.shorten(words.plain(shown.name).partition(" (")[0], 32)
+        text = f"{name} {words.quantity(shown.value, shown.unit)}"
     if not query:
         return text
-    return [text, " → ", dcc.Link(proof(found["code"]), href=proof_href(found, query))]
+    return [text, " → ", dcc.Link(proof(found.code), href=proof_href(found, query))]
 
 
 _PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/kernels"}
@@ -282,37 +285,35 @@ def proof(code: str) -> str:
     return "steps" if code.startswith(("MP2", "MP9")) else "kernels"
 
 
-def proof_href(found: doc.Finding, query: str) -> str:
+def proof_href(found: Finding, query: str) -> str:
     """Return the page that shows a cause, with its own kernels where it is about work."""
-    where = proof(found["code"])
-    own = f"&kernels.cause={found['code']}" if where == "kernels" and found.get("parts") else ""
+    where = proof(found.code)
+    own = f"&kernels.cause={found.code}" if where == "kernels" and found.parts else ""
     return f"{_PATHS[where]}{query}{own}"
 
 
-def _listed(found: doc.Finding, listed: list[doc.Remedy]) -> bool:
+def _listed(found: Finding, listed: Sequence[Remedy]) -> bool:
     """Return whether what a note advises is already advised above it."""
-    if found["code"] == _BATCH:
-        return any(remedy.get("larger_batch") for remedy in listed)
-    snippets = {remedy["snippet"] for remedy in listed if remedy["snippet"]}
-    own = [remedy["snippet"] for remedy in found.get("remedies", [])]
+    if found.code == _BATCH:
+        return any(remedy.larger_batch for remedy in listed)
+    snippets = {remedy.snippet for remedy in listed if remedy.snippet}
+    own = [remedy.snippet for remedy in found.remedies]
     return bool(own) and all(snippet in snippets for snippet in own)
 
 
-def _others(document: doc.Report, told: list[str]) -> list[Any]:
+def _others(document: Report, told: list[str]) -> list[Any]:
     """Return one line: what else was found, by name, and how many checks were clear or not possible."""
-    above = [found for found in document["findings"] if found["code"] in told]
-    listed = [remedy for found in above for remedy in found.get("remedies", [])]
+    above = [found for found in document.findings if found.code in told]
+    listed = [remedy for found in above for remedy in found.remedies]
     others = [
-        found["title"]
-        for found in document["findings"]
-        if found["code"] not in told and not _listed(found, listed)
+        found.title for found in document.findings if found.code not in told and not _listed(found, listed)
     ]
     parts = []
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         parts.append(f"Noted, without a cost: {'; '.join(map(words.plain, others[:MOST_NAMED]))}{more}")
-    if unable := document["unable"]:
+    if unable := document.unable:
         parts.append(f"{words.plural(len(unable), 'check')} not possible")
-    if clear := document["clear"]:
+    if clear := document.clear:
         parts.append(f"{words.plural(len(clear), 'check')} clear")
     return [" · ".join(parts)]

@@ -13,7 +13,7 @@ from mpprof_dashboards import theme
 from mpprof_dashboards.work import short_kernel
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.timeline import Timeline, TimelineLane
 
 _LABELLED_RATIO = 0.07
 """From so much of the width on an interval has room for its name."""
@@ -32,7 +32,7 @@ _IDLE_TEXT = {
 _HOST_TEXT = {"input": "waits for input", "compile": "compiles", "sync": "waits for the device"}
 
 
-def strip(timeline: doc.Timeline) -> html.Div:
+def strip(timeline: Timeline) -> html.Div:
     """Return the shown window of a timeline as two rows, with the names of what is long enough, and an
     axis."""
     lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}  # the first of each kind
@@ -40,7 +40,7 @@ def strip(timeline: doc.Timeline) -> html.Div:
     return html.Div([*rows, _axis(timeline)], className="mp-strip", id="strip")
 
 
-def legend(timeline: doc.Timeline) -> html.Ul:
+def legend(timeline: Timeline) -> html.Ul:
     """Return a legend of the colours that the strip shows."""
     lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}
     shown = {key for kind in ("host", "device") if kind in lanes for key in lanes[kind]["key"]}
@@ -66,7 +66,7 @@ def _swatch(key: str, colour: str) -> html.Span:
     return html.Span(className="mp-swatch", style={"background": colour})
 
 
-def _row(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> html.Div:
+def _row(timeline: Timeline, lane: TimelineLane, kind: str) -> html.Div:
     start, whole = timeline["from_ns"], timeline["to_ns"] - timeline["from_ns"]
     drawing = _drawing(timeline, lane, start, whole)
     labels = [_label(text, begin, length, on) for text, begin, length, on in _labels(timeline, lane, kind)]
@@ -86,7 +86,7 @@ def _row(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> html.Div:
     )
 
 
-def _drawing(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: int) -> str:
+def _drawing(timeline: Timeline, lane: TimelineLane, start: int, whole: int) -> str:
     """Return the lane as a picture of one path for each colour, stretched to whatever width there is."""
     paths: dict[tuple[str, bool], list[str]] = {}
     for begin, length, key in zip(lane["start_ns"], lane["length_ns"], lane["key"], strict=True):
@@ -107,7 +107,7 @@ def _drawing(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: 
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
-def _labels(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> list[tuple[str, float, float, str]]:
+def _labels(timeline: Timeline, lane: TimelineLane, kind: str) -> list[tuple[str, float, float, str]]:
     """Return (text, begin and length as shares of the width, key) of the longest stretches of one thing."""
     start, whole = timeline["from_ns"], timeline["to_ns"] - timeline["from_ns"]
     found = []
@@ -126,7 +126,7 @@ def _labels(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> list[t
     return placed[:_MOST_LABELS]
 
 
-def _stretches(timeline: doc.Timeline, lane: doc.TimelineLane) -> list[tuple[int, int, str, str]]:
+def _stretches(timeline: Timeline, lane: TimelineLane) -> list[tuple[int, int, str, str]]:
     """Return (begin, length, key, kernel's name) of each stretch, with adjacent idle times joined."""
     joined: list[tuple[int, int, str, str]] = []
     for begin, length, key, label in zip(
@@ -155,7 +155,7 @@ def _label(text: str, begin: float, length: float, key: str) -> html.Span:
     )
 
 
-def _hatched(timeline: doc.Timeline, lane: doc.TimelineLane, start: int, whole: int) -> list[html.Span]:
+def _hatched(timeline: Timeline, lane: TimelineLane, start: int, whole: int) -> list[html.Span]:
     """Return the unknown stretches that are wide enough for hatching to be seen; in the drawing the hatching
     would be stretched."""
     found = [
@@ -174,7 +174,7 @@ def _place(begin: float, length: float) -> dict[str, str]:
     return {"left": f"{100 * begin:.3f}%", "width": f"{100 * length:.3f}%"}
 
 
-def _axis(timeline: doc.Timeline) -> html.Div:
+def _axis(timeline: Timeline) -> html.Div:
     whole = timeline["to_ns"] - timeline["from_ns"]
     ticks = [ns for ns in _ticks(whole) if ns <= 0.97 * whole]
     return html.Div(
@@ -194,7 +194,7 @@ def _ticks(whole_ns: float) -> Sequence[float]:
     return [step * k for k in range(1, int(whole_ns / step) + 1)]
 
 
-def _alt(timeline: doc.Timeline, lane: doc.TimelineLane, kind: str) -> str:
+def _alt(timeline: Timeline, lane: TimelineLane, kind: str) -> str:
     sums: dict[str, int] = {}
     for length, key in zip(lane["length_ns"], lane["key"], strict=True):
         name = theme.LANE_LABELS[timeline["keys"][key]]

@@ -13,28 +13,28 @@ from mpprof_dashboards.figures.base import Bar, bars, blank, time_scale
 from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.memory import Course, MemoryAccount
 
 _LIMIT = 12
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 
-def at_peak(memory: doc.Memory, by: str) -> Figure | None:
+def at_peak(memory: MemoryAccount, by: str) -> Figure | None:
     """Return the bytes live at the peak by `by` ("kind", "dtype", "op", "layer"), largest first; None without
     such bytes."""
-    items = sorted((item for item in memory["at_peak"] if item["by"] == by), key=lambda item: -item["bytes"])
+    items = sorted((item for item in memory.at_peak if item.by == by), key=lambda item: -item.bytes)
     if not items:
         return None
-    unit, per = next((unit for unit in _UNITS if items[0]["bytes"] >= unit[1]), _UNITS[-1])
-    peak = memory["peak_bytes"]
+    unit, per = next((unit for unit in _UNITS if items[0].bytes >= unit[1]), _UNITS[-1])
+    peak = memory.peak_bytes
     shown = [
-        Bar(held(item), item["bytes"], _words(item["bytes"], peak),
-            theme.CLASS_COLOURS["unknown"] if item["name"] in _UNKNOWN else theme.MEASURED,
+        Bar(held(item), item.bytes, _words(item.bytes, peak),
+            theme.CLASS_COLOURS["unknown"] if item.name in _UNKNOWN else theme.MEASURED,
             pattern=_pattern(held(item)), key=held(item))
         for item in items[:_LIMIT]
     ]  # fmt: skip
     if len(items) > _LIMIT:
-        rest = sum(item["bytes"] for item in items[_LIMIT:])
+        rest = sum(item.bytes for item in items[_LIMIT:])
         shown.append(Bar(f"{len(items) - _LIMIT} more", rest, _words(rest, peak), theme.TOTAL, key="more"))
     return bars(shown, x_title=f"Memory ({unit})", per=per)
 
@@ -65,11 +65,11 @@ class Part:
     colour: str
 
 
-def parts(memory: doc.Memory, by: str) -> list[Part]:
+def parts(memory: MemoryAccount, by: str) -> list[Part]:
     """Return what `course` stacks, from the bottom: what was held before the window, then the largest."""
-    found = memory.get("course")
-    stacked = found["parts"].get(by, {}) if found else {}
-    least = _SEEN_RATIO * memory["peak_bytes"]
+    found = memory.course
+    stacked = found.parts.get(by, {}) if found else {}
+    least = _SEEN_RATIO * memory.peak_bytes
     small = [name for name, values in stacked.items() if max(values) < least or name == "others"]
     rows = {name: tuple(values) for name, values in stacked.items() if name not in small}
     if small:
@@ -103,37 +103,37 @@ def _colour(name: str) -> str | None:
     return theme.CLASS_COLOURS["unknown"] if own is None and name in _UNKNOWN else own
 
 
-def treemap(memory: doc.Memory) -> Figure | None:
+def treemap(memory: MemoryAccount) -> Figure | None:
     """Return what was live at the peak: kinds, and in each its largest tensors; None without allocator
     events.
 
     Areas are bytes; what of a kind no listed tensor holds is an area of its own."""
-    kinds = [item for item in memory["at_peak"] if item["by"] == "kind" and item["bytes"] > 0]
+    kinds = [item for item in memory.at_peak if item.by == "kind" and item.bytes > 0]
     if not kinds:
         return None
     ids, labels, parents, values, colours = ["peak"], ["peak"], [""], [0], ["rgba(0,0,0,0)"]
-    for kind in sorted(kinds, key=lambda item: -item["bytes"]):
+    for kind in sorted(kinds, key=lambda item: -item.bytes):
         name = held(kind)
         colour = _colour(name) or _MORE_COLOURS[0]
-        inside = [t for t in memory.get("tensors", []) if t["kind"] == name]  # none states an estimated one
+        inside = [t for t in memory.tensors if t.kind == name]  # none states an estimated one
         shown = 0
-        for n, tensor in enumerate(sorted(inside, key=lambda each: -each["bytes"])):
-            if shown + tensor["bytes"] > kind["bytes"]:
+        for n, tensor in enumerate(sorted(inside, key=lambda each: -each.bytes)):
+            if shown + tensor.bytes > kind.bytes:
                 break
-            shown += tensor["bytes"]
+            shown += tensor.bytes
             ids.append(f"{name}/{n}")
-            times = f"{tensor['count']} × " if tensor["count"] > 1 else ""
-            owner = tensor["op"] if tensor["layer"] == "unknown" else tensor["layer"]
-            labels.append(f"{escape(times + owner)}<br>{escape(tensor['dtype'] + tensor['shape'])}")
+            times = f"{tensor.count} × " if tensor.count > 1 else ""
+            owner = tensor.op if tensor.layer == "unknown" else tensor.layer
+            labels.append(f"{escape(times + owner)}<br>{escape(tensor.dtype + tensor.shape)}")
             parents.append(name)
-            values.append(tensor["bytes"])
+            values.append(tensor.bytes)
             colours.append(colour)
         ids.append(name)
         labels.append(escape(name))
         parents.append("peak")
-        values.append(kind["bytes"])
+        values.append(kind.bytes)
         colours.append(colour)
-    values[0] = sum(item["bytes"] for item in kinds)
+    values[0] = sum(item.bytes for item in kinds)
     figure = blank(340, margin={"l": 0, "r": 0, "t": 4, "b": 4}, uniformtext={"minsize": 10, "mode": "hide"})
     figure.add(
         "treemap",
@@ -153,16 +153,16 @@ def treemap(memory: doc.Memory) -> Figure | None:
     return figure
 
 
-def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> Figure | None:
+def course(memory: MemoryAccount, by: str, baseline: MemoryAccount | None = None) -> Figure | None:
     """Return live bytes over the trace as a stack of parts ("kind", "dtype"), the largest at the bottom, the
     peak marked, the `baseline`'s total as an outline; None without allocator events."""
-    found = memory.get("course")
-    if not found or not found["parts"].get(by):
+    found = memory.course
+    if not found or not found.parts.get(by):
         return None
-    start = found["time_ns"][0]
-    unit, per_ns = time_scale(found["time_ns"][-1] - start)
-    size, per = next((each for each in _UNITS if memory["peak_bytes"] >= each[1]), _UNITS[-1])
-    times = [(at - start) / per_ns for at in found["time_ns"]]
+    start = found.time_ns[0]
+    unit, per_ns = time_scale(found.time_ns[-1] - start)
+    size, per = next((each for each in _UNITS if memory.peak_bytes >= each[1]), _UNITS[-1])
+    times = [(at - start) / per_ns for at in found.time_ns]
     figure = blank(300, margin={"t": 12}, hovermode="x unified", showlegend=False)
     for part in parts(memory, by):
         figure.add(
@@ -178,30 +178,30 @@ def course(memory: doc.Memory, by: str, baseline: doc.Memory | None = None) -> F
             customdata=[words.size(value) for value in part.bytes],
             hovertemplate="%{customdata}",
         )  # fmt: skip
-    other = baseline.get("course") if baseline else None
+    other = baseline.course if baseline else None
     if other:
         _outline(figure, other, per_ns, per)
-    highest = max(found["total_bytes"])
-    _mark_peak(figure, times[found["total_bytes"].index(highest)], highest, per)
+    highest = max(found.total_bytes)
+    _mark_peak(figure, times[found.total_bytes.index(highest)], highest, per)
     figure.update_xaxes(title={"text": f"Time in the trace ({unit})"})
-    highest = max([highest, *(other["total_bytes"] if other else ())])
+    highest = max([highest, *(other.total_bytes if other else ())])
     figure.update_yaxes(
         title={"text": f"Live memory ({size})"}, range=[0, 1.15 * highest / per]
     )  # room for its size
     return figure
 
 
-def _outline(figure: Figure, baseline: doc.Course, per_ns: float, per: float) -> None:
+def _outline(figure: Figure, baseline: Course, per_ns: float, per: float) -> None:
     """Draw the baseline's live bytes as one line."""
-    start = baseline["time_ns"][0]
+    start = baseline.time_ns[0]
     figure.add(
         "scatter",
-        x=[(at - start) / per_ns for at in baseline["time_ns"]],
-        y=[value / per for value in baseline["total_bytes"]],
+        x=[(at - start) / per_ns for at in baseline.time_ns],
+        y=[value / per for value in baseline.total_bytes],
         name="baseline",
         mode="lines",
         line={"shape": "hv", "width": 1.6, "color": theme.ACCENT},
-        customdata=[words.size(value) for value in baseline["total_bytes"]],
+        customdata=[words.size(value) for value in baseline.total_bytes],
         hovertemplate="%{customdata}",
     )
 

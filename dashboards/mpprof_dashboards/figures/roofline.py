@@ -13,7 +13,8 @@ from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank
 from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.rows import OpRow
+    from mpprof.model.timeline import Roofs
 
 MOST_DOTS = 600
 _ROOFS = (("fp16", "16 bit"), ("bf16", "16 bit"), ("tf32", "TF32"), ("fp32_cuda", "float32, ordinary"))
@@ -22,7 +23,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> Figure | None:
+def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure | None:
     """Return ops with a known intensity as dots under the card's roofs; None where there are none, or no
     roofs."""
     if roofs is None or not roofs["bandwidth_bytes_per_s"]:
@@ -61,12 +62,12 @@ def figure(ops: Sequence[doc.OpRow], roofs: doc.Roofs | None, per: work.Per) -> 
     return drawn
 
 
-def _ridge(roofs: doc.Roofs) -> float:
+def _ridge(roofs: Roofs) -> float:
     rates = [roofs["flops_per_s"][key] for key, _ in _ROOFS if key in roofs["flops_per_s"]]
     return 2 * max(rates, default=1.0) / (roofs["bandwidth_bytes_per_s"] or 1.0)
 
 
-def _draw_roofs(drawn: Figure, roofs: doc.Roofs, low: float, high: float) -> None:
+def _draw_roofs(drawn: Figure, roofs: Roofs, low: float, high: float) -> None:
     """Draw one line of the bandwidth with a flat roof for each kind of arithmetic; equal roofs are drawn
     once."""
     bandwidth = roofs["bandwidth_bytes_per_s"] or 0.0

@@ -15,7 +15,7 @@ from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank, time_scale
 from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.steps import StepSummary
 
 MOST_POINTS = 3000
 MOST_DEVICES = 32
@@ -66,7 +66,7 @@ def _line(figure: Figure, x: Any, y: Any, name: str, colour: str, texts: list[st
     )  # fmt: skip
 
 
-def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure | None:
+def time_per_step(table: StepTable | None, summary: StepSummary | None) -> Figure | None:
     """Return a figure of every step's time, with profiled and warm-up steps marked, and with the mean,
     the steady median and 95th percentile.
 
@@ -76,15 +76,15 @@ def time_per_step(table: StepTable | None, summary: doc.Steps | None) -> Figure 
     ns = step_ns(table)
     if np.isnan(ns).all():
         return None
-    first_steady = summary["first_steady"] if summary else None
+    first_steady = summary.first_steady if summary else None
     warm = table.step < first_steady if first_steady else np.zeros(len(table), bool)
     kinds = (
         ("profiled", table.profiled, theme.ACCENT, "diamond"),
         ("warm-up", warm & ~table.profiled, theme.MEASURED, "circle-open"),
         ("step", ~table.profiled & ~warm, theme.MEASURED, "circle"),
     )
-    mean = summary.get("mean_ns") if summary else None
-    median, p95 = (summary["median_ns"], summary["p95_ns"]) if summary else (None, None)
+    mean = summary.mean_ns if summary else None
+    median, p95 = (summary.median_ns, summary.p95_ns) if summary else (None, None)
     top = _top(ns, ~warm & ~table.profiled)
     above = np.nan_to_num(ns) > top
     parts = _parts(table)

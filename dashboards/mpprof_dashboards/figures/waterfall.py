@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
@@ -10,7 +11,7 @@ from mpprof_dashboards import theme
 from mpprof_dashboards.components.bars import Row
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.account import GapSlice, Slice
 
 _CRUMB_RATIO = 0.002  # of the step: less than two pixels of a wide page
 
@@ -19,12 +20,12 @@ def _signed(ns: float) -> str:
     return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{words.duration(abs(ns))}"
 
 
-def gap_by_class(slices: list[doc.GapSlice]) -> dict[str, float]:
+def gap_by_class(slices: Sequence[GapSlice]) -> dict[str, float]:
     """Return the gap's slices summed over layers, largest loss first, zeros left out; the values sum to the
     gap."""
     sums: dict[str, float] = defaultdict(float)
     for part in slices:
-        sums[part["class"]] += part["ns_per_step"]
+        sums[part.category] += part.ns_per_step
     return dict(sorted(((role, ns) for role, ns in sums.items() if ns), key=lambda item: -item[1]))
 
 
@@ -44,9 +45,9 @@ def _class_words(role: str) -> str:
     return f"{theme.class_label(role)} ({text})" if text else theme.class_label(role)
 
 
-def _layers_of(slices: list[doc.GapSlice], role: str) -> str:
+def _layers_of(slices: Sequence[GapSlice], role: str) -> str:
     parts = sorted(
-        ((part["layer"], part["ns_per_step"]) for part in slices if part["class"] == role and part["layer"]),
+        ((part.layer, part.ns_per_step) for part in slices if part.category == role and part.layer),
         key=lambda part: -abs(part[1]),
     )
     if not parts:
@@ -56,7 +57,7 @@ def _layers_of(slices: list[doc.GapSlice], role: str) -> str:
 
 
 def gap(
-    slices: list[doc.GapSlice], end_ns: float, start_ns: float | None = None, *, attainable: bool = True
+    slices: Sequence[GapSlice], end_ns: float, start_ns: float | None = None, *, attainable: bool = True
 ) -> list[Row]:
     """Return rows of bars from the attainable step over the slices of the gap to the observed step `end_ns`.
 
@@ -99,23 +100,23 @@ def _crumbs(classes: dict[str, float], position: float) -> Row:
     return Row(f"{len(classes)} smaller", ns, _signed(ns), "other", "rest", start_ns=position, hint=hint)
 
 
-def account_order(part: doc.Slice) -> tuple[int, float]:
+def account_order(part: Slice) -> tuple[int, float]:
     """Return a sort key: work first, then idle time, `profiling` (which may be negative) last; in each group
     the largest first."""
-    role = part["class"]
+    role = part.category
     group = 2 if role == "profiling" else 1 if role.startswith("idle") else 0
-    return group, -part["ns_per_step"]
+    return group, -part.ns_per_step
 
 
-def pieces(part: doc.Slice) -> list[tuple[str, str, str, float]]:
+def pieces(part: Slice) -> list[tuple[str, str, str, float]]:
     """Return (name, colour, key, ns) of a slice: matrix work by where it ran, any other class as one."""
-    role, by = part["class"], part["by"]
+    role, by = part.category, part.by
     if not by:
         kind = "unknown" if role == "matmul" else theme.CLASS_KINDS.get(role, "other")
-        return [(theme.class_label(role), kind, role, part["ns_per_step"])]
+        return [(theme.class_label(role), kind, role, part.ns_per_step)]
     sums: dict[str, float] = {}
     for piece in by:
-        sums[piece["placement"]] = sums.get(piece["placement"], 0.0) + piece["ns_per_step"]
+        sums[piece.placement] = sums.get(piece.placement, 0.0) + piece.ns_per_step
     return [
         (
             f"Matrix work: {theme.PLACEMENT_LABELS.get(place, place)}",
@@ -127,12 +128,12 @@ def pieces(part: doc.Slice) -> list[tuple[str, str, str, float]]:
     ]
 
 
-def account_hover(part: doc.Slice, per_whole: str = "per step") -> str:
-    role, hidden = part["class"], part["hidden_ns_per_step"]
-    parts = [f"{_class_words(role)}: {words.duration(part['ns_per_step'])} {per_whole}"]
+def account_hover(part: Slice, per_whole: str = "per step") -> str:
+    role, hidden = part.category, part.hidden_ns_per_step
+    parts = [f"{_class_words(role)}: {words.duration(part.ns_per_step)} {per_whole}"]
     if hidden:
         parts.append(f"{words.duration(hidden)} more hidden behind other work")
-    for piece in part["by"]:
-        place = theme.PLACEMENT_LABELS.get(piece["placement"], piece["placement"])
-        parts.append(f"{place}, {piece['precision']}: {words.duration(piece['ns_per_step'])}")
+    for piece in part.by:
+        place = theme.PLACEMENT_LABELS.get(piece.placement, piece.placement)
+        parts.append(f"{place}, {piece.precision}: {words.duration(piece.ns_per_step)}")
     return "; ".join(parts)

@@ -5,6 +5,7 @@ against the first."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import dash_mantine_components as dmc
 from dash import Input, Output, State, html
 
 from mpprof.errors import MpprofError
+from mpprof.model.frozen import changed
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import comparing, several_devices, two_windows, words
 from mpprof.report.content import (
@@ -23,6 +25,7 @@ from mpprof.report.content import (
     recorded_peak,
     step_ns,
 )
+from mpprof.report.to_json import to_json
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import bars, cards, segments
@@ -33,7 +36,8 @@ from mpprof_dashboards.figures import compare as figures
 from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.finding import Finding, KernelChange, Rung, WindowsOfTwo
+    from mpprof.model.report import ComparedRuns, Report
 
 _MOST_ROWS = 40
 """Of kernels and of ops each, in a file."""
@@ -98,49 +102,47 @@ def _left_out(runs: tuple[str, ...], entries: tuple[RunEntry, ...]) -> list[str]
     return said
 
 
-def _compared(source: RunSource, runs: tuple[str, ...], *, first: bool) -> doc.Comparison:
+def _compared(source: RunSource, runs: tuple[str, ...], *, first: bool) -> ComparedRuns:
     return against_first(source, runs) if first else against_nearest(source, runs)
 
 
-def against_nearest(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
+def against_nearest(source: RunSource, runs: tuple[str, ...]) -> ComparedRuns:
     """Return each run against the nearest one before it that trains the same model and differs only in
     precision; where there is none, against the one before it. Of earlier runs that are alike, the nearest
     stands for all."""
     document = source.compare(runs)
-    rungs, kernels = list(document["steps"]), document["kernels"]
+    rungs, kernels = list(document.steps), list(document.kernels)
     kind = [0]  # by run: the first one that it is alike to
-    for row, rung in enumerate(document["steps"]):
+    for row, rung in enumerate(document.steps):
         found, tried = (row if _comparable(rung) else None), {kind[row]}
         for at in range(row - 1, -1, -1) if found is None else ():
             if kind[at] in tried:
                 continue
             tried.add(kind[at])
             pair = source.compare((runs[at], runs[row + 1]))
-            if _comparable(pair["steps"][0]):
-                rungs[row] = pair["steps"][0] | {"from": at, "to": row + 1}
-                kernels = [each for each in kernels if each["step"] != row]
-                kernels += [each | {"step": row} for each in pair["kernels"]]
+            if _comparable(pair.steps[0]):
+                rungs[row] = changed(pair.steps[0], start=at, end=row + 1)
+                kernels = [each for each in kernels if each.step != row]
+                kernels += [changed(each, step=row) for each in pair.kernels]
                 found = at
                 break
         kind.append(row + 1 if found is None else kind[found])
-    return document | {"steps": rungs, "kernels": kernels}
+    return changed(document, steps=tuple(rungs), kernels=tuple(kernels))
 
 
-def _comparable(rung: doc.Rung) -> bool:
-    return not rung["refused"] and not rung["labels"]
+def _comparable(rung: Rung) -> bool:
+    return not rung.refused and not rung.labels
 
 
-def against_first(source: RunSource, runs: tuple[str, ...]) -> doc.Comparison:
+def against_first(source: RunSource, runs: tuple[str, ...]) -> ComparedRuns:
     """Return each further run against the first: the comparisons of the pairs, as one document."""
     pairs = [source.compare((runs[0], run)) for run in runs[1:]]
-    rungs: list[doc.Rung] = [
-        pair["steps"][0] | {"from": 0, "to": at} for at, pair in enumerate(pairs, start=1)
-    ]
-    kernels: list[doc.KernelChange] = [
-        change | {"step": at} for at, pair in enumerate(pairs) for change in pair["kernels"]
-    ]
-    reports = [pairs[0]["runs"][0], *(pair["runs"][1] for pair in pairs)]
-    return pairs[0] | {"runs": reports, "steps": rungs, "kernels": kernels}
+    return changed(
+        pairs[0],
+        runs=(pairs[0].runs[0], *(pair.runs[1] for pair in pairs)),
+        steps=tuple(changed(pair.steps[0], start=0, end=at) for at, pair in enumerate(pairs, start=1)),
+        kernels=tuple(changed(change, step=at) for at, pair in enumerate(pairs) for change in pair.kernels),
+    )
 
 
 def _switch(choice: Choice) -> html.Div:
@@ -164,19 +166,19 @@ def chosen(context: Context) -> tuple[str, ...]:
 
 
 def content(
-    document: doc.Comparison, *, switch: html.Div | None = None, first: bool | None = None
+    document: ComparedRuns, *, switch: html.Div | None = None, first: bool | None = None
 ) -> list[Any]:
     """Return all runs at a glance, their causes side by side, and each rung; several rungs are folded under
     their titles. `first` states whether each run is compared with the first; None means that this is read
     from the rungs."""
-    rungs, runs = document["steps"], document["runs"]
+    rungs, runs = document.steps, document.runs
     if first is None:
-        first = len(rungs) > 1 and all(rung["from"] == 0 for rung in rungs)
+        first = len(rungs) > 1 and all(rung.start == 0 for rung in rungs)
     struck = _struck(rungs, runs)
     parts: list[Any] = [_ladder(rungs, runs, struck, switch, first=first), _causes(runs, struck)]
-    parts += [_devices(report) for report in document["runs"]]
+    parts += [_devices(report) for report in document.runs]
     for row, rung in enumerate(rungs):
-        changes = [change for change in document["kernels"] if change["step"] == row]
+        changes = [change for change in document.kernels if change.step == row]
         inside = [
             _rung(row, rung, document),
             *(_changes(changes, by, f"{id}-{row}") for by, id in (("name", "kernels"), ("op", "ops"))),
@@ -189,10 +191,10 @@ def content(
     return parts
 
 
-def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any]) -> html.Details:
+def _folded(row: int, rung: Rung, document: ComparedRuns, inside: list[Any]) -> html.Details:
     """Return a rung folded under its title: five unfolded rungs would make a page of a dozen screens."""
-    names = [document["runs"][rung[side]]["run"]["name"] for side in ("from", "to")]
-    said = "cannot be compared" if rung["refused"] else _times(rung, struck=bool(rung["labels"]))
+    names = [document.runs[at].run.name for at in (rung.start, rung.end)]
+    said = "cannot be compared" if rung.refused else _times(rung, struck=bool(rung.labels))
     title = [
         html.Span(f"{names[0]} → {names[1]}", className="mp-strong"),
         html.Span([" ", said], className="mp-note"),
@@ -200,22 +202,22 @@ def _folded(row: int, rung: doc.Rung, document: doc.Comparison, inside: list[Any
     return html.Details([html.Summary(title), *inside], className="mp-section mp-folded", id=f"rung-{row}")
 
 
-def _struck(rungs: list[doc.Rung], reports: list[doc.Report]) -> dict[int, str]:
+def _struck(rungs: Sequence[Rung], reports: Sequence[Report]) -> dict[int, str]:
     """Return for each row of `runs` why a run cannot be compared with its other, or in what the two are
     unlike."""
     found = {}
     for rung in rungs:
-        if rung["refused"]:
-            found[rung["to"]] = rung["refused"]
-        elif rung["labels"]:
-            other = words.plain(reports[rung["from"]]["run"]["name"])
-            found[rung["to"]] = f"unlike {other}: {'; '.join(rung['labels'])}"
+        if rung.refused:
+            found[rung.end] = rung.refused
+        elif rung.labels:
+            other = words.plain(reports[rung.start].run.name)
+            found[rung.end] = f"unlike {other}: {'; '.join(rung.labels)}"
     return found
 
 
 def _ladder(
-    rungs: list[doc.Rung],
-    reports: list[doc.Report],
+    rungs: Sequence[Rung],
+    reports: Sequence[Report],
     struck: dict[int, str],
     switch: html.Div | None,
     *,
@@ -236,7 +238,7 @@ def _ladder(
     ]  # fmt: skip
     body = [_run_row(row, rungs, reports, struck.get(row), most, first=first) for row in range(len(reports))]
     table = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="mp-table", id="ladder")
-    said = [f"{reports[row]['run']['name']}: {reason}" for row, reason in struck.items()]
+    said = [f"{reports[row].run.name}: {reason}" for row, reason in struck.items()]
     return cards.section(
         "All runs",
         html.Div(table, className="mp-card mp-scroll"),
@@ -248,22 +250,22 @@ def _ladder(
 
 def _run_row(
     row: int,
-    rungs: list[doc.Rung],
-    reports: list[doc.Report],
+    rungs: Sequence[Rung],
+    reports: Sequence[Report],
     struck: str | None,
     most: float,
     *,
     first: bool,
 ) -> html.Tr:
     """Return the row of one run. `struck`: why it cannot be compared; `most`: the longest step of all."""
-    report, rung = reports[row], next((rung for rung in rungs if rung["to"] == row), None)
-    name, step = words.plain(report["run"]["name"]), step_ns(report)
-    share = report["tensor_core"]["ratio"] if report["tensor_core"] else None
+    report, rung = reports[row], next((rung for rung in rungs if rung.end == row), None)
+    name, step = words.plain(report.run.name), step_ns(report)
+    share = report.tensor_core.ratio if report.tensor_core else None
     against: Any = ""
     if rung is not None:
-        against = "refused" if rung["refused"] else _times(rung, struck=struck is not None)
-        if not first and rung["from"] != row - 1:
-            base = words.plain(reports[rung["from"]]["run"]["name"])
+        against = "refused" if rung.refused else _times(rung, struck=struck is not None)
+        if not first and rung.start != row - 1:
+            base = words.plain(reports[rung.start].run.name)
             against = [against, html.Div(f"against {base}", className="mp-note")]
     numbers = (
         or_dash(step, words.duration),
@@ -283,20 +285,20 @@ def _run_row(
     )
 
 
-def _times(rung: doc.Rung, *, struck: bool) -> Any:
+def _times(rung: Rung, *, struck: bool) -> Any:
     """Return the speedup, struck through where the two runs are unlike: it is then not an effect of
     precision."""
     undecided = difference_of(rung) == "not known"
-    times = words.NOT_KNOWN if undecided else or_dash(rung["observed"], words.speedup)
-    return html.Del(times) if struck and rung["observed"] is not None else times
+    times = words.NOT_KNOWN if undecided else or_dash(rung.observed, words.speedup)
+    return html.Del(times) if struck and rung.observed is not None else times
 
 
-def _dot(report: doc.Report, step: float | None, most: float) -> html.Span | None:
+def _dot(report: Report, step: float | None, most: float) -> html.Span | None:
     if step is None or not most:
         return None
     marks = [html.Span(className="mp-dot", style={"left": f"{100 * step / most:.2f}%"})]
-    facts = report["facts"]
-    attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
+    facts = report.facts
+    attainable = None if facts.unlike else facts.attainable_step_ns
     if attainable is not None and attainable <= most:
         marks.append(html.Span(className="mp-dot-reach", style={"left": f"{100 * attainable / most:.2f}%"}))
     return html.Span(marks, className="mp-dots")
@@ -305,14 +307,14 @@ def _dot(report: doc.Report, step: float | None, most: float) -> html.Span | Non
 _MOST_CAUSES = 12
 
 
-def _causes(reports: list[doc.Report], struck: dict[int, str]) -> html.Section | None:
+def _causes(reports: Sequence[Report], struck: dict[int, str]) -> html.Section | None:
     """Return what each cause would give back in each run: rows are causes, columns runs."""
     titles: dict[str, str] = {}
     gains: dict[str, dict[int, float | None]] = {}
     for row, report in enumerate(reports):
-        titles |= {found["code"]: found["title"] for found in report["findings"]}
-        for cause in report["facts"]["causes"]:
-            gains.setdefault(cause["code"], {})[row] = cause["gain_ns_per_step"]
+        titles |= {found.code: found.title for found in report.findings}
+        for cause in report.facts.causes:
+            gains.setdefault(cause.code, {})[row] = cause.gain_ns_per_step
     if not gains:
         return None
     order = sorted(gains, key=lambda code: -max((gain or 0.0) for gain in gains[code].values()))
@@ -329,7 +331,7 @@ def _causes(reports: list[doc.Report], struck: dict[int, str]) -> html.Section |
         body.append(html.Tr([name, *cells]))
     heads = [
         html.Th(html.Del(name) if row in struck else name, scope="col", className="mp-number", title=name)
-        for row, name in enumerate(words.plain(report["run"]["name"]) for report in reports)
+        for row, name in enumerate(words.plain(report.run.name) for report in reports)
     ]
     head = html.Thead(html.Tr([html.Th("Cause", scope="col"), *heads]))
     table = html.Table([head, html.Tbody(body)], className="mp-table mp-matrix", id="causes-by-run")
@@ -343,13 +345,13 @@ def _causes(reports: list[doc.Report], struck: dict[int, str]) -> html.Section |
     return cards.section("Causes by run", html.Div([table, more], className="mp-card mp-scroll"), note=note)
 
 
-def _cell(report: doc.Report, code: str, gain: float | None, found: bool, most: float) -> Any:
+def _cell(report: Report, code: str, gain: float | None, found: bool, most: float) -> Any:
     if found and gain is not None:
         mark = html.Span(className="mp-matrix-bar", style={"width": f"{100 * gain / most:.1f}%"})
         return [mark, html.Span(words.duration(gain))]
     if found:
         return "found, no time"
-    if any(item["code"] == code for item in report["unable"]):
+    if any(item.code == code for item in report.unable):
         return html.Span("?", title="could not be judged")
     return html.Span("–", title="not found")
 
@@ -357,18 +359,19 @@ def _cell(report: doc.Report, code: str, gain: float | None, found: bool, most: 
 _ORDER = ("unit", "off", "other", "unknown", "wait")
 
 
-def _devices(report: doc.Report) -> html.Section | None:
+def _devices(report: Report) -> html.Section | None:
     """Return several devices of one run as small multiples on one scale, with the device that the others wait
     for marked."""
-    time = report["time"]
-    if time is None or len(time["devices"]) < 2:
+    time = report.time
+    if time is None or len(time.devices) < 2:
         return None
-    most = max(device["step_ns"] for device in time["devices"]) or 1.0
-    slow = report["communication"]["stragglers"] if "communication" in report else []
+    most = max(device.step_ns for device in time.devices) or 1.0
+    stragglers = report.communication.stragglers if report.communication is not None else ()
+    slow = [(each.host, each.device) for each in stragglers]
     items = []
-    for device in time["devices"]:
+    for device in time.devices:
         sums: dict[str, float] = {}
-        for part in device["slices"]:
+        for part in device.slices:
             for _, kind, _, ns in waterfall.pieces(part):
                 sums[kind] = sums.get(kind, 0.0) + max(ns, 0.0)
         at, fills = 0.0, []
@@ -379,34 +382,35 @@ def _devices(report: doc.Report) -> html.Section | None:
                     html.Span(className=f"mp-fill mp-k-{kind}", style=place, title=words.duration(ns))
                 )
                 at += ns
-        straggles = {"host": device.get("host"), "device": device["device"]} in slow
-        said = f"busy {words.duration(device['busy_ns'])} of {words.duration(device['step_ns'])}"
-        title = [html.Span(several_devices.name_of(device)), " ", html.Span(said, className="mp-note")]
+        straggles = (device.host, device.device) in slow
+        name = several_devices.name_of(device.device, device.host)
+        said = f"busy {words.duration(device.busy_ns)} of {words.duration(device.step_ns)}"
+        title = [html.Span(name), " ", html.Span(said, className="mp-note")]
         if straggles:
             title += [" ", html.Span("straggler", className="mp-chip mp-chip-bad")]
         items.append(
             html.Li(
                 [html.Div(title), html.Span(fills, className="mp-bar-track mp-multiple")],
-                **{"data-device": several_devices.name_of(device), "data-straggler": str(straggles).lower()},
+                **{"data-device": name, "data-straggler": str(straggles).lower()},
             )
         )
-    name = report["run"]["name"]
+    name = report.run.name
     return cards.section(
         f"Devices of {name}", html.Ul(items, className="mp-card mp-multiples", id=f"devices-{name}"),
         note="a step of each on one scale: Tensor Cores, matrix work off them, other work, waiting",
     )  # fmt: skip
 
 
-def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
-    reports = document["runs"]
-    start, end = reports[rung["from"]], reports[rung["to"]]
-    title = f"{start['run']['name']} → {end['run']['name']}"
-    if rung["refused"]:
-        return cards.section(title, cards.empty("These runs cannot be compared", rung["refused"]))
-    labels, card_note = rung["labels"], rung.get("cards")
-    doubts = [*([f"The runs are unlike: {'; '.join(labels)}"] if labels else []), *(rung.get("notes") or [])]
-    if "windows" in rung and None in (step_ns(start), step_ns(end)):
-        return _windows(row, title, rung["windows"], doubts, rung["findings"])
+def _rung(row: int, rung: Rung, document: ComparedRuns) -> html.Section:
+    reports = document.runs
+    start, end = reports[rung.start], reports[rung.end]
+    title = f"{start.run.name} → {end.run.name}"
+    if rung.refused:
+        return cards.section(title, cards.empty("These runs cannot be compared", rung.refused))
+    labels, card_note = rung.labels, rung.cards
+    doubts = [*([f"The runs are unlike: {'; '.join(labels)}"] if labels else []), *(rung.notes or [])]
+    if rung.windows is not None and None in (step_ns(start), step_ns(end)):
+        return _windows(row, title, rung.windows, doubts, rung.findings)
     return cards.section(
         title,
         cards.warnings(doubts) if doubts else None,
@@ -414,7 +418,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
         cards.tiles(
             _tile(
                 "Speedup",
-                rung["observed"],
+                rung.observed,
                 words.speedup,
                 _interval(rung),
                 f"rung-{row}-observed",
@@ -428,7 +432,7 @@ def _rung(row: int, rung: doc.Rung, document: doc.Comparison) -> html.Section:
         _gap(row, rung, start, end),
         _remedies(row, comparing.remedies(document, rung)),
         html.Div(cards.remarks(comparing.matching(rung)), id=f"matching-{row}"),
-        *(cards.folded(item) for item in rung["findings"]),
+        *(cards.folded(item) for item in rung.findings),
         cards.not_possible(end),
     )
 
@@ -443,7 +447,7 @@ def _remedies(row: int, lines: list[str]) -> Any:
 
 
 def _windows(
-    row: int, title: str, found: doc.WindowsOfTwo, doubts: list[str], findings: list[doc.Finding]
+    row: int, title: str, found: WindowsOfTwo, doubts: list[str], findings: Sequence[Finding]
 ) -> html.Section:
     """Return two whole windows side by side, where not both runs have steps."""
     head = html.Tr(
@@ -462,21 +466,21 @@ def _windows(
     return cards.section(
         f"{title}: windows, not steps",
         cards.warnings(doubts) if doubts else None,
-        cards.remarks(found["statements"]),
+        cards.remarks(found.statements),
         html.Div(table, className="mp-card mp-scroll"),
         *(cards.finding(item) for item in findings),
     )
 
 
-def _learning(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
+def _learning(row: int, rung: Rung, start: Report, end: Report) -> Any:
     """Return the losses after as many applied updates, and what they show; None where no step was
     recorded."""
-    found = rung.get("learning")
-    if found is None or (start["steps"] is None and end["steps"] is None):
+    found = rung.learning
+    if found is None or (start.steps is None and end.steps is None):
         return None
-    said = [text for text in (found["text"], found["speedup_per_update_text"]) if text]
-    drawn = figures.losses(found, (start["run"]["name"], end["run"]["name"]))
-    doubts = cards.warnings(said) if found["severity"] in ("warning", "error") else cards.remarks(said)
+    said = [text for text in (found.text, found.per_update_text) if text]
+    drawn = figures.losses(found, (start.run.name, end.run.name))
+    doubts = cards.warnings(said) if found.severity in ("warning", "error") else cards.remarks(said)
     parts: list[Any] = [html.Div(doubts, id=f"learning-{row}")]
     if drawn is not None:
         note = "Means over stretches of steps, where Steps shows Keras' mean over the epoch so far."
@@ -491,36 +495,36 @@ def _tile(label: str, value: Any, form: Any, detail: str, id: str, why: str = ""
     return cards.tile(label, form(value), detail, id=id)
 
 
-def _attainable(row: int, rung: doc.Rung) -> html.Div:
+def _attainable(row: int, rung: Rung) -> html.Div:
     """Return the attainable speedup with the host as it is, as Why and Runs show it; what the device alone
     could reach stands below."""
     lowered = lowered_by_host(rung)
-    value = rung["expected_with_host"] if lowered else rung["expected"]
-    alone = rung["expected"] if lowered else None
+    value = rung.expected_with_host if lowered else rung.expected
+    alone = rung.expected if lowered else None
     detail = f"{words.speedup(alone)} by the device alone" if alone is not None else ""
     return _tile(
-        "Attainable", value, words.speedup, detail, f"rung-{row}-expected", rung["absent"].get("expected", "")
+        "Attainable", value, words.speedup, detail, f"rung-{row}-expected", rung.absent.get("expected", "")
     )
 
 
-def _without_speedup(rung: doc.Rung) -> str:
+def _without_speedup(rung: Rung) -> str:
     """Return why there is no speedup, and what the profiled steps show; empty where no reason is known."""
-    why = rung["absent"].get("observed", "")
+    why = rung.absent.get("observed", "")
     return f"{why}{profiled_steps(rung)}" if why else ""
 
 
-def _interval(rung: doc.Rung) -> str:
-    ends = rung["interval"]
-    said = f"{interval_covers(rung)}: {words.speedups(*ends)}" if ends else rung["absent"].get("interval", "")
+def _interval(rung: Rung) -> str:
+    ends = rung.interval
+    said = f"{interval_covers(rung)}: {words.speedups(*ends)}" if ends else rung.absent.get("interval", "")
     if difference_of(rung) == "not known":
         said += "; the timings do not show which is faster"
     return f"{said}{profiled_steps(rung)}".removeprefix("; ")
 
 
-def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
+def _gap(row: int, rung: Rung, start: Report, end: Report) -> Any:
     end_ns = step_ns(end)
-    known = rung["expected"] is not None
-    slices = rung["slices"]
+    known = rung.expected is not None
+    slices = rung.slices
     rows = waterfall.gap(slices, end_ns, step_ns(start), attainable=known) if end_ns is not None else []
     if not rows:
         return cards.empty(
@@ -539,10 +543,10 @@ def _gap(row: int, rung: doc.Rung, start: doc.Report, end: doc.Report) -> Any:
 _TITLES = {"name": "Kernels that changed", "op": "Ops that changed"}
 
 
-def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | None:
+def _changes(rows: list[KernelChange], by: str, id: str) -> html.Section | None:
     """Return the changes of kernels, matched by name, or of ops: both count the same time, so they never
     share a figure."""
-    same = [row for row in rows if row["by"] == by]
+    same = [row for row in rows if row.by == by]
     if not same:
         return None
     rows_ = figures.changes(same)
@@ -557,7 +561,7 @@ def _changes(rows: list[doc.KernelChange], by: str, id: str) -> html.Section | N
     )
 
 
-def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
+def _table(rows: list[KernelChange], id: str) -> html.Div:
     """Return the rows that changed most, as a table that needs no script."""
     largest = sorted(map(_flat, rows), key=lambda row: -abs(row["change_ns"]))[:_MOST_ROWS]
     body = []
@@ -574,12 +578,14 @@ def _table(rows: list[doc.KernelChange], id: str) -> html.Div:
     return html.Div([table, more], className="mp-card mp-scroll")
 
 
-def _flat(item: doc.KernelChange) -> dict[str, Any]:
+def _flat(item: KernelChange) -> dict[str, Any]:
     change = figures.change_ns(item)
     texts = {f"{side}_text": or_dash(ns, words.duration)
-             for side, ns in (("from_ns", item["from_ns"]), ("to_ns", item["to_ns"]))}  # fmt: skip
+             for side, ns in (("from_ns", item.from_ns), ("to_ns", item.to_ns))}  # fmt: skip
     sign = "+" if change > 0 else "−" if change < 0 else ""
-    return item | texts | {"change_ns": change, "change_ns_text": f"{sign}{words.duration(abs(change))}"}
+    row: dict[str, Any] = to_json(item)
+    text = f"{sign}{words.duration(abs(change))}"
+    return row | texts | {"change_ns": change, "change_ns_text": text}
 
 
 def register(app: dash.Dash, source: RunSource) -> None:

@@ -17,7 +17,8 @@ from mpprof_dashboards.components.table import plain, table
 from mpprof_dashboards.figures import roofline
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
+    from mpprof.model.rows import KernelRow, OpRow
     from mpprof.model.source import RunTables
 
 
@@ -47,10 +48,10 @@ def kind_of(search: str | None) -> str:
     return asked if asked in work.KINDS else "kernel"
 
 
-def where(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
+def where(document: Report, kernels: list[KernelRow]) -> html.Section:
     """Return all kernel time by where it ran, always with the part that is unknown."""
     each = work.per(document)
-    main = document["time"]["device"] if document["time"] else None
+    main = document.time.device if document.time else None
     sums: dict[str, float] = {}
     for row in kernels:
         if main is None or row["device"] == main:
@@ -68,7 +69,7 @@ def where(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
         )
         for place in order
     ]
-    share = document["tensor_core"]
+    share = document.tensor_core
     note = f"kernel time {each.text}" + (f" on {main}" if main else "")
     note += "" if "unknown" in sums else ", none of it unknown"
     if share is None:
@@ -81,7 +82,7 @@ def where(document: doc.Report, kernels: list[doc.KernelRow]) -> html.Section:
 _TITLES = {"kernel": "Kernels", "op": "Ops", "layer": "Layers"}
 
 
-def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> html.Section:
+def _table(context: Context, document: Report, kind: str, devices: bool) -> html.Section:
     each = work.per(document)
     columns = work.columns_of(kind, each, devices=devices)
     asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": kind}
@@ -109,7 +110,7 @@ def _table(context: Context, document: doc.Report, kind: str, devices: bool) -> 
     )
 
 
-def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> html.Section | None:
+def _roofline(document: Report, ops: list[OpRow], context: Context) -> html.Section | None:
     try:
         roofs = context.source.roofs(context.run)
     except MpprofError:
@@ -127,7 +128,7 @@ def _roofline(document: doc.Report, ops: list[doc.OpRow], context: Context) -> h
     return cards.section("Roofline", drawn)
 
 
-def content(source: RunTables, run: str, document: doc.Report) -> list[Any]:
+def content(source: RunTables, run: str, document: Report) -> list[Any]:
     """Return where the kernel time went and the longest kernels, without a script, for a file."""
     known = work.table(source, run, document, "kernel")
     if not known.rows:

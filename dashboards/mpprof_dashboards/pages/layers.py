@@ -16,7 +16,7 @@ from mpprof_dashboards.components.table import plain, table
 from mpprof_dashboards.icicle import Node, tree
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
     from mpprof.model.source import RunTables
 
 PHASES = (("forward", "Forward"), ("backward", "Backward"), ("other", "Optimizer, copies and the rest"))
@@ -42,14 +42,14 @@ def layout(context: Context) -> list[Any]:
     return [drawn, cards.section("Layer by layer", html.Div(rows, className="mp-card mp-flush"), note=note)]
 
 
-def icicles(source: RunTables, run: str, document: doc.Report, baseline: str | None) -> html.Section | None:
+def icicles(source: RunTables, run: str, document: Report, baseline: str | None) -> html.Section | None:
     """Return this run and its baseline, phase beside phase, on one scale; None where nothing is known of
     layers."""
     mine = _trees(source, run, document)
     if mine is None or not any(node.total for node in mine):
         return None
     other = None
-    if baseline and not document["facts"].get("unlike"):
+    if baseline and not document.facts.unlike:
         try:
             other = _trees(source, baseline, source.report(baseline))
         except MpprofError:  # the page of the run itself says what is wrong with the baseline
@@ -74,7 +74,7 @@ def icicles(source: RunTables, run: str, document: doc.Report, baseline: str | N
     )
 
 
-def _trees(source: RunTables, run: str, document: doc.Report) -> list[Node] | None:
+def _trees(source: RunTables, run: str, document: Report) -> list[Node] | None:
     """Return a tree for each phase; None where the run has no trace."""
     try:
         ops, kernels = source.ops(run, in_steps=True), source.kernels(run, in_steps=True)
@@ -82,8 +82,8 @@ def _trees(source: RunTables, run: str, document: doc.Report) -> list[Node] | No
         return None
     if not ops:
         return None
-    time, each = document["time"], work.per(document)
-    device = time["device"] if time else ops[0]["device"]
+    time, each = document.time, work.per(document)
+    device = time.device if time else ops[0]["device"]
     known = {key for key, _ in PHASES}
     phases = [("forward",), ("backward",), tuple({op["phase"] for op in ops} - known | {"other"})]
     return [tree(ops, kernels, device=device, phases=phase, steps=each.steps) for phase in phases]
@@ -116,7 +116,7 @@ def _line(title: str, trees: list[Node], scale_ns: tuple[float, float], id: str,
     return html.Div([said, html.Div(columns, className="mp-ice-columns")], id=id, className="mp-ice-line")
 
 
-def content(source: RunTables, run: str, document: doc.Report, baseline: str | None) -> list[Any]:
+def content(source: RunTables, run: str, document: Report, baseline: str | None) -> list[Any]:
     """Return the icicles and the table of layers, without a script, for a file."""
     drawn = icicles(source, run, document, baseline)
     if drawn is None:

@@ -21,7 +21,8 @@ from mpprof_dashboards.figures import steps as step_figures
 from mpprof_dashboards.work import short_op
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.memory import MemoryAccount
+    from mpprof.model.report import Report
 
 _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", "By op"))
 
@@ -29,16 +30,16 @@ _BY = (("kind", "By kind"), ("dtype", "By type"), ("layer", "By layer"), ("op", 
 def layout(context: Context) -> list[Any]:
     document, other = context.report(), context.choice.baseline
     baseline = None
-    if other and not document["facts"].get("unlike"):
+    if other and not document.facts.unlike:
         try:
-            baseline = context.source.report(other)["memory"]
+            baseline = context.source.report(other).memory
         except MpprofError:  # the page of the run itself says what is wrong with the baseline
             baseline = None
     return content(document, context.source.steps(context.run), baseline)
 
 
 def content(
-    document: doc.Report, steps: StepTable | None = None, baseline: doc.Memory | None = None
+    document: Report, steps: StepTable | None = None, baseline: MemoryAccount | None = None
 ) -> list[Any]:
     return [
         _summary(document),
@@ -51,26 +52,26 @@ def content(
     ]
 
 
-def _summary(document: doc.Report) -> html.Section:
+def _summary(document: Report) -> html.Section:
     """Return the figures that are known, and one sentence on what is not known."""
-    memory, recorded = document["memory"], recorded_peak(document)
+    memory, recorded = document.memory, recorded_peak(document)
     if memory is None and recorded is None:
         return cards.section("Memory", cards.empty("No memory was measured", live_memory_unknown(document)))
     # Without allocator events the account's peak is the records' own: it must not pass for a second witness.
-    in_trace = memory["peak_bytes"] if memory and memory["at_peak"] else None
-    saved = memory["saved_bytes"] if memory else None
+    in_trace = memory.peak_bytes if memory and memory.at_peak else None
+    saved = memory.saved_bytes if memory else None
     told = [
         ("peak-bytes", in_trace, "peak in the trace"),
         ("peak-recorded", recorded, "peak in the records"),
         ("saved", None if saved is None else abs(saved), _saved_words(saved)),
-        ("reachable", memory["reachable_bytes"] if memory else None, "attainable (estimated)"),
+        ("reachable", memory.reachable_bytes if memory else None, "attainable (estimated)"),
     ]
     shown = [
         html.Li([html.Strong(words.size(value), id=id), " ", html.Span(name)])
         for id, value, name in told
         if value is not None and (id, value) != ("saved", 0)
     ]
-    if memory and memory["saved_bytes"] == 0:
+    if memory and memory.saved_bytes == 0:
         shown.append(html.Li(html.Span(words.saved(0), id="saved")))
     reasons = [
         live_memory_unknown(document),
@@ -81,7 +82,7 @@ def _summary(document: doc.Report) -> html.Section:
         ),
         (
             None
-            if memory is None or memory["saved_bytes"] is not None
+            if memory is None or memory.saved_bytes is not None
             else f"What was saved is not known: {why_absent(document, 'memory.saved_bytes', 'memory')}"
         ),
     ]
@@ -90,7 +91,7 @@ def _summary(document: doc.Report) -> html.Section:
     return cards.section("Memory", html.Div(body, className="mp-card"))
 
 
-def _saved(document: doc.Report) -> html.Section | None:
+def _saved(document: Report) -> html.Section | None:
     """Return what was saved, what could have been saved, and what prevents it; None without a part by
     cause."""
     first, *parts = account.saving(document) or [""]
@@ -105,8 +106,8 @@ def _saved_words(saved: int | None) -> str:
     return "more than the baseline" if saved is not None and saved < 0 else "saved against the baseline"
 
 
-def _map(document: doc.Report) -> html.Section | None:
-    memory = document["memory"]
+def _map(document: Report) -> html.Section | None:
+    memory = document.memory
     figure = figures.treemap(memory) if memory else None
     if figure is None:
         return None
@@ -114,8 +115,8 @@ def _map(document: doc.Report) -> html.Section | None:
     return cards.section("At the peak", graph(figure, "peak-map", title="What is live", note=note))
 
 
-def _at_peak(document: doc.Report) -> html.Section | None:
-    memory = document["memory"]
+def _at_peak(document: Report) -> html.Section | None:
+    memory = document.memory
     if not memory:
         return None
     drawn = [(by, title, figures.at_peak(memory, by)) for by, title in _BY]
@@ -125,11 +126,11 @@ def _at_peak(document: doc.Report) -> html.Section | None:
     )
 
 
-def _in_trace(document: doc.Report, baseline: doc.Memory | None) -> html.Section | None:
-    memory = document["memory"]
+def _in_trace(document: Report, baseline: MemoryAccount | None) -> html.Section | None:
+    memory = document.memory
     if memory is None:
         return None
-    outline = [("baseline", theme.ACCENT)] if baseline and baseline.get("course") else []
+    outline = [("baseline", theme.ACCENT)] if baseline and baseline.course else []
     parts = [
         graph(
             figure,
@@ -146,16 +147,16 @@ def _in_trace(document: doc.Report, baseline: doc.Memory | None) -> html.Section
 _COLUMNS = ("Size", "Count", "Type", "Shape", "Kind", "Layer", "Op", "Lives")
 
 
-def _tensors(document: doc.Report) -> html.Section | None:
+def _tensors(document: Report) -> html.Section | None:
     """Return the largest tensors at the peak, and what outlives its step."""
-    memory = document["memory"]
-    tensors = memory.get("tensors", []) if memory else []
+    memory = document.memory
+    tensors = memory.tensors if memory else []
     if not tensors:
         return None
     rows = [
         (
-            words.size(t["bytes"]), words.count(t["count"]), t["dtype"], t["shape"], t["kind"], t["layer"],
-            short_op(t["op"]), account.life(t, document),
+            words.size(t.bytes), words.count(t.count), t.dtype, t.shape, t.kind, t.layer,
+            short_op(t.op), account.life(t, document),
         )
         for t in tensors
     ]  # fmt: skip

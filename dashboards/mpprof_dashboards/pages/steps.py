@@ -20,7 +20,7 @@ from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.figures import steps as figures
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
 
 
 def layout(context: Context) -> list[Any]:
@@ -32,9 +32,7 @@ def layout(context: Context) -> list[Any]:
     return parts
 
 
-def content(
-    document: doc.Report, steps: StepTable | None, hardware: HardwareTable | None = None
-) -> list[Any]:
+def content(document: Report, steps: StepTable | None, hardware: HardwareTable | None = None) -> list[Any]:
     """Return the step log of a run on one axis; what never changes is a line of text, and what is missing is
     stated."""
     if steps is None or not len(steps):
@@ -73,13 +71,13 @@ Shown = tuple[float, float]
 
 
 def _panels(
-    document: doc.Report, steps: StepTable, hardware: HardwareTable | None, shown: Shown | None = None
+    document: Report, steps: StepTable, hardware: HardwareTable | None, shown: Shown | None = None
 ) -> list[tuple[str, Any]]:
     """Return (title, figure) of what changes in the run, from top to bottom; for the steps `shown` alone, the
     figures are finer."""
     near = steps if shown is None else figures.within(steps, *shown)
     drawers: list[tuple[str, bool, Callable[[StepTable], Any]]] = [
-        ("Time", True, lambda table: figures.time_per_step(table, document["steps"])),
+        ("Time", True, lambda table: figures.time_per_step(table, document.steps)),
         ("Loss scale", figures.changes(steps, "loss scale"), figures.loss_scale),
         ("Skipped rail", True, figures.skips),
         ("Loss", True, figures.loss),
@@ -149,37 +147,37 @@ def _note(steps: StepTable, panels: list[tuple[str, Any]]) -> str:
     return " ".join(said)
 
 
-def _numbers(document: doc.Report) -> list[tuple[str, str, str, str]]:
+def _numbers(document: Report) -> list[tuple[str, str, str, str]]:
     """Return (value, name, id, why it is missing) of what every reader asks for."""
-    steps = document["steps"]
-    scale = steps["loss_scale"] if steps else None
-    steady = f"steps, {words.count(steps['steady'])} of them steady" if steps else "steps"
+    steps = document.steps
+    scale = steps.loss_scale if steps else None
+    steady = f"steps, {words.count(steps.steady)} of them steady" if steps else "steps"
     return [
-        (words.count(steps["count"] if steps else None), steady, "step-count", ""),
+        (words.count(steps.count if steps else None), steady, "step-count", ""),
         _known(document, "mean_ns", "a step (mean)", words.duration, "mean"),
         _known(document, "median_ns", "median", words.duration, "median"),
         _known(document, "p95_ns", "95th percentile", words.duration, "p95"),
         _known(document, "skipped", "updates skipped", words.count, "skips"),
-        (words.scale(scale["last"]), "loss scale at the end", "scale", f"first {words.scale(scale['first'])}")
+        (words.scale(scale.last), "loss scale at the end", "scale", f"first {words.scale(scale.first)}")
         if scale
         else ("—", "loss scale", "scale", why_absent(document, "steps.loss_scale")),
     ]
 
 
 def _known(
-    document: doc.Report,
+    document: Report,
     field: Literal["mean_ns", "median_ns", "p95_ns", "skipped"],
     label: str,
     form: Callable[[Any], str],
     id: str,
 ) -> tuple[str, str, str, str]:
-    value = document["steps"].get(field) if document["steps"] else None
+    value = getattr(document.steps, field, None)
     if value is None:
         return "—", label, id, why_absent(document, f"steps.{field}", "steps")
     return form(value), label, id, ""
 
 
-def _missing(document: doc.Report, steps: StepTable) -> list[str]:
+def _missing(document: Report, steps: StepTable) -> list[str]:
     """Return what no line of the log holds, each with its reason."""
     found = []
     if not steps.loss_scale_known.any():

@@ -13,7 +13,7 @@ from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.timeline import Timeline
 
 
 def layout(context: Context) -> list[Any]:
@@ -30,7 +30,7 @@ def layout(context: Context) -> list[Any]:
     return [cards.section("Timeline", area, head=_tools(context, timeline))]
 
 
-def _tools(context: Context, timeline: doc.Timeline) -> list[Any]:
+def _tools(context: Context, timeline: Timeline) -> list[Any]:
     """Return what chooses the step, the colours and the window."""
     colours = [html.Option(name, value=key) for key, name in _COLOURS]
     return [
@@ -107,7 +107,7 @@ def _colours() -> str:
     )
 
 
-def _step_choices(context: Context, timeline: doc.Timeline) -> list[Any]:
+def _step_choices(context: Context, timeline: Timeline) -> list[Any]:
     """Return the steps that a reader looks for first, then all of them."""
     skips, steps = _skipped_steps(context), timeline["steps"]
     skipped = [row for row, step in enumerate(steps) if step["number"] in skips]

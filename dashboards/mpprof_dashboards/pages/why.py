@@ -30,7 +30,11 @@ from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.account import Slice
+    from mpprof.model.answer import Answer
+    from mpprof.model.finding import Finding
+    from mpprof.model.report import Report, Time, Window
+    from mpprof.model.timeline import Timeline
 
 STRIP_WIDTH = 1200
 """Pixels into which the step is merged: what is shorter cannot be seen."""
@@ -51,12 +55,12 @@ def layout(context: Context) -> list[Any]:
 
 
 def content(
-    document: doc.Report,
+    document: Report,
     *,
     baseline: str | None = None,
     query: str = "",
     state: str | None = None,
-    timeline: doc.Timeline | None = None,
+    timeline: Timeline | None = None,
 ) -> list[Any]:
     """Return the page of a report. `baseline` is the chosen baseline's name; without `query` nothing is a
     link."""
@@ -65,7 +69,7 @@ def content(
         _causes(document, query),
         remedies(document, query),
         _strip(timeline, query),
-        cards.warnings(document["warnings"]),
+        cards.warnings(document.warnings),
         _time(document),
         _matrix(document),
         _findings(document),
@@ -76,7 +80,7 @@ def content(
     ]
 
 
-def card(document: doc.Report) -> list[Any]:
+def card(document: Report) -> list[Any]:
     """Return the answer, the causes and the remedies: the page's first screen, without links."""
     return [_hero(document, None, None), _causes(document, ""), remedies(document, "")]
 
@@ -84,20 +88,20 @@ def card(document: doc.Report) -> list[Any]:
 # --- the first screen --------------------------------------------------------------------------------------
 
 
-def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html.Div:
-    answer = document["answer"]
+def _hero(document: Report, baseline: str | None, state: str | None) -> html.Div:
+    answer = document.answer
     figure = html.Div(
         [
-            html.Div(answer["figure"], className="mp-figure-number" + _length(answer), id="hero"),
-            html.Div(answer["label"], className="mp-figure-under", id="hero-under"),
+            html.Div(answer.figure, className="mp-figure-number" + _length(answer), id="hero"),
+            html.Div(answer.label, className="mp-figure-under", id="hero-under"),
             _per_update(document),
         ],
         className="mp-hero-figure",
     )
-    because, do = " ".join(answer["because"]), answer["do"]
+    because, do = " ".join(answer.because), answer.do
     text = html.Div(
         [
-            html.H1(answer["sentence"], className="mp-headline", id="headline"),
+            html.H1(answer.sentence, className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P(["First: ", do], className="mp-subject", id="do") if do else None,
@@ -105,34 +109,34 @@ def _hero(document: doc.Report, baseline: str | None, state: str | None) -> html
         ],
         className="mp-hero-text",
     )
-    return html.Div([figure, text] if answer["figure"] else [text], className="mp-hero")
+    return html.Div([figure, text] if answer.figure else [text], className="mp-hero")
 
 
-def _length(answer: doc.Answer) -> str:
-    return " mp-long" if len(answer["figure"]) > 7 else ""
+def _length(answer: Answer) -> str:
+    return " mp-long" if len(answer.figure) > 7 else ""
 
 
-def _per_update(document: doc.Report) -> html.Div | None:
+def _per_update(document: Report) -> html.Div | None:
     """Return the speedup per applied update, where it differs from the speedup as shown."""
-    facts = document["facts"]
-    each, observed = facts.get("observed_per_update"), facts["observed"]
-    if each is None or observed is None or facts.get("unlike") or undecided(document):
+    facts = document.facts
+    each, observed = facts.observed_per_update, facts.observed
+    if each is None or observed is None or facts.unlike or undecided(document):
         return None
     if words.speedup(each) == words.speedup(observed):
         return None
     return html.Div(f"{words.speedup(each)} per applied update", className="mp-figure-under", id="per-update")
 
 
-def _subject(document: doc.Report, baseline: str | None, state: str | None) -> list[Any]:
-    run = document["run"]
-    batch = run["batch_size"]
+def _subject(document: Report, baseline: str | None, state: str | None) -> list[Any]:
+    run = document.run
+    batch = run.batch_size
     facts = [
-        run["policy"] or words.computes(document),
-        run["device"],
+        run.policy or words.computes(document),
+        run.device,
         f"batch {words.count(batch)}" if batch is not None else None,
-        words.compiled(run["backend"], run["jit_compile"]),
+        words.compiled(run.backend, run.jit_compile),
     ]
-    said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run["name"]]
+    said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run.name]
     if state in ("running", "interrupted", "exit", "failed", "stopped", "unfinished", "unrecorded"):
         hint = {
             "running": "The training goes on: this page follows it.",
@@ -148,14 +152,14 @@ def _subject(document: doc.Report, baseline: str | None, state: str | None) -> l
     return said
 
 
-def _chip(document: doc.Report, baseline: str | None) -> html.Span:
+def _chip(document: Report, baseline: str | None) -> html.Span:
     """Return the baseline, and whether it differs in more than its precision."""
-    facts, speedup = document["facts"], document["speedup"]
-    if baseline is None and speedup and speedup["baseline"] == "measured":
-        baseline = speedup["baseline_id"]
+    facts, speedup = document.facts, document.speedup
+    if baseline is None and speedup and speedup.baseline == "measured":
+        baseline = speedup.baseline_id
     if baseline is None:
         return html.Span("no baseline", className="mp-chip", id="baseline-chip")
-    if unlike := facts.get("unlike"):
+    if unlike := facts.unlike:
         hint = "; ".join(unlike)
         return html.Span(
             f"vs {baseline}: unlike, {words.shorten(hint, 90)}",
@@ -163,70 +167,70 @@ def _chip(document: doc.Report, baseline: str | None) -> html.Span:
             className="mp-chip mp-chip-bad",
             id="baseline-chip",
         )
-    if "MP906" in document["clear"]:
+    if "MP906" in document.clear:
         return html.Span(f"vs {baseline}: differs only in precision", className="mp-chip", id="baseline-chip")
     return html.Span(f"vs {baseline}: comparability not known", className="mp-chip", id="baseline-chip")
 
 
-def figures(document: doc.Report) -> list[tuple[str, str, str, str]]:
+def figures(document: Report) -> list[tuple[str, str, str, str]]:
     """Return (value, name, id, what qualifies it or why it is missing) of the four figures that every reader
     asks for."""
     return [_step(document), _share(document), _skipped(document), _peak(document)]
 
 
-def _step(document: doc.Report) -> tuple[str, str, str, str]:
-    value, steps = document["facts"]["step_ns"], document["steps"]
-    if value is None and "window" in document:
-        return words.duration(document["window"]["span_ns"]), "whole window", "window-span", ""
+def _step(document: Report) -> tuple[str, str, str, str]:
+    value, steps = document.facts.step_ns, document.steps
+    if value is None and document.window is not None:
+        return words.duration(document.window.span_ns), "whole window", "window-span", ""
     if value is None:
         return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
-    p95 = steps["p95_ns"] if steps else None
-    name = units.one(document["time"])
+    p95 = steps.p95_ns if steps else None
+    name = units.one(document.time)
     return words.duration(value), name, "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
 
 
-def _share(document: doc.Report) -> tuple[str, str, str, str]:
-    share, units = document["tensor_core"], matrix_units(document)
-    if not share or share["ratio"] is None:
-        reason = (share["reason"] if share else None) or why_absent(document, "tensor_core")
+def _share(document: Report) -> tuple[str, str, str, str]:
+    share, units = document.tensor_core, matrix_units(document)
+    if not share or share.ratio is None:
+        reason = (share.reason if share else None) or why_absent(document, "tensor_core")
         return "—", f"of matrix time on {units}", "tensor-core-share", reason
-    unknown = share["unknown_ratio"]
-    by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in share["by_precision"].items())
-    name = f"of matrix time on {units}" + (" in the whole window" if "of" in share else "")
+    unknown = share.unknown_ratio
+    by = ", ".join(f"{name} {words.duration(ns)}" for name, ns in share.by_precision.items())
+    name = f"of matrix time on {units}" + (" in the whole window" if share.of_window is not None else "")
     name += f", {words.percent(unknown)} of the work unknown" if unknown else ""
-    return words.percent(share["ratio"]), name, "tensor-core-share", by
+    return words.percent(share.ratio), name, "tensor-core-share", by
 
 
-def _skipped(document: doc.Report) -> tuple[str, str, str, str]:
-    steps = document["steps"]
-    if steps is None or steps["skipped"] is None:
+def _skipped(document: Report) -> tuple[str, str, str, str]:
+    steps = document.steps
+    if steps is None or steps.skipped is None:
         return "—", "updates skipped", "skipped", why_absent(document, "steps.skipped", "steps")
-    scale = steps["loss_scale"]
-    hint = f"loss scale now {words.scale(scale['last'])}" if scale else ""
-    name = f"of {words.count(steps['count'])} updates skipped"
-    if steps["skipped"] and (said := loss_scale(steps)):
+    scale = steps.loss_scale
+    hint = f"loss scale now {words.scale(scale.last)}" if scale else ""
+    name = f"of {words.count(steps.count)} updates skipped"
+    if steps.skipped and (said := loss_scale(steps)):
         name += f", loss scale {said}"
-    return words.count(steps["skipped"]), name, "skipped", hint
+    return words.count(steps.skipped), name, "skipped", hint
 
 
-def _peak(document: doc.Report) -> tuple[str, str, str, str]:
-    found, memory = peak(document), document["memory"]
+def _peak(document: Report) -> tuple[str, str, str, str]:
+    found, memory = peak(document), document.memory
     if found is None:
         return "—", "peak memory", "peak-memory", why_absent(document, "steps.peak_memory_bytes", "memory")
-    saved = memory["saved_bytes"] if memory else None
+    saved = memory.saved_bytes if memory else None
     name = "peak" + (f", {words.saved(saved)}" if saved is not None else "")
     size, of = found
     return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"
 
 
-def _causes(document: doc.Report, query: str) -> html.Section | None:
+def _causes(document: Report, query: str) -> html.Section | None:
     rows = cause_rows(document, query)
     if not rows:
         return None
-    facts = document["facts"]
-    attainable = None if facts.get("unlike") else facts["attainable_step_ns"]
-    compared = facts["observed"] is not None and not facts.get("unlike")
-    lost = compared and document["answer"]["leads"] != "nothing"
+    facts = document.facts
+    attainable = None if facts.unlike else facts.attainable_step_ns
+    compared = facts.observed is not None and not facts.unlike
+    lost = compared and document.answer.leads != "nothing"
     title = "Where the speedup went" if lost else "Where the step could be shorter"
     drawing = bars.chart(
         rows,
@@ -241,17 +245,17 @@ def _causes(document: doc.Report, query: str) -> html.Section | None:
         note += "; pale: float32 loses it, too"
     if any(row.brought_ns for row in rows):
         note += "; half pale: 16 bits bring it"
-    title, note = (units.worded(text, document["time"]) for text in (title, note))
+    title, note = (units.worded(text, document.time) for text in (title, note))
     return cards.section(title, html.Div(drawing, className="mp-card"), note=note)
 
 
-def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
+def cause_rows(document: Report, query: str) -> list[bars.Row]:
     """Return bars for the float32 run, this run, each cause by its gain, what no cause explains, the step
     after all remedies, and the attainable step. Empty where nothing costs time and there is nothing to
     compare with."""
-    facts = document["facts"]
-    step, alike = facts["step_ns"], not facts.get("unlike")
-    base = facts["baseline_step_ns"] if alike else None
+    facts = document.facts
+    step, alike = facts.step_ns, not facts.unlike
+    base = facts.baseline_step_ns if alike else None
     if step is None:
         return []
     causes = _cause_bars(document, step, query)
@@ -261,17 +265,17 @@ def cause_rows(document: doc.Report, query: str) -> list[bars.Row]:
     rows = _per_applied_update(document, query)
     if base is not None:
         rows.insert(0, bars.Row("float32 run", base, words.duration(base), "plain", "baseline"))
-    times = words.speedup(facts["observed"]) if facts["observed"] and alike else ""
+    times = words.speedup(facts.observed) if facts.observed and alike else ""
     rows.append(bars.Row("This run", step, words.duration(step), "run", "step", strong=True, note=times))
     return [*rows, *causes, *_last_bars(document, step, causes), *could]
 
 
-def _last_bars(document: doc.Report, step: float, causes: list[bars.Row]) -> list[bars.Row]:
+def _last_bars(document: Report, step: float, causes: list[bars.Row]) -> list[bars.Row]:
     """Return the bars below the causes: what none explains, the step after all, and the attainable one."""
-    facts, rows = document["facts"], []
-    alike, after = not facts.get("unlike"), facts["after_remedies_ns"]
-    attainable = facts["attainable_step_ns"] if alike else None
-    unexplained = facts["unexplained_ns"] if alike else None
+    facts, rows = document.facts, []
+    alike, after = not facts.unlike, facts.after_remedies_ns
+    attainable = facts.attainable_step_ns if alike else None
+    unexplained = facts.unexplained_ns if alike else None
     if unexplained is not None and attainable is not None and unexplained > SMALL_RATIO * step:
         rows.append(
             bars.Row(
@@ -305,41 +309,41 @@ def _last_bars(document: doc.Report, step: float, causes: list[bars.Row]) -> lis
                 "unit",
                 "attainable",
                 computed=True,
-                note=f"{words.speedup(facts['attainable'])} attainable, computed",
+                note=f"{words.speedup(facts.attainable)} attainable, computed",
             )
         )
     return rows
 
 
-def _per_applied_update(document: doc.Report, query: str) -> list[bars.Row]:
+def _per_applied_update(document: Report, query: str) -> list[bars.Row]:
     """Return the time of one applied update and what skipped ones add to it, above the bar of the step."""
-    facts = document["facts"]
-    each, step = facts.get("step_ns_per_update"), facts["step_ns"]
-    for cause in facts["causes"]:
-        lost = lost_per_update(document, cause["code"])
+    facts = document.facts
+    each, step = facts.step_ns_per_update, facts.step_ns
+    for cause in facts.causes:
+        lost = lost_per_update(document, cause.code)
         if lost is not None and each and step:
-            found = next(found for found in document["findings"] if found["code"] == cause["code"])
+            found = next(found for found in document.findings if found.code == cause.code)
             return [
                 bars.Row("An applied update", each, words.duration(each), "run", "update"),
                 bars.Row(
                     short(found),
                     -lost,
                     f"−{words.duration(lost)}",
-                    theme.cause_kind(cause["code"]),
+                    theme.cause_kind(cause.code),
                     "skipped",
                     start_ns=each,
                     note="of steps that changed no weight",
-                    hint=found["summary"] or found["title"],
+                    hint=found.summary or found.title,
                     href=proof_href(found, query) if query else "",
                 ),
             ]
     return []
 
 
-def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:
+def _in_16_bits(document: Report, step: float) -> list[bars.Row]:
     """Return the range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
-    speedup = document["speedup"]
-    could = speedup.get("attainable") if speedup and document["answer"]["kind"] == "float32" else None
+    speedup = document.speedup
+    could = speedup.attainable_range if speedup and document.answer.kind == "float32" else None
     if not could:
         return []
     return [
@@ -352,22 +356,18 @@ def _in_16_bits(document: doc.Report, step: float) -> list[bars.Row]:
             computed=True,
             note=f"{words.speedup(times)}, estimated",
         )
-        for bound, end, times in (("least", "low", could["low"]), ("best", "high", could["high"]))
+        for bound, end, times in (("least", "low", could.low), ("best", "high", could.high))
     ]
 
 
-def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]:
-    facts = document["facts"]
-    titles = {found["code"]: found for found in document["findings"]}
-    paying = [
-        (c, gain) for c in facts["causes"] if (gain := c["gain_ns_per_step"] or 0) >= PAYING_RATIO * step
-    ]
-    rest = sum(c["gain_ns_per_step"] or 0 for c in facts["causes"]) - sum(
-        gain for _, gain in paying[:MOST_CAUSES]
-    )
+def _cause_bars(document: Report, step: float, query: str) -> list[bars.Row]:
+    facts = document.facts
+    titles = {found.code: found for found in document.findings}
+    paying = [(c, gain) for c in facts.causes if (gain := c.gain_ns_per_step or 0) >= PAYING_RATIO * step]
+    rest = sum(c.gain_ns_per_step or 0 for c in facts.causes) - sum(gain for _, gain in paying[:MOST_CAUSES])
     rows, position = [], step
     for cause, gain in paying[:MOST_CAUSES]:
-        found, recovers, own = titles[cause["code"]], cause["recovers_ns_per_step"], own_ns(cause)
+        found, recovers, own = titles[cause.code], cause.recovers_ns_per_step, own_ns(cause)
         pale = max(0.0, gain - recovers) if recovers is not None else 0.0
         brought = own - recovers if own is not None and recovers is not None else 0.0
         rows.append(
@@ -375,13 +375,13 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
                 short(found),
                 -gain,
                 f"−{words.duration(gain)}",
-                theme.cause_kind(cause["code"]),
-                cause["code"],
+                theme.cause_kind(cause.code),
+                cause.code,
                 start_ns=position,
                 tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
                 brought_ns=brought if brought > SMALL_RATIO * gain else 0.0,
-                note=units.worded(f"{words.percent(gain / step)} of the step", document["time"]),
-                hint=found["summary"] or found["title"],
+                note=units.worded(f"{words.percent(gain / step)} of the step", document.time),
+                hint=found.summary or found.title,
                 href=proof_href(found, query) if query else "",
             )
         )
@@ -393,15 +393,15 @@ def _cause_bars(document: doc.Report, step: float, query: str) -> list[bars.Row]
     return rows
 
 
-def short(found: doc.Finding) -> str:
+def short(found: Finding) -> str:
     """Return a cause in few words, with its layers where it has one or two."""
-    name, layers = found["slug"].replace("-", " "), [words.plain(layer) for layer in found["layers"]]
+    name, layers = found.slug.replace("-", " "), [words.plain(layer) for layer in found.layers]
     if not 1 <= len(layers) <= MOST_LAYERS:
         return name
     return f"{name}: {', '.join(words.shorten(layer, 24 // len(layers)) for layer in layers)}"
 
 
-def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
+def _strip(timeline: Timeline | None, query: str) -> html.Section | None:
     if timeline is None:
         return None
     length = words.duration(timeline["to_ns"] - timeline["from_ns"])
@@ -420,19 +420,19 @@ def _strip(timeline: doc.Timeline | None, query: str) -> html.Section | None:
 # --- below it ----------------------------------------------------------------------------------------------
 
 
-def _time(document: doc.Report) -> html.Section | None:
-    title, time = "Where the step goes", document["time"]
-    if "window" in document:
-        return _window(document["window"])
+def _time(document: Report) -> html.Section | None:
+    title, time = "Where the step goes", document.time
+    if document.window is not None:
+        return _window(document.window)
     if time is None:
-        if document["facts"]["step_ns"] is None:
+        if document.facts.step_ns is None:
             return None
         reason = why_absent(document, "time")
         return cards.section(title, cards.empty("No account of the step", reason, _HOW_TO_PROFILE))
-    basis = "the CPU's executor threads" if time["basis"] == "host" else "the device"
+    basis = "the CPU's executor threads" if time.basis == "host" else "the device"
     drawing = html.Div(bars.chart(account_rows(time), "account"), className="mp-card")
     doubt = time_doubt(time)
-    remarks = [*([doubt] if doubt else []), *time["notes"]]
+    remarks = [*([doubt] if doubt else []), *time.notes]
     title, note = (
         units.worded(text, time)
         for text in (title, f"{time_per(time)}; every instant on {basis}, in one class")
@@ -440,9 +440,9 @@ def _time(document: doc.Report) -> html.Section | None:
     return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
 
-def _window(found: doc.Window) -> html.Section:
+def _window(found: Window) -> html.Section:
     """Return the whole window, where no step can be told apart: its title says so."""
-    span = found["span_ns"]
+    span = found.span_ns
     rows = [*_account(whole_window.as_slices(found), span, "in the window"),
             bars.Row("Whole window", span, words.duration(span), "run", "step", strong=True)]  # fmt: skip
     body = [*whole_window.lines(found), *whole_window.what_is_not_said(found)]
@@ -450,7 +450,7 @@ def _window(found: doc.Window) -> html.Section:
         "Where the window goes",
         html.Div(bars.chart(rows, "account"), className="mp-card"),
         html.Div(html.Ul([html.Li(sentence(line)) for line in body]), className="mp-card", id="window"),
-        cards.remarks(found["notes"]),
+        cards.remarks(found.notes),
         note=f"{whole_window.heading(found)}; every instant in one class; not a step",
     )
 
@@ -458,15 +458,15 @@ def _window(found: doc.Window) -> html.Section:
 _HOW_TO_PROFILE = 'Record a profile window: MPProfilerCallback(logdir, profile_steps="auto").'
 
 
-def account_rows(time: doc.Time) -> list[bars.Row]:
+def account_rows(time: Time) -> list[bars.Row]:
     """Return the step class by class, adding up to the whole."""
     whole = time_whole(time)
-    name = units.worded("Profiled step" if "unlike" in time else "Whole step", time)
+    name = units.worded("Profiled step" if time.unlike is not None else "Whole step", time)
     total = bars.Row(name, whole, words.duration(whole), "run", "step", strong=True)
     return [*_account(time_slices(time), whole, units.worded("per step", time)), total]
 
 
-def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.Row]:
+def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bars.Row]:
     """Return the slices as bars placed end to end."""
     rows, position = list[bars.Row](), 0.0
     for part in sorted(parts, key=waterfall.account_order):
@@ -480,62 +480,62 @@ def _account(parts: list[doc.Slice], whole: float, per_whole: str) -> list[bars.
     return rows
 
 
-def _matrix(document: doc.Report) -> html.Section | None:
-    slices = document["time"]["slices"] if document["time"] else []
-    matmul = next((part for part in slices if part["class"] == "matmul"), None)
-    if matmul is None or len(matmul["by"]) < 2:
+def _matrix(document: Report) -> html.Section | None:
+    slices = document.time.slices if document.time else []
+    matmul = next((part for part in slices if part.category == "matmul"), None)
+    if matmul is None or len(matmul.by) < 2:
         return None
-    whole, share = matmul["ns_per_step"], document["tensor_core"]
+    whole, share = matmul.ns_per_step, document.tensor_core
     rows = [
         bars.Row(
-            theme.PLACEMENT_LABELS.get(part["placement"], part["placement"])
-            + (f" · {part['precision']}" if part["precision"] != "unknown" else ""),
-            part["ns_per_step"],
-            words.duration(part["ns_per_step"]),
-            theme.PLACEMENT_KINDS.get(part["placement"], "unknown"),
-            f"{part['placement']}/{part['precision']}",
-            note=words.percent(part["ns_per_step"] / whole) if whole else "",
+            theme.PLACEMENT_LABELS.get(part.placement, part.placement)
+            + (f" · {part.precision}" if part.precision != "unknown" else ""),
+            part.ns_per_step,
+            words.duration(part.ns_per_step),
+            theme.PLACEMENT_KINDS.get(part.placement, "unknown"),
+            f"{part.placement}/{part.precision}",
+            note=words.percent(part.ns_per_step / whole) if whole else "",
         )
-        for part in sorted(matmul["by"], key=lambda part: -part["ns_per_step"])
+        for part in sorted(matmul.by, key=lambda part: -part.ns_per_step)
     ]
-    note = units.worded("per step, by unit and precision", document["time"])
-    if share is None or share["ratio"] is None:
-        reason = share["reason"] if share else None
+    note = units.worded("per step, by unit and precision", document.time)
+    if share is None or share.ratio is None:
+        reason = share.reason if share else None
         note += f". There is no share: {sentence(reason) if reason else why_absent(document, 'tensor_core')}"
     return cards.section(
         "Matrix work", html.Div(bars.chart(rows, "matrix-work"), className="mp-card"), note=note
     )
 
 
-def _findings(document: doc.Report) -> html.Section | None:
-    findings = document["findings"]
+def _findings(document: Report) -> html.Section | None:
+    findings = document.findings
     if not findings:
         return None
     return cards.section(
         "Evidence",
-        *(cards.folded(item, units.worded("per step", document["time"])) for item in findings),
+        *(cards.folded(item, units.worded("per step", document.time)) for item in findings),
         note="by finding, in the order of the plan",
         id="findings",
     )
 
 
-def _bounds(document: doc.Report) -> html.Section | None:
-    bounds = document["bounds"]
+def _bounds(document: Report) -> html.Section | None:
+    bounds = document.bounds
     if not bounds:
         return None
     rows = [
         (
-            f"{item['statement']} {words.quantity(item['value'], item['unit'])}",
-            "if " + "; ".join(item["assumptions"]),
+            f"{item.statement} {words.quantity(item.value, item.unit)}",
+            "if " + "; ".join(item.assumptions),
         )
         for item in bounds
     ]
     return cards.section("What the records alone prove", cards.pairs(rows))
 
 
-def _unable(document: doc.Report) -> html.Section | None:
+def _unable(document: Report) -> html.Section | None:
     """Return what could not be judged, and why; how many checks found nothing."""
-    table, clear = cards.not_possible(document), document["clear"]
+    table, clear = cards.not_possible(document), document.clear
     if table is None and not clear:
         return None
     parts: list[Any] = [table] if table is not None else []
@@ -547,7 +547,7 @@ def _unable(document: doc.Report) -> html.Section | None:
     return cards.section("Checks", *parts, id="checks")
 
 
-def _not_applicable(document: doc.Report) -> html.Section | None:
+def _not_applicable(document: Report) -> html.Section | None:
     lines = without_finding.not_applicable(document)
     if not lines:
         return None
@@ -557,7 +557,7 @@ def _not_applicable(document: doc.Report) -> html.Section | None:
     )
 
 
-def _absent(document: doc.Report) -> html.Section | None:
+def _absent(document: Report) -> html.Section | None:
     groups = without_finding.absent_by_reason(document)
     if not groups:
         return None

@@ -36,6 +36,8 @@ from mpprof.model.account import (
     Cell,
     Class,
     DeviceAccount,
+    HiddenWork,
+    IdleCause,
     KernelCalls,
     MatmulShare,
     Phase,
@@ -509,7 +511,7 @@ def _slices(cells: list[Cell], hidden: dict[Class, float]) -> tuple[Slice, ...]:
         ns = math.fsum(cell.ns_per_step for cell in own)
         if ns or category in hidden:
             by = _shares(own) if category == "matmul" else ()
-            causes = tuple((cell.cause, cell.ns_per_step) for cell in own if cell.cause is not None)
+            causes = tuple(IdleCause(cell.cause, cell.ns_per_step) for cell in own if cell.cause is not None)
             ratio = None if ns < 0 else ns / whole if whole else 0.0
             behind = hidden.get(category, 0.0)
             pooling = math.fsum(cell.ns_per_step for cell in own if cell.family == "pool")
@@ -518,14 +520,14 @@ def _slices(cells: list[Cell], hidden: dict[Class, float]) -> tuple[Slice, ...]:
     return tuple(slices)
 
 
-def _longest_hidden(cells: list[Cell]) -> tuple[str, float] | None:
+def _longest_hidden(cells: list[Cell]) -> HiddenWork | None:
     """Return the op, else the kernel, that ran longest while instants went to other work."""
     hidden: dict[str, float] = {}
     for cell in cells:
         if name := cell.op or cell.kernel:
             hidden[name] = hidden.get(name, 0.0) + max(0.0, cell.busy_ns_per_step - cell.ns_per_step)
     longest = max(hidden.items(), key=lambda item: item[1], default=("", 0.0))
-    return longest if longest[1] > 1e-3 else None
+    return HiddenWork(*longest) if longest[1] > 1e-3 else None
 
 
 def _shares(cells: list[Cell]) -> tuple[MatmulShare, ...]:

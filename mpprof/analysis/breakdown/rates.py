@@ -27,7 +27,7 @@ from mpprof.model.run import LayerFacts, Run
 from mpprof.model.trace import Op, Trace
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Eligibility, Rates, Reason
+    from mpprof.model.rows import Eligibility, Rates, Reason
 
 BELIEVABLE = 1.1
 """Of the card's peak: a rate above it shows that the shapes are not those of one kernel. Winograd and FFT

@@ -34,7 +34,7 @@ from mpprof.model.run import LayerFacts
 from mpprof.model.trace import CopyKind, Trace, WorkKind
 
 if TYPE_CHECKING:
-    from mpprof.model.document import Eligibility, KernelRow, LayerRow, OpRow
+    from mpprof.model.rows import Eligibility, KernelRow, LayerRow, OpRow
 
 _Name = TypeVar("_Name", bound=str)
 Int64 = NDArray[np.int64]

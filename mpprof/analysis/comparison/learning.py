@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.student_t import half_width
 from mpprof.model.frozen import frozen
-from mpprof.model.outcome import Applied, Learning, LossPoint
+from mpprof.model.outcome import Applied, Learning, LearningCurves, LossPoint
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.run import FitFacts, Run
 from mpprof.model.steps import ABSENT, StepTable
@@ -78,7 +78,7 @@ def _judged(baseline: Run, mixed: Run, applied: tuple[Applied | None, Applied | 
     if why is not None:
         return _not_judged(why)
     losses = _losses(baseline), _losses(mixed)
-    curves = _curve(losses[0]), _curve(losses[1])
+    curves = LearningCurves(_curve(losses[0]), _curve(losses[1]))
     last = min(one.updates for one in applied if one)
     window = last / 2, last
     broken = [bool((side.broken > window[0]).any()) for side in losses]
@@ -223,7 +223,9 @@ def _curve(losses: _Losses) -> tuple[LossPoint, ...]:
     edges = np.linspace(0.0, losses.applied[-1], min(POINTS, rows) + 1)
     means = _means(losses, edges)
     return tuple(
-        (float(at), float(mean)) for at, mean in zip(edges[1:], means, strict=True) if np.isfinite(mean)
+        LossPoint(float(at), float(mean))
+        for at, mean in zip(edges[1:], means, strict=True)
+        if np.isfinite(mean)
     )
 
 
@@ -265,7 +267,7 @@ def _held_against(
     half = half_width(difference) or 0.0
     middle = float(difference.mean())
     ratio, interval = middle / was, ((middle - half) / was, (middle + half) / was)
-    begun = _curve(losses[0])[0][1]
+    begun = _curve(losses[0])[0].loss
     notable = abs(ratio) >= FLAGGED_RATIO and abs(middle) >= LEAST_OF_FIRST * abs(begun)
     worse, better = notable and interval[0] > 0, notable and interval[1] < 0
     updates = " to ".join(format_count(round(edge)) for edge in window)

@@ -9,12 +9,12 @@ whole.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mpprof.analysis.comparison.layer_names import layer_names, process_scopes, unnumbered_op
 from mpprof.analysis.comparison.ratios import MatchKey, Part, parts
 from mpprof.model.account import Account, Cell, Class
-from mpprof.model.finding import KernelChange, Matching
+from mpprof.model.finding import KernelChange, Matching, OpTime, UnmatchedLayer
 from mpprof.model.run import Run
 
 LEAST_BY_LAYER = 0.5
@@ -98,11 +98,15 @@ def matching(baseline: Account, mixed: Account, baseline_run: Run, mixed_run: Ru
     return Matching(
         by_op_ratio=(_share(sides[0], shared), _share(sides[1], shared)),
         by_layer_ratio=(_by_layer(sides[0], shared, layers), _by_layer(sides[1], shared, layers)),
-        only_from=tuple(sorted(alone[0].items(), key=lambda item: -item[1])),
-        only_to=tuple(sorted(alone[1].items(), key=lambda item: -item[1])),
-        unmatched_from=tuple(names.only_from.items()),
-        unmatched_to=tuple(names.only_to.items()),
+        only_from=_alone(alone[0]),
+        only_to=_alone(alone[1]),
+        unmatched_from=tuple(UnmatchedLayer(*each) for each in names.only_from.items()),
+        unmatched_to=tuple(UnmatchedLayer(*each) for each in names.only_to.items()),
     )
+
+
+def _alone(ns: Mapping[str, float]) -> tuple[OpTime, ...]:
+    return tuple(OpTime(*each) for each in sorted(ns.items(), key=lambda item: -item[1]))
 
 
 def _share(side: Sequence[tuple[MatchKey, Cell]], found: Collection[MatchKey]) -> float | None:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from mpprof.model.account import IDLE_CLASSES, Account, Cell, Class
-from mpprof.model.finding import WindowPart, Windows
-from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.finding import MatrixKernels, WindowPart, WindowsOfTwo
+from mpprof.model.kernels import MATMUL_FAMILIES, Family
 
 MOSTLY_RATIO = 0.5
 """What takes half of a window or more decides how long it is."""
 
 
-def windows(start: Account, end: Account) -> Windows:
+def windows(start: Account, end: Account) -> WindowsOfTwo:
     """Return both windows side by side; each is the account of a whole window (`Account.of`)."""
     kernels = _kernels(start), _kernels(end)
     counts = _matrix_calls(kernels[0]), _matrix_calls(kernels[1])
@@ -32,13 +32,16 @@ def windows(start: Account, end: Account) -> Windows:
             for part in _parts("exposed", _exposed(start, what), _exposed(end, what))
         ),
     ]
-    return Windows(
+    return WindowsOfTwo(
         span_ns=(start.window_ns, end.window_ns),
         busy_ns=(start.device_ns, end.device_ns),
         kernel_ns=(_busy(kernels[0]), _busy(kernels[1])),
         kernels=(_count(kernels[0]), _count(kernels[1])),
         parts=tuple(parts),
-        matrix_kernels=(counts[0], counts[1]),
+        matrix_kernels=tuple(
+            MatrixKernels(family, counts[0].get(family, 0), counts[1].get(family, 0))
+            for family in sorted({*counts[0], *counts[1]})
+        ),
         same_work=counts[0] == counts[1] if counts[0] or counts[1] else None,
         decides=_decides(start, end),
         waits_for=_waits_for(end),
@@ -57,10 +60,10 @@ def _count(cells: list[Cell]) -> int:
     return round(math.fsum(cell.calls_per_step for cell in cells))
 
 
-def _matrix_calls(cells: list[Cell]) -> dict[str, int]:
+def _matrix_calls(cells: list[Cell]) -> dict[Family, int]:
     """Return the launches of matrix kernels by family, helpers left out: how much was multiplied, in whatever
     type."""
-    found: dict[str, float] = {}
+    found: dict[Family, float] = {}
     for cell in cells:
         if cell.family in MATMUL_FAMILIES and cell.placement != "not_matmul":
             found[cell.family] = found.get(cell.family, 0.0) + cell.calls_per_step

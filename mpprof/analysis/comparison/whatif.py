@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mpprof.model.finding import WhatIf, WhatIfStep
+from mpprof.model.finding import Floor, WhatIf, WhatIfStep
 from mpprof.model.frozen import frozen
 
 MOST_IN_SUBSETS = 6
@@ -74,7 +74,7 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
     floor = _floor(host_ns, done)
     limited = host_ns is not None and floor >= now * (1 - 1e-9) and bool(now)
     subsets_ns = _subsets(step_ns, host_ns, done[:MOST_IN_SUBSETS], work_ns)
-    return WhatIf(tuple(steps), now, "host" if limited else "device", host_ns, subsets_ns)
+    return WhatIf(tuple(steps), now, Floor("host" if limited else "device", host_ns), subsets_ns)
 
 
 def _subsets(

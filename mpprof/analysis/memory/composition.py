@@ -23,7 +23,7 @@ from mpprof.model.memory import (
     KINDS,
     UPDATE,
     By,
-    Held,
+    HeldAcross,
     Kind,
     MemoryAccount,
     MemoryItem,
@@ -343,7 +343,9 @@ def _tensors(trace: Trace, labels: Labels, blocks: Blocks, live: Int64) -> tuple
     return tuple(found)
 
 
-def _across(trace: Trace, labels: Labels, blocks: Blocks, steps: Calls | None) -> tuple[Held, ...] | None:
+def _across(
+    trace: Trace, labels: Labels, blocks: Blocks, steps: Calls | None
+) -> tuple[HeldAcross, ...] | None:
     """Return what is allocated in one step and outlives the next whole one, largest first, without the input,
     which is made ahead of its step. None where the trace does not hold two steps.
 
@@ -371,7 +373,7 @@ def _across(trace: Trace, labels: Labels, blocks: Blocks, steps: Calls | None) -
     found = []
     for at in _largest_groups(size, _MOST_HELD, lambda at: labels.words(rows[first[at]])):
         op, layer, dtype = (labels.of(by, rows[first[at : at + 1]])[0] for by in ("op", "layer", "dtype"))
-        found.append(Held(op, layer, dtype, int((group == at).sum()), int(size[at])))
+        found.append(HeldAcross(op, layer, dtype, int((group == at).sum()), int(size[at])))
     return tuple(found)
 
 

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mpprof.analysis.memory.remedies import lowered
-from mpprof.model.memory import KINDS, UPDATE, Cause, DriverSaving, Kind, MemoryAccount, PeakParts
+from mpprof.model.memory import (
+    KINDS,
+    UPDATE,
+    DriverSaving,
+    Kind,
+    MemoryAccount,
+    MemoryCause,
+    MemoryOfKind,
+    PeakParts,
+)
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.tensors import WIDE
@@ -149,7 +158,7 @@ def _causes(
     other: PeakParts,
     wide: int,
     shrinks: dict[str, int],
-) -> tuple[Cause, ...]:
+) -> tuple[MemoryCause, ...]:
     """Return the parts of the gap: how much the peak falls where a cause's bytes come down to the baseline's,
     at every moment of the trace. Of `wide`, what is held beyond what was expected of the activations."""
 
@@ -167,12 +176,12 @@ def _causes(
     }
     least = max(0, _PART_RATIO * (sum(shrinks.values()) - mine.copies_once_bytes))
     ordered = sorted(found.items(), key=lambda part: (-part[1], part[0]))
-    return tuple(Cause(code, size) for code, size in ordered if size > least)
+    return tuple(MemoryCause(code, size) for code, size in ordered if size > least)
 
 
 def _shrank(
     memory: MemoryAccount, base: MemoryAccount, mine: PeakParts, other: PeakParts
-) -> tuple[tuple[Kind, int], ...]:
+) -> tuple[MemoryOfKind, ...]:
     """Return by how much the peak holds less than the baseline's of each kind, the largest first, but for the
     activations kept for backward: of these it was expected. What part of the states is estimated may differ
     between the runs, so states are one: "held before the window"."""
@@ -182,8 +191,8 @@ def _shrank(
     )
     fell = {kind: before.get(kind, 0) - now.get(kind, 0) for kind in KINDS if kind != _EXPECTED}
     least = _PART_RATIO * base.peak_bytes
-    large = ((kind, size) for kind, size in fell.items() if size > least)
-    return tuple(sorted(large, key=lambda part: -part[1]))
+    large = (MemoryOfKind(kind, size) for kind, size in fell.items() if size > least)
+    return tuple(sorted(large, key=lambda part: -part.bytes))
 
 
 def _with_states_as_one(asked: dict[Kind, int]) -> dict[Kind, int]:

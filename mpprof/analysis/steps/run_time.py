@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mpprof.model.frozen import frozen
 from mpprof.model.limits import LONGEST_SUM_NS
 from mpprof.model.run import ProfileWindow, Run
-from mpprof.model.run_time import FitSpan, NamedTime, Part, PartName, RunTime, Spans, SpentTable
+from mpprof.model.run_time import FitSpan, NamedTime, PartName, RunPart, RunTime, Spans, SpentTable
 from mpprof.model.steps import ABSENT, StepTable, ValidationTable
 
 Int64 = NDArray[np.int64]
@@ -165,10 +165,10 @@ def why_none(run: Run) -> str:
     return "no time passed between two lines of the step log"
 
 
-def _part(name: PartName, names: Names, wall_ns: int) -> Part:
+def _part(name: PartName, names: Names, wall_ns: int) -> RunPart:
     ns = sum(names.values())
     by = sorted((NamedTime(each, own) for each, own in names.items()), key=lambda each: -each.ns)
-    return Part(name, ns, ns / wall_ns, by=tuple(by))
+    return RunPart(name, ns, ns / wall_ns, by=tuple(by))
 
 
 def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:

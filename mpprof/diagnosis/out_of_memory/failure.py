@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpprof.analysis.memory import out_of_memory
 from mpprof.diagnosis.out_of_memory.advice import advise
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import MpprofError
 from mpprof.forecasts.memory import training
 from mpprof.model.device import DeviceFacts
-from mpprof.model.memory import Advice, MemoryForecast, OutOfMemory
+from mpprof.model.memory import MemoryForecast, OutOfMemory
 from mpprof.model.run import Run
 
 
-def failure(run: Run) -> tuple[OutOfMemory, tuple[Advice, ...]] | None:
-    """Return what the run's out-of-memory error states, and what to try, the likeliest first; None where the
+def failure(run: Run) -> OutOfMemory | None:
+    """Return what the run's out-of-memory error states, and what to try; None where the
     run did not end by one, or its text is none that is known."""
     facts = run.facts
     if facts is None or facts.ended is None or facts.ended.reason != "out_of_memory" or not facts.ended.error:
@@ -27,7 +29,8 @@ def failure(run: Run) -> tuple[OutOfMemory, tuple[Advice, ...]] | None:
     room = found.limit_bytes or (gpu.memory_bytes if gpu else None)
     forecast = _forecast(run, room, gpu, batch, policy)
     halved = Signals(Case(run)).remedies("mixed precision")
-    return found, advise(found, batch, policy, memory_bytes=room, forecast=forecast, halved=halved)
+    advice = advise(found, batch, policy, memory_bytes=room, forecast=forecast, halved=halved)
+    return replace(found, advice=advice)
 
 
 def _forecast(

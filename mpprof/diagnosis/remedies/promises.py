@@ -11,7 +11,7 @@ from mpprof.analysis.comparison.obtained import Obtained, Side, obtained, scatte
 from mpprof.diagnosis.remedies.applied import evidence
 from mpprof.model.account import Account
 from mpprof.model.finding import Diagnosis, Finding
-from mpprof.model.outcome import CauseAfter, Promises, RemedyOutcome, RemedyStatus
+from mpprof.model.outcome import CauseAfter, Promises, RemediesTotal, RemedyOutcome, RemedyStatus
 
 if TYPE_CHECKING:
     from mpprof.diagnosis.signals import Signals
@@ -45,9 +45,13 @@ def promises(
     done = [each.predicted_ns for each in outcomes if each.counted]
     return Promises(
         outcomes=outcomes,
-        predicted_ns=(sum(low for low, _ in done), sum(high for _, high in done)) if done else None,
-        obtained_ns=was.step_ns - now.step_ns if was.basis == now.basis else None,
-        interval_ns=_step_interval(earlier, later),
+        total=RemediesTotal(
+            predicted_ns=(sum(low for low, _ in done), sum(high for _, high in done)),
+            obtained_ns=was.step_ns - now.step_ns if was.basis == now.basis else None,
+            interval_ns=_step_interval(earlier, later),
+        )
+        if done
+        else None,
         promised=True,
         same_precision=same,
     )

@@ -22,7 +22,7 @@ class Row:
     `code` is a cause's, or names what is to be recorded ("record run"); `case` tells apart a cause's several
     ways to be found. Values in braces are filled in. `snippet` is code to copy, Python or shell. `loop`: the
     remedy is about the training loop, so that in a loop of the user's own the framework below Keras counts.
-    `larger_batch`, `other_type`: as of `model.finding.Remedy`.
+    `larger_batch`, `other_type`: as of `model.remedy.Remedy`.
     """
 
     code: str

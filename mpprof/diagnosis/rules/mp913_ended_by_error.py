@@ -29,7 +29,7 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import ERROR, GENERAL, Clear, Found, NotApplicable, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.memory import Advice, OutOfMemory
+from mpprof.model.memory import OutOfMemory
 from mpprof.model.quantities import format_bytes
 from mpprof.model.run import Ended, Run
 
@@ -64,14 +64,14 @@ def judge(signals: Signals) -> Outcome:
     failed = _failure(run) if out_of_memory else None
     return Found(
         summary=_sentence(run, ended),
-        said=f"training ran out of memory {_at(run)}{_sizes(failed[0]) if failed else ''}"
+        said=f"training ran out of memory {_at(run)}{_sizes(failed) if failed else ''}"
         if out_of_memory
         else "",
-        proof=f"{_filled(failed[0])}" if failed else "",
+        proof=f"{_filled(failed)}" if failed else "",
         evidence=(evidence.text("error", ended.first_line),),
         cases=("out of memory",) if out_of_memory else ("",),
         severity="error",
-        remedy=failed[1][0].text if failed and failed[1] else "",
+        remedy=failed.advice[0].text if failed and failed.advice else "",
     )
 
 
@@ -92,7 +92,7 @@ def _at(run: Run) -> str:
     )
 
 
-def _failure(run: Run) -> tuple[OutOfMemory, tuple[Advice, ...]] | None:
+def _failure(run: Run) -> OutOfMemory | None:
     """Return what the error states and what to try; None where its text is none that is known."""
     from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
 

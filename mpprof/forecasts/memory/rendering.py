@@ -5,71 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.report import words
 from mpprof.report.text import wrapped
+from mpprof.report.to_json import to_json
 
-if TYPE_CHECKING:
-    from mpprof.model.document import forecasts as doc
-
-SCHEMA: Literal["mpprof.memory_forecast/1"] = "mpprof.memory_forecast/1"
 _MOST_LAYERS = 8
 
 
-def document(found: MemoryForecast) -> doc.MemoryForecast:
-    """Return the forecast as JSON. Null means not known, or not asked (no card was named; with several cards
-    each run has its own). `estimated` names the parts of each run that are an estimate; the rest follows
-    exactly from the model. `at_least` and `at_most` name the sums that lack the optimizer's slots."""
-    return {
-        "schema": SCHEMA,
-        "model": found.model,
-        "batch": found.batch_size,
-        "card": found.card,
-        "card_bytes": found.card_bytes,
-        "runs": [_run(found, run) for run in found.runs],
-        "assumed": list(found.assumed),
-        "unknown": list(found.unknown),
-    }
-
-
-def _run(found: MemoryForecast, run: PolicyMemory) -> doc.PolicyMemory:
-    estimated = ["weight_copies_bytes", "kept", "kept_bytes", "activations_bytes", "largest_batch"]
-    if run.xla_peak_bytes is None:
-        estimated += ["peak_bytes", "saving_bytes"]
-    return {
-        "card": run.card,
-        "card_bytes": run.card_bytes,
-        "policy": run.policy,
-        "parameters_bytes": run.parameters_bytes,
-        "gradients_bytes": run.gradients_bytes,
-        "slots_bytes": run.slots_bytes,
-        "weight_copies_bytes": run.weight_copies_bytes,
-        "input_bytes": run.input_bytes,
-        "kept_bytes": run.kept_bytes,
-        "kept": [
-            {"layer": each.layer, "what": each.what, "dtype": each.dtype, "bytes": each.bytes}
-            for each in run.kept
-        ],
-        "activations_bytes": run.activations_bytes,
-        "activation_gradients_bytes": run.of_gradients_bytes,
-        "fullest_layer": run.fullest_layer,
-        "fixed_bytes": run.fixed_bytes,
-        "bytes_per_example": run.bytes_per_example,
-        "peak_bytes": run.peak_bytes,
-        "saving_bytes": found.saving_bytes(run.policy, run.card),
-        "largest_batch": run.largest_batch,
-        "xla_temporaries_bytes": _band(run.xla_temporaries_bytes),
-        "xla_peak_bytes": _band(run.xla_peak_bytes),
-        "estimated": estimated,
-        "at_least": list(run.at_least),
-        "at_most": list(run.at_most),
-    }
-
-
-def _band(pair: tuple[int, int] | None) -> doc.BytesBand | None:
-    return None if pair is None else {"low": pair[0], "high": pair[1]}
+def document(found: MemoryForecast) -> dict[str, Any]:
+    """Return the forecast as JSON, with what each policy saves. Null means not known, or not asked (no card
+    was named; with several cards each run has its own)."""
+    runs = tuple(replace(run, saving_bytes=found.saving_bytes(run.policy, run.card)) for run in found.runs)
+    made: dict[str, Any] = to_json(replace(found, runs=runs))
+    return made
 
 
 def text(

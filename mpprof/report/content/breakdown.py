@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.model.account import FEW_WORKS, Class
-from mpprof.model.frozen import frozen
+from mpprof.model.frozen import changed, frozen
 from mpprof.report import units, whole_window, words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.account import MatmulShare, Slice
+    from mpprof.model.report import Report, Time, Window
 
 SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""
@@ -50,41 +52,41 @@ class TimeRow:
         return "" if self.ratio is None else words.percent(self.ratio)
 
 
-def time_heading(time: doc.Time) -> str:
+def time_heading(time: Time) -> str:
     """Return what the breakdown divides, and what its step time rests on."""
     return units.worded(_time_heading(time), time)
 
 
-def _time_heading(time: doc.Time) -> str:
-    window = words.plural(time["window_steps"], "profiled step")
-    if "step_range" in time:
-        window += f", each a range {words.plain(time['step_range'])},"
-    where = words.plain(time["device"])
-    if time["basis"] == "host":
+def _time_heading(time: Time) -> str:
+    window = words.plural(time.window_steps, "profiled step")
+    if time.step_range is not None:
+        window += f", each a range {words.plain(time.step_range)},"
+    where = words.plain(time.device)
+    if time.basis == "host":
         where += ", no accelerator: ops on the host's threads"
-    if "unlike" in time:
+    if time.unlike is not None:
         return (
-            f"A step takes {words.duration(time['step_ns'])} (wall, mean); shares are of a profiled step "
+            f"A step takes {words.duration(time.step_ns)} (wall, mean); shares are of a profiled step "
             f"of {words.duration(time_whole(time))} ({window} on {where})"
         )
-    if time["wall_ns"] is not None:
-        return f"A step takes {words.duration(time['step_ns'])} (wall, mean; shares from {window} on {where})"
-    said = f"A step takes {words.duration(time['step_ns'])}"
-    of_function = "step_range" not in time and "unit" not in time
-    if of_function and time.get("function_ns") is not None and time["basis"] != "host":
+    if time.wall_ns is not None:
+        return f"A step takes {words.duration(time.step_ns)} (wall, mean; shares from {window} on {where})"
+    said = f"A step takes {words.duration(time.step_ns)}"
+    of_function = time.step_range is None and time.unit == "step"
+    if of_function and time.function_ns is not None and time.basis != "host":
         said += _of_the_function(time)
     return f"{said} (in the profiler window: {window} on {where})"
 
 
-def _of_the_function(time: doc.Time) -> str:
+def _of_the_function(time: Time) -> str:
     """Return where a step begins and ends that is counted to the end of the device's work, and when the host
     was done."""
-    call_ns, function_ns = time.get("call_ns"), time.get("function_ns")
-    if time.get("idle_between_steps_ns") is not None or not call_ns or not function_ns:
+    call_ns, function_ns = time.call_ns, time.function_ns
+    if time.idle_between_steps_ns is not None or not call_ns or not function_ns:
         return ""
     if call_ns >= 0.99 * function_ns:
         return ", the call of the training function"
-    waited_ns = time.get("waited_ns", 0.0)
+    waited_ns = time.waited_ns or 0.0
     wait = f", after which the host waits {words.duration(waited_ns)} for the device"
     return (
         " from the call of the training function to the end of its last kernel; on the host the call takes "
@@ -92,126 +94,126 @@ def _of_the_function(time: doc.Time) -> str:
     )
 
 
-def between(time: doc.Time | None) -> list[str]:
+def between(time: Time | None) -> list[str]:
     """Return what the loop and its callbacks do between two steps, the longest first; empty: not known, or
     nothing."""
-    listed = (time.get("between_steps") if time else None) or []
+    listed = (time.between_steps if time else None) or ()
     lines = []
     for part in listed[:MOST_BETWEEN]:
-        device = f", {words.duration(part['device_ns'])} on the device" if part["device_ns"] else ""
-        lines.append(f"{words.plain(part['name'])}: {words.duration(part['host_ns'])} on the host{device}")
+        device = f", {words.duration(part.device_ns)} on the device" if part.device_ns else ""
+        lines.append(f"{words.plain(part.name)}: {words.duration(part.host_ns)} on the host{device}")
     return lines
 
 
-def outside_the_step(time: doc.Time | None) -> str:
+def outside_the_step(time: Time | None) -> str:
     """Return between what the work outside the steps lies; for a single step nothing tells where the next
     began."""
-    one = time is not None and time["window_steps"] == 1 and time.get("idle_between_steps_ns") is None
+    one = time is not None and time.window_steps == 1 and time.idle_between_steps_ns is None
     return "Afterwards" if one else "Between steps"
 
 
-def time_rows(time: doc.Time) -> list[TimeRow]:
+def time_rows(time: Time) -> list[TimeRow]:
     """Return the slices of the step, largest first, `profiling` last; small ones folded. They sum to the
     step, or to the profiled step where that is unlike the others."""
-    basis = time["basis"]
+    basis = time.basis
     return _rows(time_slices(time), time_whole(time), wall=basis == "wall", on_host=basis == "host")
 
 
-def time_slices(time: doc.Time) -> list[doc.Slice]:
+def time_slices(time: Time) -> tuple[Slice, ...]:
     """Return what the step is divided into, with shares that sum to 1: of the profiled step, without
     `profiling` and `idle_stall`, where that is unlike the others."""
-    if "unlike" not in time:
-        return time["slices"]
-    parts = [part for part in time["slices"] if part["class"] not in _UNPROFILED]
-    own = sum(part["ns_per_step"] for part in parts if part["class"] != _BETWEEN)
-    profiled = {_BETWEEN: max(0.0, time["window_ns"] - own)}  # in `slices` it is that of unprofiled steps
-    lengths = [profiled.get(part["class"], part["ns_per_step"]) for part in parts]
+    if time.unlike is None:
+        return time.slices
+    parts = [part for part in time.slices if part.category not in _UNPROFILED]
+    own = sum(part.ns_per_step for part in parts if part.category != _BETWEEN)
+    profiled = {_BETWEEN: max(0.0, time.window_ns - own)}  # in `slices` it is that of unprofiled steps
+    lengths = [profiled.get(part.category, part.ns_per_step) for part in parts]
     whole = sum(lengths)
-    return [
-        {**part, "ns_per_step": ns, "ratio": ns / whole if whole else 0.0}
+    return tuple(
+        changed(part, ns_per_step=ns, ratio=ns / whole if whole else 0.0)
         for part, ns in zip(parts, lengths, strict=True)
-    ]
+    )
 
 
-def time_whole(time: doc.Time) -> float:
+def time_whole(time: Time) -> float:
     """Return the sum of these slices, in ns."""
-    if "unlike" not in time:
-        return float(time["step_ns"])
-    return float(sum(part["ns_per_step"] for part in time_slices(time)))
+    if time.unlike is None:
+        return float(time.step_ns)
+    return float(sum(part.ns_per_step for part in time_slices(time)))
 
 
-def time_per(time: doc.Time) -> str:
+def time_per(time: Time) -> str:
     """Return what the numbers refer to, and over how many steps they are the mean."""
-    steps = words.plural(time["window_steps"], "step")
-    return f"per profiled step, {steps}" if "unlike" in time else f"per step, {steps}"
+    steps = words.plural(time.window_steps, "step")
+    return f"per profiled step, {steps}" if time.unlike is not None else f"per step, {steps}"
 
 
-def time_doubt(time: doc.Time) -> str | None:
+def time_doubt(time: Time) -> str | None:
     """Return a sentence that the window is not representative, and why; None where it is."""
-    said = time.get("unlike")
+    said = time.unlike
     return f"{words.plain(said[0].upper() + said[1:])}." if said else None
 
 
-def window_rows(found: doc.Window) -> list[TimeRow]:
+def window_rows(found: Window) -> list[TimeRow]:
     """Return the same rows for a whole window: they sum to its span."""
-    return _rows(whole_window.as_slices(found), found["span_ns"], on_host=found["basis"] == "host")
+    return _rows(whole_window.as_slices(found), found.span_ns, on_host=found.basis == "host")
 
 
 def _rows(
-    parts: list[doc.Slice], step_ns: float, *, wall: bool = False, on_host: bool = False
+    parts: Sequence[Slice], step_ns: float, *, wall: bool = False, on_host: bool = False
 ) -> list[TimeRow]:
-    slices = sorted(parts, key=lambda part: (part["class"] == "profiling", -part["ns_per_step"]))
-    whole = sum(max(0.0, part["ns_per_step"]) for part in parts)
+    slices = sorted(parts, key=lambda part: (part.category == "profiling", -part.ns_per_step))
+    whole = sum(max(0.0, part.ns_per_step) for part in parts)
     small = [
         p
         for p in slices
-        if abs(p["ns_per_step"]) < SMALL_RATIO * whole
-        and p["hidden_ns_per_step"] < SPLIT_RATIO * step_ns
-        and p["class"] not in NEVER_FOLDED
+        if abs(p.ns_per_step) < SMALL_RATIO * whole
+        and p.hidden_ns_per_step < SPLIT_RATIO * step_ns
+        and p.category not in NEVER_FOLDED
     ]
     folded = small if len(small) > 2 else []
-    added = -sum(part["ns_per_step"] for part in slices if part["class"] == "profiling") / (whole or 1.0)
+    added = -sum(part.ns_per_step for part in slices if part.category == "profiling") / (whole or 1.0)
     rows: list[TimeRow] = []
     for part in slices:
         if part in folded:
             continue
-        category, ratio = part["class"], part["ratio"]
-        hidden = _worth_saying(part["hidden_ns_per_step"], step_ns)
+        category, ratio = part.category, part.ratio
+        hidden = _worth_saying(part.hidden_ns_per_step, step_ns)
         note = _pooling(part) or words.class_text(category, on_host=on_host)
         if category == "idle_launch" and wall and ratio is not None and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
         causes = _causes(part, whole, on_host=on_host)
         if category == "idle_other" and not causes:
             note = _only_cause(part, on_host=on_host)
-        rows.append(TimeRow(category, part["ns_per_step"], ratio, hidden, note))
+        rows.append(TimeRow(category, part.ns_per_step, ratio, hidden, note))
         rows += _shares(part, whole)
         rows += causes
     if folded:
-        names = _names([part["class"] for part in folded])
+        names = _names([part.category for part in folded])
         rows.append(
             TimeRow(
                 f"{len(folded)} smaller",
-                sum(part["ns_per_step"] for part in folded),
-                sum(part["ratio"] or 0.0 for part in folded),
-                _worth_saying(sum(part["hidden_ns_per_step"] for part in folded), step_ns),
+                sum(part.ns_per_step for part in folded),
+                sum(part.ratio or 0.0 for part in folded),
+                _worth_saying(sum(part.hidden_ns_per_step for part in folded), step_ns),
                 names,
             )
         )
     return rows
 
 
-def _only_cause(part: doc.Slice, *, on_host: bool) -> str:
+def _only_cause(part: Slice, *, on_host: bool) -> str:
     """Return the cause of most of this idle time, where it is too short to be split."""
-    cause = max(part.get("causes", []), key=lambda cause: cause["ns_per_step"], default=None)
-    if cause is None or cause["ns_per_step"] < MOSTLY_RATIO * part["ns_per_step"]:
+    cause = max(part.causes, key=lambda cause: cause.ns_per_step, default=None)
+    if cause is None or cause.ns_per_step < MOSTLY_RATIO * part.ns_per_step:
         return f"cause {NOT_IN_THE_TRACE}"
-    return words.cause_of_idling(cause["cause"], on_host=on_host)
+    return words.cause_of_idling(cause.cause, on_host=on_host)
 
 
-def _pooling(part: doc.Slice) -> str:
+def _pooling(part: Slice) -> str:
     """Return how much of the elementwise work is pooling: slow kernels of their own, to which 16 bits bring
     least."""
-    pooling, whole = part.get("pooling_ns_per_step", 0.0), part["ns_per_step"]
+    pooling, whole = part.pooling_ns_per_step, part.ns_per_step
     if whole <= 0 or pooling < NAMED_RATIO * whole:
         return ""
     return "pooling" if pooling >= 0.995 * whole else f"{pooling / whole:.0%} pooling".replace("%", " %")
@@ -226,19 +228,19 @@ def _names(names: list[str]) -> str:
     return ""
 
 
-def hidden(time: doc.Time) -> list[str]:
+def hidden(time: Time) -> list[str]:
     """Return what ran for a twentieth of the step or more behind other work, by class and by its longest
     op."""
     lines = []
-    for part in sorted(time_slices(time), key=lambda part: -part["hidden_ns_per_step"]):
-        behind, longest = part["hidden_ns_per_step"], part.get("longest_hidden")
-        if behind < SPLIT_RATIO * time_whole(time) or longest is None or part["class"] in MEANT_TO_BE_HIDDEN:
+    for part in sorted(time_slices(time), key=lambda part: -part.hidden_ns_per_step):
+        behind, longest = part.hidden_ns_per_step, part.longest_hidden
+        if behind < SPLIT_RATIO * time_whole(time) or longest is None or part.category in MEANT_TO_BE_HIDDEN:
             continue
-        name = words.op(words.plain(longest["name"]), 60)
-        most = "most of it" if longest["ns_per_step"] >= MOSTLY_RATIO * behind else "the longest"
+        name = words.op(words.plain(longest.name), 60)
+        most = "most of it" if longest.ns_per_step >= MOSTLY_RATIO * behind else "the longest"
         lines.append(
-            f"{words.duration(behind)} of {part['class']} ran beside work that is counted first: {most} "
-            f"{name}, {words.duration(longest['ns_per_step'])}"
+            f"{words.duration(behind)} of {part.category} ran beside work that is counted first: {most} "
+            f"{name}, {words.duration(longest.ns_per_step)}"
         )
     return lines
 
@@ -249,88 +251,87 @@ def _worth_saying(hidden_ns: float, step_ns: float) -> float:
     return hidden_ns if hidden_ns >= step_ns / 1000 else 0.0
 
 
-def _shares(part: doc.Slice, step_ns: float) -> list[TimeRow]:
-    shares = sorted(part["by"], key=lambda share: -share["ns_per_step"])
+def _shares(part: Slice, step_ns: float) -> list[TimeRow]:
+    shares = sorted(part.by, key=lambda share: -share.ns_per_step)
     if [_placed(share) for share in shares] == ["cpu"]:
         return []  # all of it, where the rest of the step ran, too
     return [
         TimeRow(
             _placed(share),
-            share["ns_per_step"],
-            share["ns_per_step"] / step_ns if step_ns else 0.0,
+            share.ns_per_step,
+            share.ns_per_step / step_ns if step_ns else 0.0,
             text=_helpers(share),
             part=True,
         )
         for share in shares
-        if (share["placement"], share["precision"]) != ("not_matmul", "unknown")
-        or share["ns_per_step"] >= SMALL_RATIO * step_ns
+        if (share.placement, share.precision) != ("not_matmul", "unknown")
+        or share.ns_per_step >= SMALL_RATIO * step_ns
     ]
 
 
-def _placed(share: doc.MatmulShare) -> str:
+def _placed(share: MatmulShare) -> str:
     """Return where a part of the matrix work ran, and in which precision; a part that multiplies nothing is
     named by what it is."""
-    if share["placement"] != "not_matmul":
-        known = share["precision"] != "unknown" or share["placement"] == "unknown"
-        narrow = "narrow pairs" if share["precision"] == "mixed" else share["precision"]
-        return f"{share['placement']} {narrow}" if known else share["placement"]
-    most = share.get("transforms_ns_per_step", 0.0) >= MOSTLY_RATIO * share["ns_per_step"]
+    if share.placement != "not_matmul":
+        known = share.precision != "unknown" or share.placement == "unknown"
+        narrow = "narrow pairs" if share.precision == "mixed" else share.precision
+        return f"{share.placement} {narrow}" if known else share.placement
+    most = share.transforms_ns_per_step >= MOSTLY_RATIO * share.ns_per_step
     name = "transforms" if most else "helpers"
-    return name if share["precision"] == "unknown" else f"{name} {share['precision']}"
+    return name if share.precision == "unknown" else f"{name} {share.precision}"
 
 
 NOT_IN_THE_TRACE = "not in the trace"
 
 
-def _causes(part: doc.Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
+def _causes(part: Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     """Return the known causes of a large idle class, and how much of `idle_other` has no known cause."""
     causes = [
-        (words.cause_of_idling(cause["cause"], on_host=on_host), cause["ns_per_step"])
-        for cause in part.get("causes", [])
+        (words.cause_of_idling(cause.cause, on_host=on_host), cause.ns_per_step) for cause in part.causes
     ]
-    rest = part["ns_per_step"] - sum(ns for _, ns in causes)
-    if part["class"] == "idle_other":
+    rest = part.ns_per_step - sum(ns for _, ns in causes)
+    if part.category == "idle_other":
         causes.append((NOT_IN_THE_TRACE, rest))
     shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
-    if (part["ratio"] or 0.0) < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
+    if (part.ratio or 0.0) < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
         return []
-    if len(shown) == 1 and part["class"] == "idle_launch" and shown[0][1] >= 0.995 * part["ns_per_step"]:
+    if len(shown) == 1 and part.category == "idle_launch" and shown[0][1] >= 0.995 * part.ns_per_step:
         return []  # the row above has that number
     shown.sort(key=lambda item: -item[1])
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
 
 
-def has_matrix_work(document: doc.Report) -> bool:
+def has_matrix_work(document: Report) -> bool:
     """Return whether any matrix work was seen in the step, or in the whole window."""
-    return any(part["class"] == "matmul" for part in slices_of(document))
+    return any(part.category == "matmul" for part in slices_of(document))
 
 
-def shows_work(document: doc.Report) -> bool:
+def shows_work(document: Report) -> bool:
     """Return whether a window holds enough kernels for what it lacks to tell something."""
-    return "window" in document and document["window"]["kernels"] >= FEW_WORKS
+    return document.window is not None and document.window.kernels >= FEW_WORKS
 
 
-def other_idle(document: doc.Report) -> tuple[float, str | None]:
+def other_idle(document: Report) -> tuple[float, str | None]:
     """Return the share of the step, or of the whole window, that the device idled for neither input nor
     launches, and for what: the largest part that the trace shows, or None and what the trace does not show,
     where that is more. 0 without an account, and in a window with next to no work."""
-    if "window" in document and document["window"]["kernels"] < FEW_WORKS:
+    if document.window is not None and document.window.kernels < FEW_WORKS:
         return 0.0, None
     for part in slices_of(document):
-        if part["class"] == "idle_other" and (idle_ns := part["ns_per_step"]) > 0:
-            by_cause = {cause["cause"]: cause["ns_per_step"] for cause in part.get("causes", [])}
+        if part.category == "idle_other" and (idle_ns := part.ns_per_step) > 0:
+            by_cause = {cause.cause: cause.ns_per_step for cause in part.causes}
             hidden_ns = max(0.0, idle_ns - sum(by_cause.values()))
             cause = max(by_cause, key=by_cause.__getitem__, default=None)
             if cause is not None and by_cause[cause] > hidden_ns:
-                return (part["ratio"] or 0.0) * by_cause[cause] / idle_ns, cause
-            return (part["ratio"] or 0.0) * hidden_ns / idle_ns, None
+                return (part.ratio or 0.0) * by_cause[cause] / idle_ns, cause
+            return (part.ratio or 0.0) * hidden_ns / idle_ns, None
     return 0.0, None
 
 
-def _helpers(share: doc.MatmulShare) -> str:
+def _helpers(share: MatmulShare) -> str:
     """Return the name of a part of the matrix work that multiplies nothing, where it is transforms of
     convolutions."""
-    transforms, whole = share.get("transforms_ns_per_step", 0.0), share["ns_per_step"]
+    transforms, whole = share.transforms_ns_per_step, share.ns_per_step
     if transforms <= 0:
         return ""
     if transforms >= 0.995 * whole:
@@ -339,8 +340,8 @@ def _helpers(share: doc.MatmulShare) -> str:
     return f"{words.percent(transforms / whole)} of it {what}"
 
 
-def slices_of(document: doc.Report) -> list[doc.Slice]:
+def slices_of(document: Report) -> tuple[Slice, ...]:
     """Return the slices of the step, else of the whole window; empty where there is no account."""
-    if document["time"]:
-        return document["time"]["slices"]
-    return whole_window.as_slices(document["window"]) if "window" in document else []
+    if document.time:
+        return document.time.slices
+    return whole_window.as_slices(document.window) if document.window is not None else ()

@@ -12,16 +12,16 @@ from mpprof.report.content.run import steps
 from mpprof.report.content.speedup_lines import bounds, matrix_units, speedup, tensor_core
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
 
 OUT_OF_MEMORY = "Out of memory"
 
 
-def facts(document: doc.Report) -> list[tuple[str, list[str]]]:
+def facts(document: Report) -> list[tuple[str, list[str]]]:
     """Return labels with their lines; what a run has no line of is left out."""
     found = (
-        ("Window", whole_window.lines(document["window"]) if "window" in document else []),
-        (outside_the_step(document["time"]), between(document["time"])),
+        ("Window", whole_window.lines(document.window) if document.window is not None else []),
+        (outside_the_step(document.time), between(document.time)),
         (matrix_units(document), [tensor_core(document)]),
         ("Speedup", speedup(document)),
         ("What if", plan(document)),

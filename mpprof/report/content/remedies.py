@@ -12,7 +12,9 @@ from mpprof.report.content.breakdown import SMALL_RATIO
 from mpprof.report.content.memory_lines import ran_out_of_memory
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.finding import Finding
+    from mpprof.model.report import Report, ReportedRun
+    from mpprof.model.trace import NamedRanges
 
 PAYING_RATIO = 0.01
 """A remedy is worth a place in the plan from a hundredth of the step."""
@@ -22,59 +24,57 @@ HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step is none: something else limits the step."""
 
 
-def finding(document: doc.Report, code: str) -> doc.Finding | None:
+def finding(document: Report, code: str) -> Finding | None:
     """Return the finding of this code; None where the report has none."""
-    return next((found for found in document["findings"] if found["code"] == code), None)
+    return next((found for found in document.findings if found.code == code), None)
 
 
-def gain(finding: doc.Finding, step_ns: float | None) -> float | None:
+def gain(finding: Finding, step_ns: float | None) -> float | None:
     """Return the gain of the finding's remedy in a step, after those before it in the plan; None: it is no
     part of the plan."""
-    if "gain_ns_per_step" in finding:
-        return words.number(finding["gain_ns_per_step"])
-    after = words.number(finding["whatif_step_ns"])  # of an earlier version: by itself
+    if finding.gain_ns_per_step is not None:
+        return words.number(finding.gain_ns_per_step)
+    after = words.number(finding.whatif_step_ns)  # of an earlier version: by itself
     return None if after is None or step_ns is None else max(0.0, step_ns - after)
 
 
-def cost(finding: doc.Finding, report: doc.Report) -> str:
+def cost(finding: Finding, report: Report) -> str:
     """Return the cost of a finding: "12.1 ms a step (29.4 % of it), 46.0 % of the loss"; empty: not known.
     The time is the gain of its remedy, where that is part of the plan."""
     parts = []
-    now, ns = step_ns(report), finding["cost_ns_per_step"]
+    now, ns = step_ns(report), finding.cost_ns_per_step
     gained = gain(finding, now) if ns is not None else None
     if gained is not None and now and gained < HIDDEN_RATIO * now:
         parts.append("hidden behind something else")
     elif ns is not None:
         ns = ns if gained is None else gained
         parts.append(f"{words.duration(ns)} a step{f' ({words.percent(ns / now)} of it)' if now else ''}")
-    elif (ns := finding.get("cost_ns_in_window")) is not None and "window" in report:
-        parts.append(
-            f"{words.duration(ns)} in the window ({words.percent(ns / report['window']['span_ns'])})"
-        )
-    lost = finding.get("lost_ratio", finding["gap_ratio"])  # earlier reports hold the other alone
+    elif (ns := finding.cost_ns_in_window) is not None and report.window is not None:
+        parts.append(f"{words.duration(ns)} in the window ({words.percent(ns / report.window.span_ns)})")
+    lost = finding.lost_ratio
     if lost is not None and lost >= SMALL_RATIO:
         parts.append(f"{words.percent(lost)} of the loss")
-    if finding["cost_bytes"] is not None:
-        parts.append(words.size(finding["cost_bytes"]))
+    if finding.cost_bytes is not None:
+        parts.append(words.size(finding.cost_bytes))
     return ", ".join(parts)
 
 
-def evidence(finding: doc.Finding) -> list[str]:
+def evidence(finding: Finding) -> list[str]:
     """Return the evidence of a finding, one text for each measured value: "idle_input 41.0 % (limit 15.0
     %)"."""
     lines = []
-    for item in finding["evidence"]:
-        limit = "" if item["limit"] is None else f" (limit {words.quantity(item['limit'], item['unit'])})"
-        lines.append(f"{words.plain(item['name'])} {words.quantity(item['value'], item['unit'])}{limit}")
+    for item in finding.evidence:
+        limit = "" if item.limit is None else f" (limit {words.quantity(item.limit, item.unit)})"
+        lines.append(f"{words.plain(item.name)} {words.quantity(item.value, item.unit)}{limit}")
     return lines
 
 
-def whatif(finding: doc.Finding, report: doc.Report) -> str:
+def whatif(finding: Finding, report: Report) -> str:
     """Return the step time once the finding is remedied; empty: not known."""
     now = step_ns(report)
     gained = gain(finding, now)
-    plan = report.get("whatif")
-    if gained is None or not now or (plan and [step["code"] for step in plan["order"]] == [finding["code"]]):
+    plan = report.whatif
+    if gained is None or not now or (plan and [step.code for step in plan.order] == [finding.code]):
         return ""  # of the only remedy What if says it
     if gained < HIDDEN_RATIO * now:
         return "no gain while something else limits the step, such as the host"
@@ -83,103 +83,103 @@ def whatif(finding: doc.Finding, report: doc.Report) -> str:
     return f"{_after(best, report)}{times}, {words.duration(now)} now"
 
 
-def one_step(report: doc.Report) -> bool:
+def one_step(report: Report) -> bool:
     """Return whether all that the trace tells is of a single step: what follows from it is a range."""
-    return report["time"] is not None and report["time"]["window_steps"] == 1
+    return report.time is not None and report.time.window_steps == 1
 
 
-def _after(best_ns: float, report: doc.Report) -> str:
+def _after(best_ns: float, report: Report) -> str:
     return format_after(best_ns, step_ns(report) or best_ns, one_step=one_step(report))
 
 
-def plan(document: doc.Report) -> list[str]:
+def plan(document: Report) -> list[str]:
     """Return the remedies in the order to apply them, the best step, and what limits it then; empty: none
     known."""
-    found = document.get("whatif")
+    found = document.whatif
     now = step_ns(document)
-    if not found or not found["order"] or not now:
+    if not found or not found.order or not now:
         return []
-    paying = [step for step in found["order"] if step["gain_ns"] >= PAYING_RATIO * now]
-    hidden = [step["code"] for step in found["order"] if step not in paying and step["hidden_ns"] > 0]
+    paying = [step for step in found.order if step.gain_ns >= PAYING_RATIO * now]
+    hidden = [step.code for step in found.order if step not in paying and step.hidden_ns > 0]
     lines = []
     if paying:
-        path = ", ".join(f"{step['code']} -> {words.duration(step['step_ns'])}" for step in paying[:5])
+        path = ", ".join(f"{step.code} -> {words.duration(step.step_ns)}" for step in paying[:5])
         more = f" and {len(paying) - 5} more" if len(paying) > 5 else ""
         few = "; a single step may not be representative" if one_step(document) else ""
         lines.append(f"{words.duration(now)} a step now; at best, remedied in this order: {path}{more}{few}")
-    if "facts.after_remedies_ns" in document["absent"]:
-        return [*lines, document["absent"]["facts.after_remedies_ns"]] if lines else []
-    best = _after(found["best_step_ns"], document)
-    host = found["floor"]["host_ns"]
+    if "facts.after_remedies_ns" in document.absent:
+        return [*lines, document.absent["facts.after_remedies_ns"]] if lines else []
+    best = _after(found.best_step_ns, document)
+    host = found.floor.host_ns
     need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""
-    if found["floor"]["by"] == "host":
+    if found.floor.by == "host":
         lines.append(f"after all remedies {best}, limited by the host{need}")
     elif len(paying) > 1:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
         limit = "" if one_step(document) else ", limited by the device's work"
         lines.append(f"after all remedies {best}{limit}")
-    if surfacing := found.get("surfacing"):
-        shown = ", ".join(f"{each['code']} ({words.duration(each['gain_ns'])})" for each in surfacing[:3])
+    if surfacing := found.surfacing:
+        shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
         lines.append(f"too small to be found in this step, but notable after these remedies: {shown}")
     if hidden:
         lines.append(f"no gain until the host needs less time: {', '.join(hidden[:6])}")
     return lines
 
 
-def step_ns(document: doc.Report) -> float | None:
+def step_ns(document: Report) -> float | None:
     """Return the step time that costs are compared with: the account's, else the step log's."""
-    if document["time"]:
-        return float(document["time"]["step_ns"])
-    steps = document["steps"]
-    return words.number(steps.get("mean_ns")) if steps else None
+    if document.time:
+        return float(document.time.step_ns)
+    steps = document.steps
+    return words.number(steps.mean_ns) if steps else None
 
 
-def _named(document: doc.Report) -> list[doc.Finding]:
+def _named(document: Report) -> list[Finding]:
     """Return the finding that the verdict names; the first, where it names none."""
-    named = [finding for finding in document["findings"] if finding["code"] == document.get("cause")]
-    return named or document["findings"][:1]
+    named = [finding for finding in document.findings if finding.code == document.cause]
+    return named or list(document.findings[:1])
 
 
-def next_steps(document: doc.Report, path: str | None) -> list[tuple[str, str]]:
+def next_steps(document: Report, path: str | None) -> list[tuple[str, str]]:
     """Return the commands to run next, with what each would show; at most three."""
     run = quoted(path) if path else "PATH"
     steps = (
         [(f"mpprof memory {run}", "what did not fit, and what to try")] if ran_out_of_memory(document) else []
     )
     steps += [
-        (f"mpprof explain {finding['code']}", f"what {finding['slug']} means and how to fix it")
+        (f"mpprof explain {finding.code}", f"what {finding.slug} means and how to fix it")
         for finding in _named(document)
     ]
     if ranges := _ranges(document):
-        name = quoted(ranges[0]["name"])
+        name = quoted(ranges[0].name)
         steps.append((f"mpprof report {run} --step-range {name}", "makes steps of these ranges"))
-    share = document["tensor_core"]
-    if share and (share["fallback_ns_per_step"] or share["unknown_ratio"]):
+    share = document.tensor_core
+    if share and (share.fallback_ns_per_step or share.unknown_ratio):
         steps.append((f"mpprof kernels {run}", "every kernel: where it ran, and why"))
-    elif document["time"] and document["time"]["basis"] == "host":
+    elif document.time and document.time.basis == "host":
         steps.append((f"mpprof ops {run}", "the costliest ops"))
-    gain = document["speedup"]
-    could = gain.get("attainable") if gain else None
-    worth = not could or could["high"] >= WORTH_RECORDING
-    if document["time"] and worth and (gain is None or gain["baseline"] != "measured"):
-        steps.append(_comparison(document["run"], run))
-    if document["time"] is None and document["steps"] is not None:
+    gain = document.speedup
+    could = gain.attainable_range if gain else None
+    worth = not could or could.high >= WORTH_RECORDING
+    if document.time and worth and (gain is None or gain.baseline != "measured"):
+        steps.append(_comparison(document.run, run))
+    if document.time is None and document.steps is not None:
         steps.append(('MPProfilerCallback(logdir, profile_steps="auto")', "records what the device ran"))
     return steps[:3]
 
 
-def _ranges(document: doc.Report) -> list[doc.RangeOfTrace]:
+def _ranges(document: Report) -> tuple[NamedRanges, ...]:
     """Return the ranges that may be steps, where none were found."""
-    if document["time"] is not None:
-        return document["time"].get("ranges", [])
-    return document["window"]["ranges"] if "window" in document else []
+    if document.time is not None:
+        return document.time.ranges or ()
+    return document.window.ranges if document.window is not None else ()
 
 
-def _comparison(run: doc.Run, path: str) -> tuple[str, str]:
+def _comparison(run: ReportedRun, path: str) -> tuple[str, str]:
     """Return the comparison that the run lacks: a float32 run with its mixed twin, any other with a float32
     run."""
-    found = run.get("computes_in")
-    kind = found["kind"] if found else run["policy"]
+    found = run.computes_in
+    kind = found.kind if found else run.policy
     if kind == "float32":
         return (
             f"mpprof report MIXED --baseline {path}",

@@ -7,54 +7,55 @@ from typing import TYPE_CHECKING
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
+    from mpprof.model.report import Report
+    from mpprof.model.steps import StepSummary, WorkerSummary
 
 
-def subject(document: doc.Report) -> str:
+def subject(document: Report) -> str:
     """Return what was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is
     known."""
-    run = document["run"]
-    precision = [run["policy"], words.computes(document)]
-    facts = [*precision, run["backend"], run["device"], words.compiled(run["backend"], run["jit_compile"])]
-    if run["batch_size"] is not None:
-        facts.append(f"batch {words.count(run['batch_size'])}")
+    run = document.run
+    precision = [run.policy, words.computes(document)]
+    facts = [*precision, run.backend, run.device, words.compiled(run.backend, run.jit_compile)]
+    if run.batch_size is not None:
+        facts.append(f"batch {words.count(run.batch_size)}")
     return ", ".join(words.plain(str(fact)) for fact in facts if fact) or "nothing recorded about the run"
 
 
-def steps(document: doc.Report) -> str:
+def steps(document: Report) -> str:
     """Return the step log in one sentence."""
-    log = document["steps"]
+    log = document.steps
     if log is None:
-        return f"not recorded: {document['absent'].get('steps', 'there is no step log')}"
-    parts = [f"{words.plural(log['count'], 'step')}, {words.count(log['steady'])} steady"]
-    if (mean := log.get("mean_ns")) is not None:
+        return f"not recorded: {document.absent.get('steps', 'there is no step log')}"
+    parts = [f"{words.plural(log.count, 'step')}, {words.count(log.steady)} steady"]
+    if (mean := log.mean_ns) is not None:
         parts.append(f"{words.duration(mean)} a step (mean)")
-    if log["median_ns"] is not None:
-        parts.append(f"median {words.duration(log['median_ns'])}, p95 {words.duration(log['p95_ns'])}")
-    if (rate := log.get("examples_per_s")) is not None:
-        hours = log.get("gpu_hours_per_epoch")
+    if log.median_ns is not None:
+        parts.append(f"median {words.duration(log.median_ns)}, p95 {words.duration(log.p95_ns)}")
+    if (rate := log.examples_per_s) is not None:
+        hours = log.gpu_hours_per_epoch
         each = f" ({hours:.3g} GPU-hours an epoch)" if hours is not None else ""
         parts.append(f"{words.count(round(rate)) if rate >= 100 else f'{rate:.3g}'} examples/s{each}")
-    if log["skipped"] is not None:
-        parts.append(f"{words.count(log['skipped'])} skipped ({words.percent(log['skipped_ratio'])})")
+    if log.skipped is not None:
+        parts.append(f"{words.count(log.skipped)} skipped ({words.percent(log.skipped_ratio)})")
     if scale := loss_scale(log):
         parts.append(f"loss scale {scale}")
-    if log["peak_memory_bytes"] is not None:
-        parts.append(f"peak memory {words.size(log['peak_memory_bytes'])}")
-    return "; ".join([*parts, *_workers(log.get("workers", []))])
+    if log.peak_memory_bytes is not None:
+        parts.append(f"peak memory {words.size(log.peak_memory_bytes)}")
+    return "; ".join([*parts, *_workers(log.workers)])
 
 
-def loss_scale(log: doc.Steps | None) -> str:
+def loss_scale(log: StepSummary | None) -> str:
     """Return the first loss scale and the last: "2^15 to 2^-35"; empty where none was recorded."""
-    scale = log["loss_scale"] if log else None
+    scale = log.loss_scale if log else None
     if scale is None:
         return ""
-    return " to ".join(dict.fromkeys(words.scale(scale[end]) for end in ("first", "last")))
+    return " to ".join(dict.fromkeys(words.scale(end) for end in (scale.first, scale.last)))
 
 
-def _workers(workers: list[doc.Worker]) -> list[str]:
+def _workers(workers: tuple[WorkerSummary, ...]) -> list[str]:
     """Return how the step times of several workers compare, and which worker is the slowest."""
-    timed = [(mean, each["worker"]) for each in workers if (mean := each.get("mean_ns")) is not None]
+    timed = [(mean, each.worker) for each in workers if (mean := each.mean_ns) is not None]
     if len(timed) < 2:
         return []
     (fast, _), (slow, slowest) = min(timed), max(timed)
@@ -64,27 +65,27 @@ def _workers(workers: list[doc.Worker]) -> list[str]:
     return [f"{said} to {words.duration(slow)} (the slowest is worker {slowest})"]
 
 
-def skips_arise(document: doc.Report) -> bool:
+def skips_arise(document: Report) -> bool:
     """Return whether steps may be skipped: not where nothing scales the loss (float32, bfloat16, an
     inference)."""
-    computes = document["run"].get("computes_in")
-    if any(each["code"] == _SKIPS for each in document.get("not_applicable", [])):
+    computes = document.run.computes_in
+    if any(each.code == _SKIPS for each in document.not_applicable):
         return False
-    return computes is None or computes["kind"] not in ("float32", "float64")
+    return computes is None or computes.kind not in ("float32", "float64")
 
 
 _SKIPS = "MP201"
 """The rule that does not apply where no update can be skipped."""
 
 
-def recorded_peak(document: doc.Report) -> int | None:
+def recorded_peak(document: Report) -> int | None:
     """Return the peak of the device's memory in the step log; None: not recorded."""
-    steps = document["steps"]
-    return steps["peak_memory_bytes"] if steps else None
+    steps = document.steps
+    return steps.peak_memory_bytes if steps else None
 
 
-def warnings(document: doc.Report) -> list[str]:
+def warnings(document: Report) -> list[str]:
     """Return the warnings, and what the account had to leave out or shift."""
-    notes = document["time"]["notes"] if document["time"] else []
-    notes = document["window"]["notes"] if "window" in document else notes
-    return list(dict.fromkeys((*document["warnings"], *notes)))
+    notes = document.time.notes if document.time else []
+    notes = document.window.notes if document.window is not None else notes
+    return list(dict.fromkeys((*document.warnings, *notes)))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from mpprof.analysis.steps.run_time import why_none
 from mpprof.diagnosis.ranking import causes, changes_type
 from mpprof.model.account import NO_WORK_SEEN
 from mpprof.model.finding import Diagnosis
 from mpprof.model.memory import MemoryAccount
+from mpprof.model.report import Report
 from mpprof.model.run_time import RunTime
-from mpprof.report.json import hosts
+from mpprof.model.written import is_written, items
 from mpprof.report.json.time import on_host
-
-if TYPE_CHECKING:
-    from mpprof.model import document as doc
 
 _FACT_OF = {
     "step_ns": ("steps.mean_ns", "steps", "time"),
@@ -38,7 +36,7 @@ def code_of_other_type(diagnosis: Diagnosis) -> str | None:
     return first.code if first is not None and changes_type(first) else None
 
 
-def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> dict[str, str]:
+def absent_of(diagnosis: Diagnosis, made: Report, spent: RunTime | None) -> dict[str, str]:
     """Return every reason that is known, and a general but true reason for each null that came without
     one."""
     run = diagnosis.run
@@ -63,21 +61,30 @@ def absent_of(diagnosis: Diagnosis, body: doc.Report, spent: RunTime | None) -> 
         )
         reasons |= {"facts.after_remedies_ns": why, "facts.limited_by": why}
     if diagnosis.hosts is not None:
-        reasons |= hosts.why_no_skew(diagnosis.hosts)
-    for field in _nulls(body):
+        for each in diagnosis.hosts.read[1:]:
+            if each.clock_skew is None:
+                reasons[f"hosts.{each.host}.clock_skew"] = each.absent
+    for field in _nulls(made):
         reasons.setdefault(field, _why_null(field, diagnosis, reasons))
     return reasons
 
 
-def _nulls(body: doc.Report) -> list[str]:
+def _nulls(made: Report) -> list[str]:
     """Return the paths of the nulls at the top and one level down, in the order of the document."""
     paths = []
-    for key, value in body.items():
+    for key, value in _items(made):
         if value is None:
             paths.append(key)
-        elif isinstance(value, dict):
-            paths += [f"{key}.{inner}" for inner, item in value.items() if item is None]
+        paths += [f"{key}.{inner}" for inner, item in _items(value) if item is None]
     return [path for path in paths if path not in ("tensor_core.reason", "speedup.estimated")]
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the keys and values of a section; none of any other value."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif is_written(value):
+        yield from ((each.key, given) for each, given in items(value))
 
 
 _NOT_IN_THE_LOG = {

@@ -3,134 +3,133 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import replace
 
+from mpprof.analysis.breakdown.communication import straggling
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.ranking import causes, per_update, unlike
-from mpprof.model.answer import Answer
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import Diagnosis
+from mpprof.model.hosts import Communication, DeviceName
+from mpprof.model.memory import MemoryAccount, MemoryCause, OutOfMemory
+from mpprof.model.report import AccountOf, Cause, Facts, Report, ReportedEnd, ReportedRun
+from mpprof.model.run import Run
 from mpprof.report import units
-from mpprof.report.json import hosts, whole_window
+from mpprof.report.json import whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
-from mpprof.report.json.memory import memory_of, out_of_memory
-from mpprof.report.json.run_time import run_time_of
-from mpprof.report.json.speedup import finding_of, speedup_of, whatif_of
-from mpprof.report.json.time import steps_of, tensor_core_of, time_of
-from mpprof.report.json.values import rounded, strict
-
-if TYPE_CHECKING:
-    from mpprof.model import document as doc
-
-REPORT_SCHEMA: Final = "mpprof.report/1"
+from mpprof.report.json.time import on_host, time_of
 
 _LONGEST_ERROR = 300
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
 
 
-def document(diagnosis: Diagnosis) -> doc.Report:
-    """Return the report of one run, schema `mpprof.report/1`.
-
-    Times are rounded to a thousandth of a nanosecond, far inside the one nanosecond within which the
-    slices sum to the step.
-    """
+def report(diagnosis: Diagnosis) -> Report:
+    """Return the report of one run, which text, markdown, page and JSON are made from."""
     spent, answer = run_time(diagnosis.run), diagnosis.answer or compose(diagnosis)
-    body: doc.Report = {
-        "schema": REPORT_SCHEMA,
-        "run": _run(diagnosis),
-        "steps": steps_of(diagnosis.steps),
-        "time": time_of(
+    made = Report(
+        run=_run(diagnosis),
+        steps=diagnosis.steps,
+        time=time_of(
             diagnosis.account,
             diagnosis.run.step_range,
             diagnosis.unlike,
             diagnosis.hosts,
             diagnosis.ranges,
         ),
-        "tensor_core": tensor_core_of(diagnosis),
-        "speedup": speedup_of(diagnosis.speedup, diagnosis.how_to_switch),
-        "bounds": [
-            {"statement": b.statement, "value": b.value, "unit": b.unit, "assumptions": list(b.assumptions)}
-            for b in diagnosis.bounds
-        ],
-        "memory": memory_of(diagnosis.memory, diagnosis.findings),
-        "findings": [finding_of(finding) for finding in diagnosis.findings],
-        "unable": [{"code": unable.code, "reason": unable.reason} for unable in diagnosis.unable],
-        "clear": list(diagnosis.clear),
-        "warnings": list(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
-        "absent": {},
-        "verdict": answer.sentence,
-        "answer": answer_of(answer),
-        "cause": answer.code,
-        "explanation": list(answer.because),
-        "whatif": whatif_of(diagnosis.whatif),
-        "facts": _facts(diagnosis),
-        "not_applicable": [{"code": each.code, "reason": each.reason} for each in diagnosis.not_applicable],
-        "account": {"basis": "step" if diagnosis.account else "window" if diagnosis.window else None},
-        "run_time": run_time_of(spent),
-    }
-    if diagnosis.run.facts is not None and diagnosis.run.facts.ended is not None:
-        from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
-
-        if (failed := failure(diagnosis.run)) is not None:
-            body["out_of_memory"] = out_of_memory(*failed)
-    if diagnosis.window is not None:
-        body["window"] = whole_window.window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges)
-    if diagnosis.hosts is not None:
-        body["hosts"] = hosts.hosts_of(diagnosis.hosts)
-    if len(diagnosis.devices) > 1 or diagnosis.collectives:
-        body["communication"] = hosts.communication_of(diagnosis.devices, diagnosis.collectives)
-    body["absent"] = absent_of(diagnosis, body, spent)
-    return cast("doc.Report", units.document(strict(body), body["time"]))
+        # A CPU has no such share, rather than a share of 0.
+        tensor_core=None if on_host(diagnosis) else diagnosis.tensor_core,
+        speedup=replace(diagnosis.speedup, how_to_switch=diagnosis.how_to_switch)
+        if diagnosis.speedup
+        else None,
+        bounds=diagnosis.bounds,
+        memory=_memory(diagnosis),
+        findings=diagnosis.findings,
+        unable=diagnosis.unable,
+        clear=diagnosis.clear,
+        warnings=tuple(dict.fromkeys((*diagnosis.run.warnings, *diagnosis.warnings))),
+        absent={},
+        verdict=answer.sentence,
+        answer=answer,
+        cause=answer.code,
+        explanation=answer.because,
+        whatif=diagnosis.whatif,
+        facts=_facts(diagnosis),
+        not_applicable=diagnosis.not_applicable,
+        account=AccountOf("step" if diagnosis.account else "window" if diagnosis.window else None),
+        run_time=spent,
+        out_of_memory=_out_of_memory(diagnosis.run),
+        window=None
+        if diagnosis.window is None
+        else whole_window.window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges),
+        hosts=diagnosis.hosts,
+        communication=_communication(diagnosis),
+    )
+    return units.document(replace(made, absent=absent_of(diagnosis, made, spent)))
 
 
-def answer_of(found: Answer) -> doc.Answer:
-    """Return the answer as the documents hold it."""
-    return {
-        "kind": found.kind,
-        "leads": found.leads,
-        "figure": found.figure,
-        "label": found.label,
-        "sentence": found.sentence,
-        "because": list(found.because),
-        "do": found.do,
-        "code": found.code,
-    }
+def _out_of_memory(run: Run) -> OutOfMemory | None:
+    if run.facts is None or run.facts.ended is None:
+        return None
+    from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
+
+    return failure(run)
 
 
-def _run(diagnosis: Diagnosis) -> doc.Run:
+def _communication(diagnosis: Diagnosis) -> Communication | None:
+    if len(diagnosis.devices) < 2 and not diagnosis.collectives:
+        return None
+    slow = straggling(diagnosis.devices)
+    return Communication(
+        diagnosis.devices,
+        diagnosis.collectives,
+        tuple(DeviceName(each.host, each.device) for each in slow.slow) if slow else (),
+    )
+
+
+def _memory(diagnosis: Diagnosis) -> MemoryAccount | None:
+    """Return the account of the memory, with what findings say beside it."""
+    memory = diagnosis.memory
+    if memory is None or memory.saved_bytes is None:
+        return memory
+    beside = [
+        MemoryCause(found.code, found.spare_bytes)
+        for found in diagnosis.findings
+        if found.spare_bytes is not None
+    ]
+    return replace(memory, beside_gap=tuple(sorted(beside, key=lambda each: -each.bytes)))
+
+
+def _run(diagnosis: Diagnosis) -> ReportedRun:
     run, fit = diagnosis.run, diagnosis.run.last_fit
     policy = fit.policy if fit else None
     framework = run.facts.framework if run.facts else {}
-    found: doc.Run = {
-        "name": run.name,
-        "policy": policy.name if policy else None,
-        "backend": framework.get("backend"),
-        "device": _device_name(diagnosis),
-        "jit_compile": fit.jit_compile if fit else None,
-        "batch_size": fit.batch_size if fit else None,
-        "id": run.run_id,
-        "compute_dtype": policy.compute_dtype if policy else None,
-    }
-    if run.facts is not None and (ended := run.facts.ended) is not None:
-        first = (ended.error or "").splitlines()[:1]
-        found["ended"] = {"reason": ended.reason, "error": first[0][:_LONGEST_ERROR] if first else None}
-        if said := (ended.text or "").splitlines()[:1]:
-            found["ended"]["text"] = said[0][:_LONGEST_ERROR]
     model = run.facts.model if run.facts is not None else None
-    if model is not None and model.parameters is not None:
-        found["model_parameters"] = model.parameters
-    if (computes := diagnosis.computes) is not None:
-        found["computes_in"] = {
-            "kind": computes.kind,
-            "dtype": computes.dtype,
-            "by": computes.by,
-            "ratio": computes.ratio,
-            "text": computes.words,
-            "reason": computes.reason,
-        }
-    return found
+    return ReportedRun(
+        name=run.name,
+        policy=policy.name if policy else None,
+        backend=framework.get("backend"),
+        device=_device_name(diagnosis),
+        jit_compile=fit.jit_compile if fit else None,
+        batch_size=fit.batch_size if fit else None,
+        id=run.run_id,
+        compute_dtype=policy.compute_dtype if policy else None,
+        ended=_ended(run),
+        model_parameters=model.parameters if model is not None else None,
+        computes_in=diagnosis.computes,
+    )
+
+
+def _ended(run: Run) -> ReportedEnd | None:
+    if run.facts is None or (ended := run.facts.ended) is None:
+        return None
+    first, said = ((text or "").splitlines()[:1] for text in (ended.error, ended.text))
+    return ReportedEnd(
+        ended.reason,
+        first[0][:_LONGEST_ERROR] if first else None,
+        said[0][:_LONGEST_ERROR] if said else None,
+    )
 
 
 def _device_name(diagnosis: Diagnosis) -> str | None:
@@ -159,40 +158,44 @@ def device_name(candidates: Sequence[DeviceFacts]) -> str | None:
     return f"{kind}, {first.architecture}" if first.architecture else kind
 
 
-def _facts(diagnosis: Diagnosis) -> doc.Facts:
+def _facts(diagnosis: Diagnosis) -> Facts:
     speedup, plan = diagnosis.speedup, diagnosis.whatif
-    measured = speedup if speedup and speedup.baseline == "measured" else None
+    measured = speedup if speedup and speedup.measured else None
     attainable_ns = measured.attainable_step_ns if measured else None
     step_ns = diagnosis.account.step_ns if diagnosis.account else None
     if step_ns is None and diagnosis.steps:
         step_ns = diagnosis.steps.mean_ns
     after_ns = {step.code: step.step_ns for step in plan.order} if plan else {}
     end = None if code_of_other_type(diagnosis) else plan
-    unexplained_ns = measured.unexplained_ns if measured and attainable_ns is not None else None
-    return {
-        "step_ns": rounded(step_ns),
-        "baseline_step_ns": rounded(measured.baseline_step_ns) if measured else None,
-        "observed": measured.observed if measured else None,
-        "attainable": measured.attainable if measured else None,
-        "attainable_step_ns": rounded(attainable_ns),
-        "unexplained_ns": rounded(unexplained_ns),
-        "after_remedies_ns": rounded(end.best_step_ns) if end else None,
-        "limited_by": end.floor if end else None,
-        "unlike": list(unlike(diagnosis)),
-        "observed_per_update": per_update(diagnosis),
-        "step_ns_per_update": rounded(_per_update(step_ns, diagnosis)),
-        "causes": [
-            {
-                "code": found.code,
-                "slug": found.slug,
-                "gain_ns_per_step": rounded(found.gain_ns_per_step),
-                "recovers_ns_per_step": rounded(found.recovers_ns_per_step),
-                "added_ns_per_step": rounded(found.added_ns_per_step),
-                "step_ns": rounded(after_ns.get(found.code)),
-            }
+    return Facts(
+        step_ns=_rounded(step_ns),
+        baseline_step_ns=_rounded(measured.baseline_step_ns) if measured else None,
+        observed=measured.observed if measured else None,
+        attainable=measured.attainable if measured else None,
+        attainable_step_ns=_rounded(attainable_ns),
+        unexplained_ns=measured.unexplained_ns if measured and attainable_ns is not None else None,
+        after_remedies_ns=_rounded(end.best_step_ns) if end else None,
+        limited_by=end.floor.by if end else None,
+        unlike=unlike(diagnosis),
+        observed_per_update=per_update(diagnosis),
+        step_ns_per_update=_per_update(step_ns, diagnosis),
+        causes=tuple(
+            Cause(
+                code=found.code,
+                slug=found.slug,
+                gain_ns_per_step=_rounded(found.gain_ns_per_step),
+                recovers_ns_per_step=found.recovers_ns_per_step,
+                added_ns_per_step=found.added_ns_per_step,
+                step_ns=after_ns.get(found.code),
+            )
             for found in causes(diagnosis.findings)
-        ],
-    }
+        ),
+    )
+
+
+def _rounded(ns: float | None) -> float | None:
+    """Return a time as the document states it: what is computed from it elsewhere is of the same number."""
+    return None if ns is None else round(float(ns), 3)
 
 
 def _per_update(step_ns: float | None, diagnosis: Diagnosis) -> float | None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from mpprof.model.finding import Windows
+from mpprof.model.finding import WindowsOfTwo
 from mpprof.report import words
-from mpprof.report.json.values import from_to, rounded
-
-if TYPE_CHECKING:
-    from mpprof.model import document as doc
-
 
 MOVED_RATIO = 0.05
 """A twentieth is a change; less is how windows are opened and closed."""
@@ -22,42 +17,12 @@ _WAITS = {
 }
 
 
-def windows_of(found: Windows) -> doc.WindowsOfTwo:
-    """Return `windows` of a comparison's step."""
-    return {
-        "span_ns": _pair(found.span_ns),
-        "busy_ns": _pair(found.busy_ns),
-        "idle_ns": _pair(_idle_ns(found)),
-        "kernel_ns": _pair(found.kernel_ns),
-        "kernels": _pair(found.kernels),
-        "parts": [
-            {"by": p.by, "name": p.name, "from_ns": rounded(p.from_ns), "to_ns": rounded(p.to_ns)}
-            for p in found.parts
-        ],
-        "matrix_kernels": [
-            {"family": family, "from": _of(found, 0, family), "to": _of(found, 1, family)}  # type: ignore[typeddict-item]
-            for family in sorted({*found.matrix_kernels[0], *found.matrix_kernels[1]})
-        ],
-        "same_work": found.same_work,
-        "decides": found.decides,
-        "waits_for": found.waits_for,
-        "statements": [*_statements(found)],
-    }
+def told(found: WindowsOfTwo) -> WindowsOfTwo:
+    """Return `windows` of a comparison's step, with what they show in words."""
+    return replace(found, statements=tuple(_statements(found)))
 
 
-def _pair(values: tuple[float, float]) -> doc.FromTo:
-    return from_to((rounded(values[0]), rounded(values[1])))
-
-
-def _of(found: Windows, end: int, family: str) -> int:
-    return found.matrix_kernels[end].get(family, 0)
-
-
-def _idle_ns(found: Windows) -> tuple[float, float]:
-    return found.span_ns[0] - found.busy_ns[0], found.span_ns[1] - found.busy_ns[1]
-
-
-def _statements(found: Windows) -> list[str]:
+def _statements(found: WindowsOfTwo) -> list[str]:
     """Return what changed and what decides; how much work it was; and what does not follow from it."""
     span, kernels = (_moved(name, ns) for name, ns in (("span", found.span_ns), ("kernels", found.kernel_ns)))
     said = [f"{kernels}, and {span}: {_decides(found)}"]
@@ -79,8 +44,8 @@ def _moved(name: str, ns: tuple[float, float]) -> str:
     return f"the window {'hardly moved, ' if still else 'went '}from {before} to {after}{times}"
 
 
-def _decides(found: Windows) -> str:
-    idle = _idle_ns(found)
+def _decides(found: WindowsOfTwo) -> str:
+    idle = found.idle_ns
     shares = [words.percent(ns / span) for ns, span in zip(idle, found.span_ns, strict=True)]
     both = f"{shares[0]} and {shares[1]}"
     if found.decides == "device":
@@ -96,10 +61,10 @@ def _decides(found: Windows) -> str:
     return f"the device idles {both} of them, so their length depends on {what}, not on the kernels"
 
 
-def _work(found: Windows) -> str:
+def _work(found: WindowsOfTwo) -> str:
     counts = [
-        f"{family} {words.count(_of(found, 0, family))} and {words.count(_of(found, 1, family))}"
-        for family in sorted({*found.matrix_kernels[0], *found.matrix_kernels[1]})
+        f"{each.family} {words.count(each.start)} and {words.count(each.end)}"
+        for each in found.matrix_kernels
     ]
     listed = ", ".join(counts)
     if found.same_work is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpprof.model.memory import MemoryComparison
 from mpprof.report import words
 from mpprof.report.content import (
     BEFORE,
@@ -19,8 +20,8 @@ from mpprof.report.content import (
 from mpprof.report.text import wrapped
 
 if TYPE_CHECKING:
-    from mpprof.model import document as doc
-    from mpprof.model.memory import Advice, OutOfMemory
+    from mpprof.model.memory import MemoryAccount, MemoryCause, MemoryItem, OutOfMemory, Tensor
+    from mpprof.model.report import Report
 
 MOST = 8
 _BAR = 12
@@ -28,7 +29,7 @@ _OWNERS = 20
 """Fewer columns than that tell nothing of a kind's layers."""
 
 
-def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
+def render(document: Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
     """Return the text of the document's memory section; `most` rows of each list."""
     parts = [
         _head(document, width),
@@ -41,41 +42,35 @@ def render(document: doc.Report, *, width: int, most: int = MOST, ascii_only: bo
     return words.ascii_only(text) if ascii_only else text
 
 
-def comparison(document: doc.Report, baseline: str) -> doc.MemoryComparison:
+def comparison(document: Report, baseline: str) -> MemoryComparison:
     """Return the report's `memory` against a baseline, with the reasons of what is not known of it."""
-    absent = {name: why for name, why in document["absent"].items() if name.partition(".")[0] == "memory"}
-    return {
-        "schema": "mpprof.memory/1",
-        "run": document["run"]["name"],
-        "baseline": baseline,
-        "memory": document["memory"],
-        "unlike": list(document["facts"].get("unlike") or ()),
-        "absent": absent,
-    }
+    absent = {name: why for name, why in document.absent.items() if name.partition(".")[0] == "memory"}
+    unlike = tuple(document.facts.unlike or ())
+    return MemoryComparison(document.run.name, baseline, document.memory, unlike, absent)
 
 
-def _head(document: doc.Report, width: int) -> list[str]:
-    memory, unknown = document["memory"], wrapped(live_memory_unknown(document), width)
+def _head(document: Report, width: int) -> list[str]:
+    memory, unknown = document.memory, wrapped(live_memory_unknown(document), width)
     if memory is None:
         return unknown
     mine = main_allocator(memory)
     if mine is None:
-        return [f"Peak {words.size(memory['peak_bytes'])}, by the records", *unknown]
-    where = words.plain(mine["name"]) + (" (host memory)" if mine["where"] == "host" else "")
-    capacity = mine["capacity_bytes"]
-    share = f" of {words.size(capacity)} ({words.percent(mine['peak_bytes'] / capacity)})" if capacity else ""
-    lines = [f"Peak {words.size(mine['peak_bytes'])}{share} on {where}"]
+        return [f"Peak {words.size(memory.peak_bytes)}, by the records", *unknown]
+    where = words.plain(mine.name) + (" (host memory)" if mine.where == "host" else "")
+    capacity = mine.capacity_bytes
+    share = f" of {words.size(capacity)} ({words.percent(mine.peak_bytes / capacity)})" if capacity else ""
+    lines = [f"Peak {words.size(mine.peak_bytes)}{share} on {where}"]
     said = []
-    if (life := mine["lifetime_peak_bytes"]) is not None and life > mine["peak_bytes"]:
+    if (life := mine.lifetime_peak_bytes) is not None and life > mine.peak_bytes:
         said.append(f"before the trace it held up to {words.size(life)}")
-    if rounding := memory.get("rounding_bytes"):
+    if rounding := memory.rounding_bytes:
         said.append(f"{words.size(rounding)} more than asked for")
-    if (loose := memory.get("fragmentation_ratio")) is not None:
+    if (loose := memory.fragmentation_ratio) is not None:
         said.append(f"{words.percent(loose)} of the free memory lies outside its largest block")
     lines += [f"  {text}" for text in said]
     others = [
-        f"{words.plain(each['name'])} {words.size(each['peak_bytes'])}"
-        for each in memory.get("allocators", [])
+        f"{words.plain(each.name)} {words.size(each.peak_bytes)}"
+        for each in memory.allocators
         if each is not mine
     ]
     if others:
@@ -83,25 +78,25 @@ def _head(document: doc.Report, width: int) -> list[str]:
     return lines
 
 
-def _kinds(document: doc.Report, width: int) -> list[str]:
-    memory = document["memory"]
+def _kinds(document: Report, width: int) -> list[str]:
+    memory = document.memory
     items = _of(memory, "kind")
     if memory is None or not items:
         return []
-    peak = memory["peak_bytes"]
+    peak = memory.peak_bytes
     names = [held(item) for item in items]
     wide = max(map(len, names))
     lines = []
     for item, name in zip(items, names, strict=True):
-        ratio = item["bytes"] / peak if peak else 0.0
-        size, share, drawn = words.size(item["bytes"]), words.percent(ratio), words.bar(ratio, _BAR)
+        ratio = item.bytes / peak if peak else 0.0
+        size, share, drawn = words.size(item.bytes), words.percent(ratio), words.bar(ratio, _BAR)
         line = f"  {size:>9}  {share:>6}  {drawn:<{_BAR}}  {name:<{wide}}"
         room = width - len(line) - 2
-        owners = _owners(memory, item["name"], room) if room >= _OWNERS else ""
+        owners = _owners(memory, item.name, room) if room >= _OWNERS else ""
         lines.append(f"{line}  {owners}".rstrip())
-    older = _older(memory, items, document["absent"])
-    snapshot = [line for key, told in _OF_SNAPSHOT.items() if key in document["absent"]
-                for line in wrapped(f"{told}: {document['absent'][key]}.", width, indent=2)]  # fmt: skip
+    older = _older(memory, items, document.absent)
+    snapshot = [line for key, told in _OF_SNAPSHOT.items() if key in document.absent
+                for line in wrapped(f"{told}: {document.absent[key]}.", width, indent=2)]  # fmt: skip
     return ["At the peak", *lines, *_by_xla(memory, items), *older, *snapshot]
 
 
@@ -113,15 +108,15 @@ _STATES_FROM = {
 }
 
 
-def _by_xla(memory: doc.Memory, items: list[doc.MemoryItem]) -> list[str]:
+def _by_xla(memory: MemoryAccount, items: list[MemoryItem]) -> list[str]:
     """Return what the mark of XLA's assignment means, and why memory that XLA took for a program has none."""
     lines = []
-    if any(item.get("assigned") for item in items):
+    if any(item.assigned for item in items):
         lines = [
             "  Assigned: XLA takes memory for a whole program, and no event states what is in it; this is",
             "  from the program's buffer assignment in the trace, when each block is fullest.",
         ]
-    if why := memory.get("why_unassigned"):
+    if why := memory.why_unassigned:
         lines += [f"  What XLA took for a program is unknown, too: {why}."]
     return lines
 
@@ -135,10 +130,10 @@ _MODULES = ("trace.shapes", "trace.layers")
 """What of a PyTorch trace would tell the weights; formats in which nothing else could do not miss them."""
 
 
-def _older(memory: doc.Memory, items: list[doc.MemoryItem], absent: dict[str, str]) -> list[str]:
+def _older(memory: MemoryAccount, items: list[MemoryItem], absent: dict[str, str]) -> list[str]:
     """Return why no more is known of what was held before the window, and what would show it."""
-    rest = BEFORE in (item["name"] for item in items)
-    if basis := memory.get("states_from"):
+    rest = BEFORE in (item.name for item in items)
+    if basis := memory.states_from:
         told = f"  Estimated from {_STATES_FROM[basis]}: allocated before the profiler started"
         return [f"{told},", "  like the rest, whose owner no event states."] if rest else [f"{told}."]
     if not rest:
@@ -152,14 +147,14 @@ def _older(memory: doc.Memory, items: list[doc.MemoryItem], absent: dict[str, st
     return said
 
 
-def _owners(memory: doc.Memory, kind: str, room: int) -> str:
+def _owners(memory: MemoryAccount, kind: str, room: int) -> str:
     """Return the layers that own most of the kind's large tensors, or else their ops, with their bytes: two,
     or the first alone where `room` characters do not hold both."""
     sums: dict[str, int] = {}
-    for tensor in memory.get("tensors", []):
-        if tensor["kind"] == kind:
-            name = tensor["layer"] if tensor["layer"] != "unknown" else tensor["op"]
-            sums[name] = sums.get(name, 0) + tensor["bytes"]
+    for tensor in memory.tensors:
+        if tensor.kind == kind:
+            name = tensor.layer if tensor.layer != "unknown" else tensor.op
+            sums[name] = sums.get(name, 0) + tensor.bytes
     ordered = sorted(sums.items(), key=lambda pair: -pair[1])[:2]
     told = [(words.plain(name), words.size(size)) for name, size in ordered if name != "unknown"]
     both = ", ".join(f"{words.op(name, 40)} {size}" for name, size in told)
@@ -169,13 +164,13 @@ def _owners(memory: doc.Memory, kind: str, room: int) -> str:
     return f"{words.op(name, room - len(size) - 1)} {size}"
 
 
-def _divisions(document: doc.Report, width: int, most: int) -> list[str]:
+def _divisions(document: Report, width: int, most: int) -> list[str]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
-        items = _of(document["memory"], by)
+        items = _of(document.memory, by)
         if not any(map(is_told, items)):
             continue
-        shown = [f"{words.shorten(words.plain(held(i)), 32)} {words.size(i['bytes'])}" for i in items[:most]]
+        shown = [f"{words.shorten(words.plain(held(i)), 32)} {words.size(i.bytes)}" for i in items[:most]]
         rest = [f"{len(items) - most} more"] if len(items) > most else []
         lines += _listed(f"{title:<8}", [*shown, *rest], width)
     return lines
@@ -193,87 +188,87 @@ def _listed(title: str, items: list[str], width: int) -> list[str]:
     return lines
 
 
-def _tensors(document: doc.Report, width: int, most: int) -> list[str]:
-    memory = document["memory"]
-    tensors = (memory.get("tensors", []) if memory else [])[:most]
+def _tensors(document: Report, width: int, most: int) -> list[str]:
+    memory = document.memory
+    tensors = (memory.tensors if memory else [])[:most]
     if not tensors:
         return []
-    front = [f"  {words.size(t['bytes']):>9}  {_shape(t):<24}  {life(t, document):>18}  " for t in tensors]
+    front = [f"  {words.size(t.bytes):>9}  {_shape(t):<24}  {life(t, document):>18}  " for t in tensors]
     room = max(24, width - max(map(len, front)))
-    ops = [words.op(words.plain(t["op"]), room) for t in tensors]
-    ops = [f"{op} (assigned)" if t.get("assigned") else op for op, t in zip(ops, tensors, strict=True)]
+    ops = [words.op(words.plain(t.op), room) for t in tensors]
+    ops = [f"{op} (assigned)" if t.assigned else op for op, t in zip(ops, tensors, strict=True)]
     lines = [each + op for each, op in zip(front, ops, strict=True)]
     return ["Largest tensors (bytes, type and shape, how long they live, op)", *lines]
 
 
-def life(tensor: doc.Tensor, document: doc.Report) -> str:
+def life(tensor: Tensor, document: Report) -> str:
     """Return how long a tensor lived; "" where the trace states no times."""
-    if "trace.times" in document["absent"]:
+    if "trace.times" in document.absent:
         return ""
-    return "outlives the trace" if tensor["life_ns"] is None else words.duration(tensor["life_ns"])
+    return "outlives the trace" if tensor.life_ns is None else words.duration(tensor.life_ns)
 
 
-def _shape(tensor: doc.Tensor) -> str:
+def _shape(tensor: Tensor) -> str:
     """Return the count, type and shape of a tensor; for an unknown type, the number of blocks."""
-    if tensor["dtype"] == "unknown":
-        return words.plural(tensor["count"], "block")
-    shape = "" if tensor["shape"] == "unknown" else tensor["shape"]
-    times = f"{tensor['count']} x " if tensor["count"] > 1 else ""
-    return words.shorten(words.plain(f"{times}{tensor['dtype']} {shape}".strip()), 24)
+    if tensor.dtype == "unknown":
+        return words.plural(tensor.count, "block")
+    shape = "" if tensor.shape == "unknown" else tensor.shape
+    times = f"{tensor.count} x " if tensor.count > 1 else ""
+    return words.shorten(words.plain(f"{times}{tensor.dtype} {shape}".strip()), 24)
 
 
-def _across(document: doc.Report, most: int) -> list[str]:
-    memory = document["memory"]
-    held = memory.get("across_steps") if memory else None
+def _across(document: Report, most: int) -> list[str]:
+    memory = document.memory
+    held = memory.across_steps if memory else None
     if held is None:
         return []
     if not held:
         return ["Nothing that a step allocates outlives the next step"]
     lines = []
     for each in held[:most]:
-        count, op = words.plural(each["count"], "block"), words.op(words.plain(each["op"]), 60)
-        lines.append(f"  {words.size(each['bytes']):>9}  {count} of {op}")
+        count, op = words.plural(each.count, "block"), words.op(words.plain(each.op), 60)
+        lines.append(f"  {words.size(each.bytes):>9}  {count} of {op}")
     return ["Allocated in one step and live after the next", *lines]
 
 
-def _records(document: doc.Report) -> list[str]:
-    steps = document["steps"]
-    memory = steps.get("memory") if steps else None
+def _records(document: Report) -> list[str]:
+    steps = document.steps
+    memory = steps.memory if steps else None
     if not memory:
         return []
     lines = []
-    if (peak := memory["peak_bytes"]) is not None:
+    if (peak := memory.peak_bytes) is not None:
         said = f"Recorded peak {words.size(peak)}"
-        if (steady := memory["steady_peak_bytes"]) is not None and steady < peak:
+        if (steady := memory.steady_peak_bytes) is not None and steady < peak:
             said += f", after warm-up {words.size(steady)}"
-        first, last = memory["first_live_bytes"], memory["last_live_bytes"]
+        first, last = memory.first_live_bytes, memory.last_live_bytes
         if first is not None and last is not None:
             said += f"; live between steps {words.size(first)} at first, {words.size(last)} at the end"
         lines.append(said)
-    if (driver := memory["driver_bytes"]) is not None:
+    if (driver := memory.driver_bytes) is not None:
         more = ""
         if peak is not None and driver > 1.25 * peak:
             more = ", taken in advance by the framework and counted whether used or not"
         lines.append(f"The driver shows {words.size(driver)} in use{more}")
-    if (host := memory["host_bytes"]) is not None:
+    if (host := memory.host_bytes) is not None:
         lines.append(f"Host memory of the process: up to {words.size(host)}")
     return lines
 
 
-def saving(document: doc.Report) -> list[str]:
+def saving(document: Report) -> list[str]:
     """Return what was saved against the baseline, what could have been saved, and where the rest is; empty
     without a baseline."""
-    memory = document["memory"]
+    memory = document.memory
     if memory is None:
         return []
-    if unlike := document["facts"].get("unlike"):
+    if unlike := document.facts.unlike:
         differences = [f"  {words.plain(each)}" for each in unlike]
         return ["What was saved is not known: the baseline differs in more than its precision", *differences]
-    if memory["saved_bytes"] is None:
+    if memory.saved_bytes is None:
         return []
     told = drivers_figure(memory)
-    lines = _saving(document, memory, memory["saved_bytes"])
-    if beside := memory.get("beside_gap"):
+    lines = _saving(document, memory, memory.saved_bytes)
+    if beside := memory.beside_gap:
         lines += [
             "Beside that, memory that the run does not use",
             *(_cause(part, document) for part in beside),
@@ -281,15 +276,15 @@ def saving(document: doc.Report) -> list[str]:
     return [*lines, f"{told[0].upper()}{told[1:]}"] if told else lines
 
 
-def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
-    expected = memory.get("expected_saving_bytes")
+def _saving(document: Report, memory: MemoryAccount, saved: int) -> list[str]:
+    expected = memory.expected_saving_bytes
     line = (
         f"Saved against the baseline {words.size(saved)}"
         if saved >= 0
         else f"{words.size(-saved)} more than the baseline"
     )
     if expected is None:
-        why = document["absent"].get("memory.expected_saving_bytes")
+        why = document.absent.get("memory.expected_saving_bytes")
         return [line, *([f"  what could have been saved is not known: {why}"] if why else [])]
     more = saved > max(0, expected)
     said = (
@@ -298,8 +293,8 @@ def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
         else f"of {words.size(expected)} that 16 bits could save"
     )
     lines = [f"{line}, {said}"]
-    lines += [_cause(part, document) for part in memory.get("gap", [])]
-    unexplained = memory.get("unexplained_bytes")
+    lines += [_cause(part, document) for part in memory.gap]
+    unexplained = memory.unexplained_bytes
     if unexplained:
         rest = (
             "unexplained"
@@ -310,34 +305,32 @@ def _saving(document: doc.Report, memory: doc.Memory, saved: int) -> list[str]:
     return lines
 
 
-def _beyond(memory: doc.Memory) -> str:
+def _beyond(memory: MemoryAccount) -> str:
     """Return why the causes together may be more than the gap: what else shrank, where that is known."""
-    shrank = [f"{part['kind']} by {words.size(part['bytes'])}" for part in memory.get("shrank", [])]
+    shrank = [f"{part.kind} by {words.size(part.bytes)}" for part in memory.shrank]
     return f"other memory shrank, too ({', '.join(shrank)})" if shrank else BEYOND_THE_GAP
 
 
-def _cause(part: doc.MemoryCause, document: doc.Report) -> str:
+def _cause(part: MemoryCause, document: Report) -> str:
     """Return the bytes and the code, with the title of the finding of that code and its first remedy."""
-    line = f"  {_signed(part['bytes']):>10}  {part['code']}"
-    found = finding(document, part["code"])
+    line = f"  {_signed(part.bytes):>10}  {part.code}"
+    found = finding(document, part.code)
     if found is None:
-        return f"{line}  (mpprof explain {part['code']})"
-    remedies = found.get("remedies", [])
-    return f"{line}  {found['title']}" + (f": {words.plain(remedies[0]['text'])}" if remedies else "")
+        return f"{line}  (mpprof explain {part.code})"
+    remedies = found.remedies
+    return f"{line}  {found.title}" + (f": {words.plain(remedies[0].text)}" if remedies else "")
 
 
 def _signed(value: int) -> str:
     return words.size(value) if value >= 0 else f"-{words.size(-value)}"
 
 
-def _of(memory: doc.Memory | None, by: str) -> list[doc.MemoryItem]:
-    items = [item for item in memory["at_peak"] if item["by"] == by] if memory else []
-    return sorted(items, key=lambda item: -item["bytes"])
+def _of(memory: MemoryAccount | None, by: str) -> list[MemoryItem]:
+    items = [item for item in memory.at_peak if item.by == by] if memory else []
+    return sorted(items, key=lambda item: -item.bytes)
 
 
-def render_error(
-    found: OutOfMemory, advice: tuple[Advice, ...], *, width: int, ascii_only: bool = False
-) -> str:
+def render_error(found: OutOfMemory, *, width: int, ascii_only: bool = False) -> str:
     """Return what an out-of-memory error says, and what to try, the likeliest first."""
     where = f" on {words.plain(found.device)}" if found.device else ""
     by = f" by {words.op(words.plain(found.op), 60)}" if found.op else ""
@@ -359,7 +352,7 @@ def render_error(
         line = f"  {words.size(each.bytes):>9}  {count}{kind}".rstrip()
         filled.append(f"{line}  {words.shorten(words.plain(each.name), max(24, width - len(line) - 2))}")
     todo = []
-    for step in advice:
+    for step in found.advice:
         todo += wrapped(step.text, width, indent=2)
         todo += [f"      {line}" for line in step.snippet.splitlines()]
     of = f", of {words.size(found.listed_bytes)} in all" if found.listed_bytes else ""

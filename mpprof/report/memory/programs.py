@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from mpprof.model.memory import AliveOf, Program
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.document import forecasts as doc
+from mpprof.report.to_json import to_json
 
 SCHEMA: Literal["mpprof.programs/1"] = "mpprof.programs/1"
 _NOT_INCLUDED = "cuDNN's workspaces, which are taken as the program runs, are not among them"
 Owned = tuple[Program, Sequence[AliveOf]]
 
 
-def document(found: Sequence[Owned]) -> doc.Programs:
+def document(found: Sequence[Owned]) -> dict[str, Any]:
     """Return the programs as JSON, most bytes first. `alive_at_peak` is empty where the program states no
     order of allocations."""
     return {
@@ -31,10 +29,7 @@ def document(found: Sequence[Owned]) -> doc.Programs:
                 "constants_bytes": program.assigned.constants_bytes,
                 "temporaries_bytes": program.assigned.temporaries_bytes,
                 "temporaries_peak_bytes": program.assigned.peak_bytes if alive else None,
-                "alive_at_peak": [
-                    {"layer": one.layer, "phase": one.phase, "dtype": one.dtype, "bytes": one.bytes}
-                    for one in alive
-                ],
+                "alive_at_peak": to_json(alive),
             }
             for program, alive in found
         ],

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from mpprof._version import __version__
 from mpprof.errors import UnreadableError, UsageError
-from mpprof.model.document import SurveyRow
+from mpprof.model.rows import SurveyRow
 from mpprof.regular import open_regular
 from mpprof.report import json as documents
 

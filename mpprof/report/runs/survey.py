@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mpprof.errors import MpprofError
-from mpprof.model.document import SurveyRow
+from mpprof.model.rows import SurveyRow
 from mpprof.report import words
 from mpprof.report.runs.listing import card, known, short_policy
 from mpprof.report.runs.short_names import shortened

@@ -13,6 +13,7 @@ from mpprof.analysis.comparison.matching import kernel_changes, matching
 from mpprof.analysis.comparison.speedup import speedup
 from mpprof.model.account import CLASSES, Account, Cell, Speedup
 from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.finding import OpTime
 from mpprof.model.run import PolicyFacts, Run
 from tests.analysis.pieces import A100, V100, account_of, layer, model, run_of
 
@@ -321,8 +322,8 @@ def test_matching_tells_what_has_its_like_and_what_is_alone() -> None:
     after = account_of([fp16("dense", 100e3), Cell("cast", 50e3, op="model/dense/Cast", layer="dense")])
     found = matching(before, after, B_RUN, M_RUN)
     assert found.by_op_ratio == (pytest.approx(0.75), pytest.approx(2 / 3))
-    assert found.only_from == (("model/dense_1/MatMul", 200e3),)
-    assert found.only_to == (("model/dense/Cast", 50e3),)
+    assert found.only_from == (OpTime("model/dense_1/MatMul", 200e3),)
+    assert found.only_to == (OpTime("model/dense/Cast", 50e3),)
     renamed = [replace(cell, op=f"jit/{i}") for i, cell in enumerate(after.main.cells)]
     other = matching(before, account_of(renamed), B_RUN, M_RUN)
     assert other.by_op_ratio == (0.0, 0.0)

@@ -33,13 +33,13 @@ def test_what_hides_behind_the_host_comes_after_what_relieves_it() -> None:
         ("MP301", 60.0, 40.0, 0.0),
         ("MP503", 60.0, 0.0, 30.0),
     ]
-    assert (found.best_step_ns, found.floor) == (60.0, "host")
+    assert (found.best_step_ns, found.floor.by) == (60.0, "host")
 
 
 def test_the_device_limits_where_the_host_needs_less() -> None:
     found = plan(100.0, 20.0, [CAST, LAUNCH])
     assert [s.code for s in found.order] == ["MP503", "MP302"]
-    assert (found.best_step_ns, found.floor, found.host_ns) == (60.0, "device", 20.0)
+    assert (found.best_step_ns, found.floor.by, found.floor.host_ns) == (60.0, "device", 20.0)
 
 
 def test_without_remedies_the_step_stays() -> None:

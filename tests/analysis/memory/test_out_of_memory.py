@@ -14,8 +14,8 @@ from mpprof.analysis.memory import out_of_memory
 from mpprof.diagnosis.out_of_memory.advice import advise
 from mpprof.diagnosis.out_of_memory.failure import failure
 from mpprof.model.run import Ended, Run
-from mpprof.report import brief
 from mpprof.report import json as documents
+from tests.builders.read_back import brief
 from tests.cli.conftest import Mpprof, mpprof  # noqa: F401
 from tests.paths import SAMPLES
 
@@ -525,7 +525,7 @@ def failed(*, limit: int, used: int, asked: int) -> Run:
 def batch_advice(run: Run) -> list[tuple[str, str]]:
     found = failure(run)
     assert found is not None
-    return [(one.cause, one.text) for one in found[1] if one.cause in ("batch", "elsewhere")]
+    return [(one.cause, one.text) for one in found.advice if one.cause in ("batch", "elsewhere")]
 
 
 def test_the_models_estimate_is_the_figure_within_what_the_error_allows() -> None:
@@ -560,7 +560,7 @@ def test_16_bits_are_advised_in_the_frameworks_own_way(framework: dict[str, str]
     assert run.facts is not None
     found = failure(replace(run, facts=replace(run.facts, framework=framework)))
     assert found is not None
-    (advice,) = [one for one in found[1] if one.cause == "precision"]
+    (advice,) = [one for one in found.advice if one.cause == "precision"]
     assert advice.text.startswith("it trains in float32: 16 bits halve activations: ")
     assert said in advice.text + advice.snippet
 
@@ -725,8 +725,8 @@ def test_of_a_run_that_ended_so_the_models_layers_still_tell_a_batch() -> None:
     ended = Ended("out_of_memory", f"RuntimeError: {REAL_TORCH_WITHOUT_SIZES}")
     found = failure(replace(run, facts=replace(run.facts, ended=ended, devices=(small,))))
     assert found is not None
-    assert found[0].asked_bytes is None
-    assert [one.text for one in found[1] if one.cause == "batch"] == [
+    assert found.asked_bytes is None
+    assert [one.text for one in found.advice if one.cause == "batch"] == [
         "a batch of 48 in float32 or 97 in mixed_float16 instead of 64, estimated from the model's layers"
     ]
 

@@ -15,7 +15,8 @@ from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UsageError
 from mpprof.report import json as documents
-from mpprof.report import text
+from mpprof.report.to_json import to_json
+from tests.builders.read_back import text
 from tests.builders.windows import Request, serving
 from tests.paths import SAMPLES
 from tests.traces.test_nsys import export
@@ -150,9 +151,9 @@ def test_a_step_log_counts_other_steps_and_is_left_out() -> None:
 def test_the_page_takes_them_too(tmp_path: Path) -> None:
     serving(each=Request(reduction=40)).write(tmp_path / "serving.pt.trace.json")
     (entry,) = LogDirectory(tmp_path, step_range="decode").entries()
-    found = LogDirectory(tmp_path, step_range="decode").report(entry.id)
+    found = to_json(LogDirectory(tmp_path, step_range="decode").report(entry.id))
     assert found["account"]["basis"] == "step"
-    assert LogDirectory(tmp_path).report(entry.id)["account"]["basis"] == "window"
+    assert to_json(LogDirectory(tmp_path).report(entry.id))["account"]["basis"] == "window"
 
 
 def test_the_pages_tables_say_over_what_their_sums_are(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import mpprof
 import mpprof.report
 from mpprof.api import workflows
 from mpprof.report import json as documents
-from mpprof.report import markdown, text
+from tests.builders.read_back import markdown, text
 from tests.fuzz.commands import report_schema
 from tests.fuzz.targets import check
 

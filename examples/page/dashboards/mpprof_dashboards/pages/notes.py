@@ -9,7 +9,7 @@ from mpprof_dashboards.components.context import Context, Page
 
 
 def layout(context: Context) -> list[Any]:
-    return [html.Ul([html.Li(text) for text in context.report()["warnings"]], id="notes")]
+    return [html.Ul([html.Li(text) for text in context.report().warnings], id="notes")]
 
 
 PAGE = Page("/notes", "Notes", layout)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from mpprof.model.account import Phase
-from mpprof.model.document.rows import Reason
-from mpprof.model.document.values import Number
 from mpprof.model.kernels import Placement, Precision
+from mpprof.model.rows import Reason
 
 
 class Roofs(TypedDict):
@@ -15,8 +14,8 @@ class Roofs(TypedDict):
     ordinary arithmetic."""
 
     card: str
-    flops_per_s: dict[str, Number]
-    bandwidth_bytes_per_s: Number | None
+    flops_per_s: dict[str, float]
+    bandwidth_bytes_per_s: float | None
     source: str
 
 
