@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import traceback
@@ -34,6 +35,11 @@ def launched(*words: str, cwd: Path, **environment: str) -> Ran:
     return _ran([sys.executable, "-m", "mpprof", "run", *words], cwd, environment)
 
 
+def _interruptible() -> None:
+    """As in a terminal: in a shell's background job SIGINT is ignored, and so it is in what that starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _ran(command: list[str], cwd: Path, environment: dict[str, str]) -> Ran:
     done = subprocess.run(
         command,
@@ -43,6 +49,7 @@ def _ran(command: list[str], cwd: Path, environment: dict[str, str]) -> Ran:
         text=True,
         timeout=600,
         check=False,
+        preexec_fn=_interruptible,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 
