@@ -9,7 +9,9 @@ from mpprof_dashboards import export
 from mpprof_dashboards.pages import why
 
 from mpprof.report import words
-from tests.builders.read_back import brief, markdown, text
+from tests.builders.read_back import brief, markdown, reading, text
+
+why = reading(why)
 
 _CODE = re.compile(r"MP\d{3}")
 
