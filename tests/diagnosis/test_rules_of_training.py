@@ -93,7 +93,7 @@ def test_mp305_of_a_step_of_a_millisecond_a_tenth_is_keras_own_loop(us, said) ->
 def test_mp305_of_a_handful_of_steps_tells_nothing(steady) -> None:
     """The first calls of callbacks load and set up: of five steps most of what callbacks take."""
     table = c.steps(8, gap_ns=np.full(8, int(60 * c.MS)))
-    said = says("MP305", c.case(table=table, steps=c.summary(table, steady=steady)))
+    said = says("MP305", c.case(table=table, steps=c.summary(table, steady=steady, first_steady=3)))
     assert said == "error" if steady == 6 else "too few steady steps" in said
 
 
