@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from mpprof_dashboards.choice import default_baselines
 
 from mpprof.api.source import LogDirectory
