@@ -292,7 +292,7 @@
           reach.style.setProperty("--v", String(got.attainable));
         }
       }
-      speedup.appendChild(element("strong", got.figure || "\u2014"));
+      speedup.append(" ", element("strong", got.figure || "\u2014"), " "); /* a line breaks, and a voice rests, at a space */
       speedup.appendChild(element("span", held.run.is_baseline && got.observed === null ? "baseline" : got.label, "mp-note"));
       var spark = part(line, "spark");
       spark.replaceChildren();
