@@ -59,7 +59,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     seen.assert_quiet()
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, 1366, 1341, 1201, 390])
 def test_every_column_of_the_list_lies_in_the_window(chromium: Any, sample_server: str, width: int) -> None:
     seen = visit(chromium, sample_server, width=width)
     open_list(seen)
