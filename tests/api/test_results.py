@@ -81,13 +81,13 @@ def framed(shown: str) -> str:
 def test_a_notebook_shows_the_card_of_why(run: mpprof.Run) -> None:
     page = framed(run.diagnose(FLOAT32)._repr_html_())
     assert "1.89x" in page
-    assert "of 1.94x attainable" in page
+    assert "1.94x attainable" in page
     assert 'data-code="MP501"' in page
     assert "<script" not in page
     assert framed(mpprof.compare(FLOAT32, run)._repr_html_()) == page
     alone = framed(run._repr_html_())
     assert "100 %" in alone
-    assert "attainable</div>" not in alone
+    assert "attainable" not in alone.partition("<body")[2]
 
 
 def test_a_ladder_is_a_table_in_a_notebook() -> None:

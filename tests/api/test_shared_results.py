@@ -90,4 +90,4 @@ def test_who_asks_for_what_was_read_waits_for_no_trace_that_is_being_read(
     go_on.set()
     for thread, result in asking:
         thread.join(LONG_S)
-        assert result[0]["run"]["name"] in others
+        assert result[0].run.name in others

@@ -77,6 +77,26 @@ def test_the_profilers_own_time_hides_nothing() -> None:
     assert of(found("MP905"), found("MP302", gain_ms=25), account=slow) == ("time", "MP302")
 
 
+@pytest.mark.parametrize(
+    ("unsure_ms", "gain_ms", "said"),
+    [(4, 5, "time"), (6, 5, "invalid"), (None, 10, "invalid"), (None, 60, "time")],
+)
+def test_few_steps_lead_where_the_first_cause_gains_less_than_they_leave_open(
+    unsure_ms, gain_ms, said
+) -> None:
+    between = None if unsure_ms is None else (STEP, STEP + unsure_ms * c.MS)
+    few = c.summary(mean_interval_ns=between)
+    assert of(found("MP911"), found("MP301", gain_ms=gain_ms), steps=few)[0] == said
+
+
+def test_few_steps_lead_where_the_sign_of_a_comparison_is_not_known() -> None:
+    few = c.summary(mean_interval_ns=(STEP, STEP + c.MS))
+    found_of = (found("MP911"), found("MP301", gain_ms=60))
+    assert of(*found_of, steps=few, speedup=c.speedup(interval=(1.8, 2.2))) == ("time", "MP301")
+    assert of(*found_of, steps=few, speedup=c.speedup(interval=(0.8, 1.3))) == ("invalid", "MP911")
+    assert of(found("MP911"), steps=few) == ("invalid", "MP911")
+
+
 def test_a_missing_trace_leads_where_it_was_asked_for() -> None:
     without = {"account": None, "window": None}
     asked = c.run(c.facts(profile_windows=(), absent={"profile_windows": "training ended at step 9"}))
