@@ -92,7 +92,10 @@ def test_the_functions_that_the_architecture_names_exist() -> None:
     named = re.findall(r"`(mpprof[\w.]*):([\w.]+)`", (ROOT / "docs" / "ARCHITECTURE.md").read_text())
     assert len(named) > 20
     for module, name in named:
-        body = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text()).body
+        path = ROOT / module.replace(".", "/")
+        body = ast.parse(
+            next(p for p in (path / "__init__.py", path.with_suffix(".py")) if p.exists()).read_text()
+        ).body
         for part in name.split("."):
             found = [node for node in body if getattr(node, "name", None) == part]
             assert found, f"{module}:{name}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpprof_dashboards.choice import default_baselines
 
 from mpprof.api.source import LogDirectory
 from mpprof.report import words
@@ -43,9 +44,11 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     document = to_json(source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"))
     cell = f'{row} [data-field="%s"]'
     assert seen.page.inner_text(cell % "step") == words.duration(document["facts"]["step_ns"])
-    assert words.speedup(document["facts"]["attainable"]) in seen.page.inner_text(cell % "speedup")
+    answer = document["answer"]
+    shown = (answer["figure"], answer["label"])
+    assert tuple(seen.page.locator(cell % "speedup").locator("strong, .mp-note").all_inner_texts()) == shown
     assert seen.page.inner_text(cell % "share") == words.percent(document["tensor_core"]["ratio"])
-    assert seen.page.inner_text(cell % "cause") == document["findings"][0]["title"]
+    assert seen.page.inner_text(cell % "cause") == answer["sentence"]
     assert seen.page.inner_text("#runs-worst a") == "v100-odd-vocabulary-mixed-float16"
     assert len(seen.page.query_selector_all("#runs tr[data-run]")) == len(source.entries())
     for run in ("v100-convnet-mixed-float16", "v100-convnet-float32"):
@@ -56,7 +59,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     seen.assert_quiet()
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, 1366, 1341, 1201, 390])
 def test_every_column_of_the_list_lies_in_the_window(chromium: Any, sample_server: str, width: int) -> None:
     seen = visit(chromium, sample_server, width=width)
     open_list(seen)
@@ -71,6 +74,17 @@ def test_every_column_of_the_list_lies_in_the_window(chromium: Any, sample_serve
 
 def _order(seen: Visit) -> list[str]:
     return list(seen.page.eval_on_selector_all("#runs tr[data-run]", "all => all.map(e => e.dataset.run)"))
+
+
+def _measured(source: LogDirectory) -> dict[str, float]:
+    """Return the speedup of each run whose answer has one."""
+    measured = {}
+    for run, baseline in default_baselines(source.entries()).items():
+        document = to_json(source.report(run, baseline))
+        observed = document["facts"]["observed"]
+        if document["answer"]["figure"] and not document["facts"]["unlike"] and observed is not None:
+            measured[run] = observed
+    return measured
 
 
 def test_the_list_is_sorted_by_any_column_and_back_and_the_order_is_in_the_link(
@@ -96,13 +110,16 @@ def test_the_list_is_sorted_by_any_column_and_back_and_the_order_is_in_the_link(
     seen.page.click(heading % "step")
     assert _order(seen) == groups
     seen.page.click(heading % "speedup")
-    got = seen.page.locator("#runs tbody [data-field='speedup'] strong").all_inner_texts()
-    known = [float(text.removesuffix("x")) for text in got if text != "—"]
-    assert known == sorted(known, reverse=True)
-    assert set(got[len(known) :]) == {"—"}  # without a value, last
+    measured = _measured(source)
+    most = sorted(measured, key=lambda run: -measured[run])
+    assert _order(seen)[: len(most)] == most
+    rest = _order(seen)[len(most) :]
+    bullets = "#runs tbody tr:has(.mp-bullet)"
+    assert (
+        seen.page.locator(bullets).count() == len(most) < len(groups)
+    )  # no bar, and last, without a speedup
     seen.page.click(heading % "speedup")
-    got = seen.page.locator("#runs tbody [data-field='speedup'] strong").all_inner_texts()
-    assert got[len(known) :] == ["—"] * (len(got) - len(known))
+    assert _order(seen) == [*reversed(most), *rest]
     seen.page.set_viewport_size({"width": 390, "height": 900})
     seen.page.select_option("#runs-sort", "name")
     assert _order(seen) == sorted(groups)
@@ -120,17 +137,21 @@ def test_runs_without_a_baseline_are_ranked_apart_by_what_they_could_gain(
     assert seen.page.locator(".mp-runs-first").count() == 1
     for run in ("v100-float32-island", "v100-truncated"):
         shutil.copytree(SAMPLES / run, tmp_path / run)
-    facts = to_json(LogDirectory(tmp_path).report("v100-float32-island"))["facts"]
+    answer = to_json(LogDirectory(tmp_path).report("v100-float32-island"))["answer"]
     with serving(tmp_path) as address:
         alone = visit(chromium, address)
         open_list(alone)
         said = alone.page.inner_text("#runs-worst")
         assert said.startswith("Look at first: v100-float32-island")
-        assert words.duration(facts["step_ns"]) in said
-        assert f"by estimate {words.duration(facts['after_remedies_ns'])}" in said
+        assert f"{answer['figure']} · {answer['label']}: {answer['sentence']}" in said
         assert alone.page.get_attribute(".mp-runs-first", "data-run") == "v100-float32-island"
         speedup = '#runs tr[data-run="v100-float32-island"] [data-field="speedup"]'
-        assert alone.page.inner_text(speedup).split("—")[1].strip() == "no baseline"
+        assert alone.page.locator(speedup).locator("strong, .mp-note").all_inner_texts() == [
+            answer["figure"],
+            answer["label"],
+        ]
+        unreadable = alone.page.locator('#runs tr[data-run="v100-truncated"] [data-field="speedup"] strong')
+        assert unreadable.inner_text() == "—"  # its answer has no figure
         alone.assert_quiet()
 
 

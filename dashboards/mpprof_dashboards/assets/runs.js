@@ -271,8 +271,9 @@
         unreadable(held, got.problem);
         return;
       }
+      var measured = got.figure && got.observed !== null; /* an answer without a figure gives no speedup */
       Object.assign(held.values, {
-        step: got.step_ns, speedup: got.observed, share: got.share_ratio, cause: got.cause,
+        step: got.step_ns, speedup: measured ? got.observed : null, share: got.share_ratio, cause: got.cause,
         skipped: got.skipped_count, peak: got.peak_bytes,
       });
       ["step", "share", "skipped", "peak", "cause"].forEach(function (field) {
@@ -282,7 +283,7 @@
       part(line, "cause").classList.toggle("mp-note", held.run.is_baseline && got.observed === null);
       var speedup = part(line, "speedup");
       speedup.replaceChildren();
-      if (got.observed !== null) {
+      if (measured) {
         var bullet = speedup.appendChild(element("span", undefined, "mp-bullet"));
         var bar = bullet.appendChild(element("span", undefined, "mp-bullet-got"));
         bar.style.setProperty("--v", String(got.observed));
@@ -291,7 +292,7 @@
           reach.style.setProperty("--v", String(got.attainable));
         }
       }
-      speedup.appendChild(element("strong", got.figure));
+      speedup.append(" ", element("strong", got.figure || "\u2014"), " "); /* a line breaks, and a voice rests, at a space */
       speedup.appendChild(element("span", held.run.is_baseline && got.observed === null ? "baseline" : got.label, "mp-note"));
       var spark = part(line, "spark");
       spark.replaceChildren();

@@ -83,6 +83,8 @@ def _without_cause(view: View) -> str:
     speedup = view.comparison
     if view.kind == "measured" and speedup is not None and speedup.difference == "not known":
         return "train both runs for longer"
+    if view.kind == "records":
+        return cause.one_line(view.signals.advice("record window"))
     if view.kind == "estimated" and view.signals.half:
         return cause.one_line(view.signals.advice("record other precision"))
     if best is not None and best.gain_ns_per_step and not view.on_cpu and (text := cause.to_do(best)):

@@ -37,6 +37,8 @@ _LARGEST = 1 << 29
 """Bytes of a snapshot, which is held in memory, some ten times as large: seven million events."""
 _MOST_EVENTS = 4_000_000
 """Events and blocks that are read; so many of the largest size add up to less than 64 bits."""
+_LEAST_BYTES = 16
+"""What an event or block takes of a file at least: a dict of its own, with an address and a size."""
 _MOST_SAID = 3
 _SEGMENTS = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _RECORD = "torch.cuda.memory._record_memory_history(max_entries=100_000)"
@@ -75,7 +77,7 @@ def read(path: Path, *, strict: bool) -> Trace:
         ) from error  # fmt: skip
     if damage is not None and strict:
         raise UnreadableError(damage, where=str(path))
-    made = _Snapshot(found, whole=damage is None)
+    made = _Snapshot(found, size, whole=damage is None)
     if not made.devices:
         why = damage or "the snapshot holds no block in use and no event of an allocator"
         raise UnreadableError(why, where=str(path), next=f"Call {_RECORD} before the training")
@@ -134,9 +136,9 @@ class _Device:
 
 
 class _Snapshot:
-    def __init__(self, found: Any, *, whole: bool) -> None:
+    def __init__(self, found: Any, size_bytes: int, *, whole: bool) -> None:
         held = {"segments": found} if type(found) is list else found if type(found) is dict else {}
-        self.whole, self.left, self.unread = whole, _MOST_EVENTS, 0
+        self.whole, self.left, self.unread = whole, min(_MOST_EVENTS, size_bytes // _LEAST_BYTES), 0
         self.stacks: dict[tuple[int, object], Stack] = {}
         self.said: list[str] = []
         self.devices: list[_Device] = []
