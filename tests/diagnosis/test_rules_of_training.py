@@ -89,6 +89,14 @@ def test_mp305_of_a_step_of_a_millisecond_a_tenth_is_keras_own_loop(us, said) ->
     assert says("MP305", c.case(table=table, steps=c.summary(table, median_ns=1 * c.MS))) == said
 
 
+@pytest.mark.parametrize("steady", [5, 6])
+def test_mp305_of_a_handful_of_steps_tells_nothing(steady) -> None:
+    """The first calls of callbacks load and set up: of five steps most of what callbacks take."""
+    table = c.steps(8, gap_ns=np.full(8, int(60 * c.MS)))
+    said = says("MP305", c.case(table=table, steps=c.summary(table, steady=steady, first_steady=3)))
+    assert said == "error" if steady == 6 else "too few steady steps" in said
+
+
 def test_mp305_claims_the_idle_time_between_steps_where_a_trace_shows_it() -> None:
     got = finding("MP305", gaps(20, account=c.account(c.cell("idle_between_steps", 18))))
     assert (got.cost_ns_per_step, got.confidence) == (18 * c.MS - 50_000, "high")  # less the loop itself

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps.run_time import OWN_LOOP
+from mpprof.analysis.steps.statistics import FEWEST_STEPS
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
@@ -65,6 +66,8 @@ def judge(signals: Signals) -> Outcome:
     summary, step_ns = need(signals.summary), signals.mean_step_ns
     if not step_ns:
         return Unable("there are no steady steps to measure the gap between; train longer")
+    if summary.steady < FEWEST_STEPS:  # what a callback sets up at its first call would be most of it
+        return Unable("too few steady steps to tell callbacks from what they set up; train longer")
     run, since = signals.case.run, summary.first_steady
     hooks = spent.per_step(run, "callbacks", since)
     gap_ns = spent.gap_ns(run, since)
