@@ -81,9 +81,10 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
         return False
     if doubt.code == mp901_warm_up.CODE and report.steps is not None and report.steps.first_steady is None:
         return report.speedup is not None and report.speedup.baseline == "measured"  # never settled: the sign
-    if doubt.code == mp911_too_short.CODE and (unsure_ns := _unsure_ns(report)) is not None:
-        undecided = report.speedup is not None and report.speedup.difference == "not known"
-        return undecided or first is None or unsure_ns > _time_ns(first)
+    interval = report.steps.mean_interval_ns if report.steps is not None else None
+    if doubt.code == mp911_too_short.CODE and interval is not None:  # few steps leave as much of a step open
+        sign = report.speedup is not None and report.speedup.difference == "not known"
+        return sign or first is None or interval[1] - interval[0] > _time_ns(first)
     account = report.account or report.window
     if account is None:
         step_ns = report.steps.mean_ns if report.steps else None
@@ -94,10 +95,3 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
     if doubt.code == mp907_unknown_kernels.CODE and report.tensor_core is not None:
         return report.tensor_core.unknown_ratio * account.device_ns > gain_ns
     return gain_ns < account.step_ns / 2
-
-
-def _unsure_ns(report: Diagnosis) -> float | None:
-    """Return by how much few steps leave the step time open: the width of its confidence interval; None
-    where there is none."""
-    interval = report.steps.mean_interval_ns if report.steps is not None else None
-    return interval[1] - interval[0] if interval is not None else None
