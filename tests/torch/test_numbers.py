@@ -8,7 +8,7 @@ from tests.torch.training import keras
 
 pytest.importorskip("ml_dtypes")
 
-from tests.numbers import oracle, planted, setups
+from tests.numerics import oracle, planted, setups
 
 pytestmark = pytest.mark.framework
 

@@ -16,7 +16,7 @@ def _write(folder: Path, **answers: Any) -> None:
 
 def few(folder: Path) -> None:
     """Write the answers for every change."""
-    from tests.numbers import oracle, planted
+    from tests.numerics import oracle, planted
 
     _write(
         folder,
@@ -32,7 +32,7 @@ PARTS = 9
 
 def part(folder: Path) -> None:
     """Write what is wrong of every ninth planted break and setup, from the one whose number is in the environment."""
-    from tests.numbers import planted, setups
+    from tests.numerics import planted, setups
 
     names = [*planted.PLANTED, *setups.SETUPS][int(os.environ["PART"]) :: PARTS]
     found = {
@@ -49,7 +49,7 @@ def _within_an_epoch() -> dict[str, Any]:
     import numpy as np
 
     import mpprof
-    from tests.numbers import setups
+    from tests.numerics import setups
 
     scales: list[float] = []
 
@@ -78,7 +78,7 @@ def _computed_again() -> list[list[str]]:
     import keras
 
     import mpprof
-    from tests.numbers.planted import case, dense, filled
+    from tests.numerics.planted import case, dense, filled
 
     with keras.RematScope(mode="full"):
         again = dense(4, 0.1, "again")

@@ -13,8 +13,8 @@ import mpprof
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.numbers import files
-from tests.numbers.on_tensorflow import keras, planted, tf
-from tests.numbers.planted import ROWS, Made, case, dense, filled
+from tests.numerics.on_tensorflow import keras, planted, tf
+from tests.numerics.planted import ROWS, Made, case, dense, filled
 
 layers, ops = keras.layers, keras.ops
 pytestmark = pytest.mark.framework
