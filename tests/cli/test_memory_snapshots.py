@@ -27,8 +27,11 @@ def _kinds(mpprof: Mpprof, path: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_the_peak_is_divided_by_what_the_stacks_tell(mpprof: Mpprof, tmp_path: Path, protocol: int) -> None:
+def test_the_peak_is_divided_by_what_the_stacks_tell(
+    mpprof: Mpprof, tmp_path: Path, protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The batch was allocated by a line of the training that is in no module: what it is for is not known."""
+    monkeypatch.setenv("COLUMNS", "100")  # a narrow terminal has no room for the lines of code
     path = training().write(tmp_path / "snapshot.pickle", protocol=protocol)
     assert _kinds(mpprof, path) == {
         "parameters": 8 * MIB, "optimizer slots": 16 * MIB, "gradients": 8 * MIB,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.launch.running import SCRIPTS, launched, python
+from tests.torch import training  # noqa: F401  which skips these tests where torch is not installed
 
 pytestmark = pytest.mark.framework
 
