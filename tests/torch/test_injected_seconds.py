@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.record import injected
-from tests.torch import training  # noqa: F401  which skips these tests where torch is not installed
+from tests.torch.training import keras  # noqa: F401  which skips these tests where torch is not installed
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
