@@ -98,7 +98,7 @@ def end_children() -> None:
 
 
 def _stderr() -> int:
-    """Return the descriptor of stderr, whatever the script has put in the place of `sys.stderr`."""
+    """Return the descriptor of stderr, also where the script has replaced `sys.stderr`."""
     try:
         os.fstat(2)
     except OSError:

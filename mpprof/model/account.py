@@ -470,6 +470,16 @@ class EstimatedSpeedup:
     assumptions: tuple[str, ...]
 
 
+WIDEST_RATIO = 2.0
+"""The upper end of an estimate over its lower end from which on it says too little to be shown."""
+TOO_WIDE = "the estimate is wider than 2 to 1"
+
+
+def tells(estimate: AttainableRange | EstimatedSpeedup) -> bool:
+    """Return whether an estimated range is narrow enough to be shown; the JSON holds each."""
+    return estimate.high <= WIDEST_RATIO * estimate.low
+
+
 WITHIN_PAIR = "95 % within this pair of runs"
 """What a speedup's interval covers: how much two runs of one script differ is known from repeats alone."""
 

@@ -153,7 +153,7 @@ class RemedyOutcome:
     ]
     after: Annotated[CauseAfter, Key("cause_after"), "Whether the later run's report finds the cause."]
     evidence: Annotated[tuple[str, ...], "What shows that it was applied."]
-    predicted_ns: Annotated[IntervalNs, "Its gain per step at best: in the plan, and alone."]
+    predicted_ns: Annotated[IntervalNs, "Its gain per step as estimated: in the plan, and alone."]
     obtained_ns: Annotated[Ns | None, "By how much less the parts that the cause claimed take per step."]
     interval_ns: Annotated[
         IntervalNs | None,

@@ -66,11 +66,11 @@ def format_ns(value: float | None) -> str:
 
 
 def format_after(best_ns: float, now_ns: float, *, one_step: bool, each: str = " a step") -> str:
-    """Return the time of a step once something is remedied: `70.0 ms a step at best`; as a range where all
+    """Return the time of a step once something is remedied: `about 70.0 ms a step`; as a range where all
     that is known is one step: `70.0 to 100 ms a step`. `each`: the text behind the time."""
     best, now = format_ns(best_ns), format_ns(now_ns)
     if not one_step or best == now:
-        return f"{best}{each} at best"
+        return f"about {best}{each}"
     number, _, unit = best.partition(" ")
     return f"{number if now.endswith(f' {unit}') else best} to {now}{each}"
 

@@ -250,7 +250,7 @@ class Cause:
         "What its remedy gains per step, after those of the causes before it; null: it costs no time, but "
         "comes first.",
     ]
-    recovers_ns_per_step: Annotated[Ns | None, "Of the gain, what lies above the attainable step."]
+    recovers_ns_per_step: Annotated[Ns | None, "The part of the gain that lies above the attainable step."]
     added_ns_per_step: Annotated[
         Ns | None,
         LATER,

@@ -127,8 +127,8 @@ class _Look:
         return ScaleBand(self._now, None if low is None else 2.0**low, 2.0**high)
 
     def _lost(self, exponent: int, high: int) -> float:
-        """Return the share of the weights' gradients that is 0 and is not in float32; where there is no pass
-        in float32, not at the highest loss scale."""
+        """Return the share of the weights' gradients that is 0 here and not in float32; without a pass in
+        float32, not at the highest loss scale either."""
         other = self._float32 or {key(entry): entry for entry in self._run(2.0**high)}
         pairs = [
             (entry.tally, other[key(entry)].tally)

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.stalls import BEGINS
+from mpprof.model.account import tells
 from mpprof.model.frozen import frozen
 from mpprof.model.run import BROKEN_OFF
 from mpprof.model.run_time import RECORDING_ENDED
@@ -234,7 +235,7 @@ def _after_causes(document: Report, step: float, *, one: bool) -> list[Bar]:
             if each.gain_ns >= content.SURFACING_RATIO * after
         ]
         off = bool(document.speedup and document.speedup.how_to_switch)
-        which = "remedied, in float32" if off else "all remedied, at best"
+        which = "remedied, in float32" if off else "all remedied, about"
         rows.append(Bar(which, after, "; ".join([*times, *limit])))
     return [*rows, *switched]
 
@@ -254,9 +255,9 @@ def _in_16_bits(document: Report, step: float) -> list[Bar]:
     """Return what mixed precision without the remedies may make of a float32 run's step, where it may pay."""
     gain = document.speedup
     could = gain.attainable_range if gain and gain.how_to_switch else None
-    if not could or document.answer.kind != "float32":
+    if not could or not tells(could) or document.answer.kind != "float32":
         return []
-    return [Bar("in 16 bits alone, at best", step / could.high, f"estimated {words.speedup(could.high)}")]
+    return [Bar("in 16 bits alone", step / could.high, f"estimated, up to {words.speedup(could.high)}")]
 
 
 def cause_label(found: Finding) -> str:

@@ -131,7 +131,7 @@ def remedies(document: ComparedRuns, rung: Rung) -> list[str]:
     counted = [one for one in found if one.counted]
     said = [_remedy(one) for one in counted]
     if (total := rung.remedies_total) is not None:
-        said.append(f"in all: predicted {_range(total.predicted_ns)} a step at best, {_obtained(total)}")
+        said.append(f"in all: predicted {_range(total.predicted_ns)} a step, {_obtained(total)}")
     left = [f"{one.code} {one.slug}" for one in found if not one.counted]
     if left and (same or counted):
         said.append(f"not seen in {words.plain(after.run.name)}: {', '.join(left)}")
@@ -158,7 +158,7 @@ def _remedy(found: RemedyOutcome) -> str:
     applied = f"applied ({words.plain('; '.join(found.evidence))}), " if found.evidence else ""
     why = f" ({words.plain(found.reason)})" if found.obtained_ns is None and found.reason else ""
     return (
-        f"{found.code} {found.slug}: predicted {_range(found.predicted_ns)} a step at best, "
+        f"{found.code} {found.slug}: predicted {_range(found.predicted_ns)} a step, "
         f"{_obtained(found)}{why}; {applied}{_AFTER[found.after]}"
     )
 

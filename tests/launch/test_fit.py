@@ -63,7 +63,7 @@ def test_callbacks_are_given_in_many_ways(given: Any, becomes: Any) -> None:
 
 @pytest.mark.parametrize("given", [ONE, {"0": ONE}, [ONE], (ONE,)])
 def test_batches_end_in_order_where_ours_has_to_know(given: Any) -> None:
-    """Of what is no list Keras calls the hooks of a batch's end in a pool of threads."""
+    """Where `callbacks` is not a list, Keras calls the hooks of a batch's end in a pool of threads."""
     assert fit.joined(given, [ENDS], "model") == [ONE, ENDS]
     assert fit.joined(CallbackList([ONE]), [ENDS], "model")._async_train is False
 

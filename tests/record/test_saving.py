@@ -328,8 +328,13 @@ def test_facts_that_did_not_change_are_not_written_again(
 ) -> None:
     recorder = one(tmp_path)
     fits(recorder, 1)
-    monkeypatch.setattr(writing.DocumentWriter, "put", None)
+    written: list[str] = []
+    monkeypatch.setattr(writing.DocumentWriter, "put", lambda self, text: written.append(text))
     recorder._recorder.save()
+    assert written == []
+    recorder._recorder.facts["host"] = "another"
+    recorder._recorder.save()
+    assert len(written) == 1
     recorder._recorder.close()
 
 

@@ -190,7 +190,7 @@ def _cost(item: Finding, per: str) -> html.Div | None:
     gain, cost, share = item.gain_ns_per_step, item.cost_ns_per_step, item.lost_ratio
     lost = "" if share is None else f", {words.percent(share)} of the time lost"
     if gain is not None:
-        facts.append(("Gains", words.duration(gain), f"{per} at best{lost}"))
+        facts.append(("Gains about", words.duration(gain), f"{per}{lost}"))
     elif cost is not None:
         facts.append(("Costs", words.duration(cost), f"{per}{lost}"))
     elif (cost := item.cost_ns_in_window) is not None:

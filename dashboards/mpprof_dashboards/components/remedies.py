@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
 
+from mpprof.model.account import tells
 from mpprof.model.remedy import Remedy
 from mpprof.report import content, words
 from mpprof.report.content import PAYING_RATIO, one_step
@@ -50,7 +51,7 @@ def remedies(document: Report, query: str) -> html.Section | None:
             "What to change", html.P(_others(document, told), className="mp-note", id="notes"),
             note="no finding has a cost",
         )  # fmt: skip
-    note = "switch a remedy off to see the step without it; computed, at best" if paying else ""
+    note = "switch a remedy off to see the step without it; computed, not measured" if paying else ""
     if paying and one_step(document):
         note += "; from a single step, which may not be representative"
     combos = combinations(document) if paying else []
@@ -95,7 +96,7 @@ def _switch(document: Report, how: Sequence[Remedy]) -> html.Tr:
     step, speedup = document.facts.step_ns, document.speedup
     could = speedup.attainable_range if speedup else None
     gains, after = "—", "—"
-    if step and could:
+    if step and could and tells(could):
         best = step / could.high
         gains, after = f"up to {words.duration(step - best)}", words.duration(best)
     apart = "Estimated by itself: the gains of the others are those in float32."

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from mpprof.model.account import tells
 from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
     PAYING_RATIO,
@@ -344,7 +345,7 @@ def _in_16_bits(document: Report, step: float) -> list[bars.Row]:
     """Return the range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
     speedup = document.speedup
     could = speedup.attainable_range if speedup and document.answer.kind == "float32" else None
-    if not could:
+    if not could or not tells(could):
         return []
     return [
         bars.Row(

@@ -90,7 +90,7 @@ class Work:
         return "convolution" if family.startswith("conv_") else family
 
     def floored(self, ns: float) -> float:
-        """Return the time within its limits: no call becomes shorter than FLOOR_NS, nor the work longer."""
+        """Return the time, but no less than FLOOR_NS a call and no more than the work takes now."""
         return min(self.ns, max(ns, self.calls * FLOOR_NS))
 
 

@@ -50,10 +50,8 @@ def _figure(view: View, found: Finding | None) -> tuple[str, str]:
         unsure = _interval(view) if speedup.difference == "not known" or not goal else ""
         return format_speedup(speedup.observed), "; ".join(filter(None, (unsure, goal)))
     if view.kind == "float32" and found is None and view.report.account is not None:
-        could = nothing.could_give(view)
-        if could or not view.without_units:
-            return "off", could or "next to nothing to gain by precision alone"
-        return format_ns(step), "a step in float32"
+        off = ("off", nothing.could_give(view))
+        return (format_ns(step), "a step in float32") if view.without_units else off
     if found is not None and step:
         return format_ns(step), f"a step{f'; {goal}' if goal else ''}"
     if view.kind in ("estimated", "window") and view.share is not None:
@@ -74,7 +72,7 @@ def _interval(view: View) -> str:
 def _without_cause(view: View) -> str:
     """Return what to do where nothing leads: what would tell more, or what gains most of what is normal."""
     report, best = view.report, view.best
-    if view.kind == "float32" and report.how_to_switch and nothing.could_give(view):
+    if view.kind == "float32" and report.how_to_switch and nothing.worth_trying(view):
         return cause.one_line(report.how_to_switch[0].text)
     if view.kind == "window" and report.ranges:
         return f"mpprof report {view.signals.words['run']} --step-range {quoted(report.ranges[0].name)}"

@@ -9,7 +9,7 @@ from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.ranking import unlike
 from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
-from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind
+from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, tells
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
@@ -205,6 +205,8 @@ def _without_baseline(view: View, leads: str) -> Iterator[str]:
         could = speedup.potential if speedup else None
         if could is None:
             yield "mixed precision is off"
+        elif not tells(could):
+            yield "mixed precision is off, and what precision alone would give is not known"
         elif could.high < NO_SPEEDUP:
             why = limiting(could.limits, "the step")
             yield f"mixed precision is off, and would give nothing here{f': {why}' if why else ''}"

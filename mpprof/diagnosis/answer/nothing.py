@@ -6,7 +6,7 @@ from mpprof.diagnosis.answer.limits import MEETS_RATIO, alone, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.wording import change
-from mpprof.model.account import FEW_WORKS, Speedup
+from mpprof.model.account import FEW_WORKS, Speedup, tells
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
 LITTLE, AS_GOOD_RATIO = 1.05, 0.95
@@ -143,9 +143,18 @@ def _incomparable(view: View) -> str:
 
 
 def could_give(view: View) -> str:
-    """Return what 16 bits could make of a float32 run, for the label; "" where that is next to nothing."""
+    """Return what 16 bits could make of a float32 run, for the label."""
     speedup = view.report.speedup
     could = speedup.potential if speedup else None
-    if could is None or could.high < LITTLE:
-        return ""
+    if could is not None and could.high < LITTLE:
+        return "next to nothing to gain by precision alone"
+    if could is None or not tells(could):
+        return "what precision alone gives is not known"
     return f"{alone(could.low, could.high)} by precision alone"
+
+
+def worth_trying(view: View) -> bool:
+    """Return whether 16 bits may make a float32 run faster, as far as is known."""
+    speedup = view.report.speedup
+    could = speedup.potential if speedup else None
+    return not view.without_units and (could is None or could.high >= LITTLE)

@@ -173,7 +173,7 @@ LAYOUT = (
     Row("MP405", ANY, "do not permute axes between convolutions", case="convolutions"),
     Row(
         "MP405", ANY,
-        "16 bits halve these transposes at best; a larger batch spreads them over more images (the convolutions' "
+        "16 bits can halve these transposes; a larger batch spreads them over more images (the convolutions' "
         "own filters are transposed at every use, whatever the layout of the images)",
         case="filters",
     ),

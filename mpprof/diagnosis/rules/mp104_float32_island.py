@@ -253,7 +253,7 @@ def _of_a_head(model: Untrained, layer: LayerFacts) -> str:
     part = f", {format_ratio(share)} of the model's multiplications," if share is not None else ""
     said = f"its product with {shapes.width(layer) or 0:,} outputs{part}"
     if model.gpu is None:
-        return f"{said} then has half the 16-bit rate (TF32) at best"
+        return f"{said} then has at most half the 16-bit rate (TF32)"
     peaks = device_peaks.peaks(model.gpu)
     rates = peaks.flops_per_s if peaks is not None else {}
     tf32 = rates.get("tf32") if model.run.tf32_enabled is not False else None

@@ -74,7 +74,7 @@ def judge(signals: Signals) -> Outcome:
         claims = tuple(Claim(row, signals.cells[row].ns_per_step / 2) for row in rows)
         summary = (
             f"transposes of the convolutions' filters take {format_ns(signals.time(rows))} {{each}} "
-            f"({format_ratio(ratio)}), which 16 bits halve at best"
+            f"({format_ratio(ratio)}), which 16 bits can halve"
         )
     elif kind == "filters":
         summary = summary.replace("and layout changes", "of the convolutions' filters")

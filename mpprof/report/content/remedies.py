@@ -106,7 +106,7 @@ def plan(document: Report) -> list[str]:
         path = ", ".join(f"{step.code} -> {words.duration(step.step_ns)}" for step in paying[:5])
         more = f" and {len(paying) - 5} more" if len(paying) > 5 else ""
         few = "; a single step may not be representative" if one_step(document) else ""
-        lines.append(f"{words.duration(now)} a step now; at best, remedied in this order: {path}{more}{few}")
+        lines.append(f"{words.duration(now)} a step now; remedied in this order, about: {path}{more}{few}")
     if "facts.after_remedies_ns" in document.absent:
         return [*lines, document.absent["facts.after_remedies_ns"]] if lines else []
     best = _after(found.best_step_ns, document)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.wording import CLASS_WORDS, WORTH_RECORDING, as_profiled
-from mpprof.model.account import Difference, covered, difference, eligible_words
+from mpprof.model.account import TOO_WIDE, Difference, covered, difference, eligible_words, tells
 from mpprof.model.finding import Rung
 from mpprof.report import words
 from mpprof.report.content.breakdown import MOSTLY_RATIO, SMALL_RATIO, slices_of
@@ -100,7 +100,8 @@ def speedup(document: Report) -> list[str]:
     lines = []
     if gain.estimated:
         span = words.speedups(gain.estimated.low, gain.estimated.high)
-        lines.append(f"estimated, not measured: {span} over what float32 would have taken")
+        said = f"estimated, not measured: {span} over what float32 would have taken"
+        lines.append(said if tells(gain.estimated) else f"not known: {TOO_WIDE}")
         lines.append(f"assumed: {'; '.join(gain.estimated.assumptions)}")
     elif could := gain.attainable_range:
         lines.append(f"mixed precision is off; estimated, not measured: {_range(could, document)}")
@@ -114,7 +115,7 @@ def speedup(document: Report) -> list[str]:
 
 def _range(could: AttainableRange, document: Report) -> str:
     """Return what 16 bits could make of a float32 run."""
-    said = f"{words.speedups(could.low, could.high)} attainable in 16 bits"
+    said = f"{words.speedups(could.low, could.high)} attainable in 16 bits" if tells(could) else TOO_WIDE
     if could.eligible_ratio is None:
         return said
     units = matrix_units(document)
@@ -133,7 +134,8 @@ def measured(gain: Speedup | Rung, absent: dict[str, str]) -> Iterable[str]:
     could = None if isinstance(gain, Rung) else gain.attainable_range
     no_more = absent.get("speedup.expected", "no reason recorded")
     if gain.expected is None and could is not None:
-        said += f", attainable {words.speedup(could.low)} to {words.speedup(could.high)} ({no_more})"
+        span = f"{words.speedup(could.low)} to {words.speedup(could.high)}" if tells(could) else "not known"
+        said += f", attainable {span} ({no_more})"
     elif gain.expected is None:
         said += f", attainable not known ({no_more})"
     elif lowered_by_host(gain):

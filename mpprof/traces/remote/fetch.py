@@ -100,7 +100,7 @@ def _of_this_machine(address: str) -> Path:
 
 
 def _within_limit(files: list[File]) -> list[File]:
-    """Return the records and the newest traces that are no more than LIMIT_BYTES together."""
+    """Return the records and as many of the newest traces as fit into LIMIT_BYTES."""
     kept, total = [], 0
     for file in sorted(files, key=lambda file: (not file.is_record(), -(file.modified_unix_s or 0.0))):
         total += file.size or 0
