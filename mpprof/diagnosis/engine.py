@@ -294,7 +294,7 @@ def _slices(slices: Sequence[Slice], cells: Sequence[Cell]) -> tuple[Slice, ...]
         time[cell.category] = time.get(cell.category, 0.0) + cell.ns_per_step
     whole = sum(max(0.0, ns) for category, ns in time.items() if category != "profiling")
     return tuple(
-        replace(part, ns_per_step=ns, ratio=ns / whole if ns > 0 else None, causes=())
+        replace(part, ns_per_step=ns, ratio=ns / whole if whole else 0.0, causes=())
         for part in slices
         if (ns := time.get(part.category, 0.0)) and part.category != "profiling"
     )

@@ -131,7 +131,7 @@ class Slice:
         "Time that belongs to this class alone. The slices sum to the step within 1 ns; `profiling` and "
         "`idle_stall` may be negative.",
     ]
-    ratio: Annotated[float | None, "Of the sum of the slices that take time; null for one that is negative."]
+    ratio: Annotated[float, "Of the sum of the slices that take time; negative as its time is."]
     hidden_ns_per_step: Annotated[
         Ns, "Time of this class behind work of a class that goes first; in no sum."
     ] = 0.0

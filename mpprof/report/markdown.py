@@ -123,7 +123,7 @@ def _breakdown(heading: str, rows: list[content.TimeRow], per: str, whole_ns: fl
         label = f"&nbsp;&nbsp;{escape(row.label)}" if row.part else escape(row.label)
         lines.append(f"| {label} | {column(row.ns)} | {row.share} | {hidden} |")
     whole = [row for row in rows if not row.part]
-    total, share = sum(row.ns for row in whole), round(sum(row.ratio or 0.0 for row in whole), 6)
+    total, share = sum(row.ns for row in whole), round(sum(max(0.0, row.ratio) for row in whole), 6)
     return [*lines, f"| **sum** | {column(total)} | {words.percent(share)} | |", ""]
 
 

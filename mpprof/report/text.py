@@ -217,7 +217,7 @@ def _breakdown(page: Page, heading: str, rows: list[content.TimeRow], whole_ns: 
     total = [row for row in rows if not row.part]
     label, bar, ns, ratio = _columns(rows, column, page.width)
     whole = column(sum(row.ns for row in total))
-    share = words.percent(round(sum(row.ratio or 0.0 for row in total), 6))
+    share = words.percent(round(sum(max(0.0, row.ratio) for row in total), 6))
     page.row(f"  {'sum':<{label}} {'':<{bar}} {whole:>{ns}} {share:>{ratio}}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,11 @@ def done(said: Path, work: Callable[..., object], *arguments: Any, **environment
     return printed
 
 
+XLA_GAVE_UP, XLA_ATTEMPTS = "rendezvous.cc", 3
+"""XLA ends a process whose virtual devices do not meet in a collective within 40 s, which was seen once, on two busy
+cores. Only then are the trainings done again, from nothing."""
+
+
 def done_on_jax(work: Callable[[Path], object], folder: Path, **environment: str) -> str:
     """What an interpreter printed that has ended well, in which Keras runs on JAX. A program that trainings
     share, such as the one with the callback and the one without, is compiled once, and all of them quickly: how
@@ -86,11 +92,17 @@ def done_on_jax(work: Callable[[Path], object], folder: Path, **environment: str
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", **environment,
             "XLA_FLAGS": " ".join(["--xla_backend_optimization_level=0", environment.get("XLA_FLAGS", "")]),
         }  # fmt: skip
-        ended = subprocess.run(
-            [sys.executable, "-c", call.format(work.__module__, work.__name__), str(folder)],
-            env=given, cwd=folder, text=True, timeout=300, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        before = set(folder.iterdir())
+        for _ in range(XLA_ATTEMPTS):
+            ended = subprocess.run(
+                [sys.executable, "-c", call.format(work.__module__, work.__name__), str(folder)],
+                env=given, cwd=folder, text=True, timeout=300, check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            if ended.returncode == 0 or XLA_GAVE_UP not in ended.stdout:
+                break
+            for made in set(folder.iterdir()) - before:
+                shutil.rmtree(made) if made.is_dir() else made.unlink()
     assert ended.returncode == 0, ended.stdout[-4000:]
     return ended.stdout
 

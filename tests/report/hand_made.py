@@ -115,11 +115,12 @@ def slices() -> tuple[Slice, ...]:
         "idle_between_steps": 250_000.0,
     }
     times["profiling"] = STEP_NS - sum(times.values())
+    takes = sum(max(0.0, ns) for ns in times.values())
     return tuple(
         Slice(
             category,
             ns,
-            ns / STEP_NS,
+            ns / takes,
             700_000.0 if category == "comm" else 0.0,
             shares if category == "matmul" else (),
         )

@@ -512,7 +512,7 @@ def _slices(cells: list[Cell], hidden: dict[Class, float]) -> tuple[Slice, ...]:
         if ns or category in hidden:
             by = _shares(own) if category == "matmul" else ()
             causes = tuple(IdleCause(cell.cause, cell.ns_per_step) for cell in own if cell.cause is not None)
-            ratio = None if ns < 0 else ns / whole if whole else 0.0
+            ratio = ns / whole if whole else 0.0
             behind = hidden.get(category, 0.0)
             pooling = math.fsum(cell.ns_per_step for cell in own if cell.family == "pool")
             longest = _longest_hidden(own) if behind else None

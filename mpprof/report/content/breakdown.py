@@ -41,7 +41,7 @@ class TimeRow:
 
     label: str
     ns: float
-    ratio: float | None
+    ratio: float
     hidden_ns: float = 0.0
     text: str = ""
     part: bool = False
@@ -49,7 +49,7 @@ class TimeRow:
     @property
     def share(self) -> str:
         """The share in percent; empty for a class that is negative, which has none."""
-        return "" if self.ratio is None else words.percent(self.ratio)
+        return "" if self.ratio < 0 else words.percent(self.ratio)
 
 
 def time_heading(time: Time) -> str:
@@ -180,7 +180,7 @@ def _rows(
         category, ratio = part.category, part.ratio
         hidden = _worth_saying(part.hidden_ns_per_step, step_ns)
         note = _pooling(part) or words.class_text(category, on_host=on_host)
-        if category == "idle_launch" and wall and ratio is not None and ADDED_RATIO <= added <= ratio:
+        if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
         causes = _causes(part, whole, on_host=on_host)
         if category == "idle_other" and not causes:
@@ -194,7 +194,7 @@ def _rows(
             TimeRow(
                 f"{len(folded)} smaller",
                 sum(part.ns_per_step for part in folded),
-                sum(part.ratio or 0.0 for part in folded),
+                sum(max(0.0, part.ratio) for part in folded),
                 _worth_saying(sum(part.hidden_ns_per_step for part in folded), step_ns),
                 names,
             )
@@ -293,7 +293,7 @@ def _causes(part: Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
     if part.category == "idle_other":
         causes.append((NOT_IN_THE_TRACE, rest))
     shown = [(cause, ns) for cause, ns in causes if step_ns and ns >= SMALL_RATIO * step_ns]
-    if (part.ratio or 0.0) < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
+    if part.ratio < SPLIT_RATIO or not [cause for cause, _ in shown if cause != NOT_IN_THE_TRACE]:
         return []
     if len(shown) == 1 and part.category == "idle_launch" and shown[0][1] >= 0.995 * part.ns_per_step:
         return []  # the row above has that number
@@ -323,8 +323,8 @@ def other_idle(document: Report) -> tuple[float, str | None]:
             hidden_ns = max(0.0, idle_ns - sum(by_cause.values()))
             cause = max(by_cause, key=by_cause.__getitem__, default=None)
             if cause is not None and by_cause[cause] > hidden_ns:
-                return (part.ratio or 0.0) * by_cause[cause] / idle_ns, cause
-            return (part.ratio or 0.0) * hidden_ns / idle_ns, None
+                return part.ratio * by_cause[cause] / idle_ns, cause
+            return part.ratio * hidden_ns / idle_ns, None
     return 0.0, None
 
 

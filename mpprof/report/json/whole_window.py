@@ -41,7 +41,7 @@ def _slices(slices: tuple[Slice, ...]) -> tuple[WindowSlice, ...]:
         WindowSlice(
             part.category,
             part.ns_per_step,
-            part.ratio or 0.0,
+            part.ratio,
             part.hidden_ns_per_step,
             tuple(
                 WindowShare(share.placement, share.precision, share.ns_per_step, share.transforms_ns_per_step)

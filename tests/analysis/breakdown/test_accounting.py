@@ -54,8 +54,7 @@ def closes(found: Account) -> None:
             cells = [c.ns_per_step for c in device.cells if c.category == part.category]
             assert math.fsum(cells) == pytest.approx(part.ns_per_step, abs=1e-6)
             takes = math.fsum(max(0.0, s.ns_per_step) for s in device.slices)
-            share = None if part.ns_per_step < 0 else pytest.approx(part.ns_per_step / takes)
-            assert part.ratio == share
+            assert part.ratio == pytest.approx(part.ns_per_step / takes)
             if part.by:
                 assert math.fsum(s.ns_per_step for s in part.by) == pytest.approx(part.ns_per_step, abs=1e-6)
         with_time = {c.category for c in device.cells if c.ns_per_step}
