@@ -50,7 +50,7 @@ def assert_first_screen(seen: Visit, run: str, baseline: str, kind: str) -> None
     remedies = "#whatif .mp-remedies" if seen.page.locator("#whatif").count() else "#notes"
     hero = "#hero" if seen.page.locator("#hero").count() else "#headline"  # what leads may have no figure
     shown = [hero, "#headline", remedies]
-    shown += ["#causes"] if causes or kind == "float32" else []
+    shown += ["#causes"] if causes else []
     for selector in shown:
         assert bottom(seen, selector) <= WIDE[1], (run, selector)
     assert seen.overflow() <= 0, run

@@ -33,7 +33,7 @@ from mpprof.diagnosis import evidence, profiled_steps
 from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.shared.clock import timed_launches
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CODE, SLUG, TITLE = "MP905", "profiler-overhead", "Profiled steps are slower"
 ABOUT = "overhead of the profiler"
@@ -70,13 +70,13 @@ def judge(signals: Signals) -> Outcome:
         said = f"the steps around it do, too ({format_ns(min(near))} or more): the machine was busy then"
     return Found(
         summary=(
-            f"a profiled step takes {format_ns(profiled_ns)}, {format_ratio(slower)} longer "
-            f"than an unprofiled one: {said}"
+            f"a profiled step takes {format_ns(profiled_ns)}, {format_speedup(1 + slower)} as long as an "
+            f"unprofiled one: {said}"
         ),
         said=f"profiling slowed the step from {format_ns(usual_ns)} to {format_ns(profiled_ns)}",
         proof=said,
         evidence=(
-            evidence.ratio("profiled step above unprofiled", slower, INFO_RATIO),
+            evidence.speedup("profiled step over unprofiled", 1 + slower, 1 + INFO_RATIO),
             evidence.ns("profiled step", profiled_ns),
             evidence.ns("unprofiled step", usual_ns),
             *((evidence.ns("steps around the window", min(near)),) if near else ()),
