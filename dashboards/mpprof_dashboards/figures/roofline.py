@@ -52,8 +52,10 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
                 "symbol": "x" if kind == "unknown" else "circle",
             },
             hovertext=[
-                escape(f"{row['short']}: {words.duration(row['ns'])} {per.text}, "
-                       f"{words.quantity(row['flops_per_s'], 'flops_per_s')}, {row['bound'] or 'bound not known'}")
+                escape(
+                    f"{row['short']}: {words.duration(row['ns'])} {per.text}, "
+                    f"{words.quantity(row['flops_per_s'], 'flops_per_s')}, {row['bound'] or 'bound not known'}"
+                )
                 for row in same
             ],
             hovertemplate="%{hovertext}<extra></extra>",
