@@ -54,7 +54,8 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
             hovertext=[
                 escape(
                     f"{row['short']}: {words.duration(row['ns'])} {per.text}, "
-                    f"{words.quantity(row['flops_per_s'], 'flops_per_s')}, {row['bound'] or 'bound not known'}"
+                    f"{words.quantity(row['flops_per_s'], 'flops_per_s')}, "
+                    f"{row['bound'] or 'bound not known'}"
                 )
                 for row in same
             ],
