@@ -170,7 +170,7 @@ def _as_they_are(kind: str, same: Sequence[Row], each: Per) -> dict[str, Any]:
     for column in columns(kind):
         values = [row.get(column.key) for row in spelled]
         if column.sums and None not in values:
-            whole = sum(values)
+            whole: float = sum(values)  # type: ignore[arg-type]  # none of them is None
             found[column.key] = whole if column.unit == "ratio" else each.ns(whole)
         else:
             found[column.key] = values[0] if all(value == values[0] for value in values) else None
