@@ -34,7 +34,7 @@ STATEMENTS = {
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
     "mpprof/traces": 5_910,
-    "mpprof/trial": 760,
+    "mpprof/trial": 750,
     "dashboards/mpprof_dashboards": 3_520,
 }
 """By room; "mpprof" is the files beside the rooms."""
