@@ -143,7 +143,7 @@ class ComparedRow(TypedDict):
     """A row of a comparison's table: one of its runs. None: not known."""
 
     run: str
-    policy: str | None
+    policy: Annotated[str | None, Column("what", optional=1)]
     card: str | None
     batch_size: int | None
     step_ns: Annotated[float | None, Column("step", "ns")]

@@ -226,9 +226,17 @@ def fitted(
     return kept, needed | {name: max(min(least, 20) if most else least, min(needed[name], free))}
 
 
-def in_columns(columns: Sequence[Column], lines: Iterable[Cells], widths: Mapping[str, int]) -> list[str]:
-    """Return lines of text, numbers at the right; what is too long is shortened in its middle."""
-    return ["  ".join(_cell(line[c.key], widths[c.key], c) for c in columns).rstrip() for line in lines]
+def in_columns(
+    columns: Sequence[Column],
+    lines: Iterable[Cells],
+    widths: Mapping[str, int],
+    cut: Callable[[str, int], str] = words.shorten,
+) -> list[str]:
+    """Return lines of text, numbers at the right; what is too long is cut."""
+    return [
+        "  ".join(_cell(cut(line[c.key], widths[c.key]), widths[c.key], c) for c in columns).rstrip()
+        for line in lines
+    ]
 
 
 def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Column]:
@@ -258,5 +266,4 @@ def summed_over(document: Report) -> str:
 
 
 def _cell(text: str, width: int, column: Column) -> str:
-    short = words.shorten(text, width)
-    return f"{short:>{width}}" if column.number else f"{short:<{width}}"
+    return f"{text:>{width}}" if column.number else f"{text:<{width}}"
