@@ -121,7 +121,7 @@ def _without_graphs(part: Any) -> Any:
     if isinstance(part, list | tuple):
         return [kept for each in part if (kept := _without_graphs(each)) is not None]
     inside = getattr(part, "children", None)
-    if isinstance(part, html.Figure) and any(isinstance(each, Graph) for each in inside):
+    if isinstance(part, html.Figure) and any(isinstance(each, Graph) for each in inside or ()):
         return None
     if isinstance(inside, list | tuple) or hasattr(inside, "children"):
         part.children = _without_graphs(inside)

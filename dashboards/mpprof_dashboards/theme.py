@@ -177,8 +177,8 @@ WORK_LABELS |= {f"class/{key}": label for key, label in CLASS_LABELS.items()}
 # --- the flow of time ---
 
 FLOW_COLOURS: dict[str, str] = {
-    "unit": "#1F78B4", "off": "#D9480F", "open": "#646E7C", "plain": "#64748B", "norm": "#738094", "reduce": "#4E5968",
-    "elementwise": "#949FAD", "cast": "#BAC3CD", "rest": "#2D3642", "copy": "#ECEFF3", "unknown": "#646E7C",
+    "unit": "#1F78B4", "off": "#D9480F", "open": "#646E7C", "plain": "#46536A", "norm": "#738094", "reduce": "#4E5968",
+    "elementwise": "#939EAC", "cast": "#BAC3CD", "rest": "#2B343F", "copy": "#EEF1F4", "unknown": "#646E7C",
     "wait": "#F6E7C8", "skip": "#C970A1",
 }  # fmt: skip
 """What a stretch of a bar is spent on, in the order of a bar: matrix work on units, off them, and where it is

@@ -29,12 +29,12 @@ def ruler_of(document: Report) -> Html | None:
     return drawing(ruler.draw(ruler.marks_of(document)), "mp-ruler-place", id="ruler")
 
 
-def flow_of(document: Report, base: Time | None) -> html.Section | None:
+def flow_of(document: Report, base: Time | None, query: str = "") -> html.Section | None:
     """Return where the step's time goes and went, as bars joined by bands; None where the step is not
     known."""
     found = flow.flow_of(document, base)
     title = units.worded("One step, where its time goes", document.time)
-    drawn = drawing(flow.draw(found, title), "mp-flow-place mp-card", id="flow")
+    drawn = drawing(flow.draw(found, title, query), "mp-flow-place mp-card", id="flow")
     if drawn is None:
         return None
     facts, note = document.facts, "every class on one scale"

@@ -405,8 +405,9 @@ _MIDDLE = 4.5
 """Pixels from the middle of a bar down to the foot of its letters."""
 
 
-def draw(flow: Flow, label: str = "") -> str:
-    """Return the flow as SVG; "" without bars. `label` is its name for those who hear the page."""
+def draw(flow: Flow, label: str = "", query: str = "") -> str:
+    """Return the flow as SVG; "" without bars. `label` is its name for those who hear the page; with the
+    `query` of a page, this run's segments lead to their kernels, its waits to the timeline."""
     whole = flow.whole_ns
     if not whole:
         return ""
@@ -415,7 +416,7 @@ def draw(flow: Flow, label: str = "") -> str:
         height = _LOW_HEIGHT if bar.computed else _HEIGHT
         below = row == 1 and bool(flow.bands)
         names.append(_names(bar, y, height, below=below))
-        inside.append(_bar(bar, y, height, whole))
+        inside.append(_bar(bar, y, height, whole, query if bar.key == "step" else ""))
         y += height
         if row == 0 and flow.bands:
             inside.append(_draw_bands(flow.bands, y, whole))
@@ -426,7 +427,7 @@ def draw(flow: Flow, label: str = "") -> str:
     return svg.element(
         "svg",
         patterns + "".join(names) + "".join(inside),
-        xmlns="http://www.w3.org/2000/svg",
+        xmlns=svg.NAMESPACE,
         class_="mp-flow",
         height=f"{y + 8:g}",
         role="group",
@@ -465,10 +466,16 @@ def _names(bar: Bar, y: float, height: int, *, below: bool) -> str:
     return svg.element("g", beside, class_="mp-flow-wide") + svg.element("g", above, class_="mp-flow-narrow")
 
 
-def _bar(bar: Bar, y: float, height: int, whole: float) -> str:
+def _bar(bar: Bar, y: float, height: int, whole: float, query: str) -> str:
     at, inside = 0.0, []
     for part in bar.segments:
-        inside.append(_segment(part, at / whole, part.ns / whole, y, height, computed=bar.computed))
+        drawn = _segment(part, at / whole, part.ns / whole, y, height, computed=bar.computed)
+        page = "/timeline" if part.kind == "wait" else "/kernels"
+        inside.append(
+            svg.element("a", drawn, href=f"{page}{query}", data_link="1", aria_label=part.name)
+            if query
+            else drawn
+        )
         at += part.ns
     total = svg.element("tspan", words.duration(bar.ns), class_="mp-flow-total")
     more = svg.element("tspan", f" {bar.said}", class_="mp-flow-said") if bar.said else ""

@@ -98,5 +98,12 @@ def draw(marks: tuple[Mark, ...]) -> str:
     height = 52 if below[1] else 38
     label = words.joined([mark.said for mark in marks])
     return svg.element(
-        "svg", "".join(drawn), class_="mp-ruler", width="100%", height=height, role="img", aria_label=label
+        "svg",
+        "".join(drawn),
+        class_="mp-ruler",
+        xmlns=svg.NAMESPACE,
+        width="100%",
+        height=height,
+        role="img",
+        aria_label=label,
     )

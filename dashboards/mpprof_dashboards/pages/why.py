@@ -78,9 +78,9 @@ def content(
     proof = [part for part in (_strip(timeline, query), drawn.run_of(document, steps)) if part is not None]
     return [
         _hero(document, baseline, state),
-        drawn.flow_of(document, base),
+        drawn.flow_of(document, base, query),
         remedies(document, query),
-        html.Div(proof, className="mp-pair") if len(proof) > 1 else proof,
+        *([html.Div(proof, className="mp-pair")] if len(proof) > 1 else proof),
         cards.warnings(document.warnings),
         _time(document),
         _matrix(document),
