@@ -173,4 +173,6 @@ def render(part: Any) -> str:
 def _other(part: Any) -> str:
     if isinstance(part, dcc.Link):
         return render(part.children)
+    if isinstance(part, Graph):  # which needs plotly.js: it stays on the page
+        return ""
     raise TypeError(f"{part._type} is not a plain HTML element")

@@ -174,12 +174,13 @@ WORK_LABELS |= {
 }
 WORK_COLOURS |= {f"class/{key}": colour for key, colour in CLASS_COLOURS.items()}
 WORK_LABELS |= {f"class/{key}": label for key, label in CLASS_LABELS.items()}
+
 # --- the flow of time ---
 
 FLOW_COLOURS: dict[str, str] = {
-    "unit": "#1F78B4", "off": "#D9480F", "open": "#646E7C", "plain": "#46536A", "norm": "#738094", "reduce": "#4E5968",
-    "elementwise": "#939EAC", "cast": "#BAC3CD", "rest": "#2B343F", "copy": "#EEF1F4", "unknown": "#646E7C",
-    "wait": "#F6E7C8", "skip": "#C970A1",
+    "unit": "#1F78B4", "off": "#D9480F", "open": "#646E7C", "plain": "#46536A", "norm": "#738094",
+    "reduce": "#4E5968", "elementwise": "#939EAC", "cast": "#BAC3CD", "rest": "#2B343F", "copy": "#EEF1F4",
+    "unknown": "#646E7C", "wait": "#F6E7C8", "skip": "#C970A1",
 }  # fmt: skip
 """What a stretch of a bar is spent on, in the order of a bar: matrix work on units, off them, and where it is
 open; a step that is not divided; other work in greys that stay apart side by side; what is unknown; waiting,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import xml.etree.ElementTree as ET
 from functools import lru_cache
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def drawn(name: str) -> tuple[Any, Any, Any, Any]:
     document = source().report(name, baseline)
     base = why.baseline_time(source(), document, baseline)
     found = flow.flow_of(document, base)
-    return document, base, found, ElementTree.fromstring(flow.draw(found, "Flow"))
+    return document, base, found, ET.fromstring(flow.draw(found, "Flow"))
 
 
 def segments(drawing: Any, bar: str) -> list[tuple[str, float, str]]:
@@ -230,7 +230,7 @@ def test_a_curve_keeps_extremes_and_says_nothing_of_gaps() -> None:
     values = np.full(10_000, 5e6)
     values[7000] = 4e6
     values[100:200] = np.nan
-    drawing = ElementTree.fromstring(sparks.draw(sparks.Curve("step", "10,000 steps", at, values)))
+    drawing = ET.fromstring(sparks.draw(sparks.Curve("step", "10,000 steps", at, values)))
     band = drawing.find(f"{_SVG}polygon")
     assert band is not None
     heights = {float(point.partition(",")[2]) for point in (band.get("points") or "").split()}
@@ -242,7 +242,7 @@ def test_a_curve_keeps_extremes_and_says_nothing_of_gaps() -> None:
 def test_skipped_updates_are_ticks_on_a_rail_below_the_loss_scale() -> None:
     at = np.arange(1.0, 9.0)
     scale = np.array([8.0, 8, 4, 4, 2, 2, 2, 4])
-    drawing = ElementTree.fromstring(
+    drawing = ET.fromstring(
         sparks.draw(sparks.Curve("scale", "", at, scale, stairs=True, ticks=[3.0, 5.0], log=True))
     )
     (ticks,) = [each for each in drawing if each.get("class") == "mp-curve-ticks"]

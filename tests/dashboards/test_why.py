@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from dash import html
@@ -92,7 +92,7 @@ def test_there_is_one_target_on_the_page() -> None:
 
 
 def drawn_text(document: Any) -> str:
-    return " ".join(ElementTree.fromstring(flow.draw(flow.flow_of(document))).itertext())
+    return " ".join(ET.fromstring(flow.draw(flow.flow_of(document))).itertext())
 
 
 def test_an_unlike_baseline_takes_the_place_of_the_speedup() -> None:

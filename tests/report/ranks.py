@@ -13,6 +13,7 @@ from tests.builders.read_back import brief, markdown, reading, text
 
 why = reading(why)
 
+
 def shown(document: Any) -> dict[str, list[str]]:
     """By rendering, the codes of the findings as they follow each other."""
     page = why.content(document)

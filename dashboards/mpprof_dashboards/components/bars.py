@@ -32,12 +32,14 @@ class Row:
     href: str = ""
 
 
-def chart(rows: Sequence[Row], id: str) -> html.Div:
-    """Return a chart of `rows` on one scale from zero."""
-    whole = max((row.start_ns + row.length_ns for row in rows), default=0.0) or 1.0
-    return html.Div(
-        html.Ol([_bar(row, whole) for row in rows], className="mp-bars"), id=id, className="mp-bar-chart"
-    )
+def chart(rows: Sequence[Row], id: str, *, line_ns: float | None = None) -> html.Div:
+    """Return a chart of `rows` on one scale from zero. A dashed line at `line_ns` crosses all of them."""
+    whole = max([row.start_ns + row.length_ns for row in rows] + [line_ns or 0.0]) or 1.0
+    items: list[Any] = [html.Ol([_bar(row, whole) for row in rows], className="mp-bars")]
+    if line_ns is not None:
+        line = html.Span(style={"left": _percent(line_ns / whole)}, className="mp-bar-line")
+        items.append(html.Span(line, className="mp-bar-lines"))
+    return html.Div(items, id=id, className="mp-bar-chart")
 
 
 def _bar(row: Row, whole: float) -> html.Li:

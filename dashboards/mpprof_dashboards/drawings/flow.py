@@ -539,8 +539,8 @@ def _draw_bands(bands: Sequence[Band], y: float, whole: float) -> str:
         )
         paths.append(svg.element("path", d=shape, class_=f"mp-band mp-band-{band.kind}", data_kind=band.kind))
     drawn = svg.element(
-        "svg", "".join(paths), y=y, width="100%", height=_ROOM_FOR_BANDS, viewBox=f"0 0 1000 {_ROOM_FOR_BANDS}",
-        preserveAspectRatio="none",
+        "svg", "".join(paths), y=y, width="100%", height=_ROOM_FOR_BANDS,
+        viewBox=f"0 0 1000 {_ROOM_FOR_BANDS}", preserveAspectRatio="none",
     )  # fmt: skip
     return drawn + "".join(_said(bands, y + _ROOM_FOR_BANDS / 2 + _MIDDLE, whole))
 

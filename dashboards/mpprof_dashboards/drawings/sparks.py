@@ -57,8 +57,9 @@ def draw(curve: Curve) -> str:
         drawn += svg.element("path", d=rail, class_="mp-curve-ticks")
     tall = _HEIGHT + (12 if len(curve.ticks) else 0)
     return svg.element(
-        "svg", drawn, class_="mp-curve", xmlns=svg.NAMESPACE, viewBox=f"0 0 {_WIDTH:g} {tall:g}", preserveAspectRatio="none",
-        width="100%", height=f"{tall:g}", role="img", aria_label=curve.said, data_key=curve.key,
+        "svg", drawn, class_="mp-curve", xmlns=svg.NAMESPACE, viewBox=f"0 0 {_WIDTH:g} {tall:g}",
+        preserveAspectRatio="none", width="100%", height=f"{tall:g}", role="img", aria_label=curve.said,
+        data_key=curve.key,
     )  # fmt: skip
 
 
