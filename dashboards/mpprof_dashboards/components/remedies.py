@@ -294,7 +294,8 @@ _PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/kernels"}
 def proof(found: Finding) -> str:
     """Return the page on which a cause is seen: waiting on the timeline, skips and step times among the
     steps, work among the kernels."""
-    if found.parts and all(part.category in IDLE_CLASSES for part in found.parts):
+    seen = found.claimed or found.parts
+    if seen and all(part.category in IDLE_CLASSES for part in seen):
         return "timeline"
     return "steps" if found.code.startswith(("MP2", "MP9")) else "kernels"
 
