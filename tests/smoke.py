@@ -15,7 +15,7 @@ from pathlib import Path
 from mpprof_dashboards.pages import PAGES
 
 import mpprof
-from mpprof.cli import COMMANDS
+from mpprof.cli import NAMES
 from mpprof.traces.common import walk
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -66,11 +66,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model.keras").touch()
-        for command in (each.name for each in COMMANDS):
+        for command in NAMES:
             arguments, code, holds = LINES.get(command, HELP)
             check(command, [one.replace("{folder}", folder) for one in arguments], code, holds)
     check_pages()
-    print(f"{len(COMMANDS)} commands and {len(PAGES)} pages answer")
+    print(f"{len(NAMES)} commands and {len(PAGES)} pages answer")
 
 
 def check(command: str, arguments: list[str], code: int, holds: str) -> None:
