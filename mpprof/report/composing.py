@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from mpprof.model.columns import Column
 from mpprof.model.rows import terminal
-from mpprof.report import comparing, content, two_windows, whole_window, without_finding, words
+from mpprof.report import (
+    comparing,
+    content,
+    several_devices,
+    two_windows,
+    whole_window,
+    without_finding,
+    words,
+)
 from mpprof.report.blocks import (
     PART,
     Bars,
@@ -42,7 +50,7 @@ def of_report(document: Report, *, path: str | None = None) -> Iterator[Block]:
         yield Heading("It ran out of memory")
         yield Notes(failed)
     yield from _time(document)
-    yield Facts(content.facts(document), aligned=True)
+    yield Facts(_facts(document), aligned=True)
     yield from _run_time(document)
     yield from _findings(document.findings, document)
     yield from _folded(NOT_JUDGED, without_finding.not_judged(document))
@@ -82,6 +90,22 @@ def _time(document: Report) -> Iterator[Block]:
     else:
         yield Heading("Where the step's time goes")
         yield Notes([f"not known: {document.absent.get('time', 'not known')}"])
+
+
+def _facts(document: Report) -> list[tuple[str, list[str]]]:
+    """Return labels with their lines; what a run has no line of is left out."""
+    found = (
+        ("Window", whole_window.lines(document.window) if document.window is not None else []),
+        (content.outside_the_step(document.time), content.between(document.time)),
+        (content.matrix_units(document), [content.tensor_core(document)]),
+        ("Speedup", content.speedup(document)),
+        ("What if", content.plan(document)),
+        ("Steps", [content.steps(document)]),
+        ("Devices", several_devices.lines(document)),
+        ("Memory", content.memory(document)),
+        ("Proved", content.bounds(document)),
+    )
+    return [(label, lines) for label, lines in found if lines]
 
 
 def summed(rows: Sequence[content.TimeRow]) -> tuple[float, float]:
