@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any, NoReturn, Protocol, TextIO
 
 from mpprof._version import __version__
@@ -38,7 +39,7 @@ class Command(Protocol):
 
 
 GROUPS = {
-    "Record": ("run", "demo", "doctor", "verify", "counters"),
+    "Record": ("run", "try", "demo", "doctor", "verify", "counters"),
     "Look at a run": ("report", "serve", "kernels", "ops", "layers", "memory", "numerics", "explain"),
     "Compare and check": ("compare", "check"),
     "Before training": ("audit", "forecast"),
@@ -51,12 +52,13 @@ NAMES = tuple(name for group in GROUPS.values() for name in group)
 
 def command(name: str) -> Command:
     """Return the command of this name; that of no other is imported."""
-    made: Command = getattr(import_module(f"mpprof.cli.{name}"), name.capitalize())()
+    file = f"{name}_" if iskeyword(name) else name
+    made: Command = getattr(import_module(f"mpprof.cli.{file}"), name.capitalize())()
     return made
 
 
 SUMMARY = "Why mixed precision did not give the speedup it promised, and what would."
-TALK = ("demo", "run", "serve", "verify")
+TALK = ("demo", "run", "serve", "try", "verify")
 """Commands that write while they run, or let another program write: no line of progress stands below that."""
 
 
