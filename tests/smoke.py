@@ -32,7 +32,7 @@ LINES: dict[str, tuple[list[str], int, str]] = {
     "ops": ([RUN], 0, "tensor_core"),
     "kernels": ([RUN], 0, "tensor_core"),
     "layers": ([RUN], 0, "dense"),
-    "memory": ([RUN], 0, "Recorded peak"),
+    "memory": ([RUN], 0, "live between steps"),
     "classify": (["volta_sgemm_64x64_nt"], 0, "cuda_core"),
     "explain": (["MP401"], 0, "multiple of 8"),
     "doctor": ([], 0, "trace reader"),

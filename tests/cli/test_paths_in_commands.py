@@ -58,6 +58,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
         (FLOAT32.name, "--format", "html"),
     ),
     "run": (("missing.py",),),  # one that is there takes the place of this process
+    "try": (("missing.py",),),
     "numerics": ((MIXED.name,), ("missing",)),
     "ls": ((".",), ("missing",)),
     "survey": ((".",), ("missing",)),

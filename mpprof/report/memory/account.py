@@ -153,7 +153,7 @@ def _older(memory: MemoryAccount, items: list[MemoryItem], absent: dict[str, str
         "mpprof's callback recorded, its parameters and optimizer slots are shown apart (estimated)."
     ]
     if why := [absent[key] for key in _MODULES if key in absent]:
-        said.append(f"Nor does the trace show the modules' weights: {'; '.join(why)}")
+        said += [f"The trace does not show the modules' weights: {each}" for each in why]
     return said
 
 
