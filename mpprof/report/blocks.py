@@ -131,9 +131,10 @@ def table(
     name: str,
     *,
     cut: Callable[[str, int], str] | None = words.shorten,
+    least: int = 12,
     headless: bool = False,
     total: bool = False,
 ) -> Table:
     """Return a table of these columns, its rows given cell by cell."""
     keyed = [{each.key: cell for each, cell in zip(columns, row, strict=True)} for row in rows]
-    return Table(columns, keyed, name, cut, headless=headless, total=total)
+    return Table(columns, keyed, name, cut, least, headless, total)
