@@ -12,8 +12,8 @@ from mpprof.model.kernels import ACCELERATED, NARROW, Placement, Precision
 class MatrixWork:
     """Where a layer's products will run on the card, in which type, and why, by the vendor's documents.
 
-    `share`: of the model's multiplications, 0 to 1; None: not known. `risk`: why products of these sizes
-    may be narrow or miss the matrix units all the same; None: nothing seen. `argument` and `size`: what decides
+    `share`: of the model's multiplications, 0 to 1; None: not known. `risk`: why products of these sizes may
+    be narrow or miss the matrix units all the same; None: nothing seen. `argument` and `size`: what decides
     how many features it gives out ("units", 128)."""
 
     layer: str
