@@ -385,6 +385,25 @@ def test_mp501_under_xla_a_fifth_is_out_of_the_ordinary(cast_ms, said) -> None:
     assert says("MP501", c.case(records=c.facts(layers=layers, fit=fit), account=account)) == said
 
 
+IMAGES, STATISTICS = ("f16", (256, 60, 60, 64)), ("f32", (64,))
+
+
+def test_mp501_a_norm_that_reads_and_writes_16_bits_has_nothing_to_halve() -> None:
+    """What XLA fused computes in float32 within its kernel, and moves 16 bits."""
+    fused = c.fusion("convert", "multiply", "add", "convert", operands=[IMAGES, STATISTICS], results=[IMAGES])
+    wide = c.fusion("multiply", "add", operands=[("f32", (256, 60, 60, 64))], results=[IMAGES])
+
+    def norm(hlo):
+        return c.cell("norm", 30, layer="bn", precision="mixed", hlo=hlo)
+
+    layers = (c.layer("bn", "BatchNormalization"),)
+    assert says("MP501", of(layers, norm(fused))) == "clear"
+    # Of six bytes a value four are float32: in 16 bits a third less.
+    got = finding("MP501", of(layers, norm(wide)))
+    assert got.whatif_step_ns == pytest.approx(90 * c.MS)
+    assert "casts" not in got.summary
+
+
 def test_mp501_without_norms_or_without_their_kernels() -> None:
     assert says("MP501", c.case(account=c.account(c.cell("cast", 20)))).startswith("not applicable: ")
     unattributed = of((c.layer("bn", "BatchNormalization"),), c.cell("cast", 20))
