@@ -241,6 +241,16 @@ def test_mp310_limits(ms, said) -> None:
     assert says("MP310", c.case(account=c.account(c.cell("copy", ms)))) == said
 
 
+@pytest.mark.parametrize(("ms", "said"), [(2.9, "clear"), (3.1, "info"), (9.9, "info")])
+def test_mp310_mentions_the_batch_s_way_to_the_device_earlier(ms, said) -> None:
+    """Seen on an H100: 0.56 of 9.5 ms, more than all that was named, and a prefetch hides it."""
+    sent, other = c.cell("copy", ms, kernel="MemcpyH2D"), c.cell("copy", 9.9 - ms, kernel="MemcpyD2D")
+    case = c.case(account=c.account(sent, other))
+    assert says("MP310", case) == said
+    if said == "info":
+        assert finding("MP310", case).gain_ns_per_step == pytest.approx(ms * 1e6)
+
+
 def test_mp310_is_a_ceiling() -> None:
     """Up to where it would be a cause of its own: a float32 run has the same copies."""
     got = finding("MP310", c.case(account=c.account(c.cell("copy", 14))))
