@@ -441,6 +441,21 @@ def test_mp504_limits(ms, said) -> None:
     assert says("MP504", c.case(account=c.account(c.cell("optimizer", ms)))) == said
 
 
+def unfused(scale: float, prefix: str = "Optimizer.step#AdamW.step aten::_foreach_"):
+    """An update of PyTorch's op by op, each at one rate: 76 bytes a parameter."""
+    passes = {"lerp_": 12, "mul_": 8, "addcmul_": 16, "sqrt": 8, "div_": 8, "add_": 8, "addcdiv_": 16}
+    return [c.cell("optimizer", scale * size, op=prefix + op) for op, size in passes.items()]
+
+
+def test_mp504_counts_the_passes_of_an_unfused_update_where_the_parameters_are_not_known() -> None:
+    """Seen with 3.8 of 8.5 ms of the device's time, without records, and no finding."""
+    got = finding("MP504", c.case(records=None, peaks=None, account=c.account(*unfused(0.5))))
+    assert got.severity == "info"
+    assert got.gain_ns_per_step == pytest.approx(0.5e6 * (76 - 28))
+    fused = [c.cell("optimizer", 38, op="Optimizer.step#AdamW.step aten::_fused_adamw_")]
+    assert says("MP504", c.case(records=None, account=c.account(*fused))).startswith("unable")
+
+
 def test_mp504_leaves_one_pass_over_memory() -> None:
     got = finding("MP504", c.case(account=c.account(c.cell("optimizer", 40))))
     assert got.cost_ns_per_step == pytest.approx(40 * c.MS - 28e6 / 720e9 * 1e9)
