@@ -134,6 +134,15 @@ def quantity(value: Any, unit: str) -> str:
     return plain(quantities.format_quantity(value, unit))
 
 
+def in_unit(value: Any, unit: str) -> str:
+    """Return the value of a table's column in the words of its unit."""
+    if unit == "text":
+        return plain(str(value))
+    if unit == "flops_per_s":
+        return quantity(value, unit)
+    return {"ns": duration, "ratio": percent, "bytes": size, "count": count, "speedup": speedup}[unit](value)
+
+
 def time_unit(ns: float) -> str:
     """Return the unit in which `ns` has one to three digits before the point: "s", "ms", "µs" or "ns"."""
     return next((unit for unit, one in _TIME_UNITS.items() if abs(ns) >= one * 0.9995), "ns")
