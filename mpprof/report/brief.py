@@ -34,7 +34,7 @@ _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _ENDED_BY_ERROR = "MP913"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
-_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
+_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704", "MP705"}
 MUCH_RATIO = 0.10
 _NEARLY = 0.995
 _PROMISED = "Remedies of the earlier report"
