@@ -21,13 +21,13 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 500,
-    "mpprof/analysis": 9_890,
+    "mpprof/analysis": 9_970,
     "mpprof/api": 1_540,
     "mpprof/cli": 2_250,
-    "mpprof/diagnosis": 6_520,
+    "mpprof/diagnosis": 6_660,
     "mpprof/forecasts": 2_090,
     "mpprof/launch": 760,
-    "mpprof/model": 2_580,
+    "mpprof/model": 2_620,
     "mpprof/numbers": 1_150,
     "mpprof/record": 5_760,
     "mpprof/report": 3_780,
