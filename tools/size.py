@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 9_970,
     "mpprof/api": 1_540,
     "mpprof/cli": 2_250,
-    "mpprof/diagnosis": 6_660,
+    "mpprof/diagnosis": 6_670,
     "mpprof/forecasts": 2_100,
     "mpprof/launch": 760,
     "mpprof/model": 2_620,
