@@ -41,6 +41,7 @@ from mpprof.cli.report import Report
 from mpprof.cli.run import Run
 from mpprof.cli.serve import Serve
 from mpprof.cli.survey import Survey
+from mpprof.cli.try_ import Try
 from mpprof.cli.verify import Verify
 from mpprof.errors import MpprofError, UsageError, did_you_mean
 
@@ -59,7 +60,7 @@ class Command(Protocol):
 
 
 GROUPS: dict[str, tuple[Command, ...]] = {
-    "Record": (Run(), Demo(), Doctor(), Verify(), Counters()),
+    "Record": (Run(), Try(), Demo(), Doctor(), Verify(), Counters()),
     "Look at a run": (Report(), Serve(), Kernels(), Ops(), Layers(), Memory(), Numerics(), Explain()),
     "Compare and check": (Compare(), Check()),
     "Before training": (Audit(), Forecast()),
@@ -70,7 +71,7 @@ COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 
 SUMMARY = "Why mixed precision did not give the speedup it promised, and what would."
-TALK = ("demo", "run", "serve", "verify")
+TALK = ("demo", "run", "serve", "try", "verify")
 """Commands that write while they run, or let another program write: no line of progress stands below that."""
 
 

@@ -81,7 +81,7 @@ def offered(scripts: tuple[str, Path], typed: str, folder: Path) -> list[str]:
         ("rep", ["report"]),
         ("--quiet rep", ["report"]),
         ("report --form", ["--format"]),
-        ("report --format ", ["html", "json", "markdown", "text"]),
+        ("report --format ", ["answer", "html", "json", "markdown", "text"]),
         ("compare --min", ["--min-speedup"]),
         ("report a", ["a directory", "afile"]),
         (r"report a\ d", ["a directory"]),

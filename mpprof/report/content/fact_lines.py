@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from mpprof.report import several_devices, whole_window
 from mpprof.report.content.breakdown import between, outside_the_step
-from mpprof.report.content.memory_lines import memory, out_of_memory
+from mpprof.report.content.memory_lines import memory
 from mpprof.report.content.remedies import plan
 from mpprof.report.content.run import steps
 from mpprof.report.content.speedup_lines import bounds, matrix_units, speedup, tensor_core
 
 if TYPE_CHECKING:
     from mpprof.model.report import Report
-
-OUT_OF_MEMORY = "Out of memory"
 
 
 def facts(document: Report) -> list[tuple[str, list[str]]]:
@@ -27,7 +25,6 @@ def facts(document: Report) -> list[tuple[str, list[str]]]:
         ("What if", plan(document)),
         ("Steps", [steps(document)]),
         ("Devices", several_devices.lines(document)),
-        (OUT_OF_MEMORY, out_of_memory(document)),
         ("Memory", memory(document)),
         ("Proved", bounds(document)),
     )
