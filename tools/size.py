@@ -21,15 +21,15 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 500,
-    "mpprof/analysis": 9_970,
+    "mpprof/analysis": 9_980,
     "mpprof/api": 1_540,
     "mpprof/cli": 2_250,
-    "mpprof/diagnosis": 6_670,
+    "mpprof/diagnosis": 6_690,
     "mpprof/forecasts": 2_100,
     "mpprof/launch": 760,
     "mpprof/model": 2_620,
     "mpprof/numbers": 1_150,
-    "mpprof/record": 5_760,
+    "mpprof/record": 5_770,
     "mpprof/report": 3_780,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
