@@ -554,7 +554,7 @@ DEFECTS = (
     Defect(
         "paths behind an option or a bracket, with apostrophes, commas or escaped blanks: in a bundle's records",
         "mpprof/report/redact.py",
-        '(_HOME_TEXT, "path"), (_PATH, "path"),\n    (_RELATIVE, "path"),',
+        '(_HOME_TEXT, "path"), (_PATH, "path"), (_RELATIVE, "path"),',
         '(_PATH, "path"),',
         (f"{_PRIVATE}::test_texts_that_name_somebody",),
     ),
@@ -640,6 +640,13 @@ DEFECTS = (
         "return open_below(run.path, path) if run.path.is_dir() else open_regular(path)",
         'return path.open("rb") if path.resolve().is_relative_to(run.path.resolve()) else None',
         (f"{_PRIVATE}::test_what_becomes_a_link_once_it_was_looked_at_is_not_followed",),
+    ),
+    Defect(
+        "what follows <cwd>, <logdir>, ~ or a partition's key, copied addresses, escaped slashes: in a bundle's records",
+        "mpprof/report/redact.py",
+        ' (_BELOW, "path"), (_COPIED, "path"),',
+        "",
+        (f"{_PRIVATE}::test_texts_that_name_somebody",),
     ),
     Defect(
         "the callback in evaluate or predict alone: silent",
