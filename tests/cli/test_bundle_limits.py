@@ -38,9 +38,11 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert not list(folder.iterdir())
 
 
-def a_zip(path: Path, names: list[str], packing: int = zipfile.ZIP_DEFLATED) -> Path:
+def a_zip(
+    path: Path, names: list[str], packing: int = zipfile.ZIP_DEFLATED, manifest: int = zipfile.ZIP_STORED
+) -> Path:
     with zipfile.ZipFile(path, "w", packing) as archive:
-        archive.writestr("MANIFEST.json", json.dumps({"schema": "mpprof.bundle/1"}), zipfile.ZIP_STORED)
+        archive.writestr("MANIFEST.json", json.dumps({"schema": "mpprof.bundle/1"}), manifest)
         for name in names:
             archive.writestr(name, "x" * 100)
     return path
@@ -111,12 +113,14 @@ def test_what_nothing_reads_is_not_unpacked(
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+@pytest.mark.parametrize("name", ["MANIFEST.json", "run/mpprof/run.json"])
 def test_a_damaged_member_of_another_packing_is_one_clear_error(
-    mpprof: Mpprof, tmp_path: Path, packing: int
+    mpprof: Mpprof, tmp_path: Path, packing: int, name: str
 ) -> None:
-    path = a_zip(tmp_path / "x.zip", ["run/mpprof/run.json"], packing)
+    stored = packing if name == "MANIFEST.json" else zipfile.ZIP_STORED
+    path = a_zip(tmp_path / "x.zip", ["run/mpprof/run.json"], packing, stored)
     content = bytearray(path.read_bytes())
-    at = content.index(b"run/mpprof/run.json") + 19
+    at = content.index(name.encode()) + len(name)
     content[at + 4 : at + 20] = b"\xff" * 16
     path.write_bytes(content)
     done = mpprof("report", path)

@@ -153,7 +153,7 @@ ODD = (
         "~/quinn, $HOME/quinn and '~/my quinn'",
         "year=2024/quinn and data/month=05/quinn/part-0",
         "\\\\?\\C:\\Users\\quinn\\x y\\b.txt",
-        "{\"p\": \"\\/home\\/quinn\\/x\"}",
+        '{"p": "\\/home\\/quinn\\/x"}',
         "quinn07:/volume1/data, q@quinn:/data/x, git@quinn.example:quinn/x.git",
         "quinn.local:2222",
         *ODD,

@@ -649,6 +649,28 @@ DEFECTS = (
         (f"{_PRIVATE}::test_texts_that_name_somebody",),
     ),
     Defect(
+        "a bundle's manifest of LZMA, damaged: a traceback",
+        "mpprof/cli/bundle_reading.py",
+        """    members = archive.infolist()
+    if any(member.compress_type not in _PACKINGS for member in members):
+        raise UnreadableError("is packed as no bundle is (LZMA or bzip2)", where=str(path), next=_UNPACK)
+    manifest = _manifest(archive, path)
+""",
+        """    manifest = _manifest(archive, path)
+    members = archive.infolist()
+    if any(member.compress_type not in _PACKINGS for member in members):
+        raise UnreadableError("is packed as no bundle is (LZMA or bzip2)", where=str(path), next=_UNPACK)
+""",
+        (f"{_LIMITS}::test_a_damaged_member_of_another_packing_is_one_clear_error",),
+    ),
+    Defect(
+        "a bundle written to /dev/stdout: a line of text behind the zip",
+        "mpprof/cli/bundle.py",
+        "if output.is_stdout(target):",
+        "if False:",
+        (f"{_OUTPUT}::test_a_bundle_on_standard_output_is_the_zip_and_nothing_more",),
+    ),
+    Defect(
         "the callback in evaluate or predict alone: silent",
         "mpprof/record/callback.py",
         '        tell([f"mpprof: this {method} is not recorded: the callback records fit alone."])',
