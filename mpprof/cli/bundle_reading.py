@@ -37,7 +37,7 @@ _KERAS = {"config.json", "metadata.json"}
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
     """Unpack the bundle, and give the directory that holds its run for as long as the context lasts, or until
-    the process is asked to end (SIGTERM).
+    the process is asked to end.
 
     Raises UnreadableError for what is no bundle, is damaged, is larger than its bounds, names files outside
     itself or finds no room; TooNewError for one written by a newer mpprof.

@@ -164,12 +164,18 @@ def reading(bundle: Path, scratch: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_a_process_that_is_asked_to_end_removes_what_it_has_unpacked(bundle: Path, scratch: Path) -> None:
+@pytest.mark.parametrize("ends", ["SIGTERM", "SIGHUP"])
+def test_a_process_that_is_asked_to_end_removes_what_it_has_unpacked(
+    bundle: Path, scratch: Path, ends: str
+) -> None:
+    number = getattr(signal, ends, None)
+    if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+        pytest.skip(f"{ends} ends nothing here")
     process, folder = reading(bundle, scratch)
     assert folder.is_dir()
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
     assert not folder.exists()
 
 
