@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import contextlib
+import gc
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ with contextlib.suppress(ImportError):  # the environments of other frameworks h
     settings.register_profile("mpprof", deadline=None)
     settings.load_profile("mpprof")
 
+# A fifth of the processor time of a worker that has loaded the frameworks goes into walks over their objects.
+gc.set_threshold(100_000, 20, 100)
+
 HERE = Path(__file__).parent
-LONG = ("browser", "fuzz", "record", "cli", "")
-"""The folders whose files take longest for the few tests that they hold: a browser, thousands of inputs, trainings,
-processes; "" are the files beside the folders. The rest is many short tests."""
+LONG = ("browser", "numerics", "launch", "record", "frozen", "fuzz", "forecast", "cli", "traces", "")
+"""The folders whose files take longest for the few tests that they hold: a browser, trainings, processes, thousands of
+inputs; "" are the files beside the folders. The rest is many short tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

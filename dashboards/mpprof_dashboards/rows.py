@@ -10,8 +10,9 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
+from mpprof.model.columns import Column
 from mpprof.report import words
 from mpprof.report.tables import csv_line
 
@@ -20,29 +21,7 @@ AT_ONCE = 100
 MOST_FILTER = 200
 """Characters of a filter that are looked at."""
 
-Unit = Literal["text", "ns", "ratio", "bytes", "count", "flops_per_s"]
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table. `unit` says how its values are shown, sorted and compared.
-
-    `bar`: drawn as a bar behind the number, in the colour of the row's `kind`. `dot`: a dot of that colour.
-    `full`: the field with the whole text, where the shown one is short.
-    """
-
-    field: str
-    header: str
-    unit: Unit = "text"
-    bar: bool = False
-    dot: bool = False
-    full: str = ""
-    hint: str = ""
-
-    @property
-    def number(self) -> bool:
-        return self.unit != "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +74,7 @@ Answer = TypedDict("Answer", {"total": int, "found": int, "from": int, "rows": l
 def answer(table: Table, what: Asked) -> Answer:
     """Return `{total, found, from, rows: [{cells, titles, bar, kind, more}]}` of at most `AT_ONCE` rows."""
     found = select(table, what)
-    largest = {
-        c.field: max((row[c.field] or 0 for row in table.rows), default=0) for c in table.columns if c.bar
-    }
+    largest = {c.key: max((row[c.key] or 0 for row in table.rows), default=0) for c in table.columns if c.bar}
     return {
         "total": len(table.rows),
         "found": len(found),
@@ -122,14 +99,14 @@ def _shown(table: Table, row: Row, largest: Mapping[str, float]) -> Shown:
 
 def select(table: Table, what: Asked) -> list[Row]:
     """Return the rows that pass all filters, sorted; rows without a value come last in either direction."""
-    columns = {column.field: column for column in table.columns}
+    columns = {column.key: column for column in table.columns}
     tests = [matcher(columns[name], typed) for name, typed in what.filters.items() if name in columns]
     if "only" in what.filters:  # the rows that were picked in a figure
         picked = set(what.filters["only"].split())
         tests.append(lambda row: bool(picked & row.get("keys", frozenset())))
     rows = [row for row in table.rows if all(test(row) for test in tests)]
     if what.sort in columns:
-        field_ = columns[what.sort].field
+        field_ = columns[what.sort].key
         known = [row for row in rows if row.get(field_) not in (None, "")]
         known.sort(key=lambda row: _rank(row[field_]), reverse=what.descending)
         rows = known + [row for row in rows if row.get(field_) in (None, "")]
@@ -140,22 +117,19 @@ def _rank(value: Any) -> tuple[int, Any]:
     return (1, value.lower()) if isinstance(value, str) else (0, value)
 
 
+def header(column: Column) -> str:
+    """Return a column's title as the page writes it, with a capital letter."""
+    return column.title[:1].upper() + column.title[1:]
+
+
 def text(column: Column, row: Row) -> str:
     """Return a cell in words; empty where there is no value."""
-    value = row.get(column.field)
+    value = row.get(column.key)
     if value is None or value == "":
         return ""
-    if column.unit == "ns":
-        return words.duration(value)
-    if column.unit == "ratio":
-        return words.percent(value)
-    if column.unit == "bytes":
-        return words.size(value)
-    if column.unit == "count":
-        return words.count(value) if float(value).is_integer() else f"{value:,.1f}"
-    if column.unit == "flops_per_s":
-        return words.quantity(value, "flops_per_s")
-    return words.plain(str(value))
+    if column.unit == "count" and not float(value).is_integer():
+        return f"{value:,.1f}"
+    return words.in_unit(value, column.unit)
 
 
 # --- filters -----------------------------------------------------------------------------------------------
@@ -190,7 +164,7 @@ def matcher(column: Column, typed: str) -> Callable[[Row], bool]:
         if factor is None:
             return lambda row: False
         sign, limit = found[1], float(found[2].replace(",", "")) * factor
-        return lambda row: _holds(row.get(column.field), sign, limit)
+        return lambda row: _holds(row.get(column.key), sign, limit)
     wanted = typed.lower()
     if column.number:
         return lambda row: wanted in text(column, row).lower()
@@ -202,8 +176,8 @@ def matcher(column: Column, typed: str) -> Callable[[Row], bool]:
 
 def _names(column: Column, row: Row) -> tuple[str, ...]:
     """Return the whole names behind a cell, which may show only how many there are."""
-    names: tuple[str, ...] | None = row.get(f"{column.field}_names")
-    return names if names is not None else (str(row.get(column.full) or row.get(column.field) or ""),)
+    names: tuple[str, ...] | None = row.get(f"{column.key}_names")
+    return names if names is not None else (str(row.get(column.full) or row.get(column.key) or ""),)
 
 
 def _holds(value: float | None, sign: str, limit: float) -> bool:
@@ -221,8 +195,6 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 
 def to_csv(table: Table, what: Asked) -> str:
     """Return the rows that pass the filters, as comma-separated values: raw numbers, whole names."""
-    names = [column.field for column in table.columns]
-    rows = (
-        [row.get(c.full or c.field, row.get(c.field)) for c in table.columns] for row in select(table, what)
-    )
+    names = [column.key for column in table.columns]
+    rows = ([row.get(c.full or c.key, row.get(c.key)) for c in table.columns] for row in select(table, what))
     return "".join(map(csv_line, (names, *rows)))

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mpprof.model.account import Phase, class_of
-from mpprof.report import words
+from mpprof.model.columns import Column
+from mpprof.model.frozen import changed
+from mpprof.model.rows import columns, flat, page
 from mpprof.report.tables import summed_over
 from mpprof_dashboards import theme
-from mpprof_dashboards.rows import Column, Table
+from mpprof_dashboards.rows import Row, Table
+from mpprof_dashboards.rows import text as cell
 
 if TYPE_CHECKING:
     from mpprof.model.report import Report
@@ -82,50 +85,20 @@ def short_kernel(name: str) -> str:
 # --- tables ------------------------------------------------------------------------------------------------
 
 
-_WHOLE = "a part of the name, or =dense for that name and what lies below it"
-
-
-def _columns(per: Per, name: str, second: Column, *rest: Column) -> tuple[Column, ...]:
-    """Return the columns that all three tables begin with."""
-    return (
-        Column("place", "Ran on", dot=True),
-        Column("short", name, full="name", hint=_WHOLE),
-        second,
-        Column("ns", f"Time {per.text}", "ns", bar=True),
-        Column("ratio", "Share", "ratio"),
-        *rest,
-    )
-
-
-_COULD = (Column("could", "Could use Tensor Cores?"), Column("why", "Why not", full="why"))
-_CALLS = Column("calls", "Calls", "count")
-_DEVICE = Column("device", "Device")
 SORT = "-ns"
+_TITLES = {"short": "{kind}", "ns": "time {per}"}
+"""What these columns are called, by the kind of the table and by what its times are of."""
 
 
 def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, ...]:
     """Return the columns of the table `kind`; the device among them where there are several."""
-    layer, last = Column("layer", "Layer", full="layers", hint=_WHOLE), ((_DEVICE,) if devices else ())
-    more: tuple[Column, ...]
-    if kind == "op":
-        more = (
-            *_COULD, Column("rate", "Rate", "flops_per_s"), Column("roofline", "Of roofline", "ratio"),
-            Column("bound", "Bound by"), Column("phase", "Phase"), Column("type", "Type"), _CALLS,
-        )  # fmt: skip
-        return (*_columns(per, "Op", layer, *more), *last)
-    if kind == "layer":
-        more = (
-            Column("unit_ns", "On matrix units", "ns"), Column("off_ns", "Off them", "ns"),
-            Column("cast_ns", "Casts", "ns"), Column("rest_ns", "Other", "ns"),
-            Column("could_ns", "Could move", "ns", hint="matrix work that could use Tensor Cores"),
-            Column("forward_ns", "Forward", "ns"), Column("backward_ns", "Backward", "ns"),
-            Column("dtype", "Computes in"), _CALLS,
-        )  # fmt: skip
-        return (*_columns(per, "Layer", Column("class", "Class"), *more), *last)
-    more = (
-        *_COULD, Column("because", "Placed by", full="because"), Column("family", "Family"), _CALLS,
-    )  # fmt: skip
-    return (*_columns(per, "Kernel", layer, *more), *last)
+    shown = (each for each in page(f"{kind}s") if devices or each.key != "device")
+    return tuple(
+        changed(each, title=_TITLES[each.key].format(kind=kind, per=per.text))
+        if each.key in _TITLES
+        else each
+        for each in shown
+    )
 
 
 KINDS = ("kernel", "op", "layer")
@@ -189,6 +162,21 @@ def grouped(kernels: Sequence[KernelRow], ops: Sequence[OpRow], each: Per) -> li
     return made
 
 
+def _as_they_are(kind: str, same: Sequence[Row], each: Per) -> dict[str, Any]:
+    """Return the values of these rows, per step, by the keys of their columns: what may be added up is
+    summed, else it is the value that all of them have."""
+    spelled = list(map(flat, same))
+    found: dict[str, Any] = {}
+    for column in columns(kind):
+        values = [row.get(column.key) for row in spelled]
+        if column.sums and None not in values:
+            whole: float = sum(values)  # type: ignore[arg-type]  # none of them is None
+            found[column.key] = whole if column.unit == "ratio" else each.ns(whole)
+        else:
+            found[column.key] = values[0] if all(value == values[0] for value in values) else None
+    return found
+
+
 def _kernel(
     same: list[KernelRow], eligible: dict[tuple[str, str | None], OpRow], each: Per
 ) -> dict[str, Any]:
@@ -197,15 +185,15 @@ def _kernel(
     ops = list(dict.fromkeys(row["op"] for row in same if row["op"]))
     matrix = first["placement"] in ("tensor_core", "matrix_core", "cuda_core", "cpu")
     could, why = _could([op for row in same if (op := eligible.get((row["device"], row["op"])))], matrix)
+    found = _as_they_are("kernels", same, each)
     return {
+        **found,
         "place": place(first["placement"], first["precision"]), "kind": _kind(first["placement"]),
-        "name": first["name"], "short": short_kernel(first["name"]),
+        "short": short_kernel(first["name"]), "ns": found["total_ns"],
         "layer": _named(layers), "layer_names": tuple(layers),
         "layers": ", ".join(layers[:20]), "ops": ", ".join(map(short_op, ops[:8])),
-        "ns": each.ns(sum(row["total_ns"] for row in same)), "ratio": sum(row["ratio"] for row in same),
-        "could": could, "why": why, "because": first["reason"]["text"], "family": first["family"] or "",
-        "calls": each.calls(sum(row["calls"] for row in same)), "device": first["device"],
-        "code": first["reason"]["code"], "key": "",
+        "could": could, "why": why, "reason.text": first["reason"]["text"],
+        "reason.code": first["reason"]["code"], "key": "",
         "keys": frozenset(op_key(row["device"], row["op"]) for row in same),
     }  # fmt: skip
 
@@ -225,19 +213,16 @@ def _could(ops: list[OpRow], matrix: bool) -> tuple[str, str]:
 
 def op_row(row: OpRow, each: Per) -> dict[str, Any]:
     eligible, reason = row.get("eligible"), row.get("eligible_reason")
-    name = row["op"] or NOT_ATTRIBUTED
+    name, key = row["op"] or NOT_ATTRIBUTED, op_key(row["device"], row["op"])
+    found = _as_they_are("ops", [row], each)
     return {
+        **found,
         "place": place(row["placement"], row["precision"]), "kind": _kind(row["placement"]),
-        "name": name, "short": short_op(name), "layer": row["layer"] or "", "type": row["type"] or "",
-        "ns": each.ns(row["total_ns"]), "ratio": row["ratio"],
+        "name": name, "short": short_op(name), "ns": found["total_ns"],
         "could": _ELIGIBLE.get(eligible or "", ""),
         "why": reason["text"] if reason and eligible != "did" else "",
-        "rate": row.get("flops_per_s"), "roofline": row.get("roofline_ratio"),
-        "bound": row.get("bound") or "",
-        "phase": row["phase"], "calls": each.calls(row["calls"]), "device": row["device"],
-        "keys": frozenset((op_key(row["device"], row["op"]),)), "key": op_key(row["device"], row["op"]),
+        "keys": frozenset((key,)), "key": key,
         "intensity": _over(row.get("flops_per_call"), row.get("bytes_per_call")),
-        "flops_per_call": row.get("flops_per_call"), "bytes_per_call": row.get("bytes_per_call"),
     }  # fmt: skip
 
 
@@ -269,16 +254,13 @@ def layers(
         kind = max((("unit", unit), ("off", off), ("other", 1.0)), key=lambda part: part[1])[0]
         made.append(
             {
+                **(found := _as_they_are("layers", [row], each)),
                 "place": _LAYER_PLACES[kind] if unit or off else "no matrix work", "kind": kind,
                 "name": row["layer"] or NOT_ATTRIBUTED, "short": row["layer"] or NOT_ATTRIBUTED,
-                "class": row["class"] or "", "dtype": row["compute_dtype"] or "",
-                "ns": each.ns(row["total_ns"]), "ratio": row["ratio"], "unit_ns": each.ns(unit),
+                "ns": found["total_ns"], "unit_ns": each.ns(unit),
                 "off_ns": each.ns(off), "cast_ns": each.ns(cast),
                 "rest_ns": each.ns(max(0.0, row["total_ns"] - unit - off - cast)),
                 "could_ns": each.ns(could[key]) if could.get(key) else None,
-                "forward_ns": each.ns(row["forward_ns"]),
-                "backward_ns": each.ns(row["backward_ns"]),
-                "calls": each.calls(row["calls"]), "device": row["device"],
                 "key": "", "keys": frozenset(of_layer.get(key, ())),
             }
         )  # fmt: skip
@@ -308,43 +290,28 @@ def _named(layers: list[str]) -> str:
     return f"{len(layers)} layers"
 
 
-def _more(*fields: tuple[str, str]) -> Any:
+def _more(kind: str, told: str) -> Any:
+    """Return what the side panel says of a row: these values by the titles of their columns."""
+    known = {each.key: each for each in (*columns(kind), *page(kind), *_IN_PANEL)}
+    shown = [known[key] for key in told.split()]
+
     def tell(row: Any) -> list[tuple[str, str]]:
-        return [(name, _said(row, key)) for name, key in fields if _said(row, key)]
+        return [(each.title, said) for each in shown if (said := cell(each, row))]
 
     return tell
 
 
-def _said(row: Any, key: str) -> str:
-    value = row.get(key)
-    if value is None or value == "":
-        return ""
-    if key == "ns":
-        return words.duration(value)
-    if key == "ratio":
-        return f"{words.percent(value)} of the device's kernel time"
-    if key in ("rate", "flops_per_call", "bytes_per_call"):
-        unit = {"rate": "flops_per_s", "bytes_per_call": "bytes"}.get(key, "")
-        return f"{value:,.0f}" if not unit else words.quantity(value, unit)
-    if key == "intensity":
-        return f"{value:,.1f} FLOP a byte"
-    if key == "calls":
-        return f"{value:,.1f}".removesuffix(".0")
-    return str(value)
-
-
-_ENDS = (("of it", "ratio"), ("calls", "calls"), ("device", "device"))
+_IN_PANEL = (
+    Column("layers", key="layers"), Column("ops", key="ops"), Column("FLOP a byte", "count", key="intensity"),
+)  # fmt: skip
+_ENDS = "ns ratio calls device"
 _MORE = {
     "kernel": _more(
-        ("ran on", "place"), ("because", "because"), ("by rule", "code"), ("family", "family"),
-        ("could use Tensor Cores", "could"), ("why not", "why"), ("layers", "layers"), ("ops", "ops"),
-        ("takes", "ns"), *_ENDS,
+        "kernels", f"place reason.text reason.code family could why layers ops flops_per_s {_ENDS}"
     ),
     "op": _more(
-        ("ran on", "place"), ("type", "type"), ("layer", "layer"), ("phase", "phase"),
-        ("could use Tensor Cores", "could"), ("why not", "why"), ("operations", "flops_per_call"),
-        ("bytes", "bytes_per_call"), ("intensity", "intensity"), ("rate", "rate"), ("bound by", "bound"),
-        ("takes", "ns"), *_ENDS,
+        "ops",
+        "place type layer phase could why flops_per_call bytes_per_call intensity flops_per_s bound " + _ENDS,
     ),
-    "layer": _more(("class", "class"), ("computes in", "dtype"), ("ran", "place"), ("takes", "ns"), *_ENDS),
-}  # fmt: skip
+    "layer": _more("layers", f"class compute_dtype place {_ENDS}"),
+}

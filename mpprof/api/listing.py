@@ -4,37 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TypedDict
 
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.errors import MpprofError, UnreadableError
+from mpprof.model.rows import RunRow
 from mpprof.model.run import Run
-from mpprof.model.source import RunState
 from mpprof.report import json as documents
 from mpprof.runs import loading
 from mpprof.runs.state import last_record_unix_ns, last_write_unix_ns, state_of
 
 NO_RECORDS = "a trace without records of mpprof"
-
-
-class RunRow(TypedDict):
-    """One run. Null: not known, with the reason in `absent`; a run that cannot be read has its `problem`.
-    `error`: what ended a training that failed."""
-
-    run: str
-    id: str | None
-    policy: str | None
-    card: str | None
-    batch_size: int | None
-    steps: int | None
-    step_ns: float | None
-    state: RunState | None
-    error: str | None
-    created_unix_ns: int | None
-    last_written_unix_ns: int | None
-    traces: int | None
-    problem: str | None
-    absent: dict[str, str]
 
 
 def listed(path: Path, *, now_unix_ns: int, elsewhere: bool = False) -> list[RunRow]:

@@ -16,11 +16,12 @@ from mpprof.api.workflows import TableKind
 from mpprof.columnar import Columnar
 from mpprof.errors import MpprofError, UsageError
 from mpprof.model import finding
+from mpprof.model import rows as columns
 from mpprof.model import run as recorded
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns
 from mpprof.model.shell import quoted
-from mpprof.report import comparing, content, tables
+from mpprof.report import comparing, content
 from mpprof.report import json as documents
 from mpprof.runs.loading import Given
 
@@ -48,8 +49,8 @@ class Table(Columnar, Sequence[Mapping[str, Any]]):
 
     def __init__(self, kind: str, rows: Sequence[Any], keys: Sequence[str] = ()) -> None:
         self.kind, self._rows = kind, tuple(rows)
-        spelled = (key for row in self._rows for key in tables.flat(row))
-        self._keys = tuple(dict.fromkeys((*(keys or tables.KEYS.get(kind, ())), *spelled)))
+        spelled = (key for row in self._rows for key in columns.flat(row))
+        self._keys = tuple(dict.fromkeys((*(keys or columns.keys(kind)), *spelled)))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -69,7 +70,7 @@ class Table(Columnar, Sequence[Mapping[str, Any]]):
         return f"Table of {self.kind}: {len(self):,} {rows} of {', '.join(self._keys)}"
 
     def to_dict(self) -> dict[str, list[Any]]:
-        spelled = [tables.flat(row) for row in self._rows]
+        spelled = [columns.flat(row) for row in self._rows]
         return {key: [row.get(key) for row in spelled] for key in self._keys}
 
 
@@ -268,7 +269,7 @@ def _about(run: recorded.Run) -> list[str]:
     return said
 
 
-def _row(document: ComparedRuns, at: int) -> dict[str, Any]:
+def _row(document: ComparedRuns, at: int) -> columns.ComparedRow:
     report, rungs = document.runs[at], document.steps
     rung = rungs[at - 1] if at else None
     rates = rungs[max(at - 1, 0)].examples_per_s

@@ -64,7 +64,7 @@ def survey(
         rows.append(cast("dict[str, Any]", found))
         problems += found["problem"] is not None
         progress(len(rows), len(wanted), problems)
-    return Table("survey", ranked(cast("list[SurveyRow]", rows)), tuple(SurveyRow.__annotations__))
+    return Table("survey", ranked(cast("list[SurveyRow]", rows)))
 
 
 def _analysed(

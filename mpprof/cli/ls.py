@@ -43,7 +43,7 @@ class Ls:
         if args.format == "json":
             text = documents.dumps(rows)
         elif args.format == "csv":
-            text = tables.to_csv(rows, list(listing.RunRow.__annotations__))
+            text = tables.to_csv(rows, tables.keys("ls"))
         else:
             ascii_only = output.ascii_only(args)
             width = output.width_of_names(args)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mpprof.model import report as written
     from mpprof.model.run import Run
 
-FORMATS = ("text", "json", "markdown", "html")
+FORMATS = ("text", "json", "markdown", "html", "answer")
 
 
 class Report:
@@ -34,7 +34,9 @@ class Report:
         paths.add_host(parser)
         paths.add_baseline(parser)
         paths.add_step_range(parser)
-        parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        parser.add_argument("--format", choices=FORMATS, default="text",
+            help="default: text; answer: the answer alone as JSON, below 2 kB"
+        )  # fmt: skip
         parser.add_argument(
             "--redact", action="store_true", help="take out hosts, users and paths, as `mpprof bundle` does"
         )
@@ -115,6 +117,18 @@ def _written(
         return page
     color, ascii_only = output.color(args), output.ascii_only(args)
     path = paths.shown(args.path)
+    again = paths.again(
+        args,
+        "report",
+        [args.path],
+        ["run_id", "host", "baseline", "baseline_run", "step_range", "bounds"],
+    )
+    if args.format == "answer":
+        from mpprof.report import answer
+
+        if args.redact:
+            path, again = "PATH", "mpprof report PATH"
+        return answer.render(document, path=path, again=again)
     if args.verbose:
         from mpprof.report import text
 
@@ -122,12 +136,6 @@ def _written(
     from mpprof.report import brief
 
     width = output.width(brief.WIDTH)
-    again = paths.again(
-        args,
-        "report",
-        [args.path],
-        ["run_id", "host", "baseline", "baseline_run", "step_range", "bounds"],
-    )
     return brief.render(
         document, color=color, width=width, ascii_only=ascii_only, path=path, again=f"{again} -v"
     )

@@ -34,7 +34,7 @@ class Run:
             help=f"where the records go (default: {LOGS}/ and the script's name)",
         )  # fmt: skip
         parser.add_argument(
-            "--steps", metavar="N", type=_at_least_one,
+            "--steps", metavar="N", type=at_least_one,
             help="end the process once N steady steps are recorded: what follows them does not happen",
         )  # fmt: skip
         parser.add_argument(
@@ -57,14 +57,7 @@ class Run:
         from mpprof.launch import command
         from mpprof.launch.options import Options
 
-        script = args.script[1:] if args.script[:1] == ["--"] else args.script
-        words = script if args.module is None else ["-m", *args.module]
-        if not (args.module or script):
-            raise UsageError("no script to run", next="Write it last: mpprof run train.py --epochs 3")
-        if args.module is None and not Path(script[0]).exists():
-            raise NotFoundError(f"there is no script {script[0]}", next="Check the path")
-        name = args.module[0] if args.module else script[0]
-        stem = name if args.module else Path(os.path.abspath(name)).stem
+        words, name, stem = script_of(args, "run")
         logdir = os.path.abspath(args.logdir or os.path.join(LOGS, stem))
         jit = None if args.jit is None else args.jit == "on"
         command.become(
@@ -72,7 +65,20 @@ class Run:
         )
 
 
-def _at_least_one(text: str) -> int:
+def script_of(args: argparse.Namespace, command: str) -> tuple[list[str], str, str]:
+    """Return what stands behind `python`, the script's name as a user writes it, and without its folders.
+    Raises UsageError, NotFoundError."""
+    script = args.script[1:] if args.script[:1] == ["--"] else args.script
+    words = script if args.module is None else ["-m", *args.module]
+    if not (args.module or script):
+        raise UsageError("no script to run", next=f"Write it last: mpprof {command} train.py --epochs 3")
+    if args.module is None and not Path(script[0]).exists():
+        raise NotFoundError(f"there is no script {script[0]}", next="Check the path")
+    name = args.module[0] if args.module else script[0]
+    return words, name, name if args.module else Path(os.path.abspath(name)).stem
+
+
+def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpprof.cli import output, paths, progress
 from mpprof.errors import UsageError
-
-if TYPE_CHECKING:
-    from mpprof.api.results import Table
 
 FORMATS = ("table", "csv", "json", "parquet")
 ROWS_OF_A_TABLE = 20
@@ -77,7 +74,7 @@ class Survey:
             rows = [dict(row) for row in table]
             for folder, path in zip(folders, args.paths, strict=True):
                 rows = paths.renamed(rows, folder, path)
-        _write(rows, table, args)
+        _write(rows, args)
         return 0
 
 
@@ -98,8 +95,8 @@ def _check(args: argparse.Namespace) -> None:
             paths.refuse_address(path, "Dask's workers must see the same paths")
 
 
-def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -> None:
-    from mpprof.api.results import Table as Rows
+def _write(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    from mpprof.api.results import Table
     from mpprof.report import json as documents
     from mpprof.report import tables
     from mpprof.report.runs import survey
@@ -109,13 +106,13 @@ def _write(rows: list[dict[str, Any]], table: Table, args: argparse.Namespace) -
 
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "survey.parquet"
-            survey.write_parquet(Rows("survey", rows, tuple(table.to_dict())).to_dict(), made)
+            survey.write_parquet(Table("survey", rows).to_dict(), made)
             output.write_bytes(made.read_bytes(), args.output, force=args.force)
         return
     if args.format == "json":
         text = documents.dumps(rows)
     elif args.format == "csv":
-        text = tables.to_csv(rows, tuple(table.to_dict()))
+        text = tables.to_csv(rows, tables.keys("survey"))
     else:
         ascii_only = output.ascii_only(args)
         width = output.width(80) if output.has_width(args) else None

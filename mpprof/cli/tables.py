@@ -81,7 +81,7 @@ class Table:
     def _by(self, rows: Sequence[Row], by: str) -> Sequence[Row]:
         from mpprof.report import tables
 
-        return tables.aggregate(rows, by)
+        return tables.aggregate(rows, self.name, by)
 
     def _written(self, rows: Sequence[Row], whole: Sequence[Row], args: argparse.Namespace) -> str:
         from mpprof.report import json as documents

@@ -44,11 +44,13 @@ with StepRecorder({logdir}{wait}) as recorder:
 
 class Calls:
     """One run of all calls of `train_on_batch`, whichever model's, each a step. It ends with the process, or
-    when `steps` steady steps are recorded: `end` is called then. `make` returns the recorder, entered; None
+    when it has `enough` steady steps: `end` is called then. `make` returns the recorder, entered; None
     where there can be none."""
 
-    def __init__(self, make: Callable[[Any], Any], steps: int | None, end: Callable[[Any], None]) -> None:
-        self._make, self._steps, self._end = make, steps, end
+    def __init__(
+        self, make: Callable[[Any], Any], enough: Callable[[int], bool] | None, end: Callable[[Any], None]
+    ) -> None:
+        self._make, self._enough, self._end = make, enough, end
         self._recorder: Any = None
         self._begun = False
         self._trained: Callable[[], Any] = lambda: None  # the model of the first call
@@ -63,7 +65,7 @@ class Calls:
         with recorder.step():
             result = train()
         recorder.update(loss=_loss(result), optimizer_variables=self._variables(model))
-        if self._steps is not None and recorder.steady_steps >= self._steps:
+        if self._enough is not None and self._enough(recorder.steady_steps):
             self.close()
             self._end(model)
         return result

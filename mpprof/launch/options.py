@@ -6,10 +6,29 @@ import json
 from typing import NamedTuple
 
 
+class Trial(NamedTuple):
+    """What `mpprof try` asks of a training beside `Options`.
+
+    `parent`: the process that waits for it, with which it ends; 0: it does not. `answer`: the file to leave
+    what is to be known in. `seconds`: so long the steady steps last at least. `batch`: times the script's own
+    batch. `sets`: names and values. `fit`: the number of the fit to measure, from 1; None: the first that has
+    enough steps. `profiles`: whether a few of its steps are profiled."""
+
+    parent: int
+    answer: str
+    seconds: float = 5.0
+    batch: float = 1.0
+    sets: tuple[tuple[str, str], ...] = ()
+    keep_callbacks: bool = False
+    fit: int | None = None
+    profiles: bool = True
+
+
 class Options(NamedTuple):
     """`logdir`: absolute. `script`: as a user names it. `steps`: end once so many steady steps are recorded.
     `profile`: the steps to profile, first and last. `policy`: a dtype policy in place of the script's own.
-    `jit`: whether `compile` asks for XLA; None: as the script does. `quiet`: print no notes."""
+    `jit`: whether `compile` asks for XLA; None: as the script does. `quiet`: print no notes. `trial`: it is
+    one of several trainings of `mpprof try`."""
 
     logdir: str
     script: str
@@ -18,12 +37,16 @@ class Options(NamedTuple):
     policy: str | None = None
     jit: bool | None = None
     quiet: bool = False
+    trial: Trial | None = None
 
     def text(self) -> str:
-        return json.dumps(self._asdict())
+        trial = None if self.trial is None else self.trial._asdict()
+        return json.dumps({**self._asdict(), "trial": trial})
 
     @classmethod
     def of_text(cls, text: str) -> Options:
         given = json.loads(text)
-        profile = given.pop("profile")
-        return cls(**given, profile=None if profile is None else (profile[0], profile[1]))
+        profile, trial = given.pop("profile"), given.pop("trial", None)
+        if trial is not None:
+            trial = Trial(**{**trial, "sets": tuple((name, value) for name, value in trial["sets"])})
+        return cls(**given, profile=None if profile is None else (profile[0], profile[1]), trial=trial)

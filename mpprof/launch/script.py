@@ -29,6 +29,7 @@ class Script:
     def __init__(self, options: Options) -> None:
         self.options, self.pid = options, os.getpid()
         self.machine = loops.Machine()
+        self.asked: list[str] = []  # the policies that the script asks for, where another is set
         self._notes: list[str] = []
         self._noted: set[str] = set()
         self._ended = False  # by us, after so many steps
@@ -104,7 +105,7 @@ class Script:
         options, training = self.options, fit.Training()
         if options.policy is not None:
             try:
-                settings.set_policy(keras, options.policy, self.note)
+                settings.set_policy(keras, options.policy, self.note, self.asked.append)
             except (TypeError, ValueError):
                 sys.exit(f"mpprof: {keras.__name__} has no dtype policy {options.policy!r}")
         if options.jit is not None:
@@ -113,7 +114,7 @@ class Script:
         fit.with_callbacks(keras, training, added, self._look_at_types)
         calls = loops.Calls(
             lambda model: self._attempt("recording train_on_batch", self._loop_recorder, model),
-            options.steps,
+            self._enough(),
             self._end_now,
         )
         fit.with_steps(keras, training, calls.step)
@@ -126,17 +127,25 @@ class Script:
         return [] if has_ours else self._attempt("recording a fit", self._callbacks_of, keras, model) or []
 
     def _callbacks_of(self, keras: ModuleType, model: Any) -> list[Any]:
-        from mpprof.launch.stopping import ending_after
         from mpprof.record import MPProfilerCallback
 
         options, recorded = self.options, self._callbacks.get(model)
         if recorded is None:
             recorded = MPProfilerCallback(options.logdir, profile_steps=options.profile or "auto", verbose=0)
             self._callbacks[model] = recorded
-        if options.steps is None:
-            return [recorded]
-        end = functools.partial(self._end_now, model)
-        return [ending_after(keras, model, recorded, options.steps, end), recorded]
+        return [*self._ending(keras, model, recorded), recorded]
+
+    def _ending(self, keras: ModuleType, model: Any, recorded: Any) -> list[Any]:
+        """Return the callback that ends the process once it has trained long enough, if it is to."""
+        from mpprof.launch.stopping import ending_after
+
+        enough, end = self._enough(), functools.partial(self._end_now, model)
+        return [] if enough is None else [ending_after(keras, model, recorded, enough, end)]
+
+    def _enough(self) -> Callable[[int], bool] | None:
+        """Return what tells of a number of steady steps whether they are enough; None: of no number."""
+        steps = self.options.steps
+        return None if steps is None else lambda steady: steady >= steps
 
     def _loop_recorder(self, model: Any) -> Any:
         from mpprof.record import StepRecorder
@@ -153,11 +162,10 @@ class Script:
         if self.options.policy is not None:
             from mpprof.launch import settings
 
-            said = self._attempt(
-                "reading the layers' types", settings.computes_in, model, self.options.policy
-            )
-            if said is not None:
-                self.note(said)
+            policy = self.options.policy
+            took = self._attempt("reading the layers' types", settings.computing_in, model, policy)
+            if took is not None and took[0] < took[1]:
+                self.note(settings.not_computing_in(policy, *took))
 
     def _end_now(self, model: Any) -> None:
         """End the process: what the script does after its training does not happen."""
@@ -171,11 +179,6 @@ class Script:
         self.end()
         self._attempt("ending the script's processes", ending.end_children)
         os._exit(0)
-
-
-def begin(text: str) -> None:
-    """Begin, in the script's process, with what the launcher has left."""
-    Script(Options.of_text(text)).begin()
 
 
 def _end_by_interrupt() -> None:

@@ -20,8 +20,9 @@ SCALED = ("mixed_float16", "float16")
 """Policies under which a loss needs to be scaled."""
 
 
-def set_policy(keras: ModuleType, policy: str, note: Note) -> None:
-    """Set the process' dtype policy, for good. Raises ValueError where Keras has no such policy."""
+def set_policy(keras: ModuleType, policy: str, note: Note, asked: Note) -> None:
+    """Set the process' dtype policy, for good; `asked` gets the names of those that the script sets. Raises
+    ValueError where Keras has no such policy."""
     if keras.__name__ == TF_KERAS:
         keras.mixed_precision.set_global_policy(policy)
         setters: tuple[Any, ...] = (keras.mixed_precision.set_global_policy,)
@@ -32,7 +33,8 @@ def set_policy(keras: ModuleType, policy: str, note: Note) -> None:
         floatx = keras.config.set_floatx
     wanted = getter()
     for setter in (*setters, floatx):
-        _rebind(keras.__name__, setter, _ignoring(setter, policy, note))
+        tell = asked if setter in setters else _ignored
+        _rebind(keras.__name__, setter, _ignoring(setter, policy, note, tell))
     _rebind(keras.__name__, getter, functools.wraps(getter)(lambda: wanted))
     if policy not in SCALED:
         replace(keras, "compile", lambda method: _unwrapping(method, policy, note))
@@ -60,20 +62,22 @@ def set_jit(keras: ModuleType, jit: bool, note: Note) -> None:
     replace(keras, "compile", around)
 
 
-def computes_in(model: Any, policy: str) -> str | None:
-    """Return what to say of the layers with weights that do not compute in the policy's type; None where all
-    do, or none is known."""
+def computing_in(model: Any, policy: str) -> tuple[int, int] | None:
+    """Return how many of the layers with weights compute in the policy's type, and how many there are; None
+    where that is not known."""
     wanted = str(policy).removeprefix("mixed_")
     try:
         layers = [each for each in model._flatten_layers(include_self=False) if each.weights]
         leaves = [each for each in layers if not any(True for _ in each._flatten_layers(include_self=False))]
     except (AttributeError, TypeError, ValueError):  # a model of a kind of its own
         return None
-    took = sum(each.compute_dtype == wanted for each in leaves)
-    if took == len(leaves):
-        return None
-    said = f"{took} of {len(leaves)} layers with weights compute in {wanted}"
-    return f"--policy {policy} did not take: {said}" if not took else f"--policy {policy}: {said}"
+    return (sum(each.compute_dtype == wanted for each in leaves), len(leaves)) if leaves else None
+
+
+def not_computing_in(policy: str, took: int, layers: int) -> str:
+    """Return what to say of a policy that has not reached every layer."""
+    said = f"{took} of {layers} layers with weights compute in {policy.removeprefix('mixed_')}"
+    return f"--policy {policy}: {said}" if took else f"--policy {policy} did not take: {said}"
 
 
 def _rebind(package: str, function: Any, instead: Any) -> None:
@@ -85,12 +89,18 @@ def _rebind(package: str, function: Any, instead: Any) -> None:
                 setattr(module, each, instead)
 
 
-def _ignoring(setter: Method, policy: str, note: Note) -> Method:
+def _ignoring(setter: Method, policy: str, note: Note, asked: Note) -> Method:
     @functools.wraps(setter)
     def ignoring(value: Any, *args: Any, **kwargs: Any) -> None:
-        note(f"{setter.__name__}({getattr(value, 'name', value)!r}) was overridden: {policy}")
+        name = getattr(value, "name", value)
+        asked(str(name))
+        note(f"{setter.__name__}({name!r}) was overridden: {policy}")
 
     return ignoring
+
+
+def _ignored(name: str) -> None:
+    """Do nothing: a type is not a policy."""
 
 
 def _unwrapping(method: Method, policy: str, note: Note) -> Method:

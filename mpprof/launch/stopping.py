@@ -7,9 +7,11 @@ from types import ModuleType
 from typing import Any
 
 
-def ending_after(keras: ModuleType, model: Any, recorded: Any, steps: int, end: Callable[[], None]) -> Any:
+def ending_after(
+    keras: ModuleType, model: Any, recorded: Any, enough: Callable[[int], bool], end: Callable[[], None]
+) -> Any:
     """Return a callback that stands before `recorded`, an `MPProfilerCallback`, and calls `end` when that has
-    recorded `steps` steady steps: as the epoch is broken off, before its validation and before any other
+    recorded `enough` steady steps: as the epoch is broken off, before its validation and before any other
     callback learns of it, so that nothing saves what is half trained. Where nothing is recorded any more, it
     counts the steps that begin."""
 
@@ -21,7 +23,7 @@ def ending_after(keras: ModuleType, model: Any, recorded: Any, steps: int, end: 
             # Not at a batch's end: see MPProfilerCallback. The call that begins here is the last.
             self.begun += 1
             steady = recorded.steady_steps
-            if (self.begun if steady is None else steady) >= steps:
+            if enough(self.begun if steady is None else steady):
                 self.last = model.stop_training = True
 
         def on_test_begin(self, logs: Any = None) -> None:

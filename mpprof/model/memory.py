@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
 
 from mpprof.model.account import Phase
+from mpprof.model.columns import Column
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import HloInstruction
@@ -42,14 +43,16 @@ class MemoryItem:
 
     by: By
     name: str
-    bytes: int
+    bytes: Annotated[int, Column(unit="bytes", sums=True)]
     estimated: Annotated[
         bool,
+        Column("basis", yes="estimated", no="measured"),
         LEFT_OUT,
         "True: no event shows it; it is derived from memory.states_from. Left out where measured.",
     ] = False
     assigned: Annotated[
         bool,
+        Column("stated by", yes="XLA's assignment"),
         LEFT_OUT,
         "True: no event states it, but XLA's buffer assignment of the program that took the memory does. "
         "Left out otherwise.",

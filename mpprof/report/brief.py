@@ -16,9 +16,9 @@ from mpprof.model.account import tells
 from mpprof.model.frozen import frozen
 from mpprof.model.run import BROKEN_OFF
 from mpprof.model.run_time import RECORDING_ENDED
-from mpprof.report import comparing, content, units, words
+from mpprof.report import comparing, composing, content, units, words
 from mpprof.report import without_finding as limited
-from mpprof.report.text import Page, gap, ladder, window_rows, wrapped
+from mpprof.report.text import Page, wrapped
 
 if TYPE_CHECKING:
     from mpprof.model.answer import Answer
@@ -34,7 +34,7 @@ _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _ENDED_BY_ERROR = "MP913"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
-_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
+_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704", "MP705"}
 MUCH_RATIO = 0.10
 _NEARLY = 0.995
 _PROMISED = "Remedies of the earlier report"
@@ -507,7 +507,8 @@ def render_comparison(
     if len(rungs) == 1:
         _rung(page, document, rungs[0])
     else:
-        ladder(page, document, title=False)
+        if (runs := composing.ladder(document)) is not None:
+            page.table(runs)
         page.row("")
         for rung in rungs:
             page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
@@ -530,8 +531,12 @@ def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
         page.paragraph(fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
     report = document.runs[rung.end]
     if rung.windows is not None:
-        window_rows(page, rung.windows, MOST_ROWS)
-    gap(page, rung, content.step_ns(report), max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4)))
+        page.row("")
+        page.table(composing.windows(rung.windows, MOST_ROWS))
+    if rung.slices:
+        most = max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4))
+        page.row("")
+        page.table(composing.gap(rung, content.step_ns(report), most))
     if promised := comparing.remedies(document, rung)[:1]:
         page.row("")
         page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)

@@ -35,20 +35,6 @@ class GapRow:
     mixed_ns: float
 
 
-@frozen
-class LadderRow:
-    """One run of several, in words: its step against the run before and against the first."""
-
-    name: str
-    what: str
-    step: str
-    rate: str
-    before: str
-    first: str
-    units: str
-    memory: str
-
-
 # --- one rung ----------------------------------------------------------------------------------------------
 
 
@@ -338,11 +324,10 @@ def _told(rung: Rung) -> list[Finding]:
 
 # --- all rungs ---------------------------------------------------------------------------------------------
 
-LADDER = ("run", "what", "step", "examples/s", "x before", "x first", "on units", "peak memory")
 
-
-def ladder(document: ComparedRuns) -> list[LadderRow]:
-    """Return one row for each run; empty for two runs, which one comparison already describes."""
+def ladder(document: ComparedRuns) -> list[dict[str, str]]:
+    """Return a row in words for each run, by the keys of `ComparedRow`; empty for two runs, which one
+    comparison already describes."""
     rungs = document.steps
     if len(rungs) < 2:
         return []
@@ -358,16 +343,18 @@ def ladder(document: ComparedRuns) -> list[LadderRow]:
         share = report.tensor_core.ratio if report.tensor_core else None
         peak = content.recorded_peak(report)
         rows.append(
-            LadderRow(
-                name=words.plain(report.run.name),
-                what=_what(report),
-                step=words.duration(content.step_ns(report)),
-                rate=_WITHOUT if rate is None else words.count(round(rate)),
-                before="" if rung is None else _times(step, content.difference_of(rung) != "not known"),
-                first="" if not at else _times(whole, known),
-                units=_WITHOUT if share is None else words.percent(share),
-                memory=_WITHOUT if peak is None else words.size(peak),
-            )
+            {
+                "run": words.plain(report.run.name),
+                "policy": _what(report),
+                "step_ns": words.duration(content.step_ns(report)),
+                "examples_per_s": _WITHOUT if rate is None else words.count(round(rate)),
+                "speedup_over_before": ""
+                if rung is None
+                else _times(step, content.difference_of(rung) != "not known"),
+                "speedup_over_first": "" if not at else _times(whole, known),
+                "tensor_core_ratio": _WITHOUT if share is None else words.percent(share),
+                "peak_memory_bytes": _WITHOUT if peak is None else words.size(peak),
+            }
         )
     return rows
 
@@ -396,11 +383,6 @@ def _what(report: Report) -> str:
     if run.batch_size is not None:
         parts.append(f"batch {words.count(run.batch_size)}")
     return ", ".join(words.plain(str(part)) for part in parts if part) or _WITHOUT
-
-
-def cells(row: LadderRow) -> tuple[str, ...]:
-    """Return the cells of a row by the columns of LADDER."""
-    return (row.name, row.what, row.step, row.rate, row.before, row.first, row.units, row.memory)
 
 
 def batches(document: ComparedRuns) -> list[list[str]]:

@@ -1,7 +1,6 @@
-"""Tables of kernels, ops, layers and memory: grouped, sorted and cut; as text or CSV.
+"""Tables (`model.rows`): grouped, sorted and cut; as text or CSV.
 
-Rows are plain JSON objects as `analysis.tables` makes them. Nothing here changes a value: a text table
-shows it in words, CSV and JSON raw.
+Rows are plain JSON objects. Nothing here changes a value: a text table shows it in words, CSV and JSON raw.
 """
 
 from __future__ import annotations
@@ -9,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mpprof.errors import UsageError
-from mpprof.model.frozen import frozen
+from mpprof.model import rows as rows_of
+from mpprof.model.columns import Column
 from mpprof.model.kernels import PLACEMENTS, PRECISIONS
 from mpprof.report import words
 
@@ -20,119 +21,22 @@ if TYPE_CHECKING:
     from mpprof.model.report import Report
     from mpprof.model.rows import Row
 
-ADDITIVE = (
-    "calls", "total_ns", "ratio", "matmul_ns", "forward_ns", "backward_ns", "other_ns", "fused_ns", "bytes",
-)  # fmt: skip
-"""Columns whose values of several rows may be summed."""
-_REASONS = ("reason", "eligible_reason")
-KEYS: dict[str, tuple[str, ...]] = {
-    "kernels": (
-        "device", "name", "op", "layer", "placement", "precision", "family", "reason.code", "reason.text",
-        "calls", "total_ns", "ratio", "strength", "flops_per_s",
-    ),
-    "ops": (
-        "device", "op", "type", "layer", "phase", "calls", "total_ns", "ratio", "matmul_ns",
-        "tensor_core_ratio", "placement", "precision", "placement_ns", "precision_ns", "eligible",
-        "eligible_reason.code", "eligible_reason.text", "flops_per_call", "bytes_per_call", "flops_per_s",
-        "bytes_per_s", "roofline_ratio", "bound",
-    ),
-    "layers": (
-        "device", "layer", "class", "compute_dtype", "calls", "total_ns", "ratio", "forward_ns",
-        "backward_ns", "other_ns", "matmul_ns", "tensor_core_ratio", "fused_ns", "shared_ns",
-    ),
-    "memory": ("by", "name", "bytes", "estimated", "assigned"),
-}  # fmt: skip
-"""The columns of each kind, in order, as `flat` spells them: known also of a table without rows."""
 NARROWEST_NAME = 40
-
-
-@frozen
-class Column:
-    """A column of a text table. `show` puts a value in words; None lines times up in one unit."""
-
-    key: str
-    title: str
-    show: Callable[[Any], str] | None = None
-    right: bool = False
-    optional: bool = False  # gives way where the last column would get too narrow to read
-
-
-def _text(value: Any) -> str:
-    return "-" if value is None else words.plain(str(value))
-
-
-def _basis(estimated: Any) -> str:
-    return "estimated" if estimated else "measured"
-
-
-def _source(assigned: Any) -> str:
-    return "XLA's assignment" if assigned else ""
-
-
-def _rate(value: Any) -> str:
-    return "-" if value is None else words.quantity(value, "flops_per_s")
-
-
-_RATIO = Column("ratio", "share", words.percent, right=True)
-_TOTAL = Column("total_ns", "total", right=True)
-_CALLS = Column("calls", "calls", words.count, right=True)
-
-_PERCENT_OR_DASH = Column(
-    "tensor_core_ratio", "on TC", lambda value: "-" if value is None else words.percent(value), right=True
-)
-
-COLUMNS: dict[str, tuple[Column, ...]] = {
-    "kernels": (
-        _RATIO, _TOTAL, _CALLS,
-        Column("placement", "placement", _text), Column("precision", "prec", _text),
-        Column("family", "family", _text, optional=True), Column("reason.code", "why", _text),
-        Column("name", "kernel", _text),
-    ),
-    "ops": (
-        _RATIO, _TOTAL, _CALLS, _PERCENT_OR_DASH,
-        Column("placement", "placement", _text), Column("precision", "prec", _text),
-        Column("eligible", "eligible", _text, optional=True),
-        Column("flops_per_s", "rate", _rate, right=True),
-        Column("type", "type", _text, optional=True), Column("op", "op", _text),
-    ),
-    "layers": (
-        _RATIO, _TOTAL, Column("forward_ns", "forward", right=True),
-        Column("backward_ns", "backward", right=True), _PERCENT_OR_DASH,
-        Column("compute_dtype", "dtype", _text), Column("class", "class", _text, optional=True),
-        Column("layer", "layer", _text),
-    ),
-    "memory": (
-        Column("bytes", "bytes", words.size, right=True), Column("by", "by", _text),
-        Column("estimated", "basis", _basis), Column("assigned", "stated by", _source),
-        Column("name", "name", _text),
-    ),
-}  # fmt: skip
-"""What a text table shows of each kind, the widest column last. CSV and JSON hold every key."""
-
-
-def flat(row: Row) -> dict[str, Any]:
-    """Return the row with one level of nesting flattened: `reason` becomes `reason.code` and
-    `reason.text`."""
-    out: dict[str, Any] = {}
-    for key, value in row.items():
-        if key in _REASONS:
-            value = value if isinstance(value, dict) else {"code": None, "text": None}
-            out |= {f"{key}.{inner}": item for inner, item in value.items()}
-        else:
-            out[key] = value
-    return out
+"""Columns that may be left out give way before the name in the last one becomes shorter than this,"""
+MOST_TEXT = 22
+"""and no other text takes more than this then."""
 
 
 def keys(kind: str, by: str | None = None) -> tuple[str, ...]:
     """Return the columns of a table of this kind, summed by a column or split by "stream". Raises UsageError
     for a column that rows cannot be summed by."""
-    whole = KEYS[kind]
+    whole, sums = rows_of.keys(kind), [each.key for each in rows_of.columns(kind) if each.sums]
     if by is None or kind == "memory":
         return whole
     if by == "stream":
         return (*whole, "stream")
-    _known(by, [key for key in whole if key not in ADDITIVE], "--by")
-    return ("device", *([by] if by != "device" else []), *(key for key in ADDITIVE if key in whole))
+    _known(by, [key for key in whole if key not in sums], "--by")
+    return ("device", *([by] if by != "device" else []), *sums)
 
 
 def filtered(rows: Sequence[Row], wanted: Mapping[str, Sequence[str]]) -> list[Row]:
@@ -164,19 +68,19 @@ def _code(row: Row) -> str | None:
     return reason["code"] if isinstance(reason, dict) else None
 
 
-def aggregate(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
+def aggregate(rows: Sequence[Row], kind: str, by: str) -> list[dict[str, Any]]:
     """Return rows of one device summed where they are equal in column `by`: `{device, by, calls, total_ns,
     …}`.
 
     Only what may be added up is kept. Longest first; `keys` knows which columns there are.
     """
     sums: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for row in map(flat, rows):
+    for row in map(rows_of.flat, rows):
         key = (row.get("device"), row[by])
         into = sums.setdefault(key, {"device": key[0], by: key[1]})
-        for column in ADDITIVE:
-            if column in row:
-                into[column] = into.get(column, 0) + row[column]
+        for column in rows_of.columns(kind):
+            if column.sums and column.key in row:
+                into[column.key] = into.get(column.key, 0) + row[column.key]
     return sorted(sums.values(), key=lambda row: -row["total_ns"])
 
 
@@ -190,7 +94,7 @@ def ordered(rows: Sequence[Row], sort: str | None, keys: Sequence[str]) -> list[
     _known(key, list(keys), "--sort")
     if direction not in ("", "asc", "desc"):
         raise UsageError(f"--sort {sort}: no such direction", next="Use asc or desc")
-    pairs = [(flat(row).get(key), row) for row in rows]  # what does not hold of a row may be left out
+    pairs = [(rows_of.flat(row).get(key), row) for row in rows]  # what does not hold of a row may be left out
     known = [pair for pair in pairs if pair[0] is not None]
     numbers = all(isinstance(value, (int, float)) for value, _ in known)
     falling = direction == "desc" or (numbers and direction == "")
@@ -215,7 +119,7 @@ def to_csv(rows: Sequence[Row], keys: Sequence[str]) -> str:
     """Return rows of these columns, followed by columns that only some rows have (the layers of a fusion), as
     CSV; values are raw, but control characters are written out as in every text; lists and objects are JSON.
     Without rows, return the header alone."""
-    spelled = [flat(row) for row in rows]
+    spelled = [rows_of.flat(row) for row in rows]
     columns = dict.fromkeys((*keys, *(key for row in spelled for key in row)))
     return "".join(map(csv_line, (columns, *([row.get(key) for key in columns] for row in spelled))))
 
@@ -250,6 +154,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
+Cells = Mapping[str, str]
+"""The cells of a line in words, by the keys of the columns."""
+
+
 def to_text(
     rows: Sequence[Row],
     kind: str,
@@ -262,57 +170,90 @@ def to_text(
     middle.
 
     The device is shown where the rows, or `whole`, all rows of which these are some, are of several."""
-    spelled = [flat(row) for row in rows]
+    spelled = [rows_of.flat(row) for row in rows]
     several = len({row.get("device") for row in (*rows, *whole)}) > 1
     columns = _columns(spelled, kind, several)
-    cells = _in_words(spelled, columns)
-    widths = _widths(cells, columns, width)
-    if widths[-1] < NARROWEST_NAME and any(column.optional for column in columns):
-        columns = [column for column in columns if not column.optional]
-        cells = _in_words(spelled, columns)
-        widths = _widths(cells, columns, width)
-    lines = ["  ".join(_cell(*each) for each in zip(line, widths, columns, strict=True)) for line in cells]
-    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    lines = in_words(spelled, columns)
+    kept, widths = fitted(columns, lines, width, columns[-1].key, least=NARROWEST_NAME, most=MOST_TEXT)
+    text = "".join(f"{line}\n" for line in in_columns(kept, lines, widths))
     return words.ascii_only(text) if ascii_only else text
 
 
-def _in_words(rows: Sequence[Row], columns: Sequence[Column]) -> list[list[str]]:
-    """Return the titles, then the cells of each row."""
-    columns_of = {c.key: _column(rows, c.key) for c in columns if c.show is None}
-    body = [
-        [c.show(row.get(c.key)) if c.show else columns_of[c.key](row[c.key]) for c in columns] for row in rows
+def in_words(
+    rows: Sequence[Row], columns: Sequence[Column], own: Callable[[Row], Cells] = lambda row: {}
+) -> list[Cells]:
+    """Return the titles, then the cells of each row; times of a column are in one unit. `own`: the cells of a
+    row that say more or less than their value."""
+    shows = {each.key: _show(each, rows) for each in columns}
+    lines: list[Cells] = [{each.key: each.title for each in columns}]
+    for row in rows:
+        given = own(row)
+        lines.append({key: given[key] if key in given else show(row.get(key)) for key, show in shows.items()})
+    return lines
+
+
+def _show(column: Column, rows: Sequence[Row]) -> Callable[[Any], str]:
+    """Return how a column puts its values in words."""
+    if column.yes:
+        return lambda value: column.yes if value else column.no
+    if column.unit == "ns":
+        largest = max((abs(row.get(column.key) or 0) for row in rows), default=1.0)
+        return _or_dash(words.column(largest))
+    return _or_dash(partial(words.in_unit, unit=column.unit))
+
+
+def _or_dash(show: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "-" if value is None else show(value)
+
+
+def fitted(
+    columns: Sequence[Column], lines: Sequence[Cells], width: int, name: str, *, least: int, most: int = 0
+) -> tuple[list[Column], dict[str, int]]:
+    """Return the columns that `width` has room for, and how wide each is: the column `name` takes what the
+    others leave, and columns that may be left out give way until that is `least`.
+
+    `most`: where not all fits, other texts take no more than that; 0: what they need."""
+    needed = {each.key: max(len(line[each.key]) for line in lines) for each in columns}
+    if most and sum(needed.values()) + 2 * (len(columns) - 1) > width:
+        needed |= {c.key: min(needed[c.key], most) for c in columns if not c.number and c.key != name}
+    least = min(needed[name], least)
+    kept, free = list(columns), 0
+    for given_up in (0, *sorted({each.optional for each in columns if each.optional})):
+        kept = [each for each in columns if not 0 < each.optional <= given_up]
+        free = width - sum(needed[c.key] for c in kept if c.key != name) - 2 * (len(kept) - 1)
+        if free >= least:
+            break
+    return kept, needed | {name: max(min(least, 20) if most else least, min(needed[name], free))}
+
+
+def in_columns(
+    columns: Sequence[Column],
+    lines: Iterable[Cells],
+    widths: Mapping[str, int],
+    cut: Callable[[str, int], str] = words.shorten,
+) -> list[str]:
+    """Return lines of text, numbers at the right; what is too long is cut."""
+    return [
+        "  ".join(_cell(cut(line[c.key], widths[c.key]), widths[c.key], c) for c in columns).rstrip()
+        for line in lines
     ]
-    return [[column.title for column in columns], *body]
-
-
-def _widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: int) -> list[int]:
-    """Return the width of each column; where not all fits, the last takes what the others leave, 20 at
-    least."""
-    needed = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-    if sum(needed) + 2 * (len(needed) - 1) <= width:
-        return needed
-    front = [size if c.right else min(size, 22) for size, c in zip(needed[:-1], columns[:-1], strict=True)]
-    return [*front, max(20, width - sum(front) - 2 * len(front))]
 
 
 def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Column]:
     """Return those columns of the kind that the rows hold, and the columns that tell rows apart: several
     devices, streams, and whatever the rows were grouped by."""
-    held = {key for row in rows for key in row} if rows else {column.key for column in COLUMNS[kind]}
-    chosen = [column for column in COLUMNS[kind] if column.key in held]
+    shown, known = rows_of.terminal(kind), {each.key: each for each in rows_of.columns(kind)}
+    held = {key for row in rows for key in row} if rows else {each.key for each in shown}
+    chosen = [each for each in shown if each.key in held]
     extra = [key for key in ("stream",) if key in held]
     if several_devices:
         extra.insert(0, "device")
-    known = {column.key for column in chosen} | {"device", "reason.text", "stream"} | set(ADDITIVE)
-    if len(chosen) < len(COLUMNS[kind]):  # grouped: the rest is the group's own column
-        extra += [key for key in held if key not in known]
-    front = [column for column in chosen if column.right]
-    rest = [column for column in chosen if not column.right]
-    return [*front, *(Column(key, key, _text) for key in extra), *rest]
-
-
-def _column(rows: Sequence[Row], key: str) -> Callable[[float], str]:
-    return words.column(max((abs(row[key]) for row in rows), default=1.0))
+    if len(chosen) < len(shown):  # grouped: the rest is the group's own column
+        told = {*(each.key for each in chosen), "device", "reason.text", "stream"}
+        extra += [key for key in held - told if not (key in known and known[key].sums)]
+    front = [each for each in chosen if each.number]
+    rest = [each for each in chosen if not each.number]
+    return [*front, *(known.get(key) or Column(key, key=key) for key in extra), *rest]
 
 
 def summed_over(document: Report) -> str:
@@ -325,5 +266,4 @@ def summed_over(document: Report) -> str:
 
 
 def _cell(text: str, width: int, column: Column) -> str:
-    short = words.shorten(text, width)
-    return f"{short:>{width}}" if column.right else f"{short:<{width}}"
+    return f"{text:>{width}}" if column.number else f"{text:<{width}}"

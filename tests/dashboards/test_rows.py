@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from mpprof_dashboards import rows, work
-from mpprof_dashboards.rows import Asked, Column, Table
+from mpprof_dashboards.rows import Asked, Table
 
+from mpprof.model.columns import Column
 from tests.dashboards.fake_source import HOSTILE_KERNEL, FakeSource, kernel_rows, op_rows
 
-COLUMNS = (Column("name", "Name"), Column("ns", "Time", "ns"), Column("ratio", "Share", "ratio"))
+COLUMNS = (
+    Column("name", key="name"), Column("time", "ns", key="ns"), Column("share", "ratio", key="ratio"),
+)  # fmt: skip
 TABLE = Table(
     COLUMNS,
     [
@@ -45,7 +48,7 @@ def test_a_time_is_filtered_in_the_unit_that_is_shown(typed: str, found: list[st
 
 
 LAYERS = Table(
-    (Column("layer", "Layer", full="layers"),),
+    (Column("layer", full="layers", key="layer"),),
     [
         {"layer": "dense", "name": 0},
         {"layer": "dense_1", "name": 1},

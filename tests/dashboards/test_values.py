@@ -119,7 +119,7 @@ def test_a_table_s_route_shows_the_rows_of_the_command(capsys: pytest.CaptureFix
     got = client.get(f"/rows.json?run={name}&table=op&sort=-ns").get_json()
     told = sorted(printed(capsys, "ops", str(SAMPLES / name)), key=lambda row: -row["total_ns"])
     assert got["total"] == len(told)
-    at = [column.field for column in work.columns_of("op", work.Per(5))].index("ns")
+    at = [column.key for column in work.columns_of("op", work.Per(5))].index("ns")
     assert [row["cells"][at] for row in got["rows"][:10]] == [
         words.duration(row["total_ns"] / 5) for row in told[:10]
     ]

@@ -8,10 +8,14 @@ from tests.frozen.keeping import differences, kept
 from tests.frozen.outputs import GROUPS
 from tests.paths import NO_DATA, SHARED_DATA
 
+LONG = ("records-jax",)
+"""Trainings whose records differ from those of TensorFlow, which are compared at each change, in few lines."""
 OF_OTHERS = ("real", "truth")
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    "group", [pytest.param(group, marks=pytest.mark.full if group in LONG else ()) for group in GROUPS]
+)
 def test_what_is_frozen_is_as_it_was(group: str) -> None:
     if group in OF_OTHERS and not SHARED_DATA.exists():
         pytest.skip(NO_DATA)

@@ -35,7 +35,7 @@ def launched(*words: str, cwd: Path, **environment: str) -> Ran:
     return _ran([sys.executable, "-m", "mpprof", "run", *words], cwd, environment)
 
 
-def _interruptible() -> None:
+def interruptible() -> None:
     """As in a terminal: in a shell's background job SIGINT is ignored, and so it is in what that starts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -49,7 +49,7 @@ def _ran(command: list[str], cwd: Path, environment: dict[str, str]) -> Ran:
         text=True,
         timeout=600,
         check=False,
-        preexec_fn=_interruptible,
+        preexec_fn=interruptible,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -108,10 +108,10 @@ def _script(folder: str, path: str, arguments: list[str], launch: str | None) ->
 def _run(path: str, arguments: list[str], launch: str | None) -> None:
     sys.argv = [path, *arguments]
     if launch is not None:
-        from mpprof.launch import script
+        from mpprof.launch import beginning
         from mpprof.record import recorder
 
         atexit.unregister(recorder._close_all)  # which this fork has imported before the script begins
-        script.begin(launch)
+        beginning.begin(launch)
         atexit.register(recorder._close_all)
     runpy.run_path(path, run_name="__main__")

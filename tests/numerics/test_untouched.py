@@ -7,8 +7,8 @@ import pytest
 from tests.numerics.on_tensorflow import setups
 
 pytestmark = pytest.mark.framework
-FEW = ("dropout", "losses of its own", "plain attributes")
-"""Seed generators, losses and metrics in scopes, attributes and the generators of Python and NumPy."""
+FEW = ("dropout", "plain attributes")
+"""Seed generators, and attributes with the generators of Python and NumPy."""
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ def loop(folder: Path) -> None:
             truth.stepped()
 
 
-def fit(folder: Path, window: tuple[int, int] = WINDOW) -> None:
+def fit(folder: Path, window: tuple[int, int] = WINDOW, *, waits_at: int = 0) -> None:
+    """`waits_at` a step until run.json, which a thread writes, names the window."""
     import keras
 
     truth = Truth(folder)
@@ -65,6 +66,8 @@ def fit(folder: Path, window: tuple[int, int] = WINDOW) -> None:
     class Telling(keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             truth.stepped()
+            while batch == waits_at - 1 and not window_is_named(folder):
+                time.sleep(0.002)
 
     x, y = data(400)
     recorded = callback(folder / "run", profile_steps=window)
@@ -81,7 +84,7 @@ def fit_that_may_write_little(folder: Path) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, MOST_BYTES))
-    fit(folder, (WINDOW[0], WINDOW[0] + 5))
+    fit(folder, (WINDOW[0], WINDOW[0] + 5), waits_at=WINDOW[0] + 2)
 
 
 def start(program: Callable[[Path], None], folder: Path) -> Process:
@@ -115,7 +118,15 @@ def after(steps: int, seconds: float = 0.0) -> Moment:
 def window_is_open(folder: Path) -> bool:
     """The run's own files say so, and hold a step of it."""
     log = folder / "run" / "mpprof" / "steps.jsonl"
-    return log.exists() and b'"profiled":true' in log.read_bytes()
+    return log.exists() and b'"profiled":true' in log.read_bytes() and window_is_named(folder)
+
+
+def window_is_named(folder: Path) -> bool:
+    """By run.json."""
+    return (
+        b'"first_step"'
+        in (folder / "run" / "mpprof" / "run.json").read_bytes().partition(b'"profile_windows"')[2]
+    )
 
 
 def trace_is_written(folder: Path) -> bool:

@@ -106,12 +106,12 @@ def test_a_ladder_of_four_is_seen_at_a_glance(tmp_path: Path) -> None:
         recorded("d", "float16", 64, 25.0, jit_compile=True),
     )
     rows = comparing.ladder(document)
-    assert [row.what for row in rows] == [
+    assert [row["policy"] for row in rows] == [
         "float32, batch 32", "mixed_float16, batch 32", "mixed_float16, XLA, batch 32", "mixed_float16, XLA, batch 64",
     ]  # fmt: skip
-    assert [row.before for row in rows] == ["", "2.00x", "1.25x", "1.28x"]
-    assert rows[-1].first == "3.20x"
-    assert int(rows[-1].rate.replace(",", "")) == pytest.approx(2560, rel=0.01)
+    assert [row["speedup_over_before"] for row in rows] == ["", "2.00x", "1.25x", "1.28x"]
+    assert rows[-1]["speedup_over_first"] == "3.20x"
+    assert int(rows[-1]["examples_per_s"].replace(",", "")) == pytest.approx(2560, rel=0.01)
     shown = text.render_comparison(document, width=140)
     assert "mixed_float16, XLA, batch 64" in shown.split("a → b")[0]
     assert "| d | mixed_float16, XLA, batch 64 |" in markdown.render_comparison(document)

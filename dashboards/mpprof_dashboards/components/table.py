@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from dash import html
 
-from mpprof_dashboards.rows import EXAMPLES, Asked, Column, Shown, Table, answer
+from mpprof.model.columns import Column
+from mpprof_dashboards.rows import EXAMPLES, Asked, Shown, Table, answer, header
 
 
 def table(
@@ -20,8 +21,8 @@ def table(
     It fills itself again, filtered and sorted as it stands, when `version` changes."""
     shape = [
         {
-            "field": each.field,
-            "header": each.header,
+            "field": each.key,
+            "header": header(each),
             "number": each.number,
             "bar": each.bar,
             "dot": each.dot,
@@ -47,7 +48,7 @@ def plain(id: str, known: Table, *, most: int = 40) -> html.Div:
     """Return the first rows as a table that needs no script, for a file."""
     shown = answer(known, Asked())["rows"][:most]
     head = html.Tr(
-        [html.Th(c.header, scope="col", className="mp-number" if c.number else "") for c in known.columns]
+        [html.Th(header(c), scope="col", className="mp-number" if c.number else "") for c in known.columns]
     )
     body = [html.Tr(_cells(known, row)) for row in shown]
     left = len(known.rows) - len(shown)

@@ -28,7 +28,7 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
     roofs."""
     if roofs is None or not roofs["bandwidth_bytes_per_s"]:
         return None
-    dots = [row for row in (work.op_row(op, per) for op in ops) if row["intensity"] and row["rate"]]
+    dots = [row for row in (work.op_row(op, per) for op in ops) if row["intensity"] and row["flops_per_s"]]
     dots = sorted(dots, key=lambda row: -row["ns"])[:MOST_DOTS]
     if not dots:
         return None
@@ -43,7 +43,8 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
             continue
         drawn.add(
 "scatter",
-            x=[row["intensity"] for row in same], y=[row["rate"] / 1e12 for row in same], mode="markers",
+            x=[row["intensity"] for row in same], y=[row["flops_per_s"] / 1e12 for row in same],
+            mode="markers",
             name=name, customdata=[row["key"] for row in same],
             marker={
                 "color": theme.KIND_COLOURS[kind], "opacity": 0.8, "line": {"width": 0},
@@ -51,8 +52,11 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
                 "symbol": "x" if kind == "unknown" else "circle",
             },
             hovertext=[
-                escape(f"{row['short']}: {words.duration(row['ns'])} {per.text}, "
-                       f"{words.quantity(row['rate'], 'flops_per_s')}, {row['bound'] or 'bound not known'}")
+                escape(
+                    f"{row['short']}: {words.duration(row['ns'])} {per.text}, "
+                    f"{words.quantity(row['flops_per_s'], 'flops_per_s')}, "
+                    f"{row['bound'] or 'bound not known'}"
+                )
                 for row in same
             ],
             hovertemplate="%{hovertext}<extra></extra>",

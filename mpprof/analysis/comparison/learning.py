@@ -70,6 +70,13 @@ def learning(
     )
 
 
+def curve_of(run: Run) -> tuple[LossPoint, ...]:
+    """Return the mean losses of one run by the updates applied; empty: they are not known."""
+    if _not_the_mean(run) is not None or _applied(run) is None:
+        return ()
+    return _curve(_losses(run))
+
+
 def _judged(baseline: Run, mixed: Run, applied: tuple[Applied | None, Applied | None]) -> Learning:
     runs = baseline, mixed
     why = next((why for run in runs if (why := _not_the_mean(run))), None) or _unlike(baseline, mixed)

@@ -18,7 +18,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(_HERE))
 
 
 def _restore() -> str:
-    """Restore the path and the environment. Returns what the launcher has left for `script.begin`."""
+    """Restore the path and the environment. Returns what the launcher has left for `beginning.begin`."""
     with contextlib.suppress(ValueError):
         sys.path.remove(_HERE)
     before = os.environ.get("PYTHONPATH", "").partition(os.pathsep)[2]
@@ -51,4 +51,4 @@ _given = _restore()
 _import_the_machines_own()
 if _given:
     _import_mpprof()
-    import_module("mpprof.launch.script").begin(_given)
+    import_module("mpprof.launch.beginning").begin(_given)

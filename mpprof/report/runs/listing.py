@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from mpprof.report import words
+from mpprof.model.rows import terminal
+from mpprof.report import tables, words
 from mpprof.report.runs.short_names import shortened
 
 NAME_MOST, NAME_LEAST = 28, 16
@@ -14,7 +16,6 @@ CARD_LEAST, CARD_LEAST_OF_ALL = 10, 6
 _POLICIES = {"mixed_float16": "mixed f16", "mixed_bfloat16": "mixed bf16"}
 _VENDORS = ("NVIDIA ", "Tesla ", "GeForce ")
 """Words of a card's name that do not tell it from others."""
-_RIGHT = ("batch", "step", "written")
 _AGES = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
 """From how many seconds on, and in which unit, an age is told."""
 
@@ -23,26 +24,30 @@ def to_text(rows: Sequence[Mapping[str, Any]], *, now_unix_ns: int, width: int, 
     """Return a line for each run, of at most `width` columns unless names could not be told apart then (the
     middle of long names and the end of long card names are left out), and below them, uncut, why runs cannot
     be read."""
-    cells = [_cells(row, now_unix_ns) for row in rows]
-    widths = _widths(cells)
+    columns = terminal("ls")
+    titles, *cells = tables.in_words(rows, columns, partial(_cells, now_unix_ns=now_unix_ns))
+    widths = _widths([titles, *cells])
     if _total(widths) > width:
         cells = [{**cell, "policy": short_policy(cell["policy"])} for cell in cells]
-        widths = _widths(cells)
+        widths = _widths([titles, *cells])
     free = width - _total(widths) + widths["run"] + widths["card"]
     of_card = max(CARD_LEAST, free - min(widths["run"], NAME_MOST))
     of_card = min(widths["card"], of_card, max(CARD_LEAST_OF_ALL, free - NAME_LEAST))
     widths |= {"card": of_card, "run": min(widths["run"], free - of_card)}
     names = shortened([cell["run"] for cell in cells], widths["run"])
-    cells = [{**cell, "run": name} for cell, name in zip(cells, names, strict=True)]
-    titles = {key: key for key in widths}
-    lines = ["  ".join(_cell(key, line[key], widths[key]) for key in widths) for line in (titles, *cells)]
+    widths["run"] = max(widths["run"], *map(len, names))
+    cells = [
+        {**cell, "run": name, "card": _cut(cell["card"], of_card)}
+        for cell, name in zip(cells, names, strict=True)
+    ]
+    lines = tables.in_columns(columns, [titles, *cells], widths)
     broken = [f"{words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows if row["problem"]]
-    text = "\n".join(line.rstrip() for line in [*lines, *([""] if broken else []), *broken]) + "\n"
+    text = "\n".join([*lines, *([""] if broken else []), *broken]) + "\n"
     return words.ascii_only(text) if ascii_only else text
 
 
 def _widths(cells: Sequence[Mapping[str, str]]) -> dict[str, int]:
-    return {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in cells[0]}
+    return {key: max(len(cell[key]) for cell in cells) for key in cells[0]}
 
 
 def _total(widths: Mapping[str, int]) -> int:
@@ -50,16 +55,14 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
-def _cells(row: Mapping[str, Any], now_unix_ns: int) -> dict[str, str]:
+def _cells(row: Mapping[str, Any], *, now_unix_ns: int) -> dict[str, str]:
+    """Return the cells that say more or less than their value."""
     written = row["last_written_unix_ns"]
     return {
-        "run": words.plain(row["run"]),
-        "policy": known(row["policy"]),
         "card": card(row["card"]),
-        "batch": "-" if row["batch_size"] is None else words.count(row["batch_size"]),
-        "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
+        "step_ns": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
         "state": "broken" if row["problem"] else _state(row),
-        "written": "-" if written is None else age(now_unix_ns - written),
+        "last_written_unix_ns": "-" if written is None else age(now_unix_ns - written),
     }
 
 
@@ -98,6 +101,5 @@ def age(ns: int) -> str:
     return f"{seconds:.0f} s ago"
 
 
-def _cell(key: str, text: str, width: int) -> str:
-    short = f"{text[: width - 1]}…" if key == "card" and len(text) > width else text
-    return f"{short:>{width}}" if key in _RIGHT else f"{short:<{width}}"
+def _cut(text: str, width: int) -> str:
+    return f"{text[: width - 1]}…" if len(text) > width else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -9,18 +10,15 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mpprof.errors import MpprofError
-from mpprof.model.rows import SurveyRow
-from mpprof.report import words
+from mpprof.model.columns import Column
+from mpprof.model.rows import SurveyRow, terminal
+from mpprof.report import tables, words
 from mpprof.report.runs.listing import card, known, short_policy
 from mpprof.report.runs.short_names import shortened
 from mpprof.report.text import wrapped
 
 NAME_LEAST = 32
 MOST_ANSWERS = 5
-COLUMNS = ("GPU-h/day", "run", "policy", "card", "step", "speedup", "on units", "skips", "memory", "cause")
-OPTIONAL = ("memory", "skips", "card", "on units", "policy")
-"""What gives way first where the terminal is narrow; CSV, Parquet and JSON hold every column."""
-_LEFT = ("run", "policy", "card", "cause")
 
 
 def to_text(
@@ -29,8 +27,7 @@ def to_text(
     """Return the first `limit` rows that could be analysed, the sum over all, and which runs or traces could
     not be read, and why. A `width` of None leaves lines uncut, for a pipe."""
     good = [row for row in rows if row["id"] is not None]
-    cells = [_cells(row) for row in good[:limit]]
-    lines = _table(cells, width) if cells else []
+    lines = _table(good[:limit], width) if good[:limit] else []
     if len(good) > limit:
         lines += ["", f"{limit:,} of {len(good):,} rows; --limit 0 shows all"]
     lines += ["", *_whole(good)]
@@ -66,6 +63,7 @@ def _problems(what: str, rows: Sequence[Mapping[str, Any]], limit: int) -> list[
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cells that say more or less than their value."""
     low, high = row["attainable_low"], row["attainable_high"]
     could = words.speedups(low, high).replace("x to ", "-") if low is not None else "-"
     got = words.speedup(row["speedup"]) if row["speedup"] is not None else "-"
@@ -73,44 +71,26 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         got = words.NOT_KNOWN
     lost = row["lost_gpu_hours_per_day"]
     return {
-        "GPU-h/day": "-" if lost is None else f"{'<' if row['one_step'] else ''}{lost:.1f}",
-        "run": words.plain(row["run"]),
+        "lost_gpu_hours_per_day": "-" if lost is None else f"{'<' if row['one_step'] else ''}{lost:.1f}",
         "policy": short_policy(known(row["policy"])),
         "card": card(row["card"]).partition(" (")[0],
-        "step": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
+        "step_ns": "-" if row["step_ns"] is None else words.duration(row["step_ns"]),
         "speedup": "-"
         if (got, could) == ("-", "-")
         else f"{got} of {'~' if row['estimated'] else ''}{could}",
-        "on units": "-" if row["tensor_core_ratio"] is None else words.percent(row["tensor_core_ratio"]),
-        "skips": "-" if row["skipped_ratio"] is None else words.percent(row["skipped_ratio"]),
-        "memory": "-" if row["peak_memory_bytes"] is None else words.size(row["peak_memory_bytes"]),
-        "cause": "-" if row["cause"] is None else str(row["cause"]),
     }
 
 
-def _table(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
+def _table(rows: Sequence[Mapping[str, Any]], width: int | None) -> list[str]:
     """Return a head and a line for each row; the least needed columns are dropped until names can be read.
     Without a `width` nothing is dropped or cut."""
-    columns = list(COLUMNS)
-    widths = {key: max(len(key), *(len(cell[key]) for cell in cells)) for key in columns}
-    least = min(widths["run"], NAME_LEAST)
-    for key in (None, *OPTIONAL) if width is not None else ():
-        if key is not None:
-            columns.remove(key)
-        assert width is not None
-        free = width - sum(widths[each] for each in columns if each != "run") - 2 * (len(columns) - 1)
-        if free >= least:
-            break
-    if width is not None:
-        widths["run"] = max(least, min(widths["run"], free))
-        names = shortened([cell["run"] for cell in cells], widths["run"])
-        cells = [{**cell, "run": name} for cell, name in zip(cells, names, strict=True)]
-    titles = {key: key for key in columns}
-    return ["  ".join(_cell(key, line[key], widths[key]) for key in columns) for line in (titles, *cells)]
-
-
-def _cell(key: str, text: str, width: int) -> str:
-    return f"{text:<{width}}" if key in _LEFT else f"{text:>{width}}"
+    columns: Sequence[Column] = terminal("survey")
+    titles, *cells = lines = tables.in_words(rows, columns, _cells)
+    columns, widths = tables.fitted(columns, lines, width or sys.maxsize, "run", least=NAME_LEAST)
+    names = shortened([cell["run"] for cell in cells], widths["run"])
+    named = [{**cell, "run": name} for cell, name in zip(cells, names, strict=True)]
+    widths["run"] = max(widths["run"], *map(len, names))
+    return tables.in_columns(columns, [titles, *named], widths)
 
 
 def _whole(good: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,0 +1,201 @@
+"""`mpprof try`. The file's name is not a word of Python's."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpprof.cli import output
+from mpprof.cli.run import LOGS, at_least_one, script_of
+from mpprof.errors import UsageError
+from mpprof.model.shell import quoted
+
+if TYPE_CHECKING:
+    from mpprof.trial.settings import Choices
+    from mpprof.trial.trying import Asked, Interrupted
+
+FORMATS = ("text", "json")
+INTERRUPTED = 130
+_BATCH = re.compile(r"x(\d+(?:\.\d+)?)")
+STEPS, MINUTES = 60, 20.0
+
+
+class Try:
+    """Train a script under several settings; say which one pays.
+
+    Write SCRIPT and its arguments as after `python`, or `-m MODULE`; options of
+    mpprof stand before. The unchanged script is trained in float32, in 16 bits,
+    then with XLA, then with twice the batch: one change at a time, and what pays
+    is kept. Each training is a process of its own that ends in `fit` after 60
+    steady steps. Trainings take turns (A B C, C B A) until the speedups are known
+    to 5 %, four times at least.
+
+    What the script does before `fit` happens in each training. What it does after
+    `fit` (saving, evaluating, uploading) does not happen. MPPROF_TRY=1 is set, and
+    standard input is closed."""
+
+    name = "try"
+
+    def prepare(self, parser: argparse.ArgumentParser) -> None:
+        parser.usage = (
+            "mpprof try [option ...] SCRIPT [ARG ...]\n       mpprof try [option ...] -m MODULE [ARG ...]"
+        )
+        parser.add_argument(
+            "--logdir", metavar="DIR", type=Path,
+            help=f"where the runs go, DIR/<setting>/<round> (default: {LOGS}/ and the script's name)",
+        )  # fmt: skip
+        choice = parser.add_argument_group("what to try (without these: the usual ladder)")
+        choice.add_argument(
+            "--policies",
+            metavar="NAME,NAME",
+            help="dtype policies; the first one is what others are held against",
+        )
+        choice.add_argument("--jit", metavar="on,off", help="XLA on, off, or both in this order")
+        choice.add_argument("--batch", metavar="x2,x4", help="times the script's own batch")
+        choice.add_argument(
+            "--all", action="store_true", help="try all combinations, instead of one change after the other"
+        )
+        parser.add_argument(
+            "--steps", metavar="N", type=at_least_one, default=STEPS,
+            help=f"steady steps of a training at least; 5 s at least, too (default: {STEPS})",
+        )  # fmt: skip
+        parser.add_argument(
+            "--minutes", metavar="N", type=_minutes, default=MINUTES,
+            help=f"of all trainings together (default: {MINUTES:g})",
+        )  # fmt: skip
+        parser.add_argument(
+            "--fit", metavar="N", type=at_least_one,
+            help="measure the Nth `fit` of the script (default: the first with enough steps)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--keep-callbacks", action="store_true",
+            help="keep callbacks that write: checkpoints, backups, TensorBoard, CSV",
+        )  # fmt: skip
+        parser.add_argument("--resume", action="store_true", help="go on where this was broken off")
+        parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        output.add_output(parser)
+        parser.add_argument(
+            "-m", dest="module", nargs=argparse.REMAINDER,
+            help="MODULE [ARG ...]: run a module, as `python -m` does",
+        )  # fmt: skip
+        parser.add_argument(
+            "script", metavar="SCRIPT [ARG ...]", nargs=argparse.REMAINDER, help="what to run"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        from mpprof.trial import training, trying
+
+        output.check_output(args.output, force=args.force)
+        asked = _asked(args)
+        journal = asked.journal()
+        done = journal.begin(resume=asked.resume)
+        output.note(args, f"{asked.name} is trained several times: what it does before fit happens each time "
+                          "and what it does after fit does not happen")  # fmt: skip
+        code = 0
+        try:
+            with training.interrupted_by_signals():
+                tried = trying.climb(
+                    asked, trying.in_processes(asked), lambda text: output.note(args, text), done, journal.add
+                )
+        except trying.Interrupted as stopped:
+            tried, code = stopped.tried, _code_of(stopped)
+            again = f"--resume --logdir {quoted(asked.logdir)}"
+            output.note(args, f"interrupted: this was measured until then; {again} goes on")
+        output.write(_written(tried, args), args.output, force=args.force)
+        return code
+
+
+def _written(tried: object, args: argparse.Namespace) -> str:
+    from mpprof.trial import text
+    from mpprof.trial.result import Tried
+
+    assert isinstance(tried, Tried)
+    if args.format == "json":
+        from mpprof.report import json as documents
+
+        return documents.dumps(tried.to_dict())
+    return text.render(tried, ascii_only=output.ascii_only(args))
+
+
+def _code_of(stopped: Interrupted) -> int:
+    """Return the exit code of a process that a signal has ended."""
+    return 128 + getattr(stopped.by, "number", signal.SIGINT)
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    from mpprof.trial.trying import Asked
+
+    words, name, stem = script_of(args, "try")
+    choices = _choices(args)
+    if args.all and choices is None:
+        raise UsageError("--all of nothing", next="Choose with --policies, --jit, --batch")
+    return Asked(
+        words=tuple(words),
+        name=name,
+        logdir=_logdir(args, stem),
+        choices=choices,
+        together=args.all,
+        steps=args.steps,
+        minutes=args.minutes,
+        fit=args.fit,
+        keep_callbacks=args.keep_callbacks,
+        resume=args.resume,
+    )
+
+
+def _logdir(args: argparse.Namespace, stem: str) -> Path:
+    """Return the absolute directory: the one that is named; the newest of this script's own where it is to go
+    on; else a new one."""
+    if args.logdir is not None:
+        return Path(os.path.abspath(args.logdir))
+    own, number = Path(os.path.abspath(LOGS)) / f"{stem}-try", 1
+    places = [own]
+    while places[-1].exists():
+        number += 1
+        places.append(own.with_name(f"{own.name}-{number}"))
+    return places[-2] if args.resume and len(places) > 1 else places[-1]
+
+
+def _choices(args: argparse.Namespace) -> Choices | None:
+    """Return what the options choose; None: nothing. What differs from the first setting is a rung."""
+    from mpprof.cli.values import names
+    from mpprof.trial.settings import FLOAT32, Choices
+
+    if args.policies is None and args.jit is None and args.batch is None:
+        return None
+    policies: tuple[str, ...] = ()
+    if args.policies is not None:
+        policies = tuple(names("--policies", args.policies, "float32,mixed_bfloat16"))
+        policies = policies if len(policies) > 1 or policies == (FLOAT32,) else (FLOAT32, *policies)
+    jit: tuple[bool | None, ...] = ()
+    if args.jit is not None:
+        words = names("--jit", args.jit, "off,on")
+        if not set(words) <= {"on", "off"}:
+            raise UsageError(f"--jit {args.jit!r} is not on, off or both", next="Example: --jit off,on")
+        jit = tuple(word == "on" for word in words)
+        jit = jit if len(jit) > 1 else (None, *jit)
+    batches: tuple[float, ...] = ()
+    if args.batch is not None:
+        found = [_BATCH.fullmatch(word) for word in names("--batch", args.batch, "x2,x4")]
+        if not all(each is not None and float(each[1]) > 0 for each in found):
+            raise UsageError(f"--batch {args.batch!r} has no factors", next="Example: --batch x2,x4")
+        batches = (1.0, *(float(each[1]) for each in found if each is not None and float(each[1]) != 1))
+    choices = Choices(policies, jit, batches)
+    if max(map(len, (policies, jit, batches))) < 2:
+        raise UsageError("that is one setting alone", next="Name another: --policies float32,mixed_bfloat16")
+    return choices
+
+
+def _minutes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes")
+    return value

@@ -1,0 +1,179 @@
+"""A script that is trained under one of several settings: what is changed, left out and told of it.
+
+It ends in `fit`, by `os._exit`, once it has trained long enough. What `mpprof try` has to know of it is left
+in a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from mpprof import child
+from mpprof.launch import batches
+from mpprof.launch.fit import Argument, Method, callbacks_in, is_list_object, replace
+from mpprof.launch.options import Options, Trial
+from mpprof.launch.script import Script
+
+WRITERS = frozenset({
+    "BackupAndRestore", "CSVLogger", "ModelCheckpoint", "MPProfilerCallback", "MlflowCallback",
+    "RemoteMonitor", "TensorBoard", "WandbCallback", "WandbEvalCallback", "WandbMetricsLogger",
+    "WandbModelCheckpoint",
+})  # fmt: skip
+"""Callbacks that write or send what they see of a training, by their class or one that it derives from."""
+
+
+class LongEnough:
+    """Whether a number of steady steps is enough, and they have lasted so many seconds."""
+
+    def __init__(self, steps: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._steps, self._seconds, self._clock = steps, seconds, clock
+        self._since: float | None = None
+        self.steady = 0
+
+    def __call__(self, steady: int) -> bool:
+        self.steady = steady
+        if self._since is None and steady > 0:
+            self._since = self._clock()
+        return (
+            steady >= self._steps and self._since is not None and self._clock() - self._since >= self._seconds
+        )
+
+
+class TriedScript(Script):
+    """One of several trainings of a script."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        assert options.trial is not None
+        self.trial: Trial = options.trial
+        self.fits = 0
+        self._measures: list[LongEnough] = []
+        self._answer: dict[str, Any] = {"left_out": [], "unchanged": None, "batch": None, "took": None}
+
+    def begin(self) -> None:
+        if self.trial.parent:
+            child.end_with_parent(self.trial.parent)
+        super().begin()
+
+    def _put_into(self, keras: ModuleType) -> None:
+        self._answer["keras"] = keras.__name__
+        super()._put_into(keras)
+        replace(keras, "fit", self._prepared)
+
+    def _prepared(self, fit: Method) -> Method:
+        """Return `fit` with what the setting changes of its arguments."""
+        callbacks = Argument(fit, "callbacks")
+
+        @functools.wraps(fit)
+        def fit_prepared(model: Any, *args: Any, **kwargs: Any) -> Any:
+            given = callbacks.of(args, kwargs)
+            if given is not None and not self.trial.keep_callbacks:
+                args, kwargs = callbacks.put(args, kwargs, self._without_writers(given))
+            if self.trial.batch != 1:
+                args, kwargs, found = batches.times(fit, args, kwargs, self.trial.batch)
+                key = "batch" if isinstance(found, int) else "unchanged"
+                self._answer[key] = found
+                if key == "unchanged":
+                    self._leave("batch")
+            return fit(model, *args, **kwargs)
+
+        return fit_prepared
+
+    def _without_writers(self, given: Any) -> Any:
+        kept: list[Any] = []
+        left_out: list[Any] = []
+        for each in callbacks_in(given):
+            writes = any(kind.__name__ in WRITERS for kind in type(each).__mro__)
+            (left_out if writes else kept).append(each)
+        names = [type(each).__name__ for each in left_out]
+        self._answer["left_out"] += [name for name in names if name not in self._answer["left_out"]]
+        if not left_out:
+            return given
+        if is_list_object(given):
+            given.callbacks = kept
+            return given
+        return kept
+
+    # --- what it trains --------------------------------------------------------------------------------
+
+    def _callbacks_of(self, keras: ModuleType, model: Any) -> list[Any]:
+        """Return the callbacks of one fit: each fit is a run of its own, in which its steps are counted."""
+        from mpprof.record import MPProfilerCallback
+
+        self.fits += 1
+        if self.trial.fit not in (None, self.fits):
+            return []
+        recorded = MPProfilerCallback(
+            self.options.logdir, profile_steps=self._profile(), verbose=0, announce=None
+        )
+        return [*self._ending(keras, model, recorded), recorded]
+
+    def _loop_recorder(self, model: Any) -> Any:
+        if self.trial.batch != 1:
+            self._answer["unchanged"] = "train_on_batch is called with batches of the script's own"
+            self._leave("batch")
+        return super()._loop_recorder(model)
+
+    def _profile(self) -> Any:
+        return (self.options.profile or "auto") if self.trial.profiles else None
+
+    def _enough(self) -> LongEnough:
+        self._measures.append(LongEnough(self.options.steps or 1, self.trial.seconds))
+        return self._measures[-1]
+
+    def _look_at_types(self, model: Any) -> None:
+        if self.options.policy is not None:
+            from mpprof.launch import settings
+
+            self._answer["took"] = settings.computing_in(model, self.options.policy)
+        self._answer["jit"] = getattr(model, "jit_compile", None)
+
+    # --- its end ---------------------------------------------------------------------------------------
+
+    def _end_now(self, model: Any) -> None:
+        self._attempt("reading the layers' types", self._look_at_types, model)
+        self._leave("steps")
+
+    def _leave(self, reason: str) -> None:
+        """Leave what is to be known, and end the process with all that it has started."""
+        from mpprof.launch import ending
+
+        for stream in (sys.stdout, sys.stderr):
+            self._attempt("writing the script's output", stream.flush)
+        self._write_answer(reason)
+        self._attempt("ending the script's processes", ending.end_children)
+        os._exit(0)
+
+    def _say_end(self) -> None:
+        self._hook.remove()
+        self.machine.stop()
+        self._write_answer("error" if getattr(sys, "last_value", None) is not None else "script")
+
+    def _say_notes(self) -> None:
+        """Say nothing: `mpprof try` says it, once for all trainings."""
+
+    def _write_answer(self, reason: str) -> None:
+        recorder = sys.modules.get("mpprof.record.recorder")
+        roots = [] if recorder is None else [root for root in recorder.ROOTS if root.is_dir()]
+        error = getattr(sys, "last_value", None)
+        told = {
+            **self._answer,
+            "reason": reason,
+            "root": str(roots[-1]) if roots else None,
+            "fits": self.fits,
+            "steady": max((each.steady for each in self._measures), default=0),
+            "asked": self.asked,
+            "overridden": self._notes,
+            "error": None if error is None else f"{type(error).__name__}: {error}".partition("\n")[0][:300],
+        }
+        beside = f"{self.trial.answer}.part"
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        os.replace(beside, self.trial.answer)

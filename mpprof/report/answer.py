@@ -1,0 +1,42 @@
+"""The answer alone as JSON, schema `mpprof.answer/1`: for scripts and agents, which read on by its commands.
+
+Below 2 kB for a path of up to 150 characters: what is long, as code to copy, is a command away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpprof.report import content
+from mpprof.report.to_json import dumps, to_json
+
+if TYPE_CHECKING:
+    from mpprof.model.report import Report
+
+SCHEMA = "mpprof.answer/1"
+MOST_CAUSES = 4
+FIGURES = ("step_ns", "baseline_step_ns", "after_remedies_ns")
+OF_CAUSE = ("code", "slug", "gain_ns_per_step")
+
+
+def render(document: Report, *, path: str | None, again: str) -> str:
+    """Return the answer, the figures that it rests on, the first causes, and the commands for more.
+
+    `path` is the run's in these commands, `again` the command that gave this answer, without its format. A
+    figure that is not known is null, with its reason in the whole report; what could not be judged and what
+    is warned of is counted."""
+    facts, share = to_json(document.facts), document.tensor_core
+    more = [*content.next_steps(document, path), (f"{again} --format json", "all of it")]
+    said = {
+        "schema": SCHEMA,
+        "run": document.run.name,
+        "answer": document.answer,
+        **{key: facts[key] for key in FIGURES},
+        "speedup": facts["observed"],
+        "tensor_core_ratio": share.ratio if share else None,
+        "causes": [{key: cause[key] for key in OF_CAUSE} for cause in facts["causes"][:MOST_CAUSES]],
+        "not_judged": len(document.unable),
+        "warnings": len(content.warnings(document)),
+        "more": [{"command": command, "shows": shows} for command, shows in more],
+    }
+    return f"{dumps(said, indent=1)}\n"

@@ -1,0 +1,149 @@
+"""What one training has shown: its run, read back, with what its process has left in a file."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpprof.analysis.comparison import learning
+from mpprof.analysis.steps import statistics
+from mpprof.errors import MpprofError
+from mpprof.model.run import Run
+from mpprof.runs.loading import load_at
+from mpprof.trial.ladder import Turn
+from mpprof.trial.rounds import Trained
+from mpprof.trial.training import Ended
+
+NO_TERMINAL = "EOFError"
+_LAST_BYTES = 4000
+
+
+def trained(turn: Turn, ended: Ended, answer: Path, output: Path, steps: int) -> Trained:
+    """Return a training that has ended, with why nothing was measured where that is so."""
+    told = _told(answer)
+    run = _run(told)
+    facts = Trained(
+        setting=turn.setting, rung=turn.rung, cycle=turn.cycle, round=turn.round,
+        seconds=ended.seconds, root=told.get("root"),
+        keras=told.get("keras") or "keras", asked=tuple(told.get("asked") or ()),
+        overridden=tuple(told.get("overridden") or ()), left_out=tuple(told.get("left_out") or ()),
+    )  # fmt: skip
+    error, of_script = _error(ended, told, run, output, steps)
+    if error is not None or run is None:
+        return _with(facts, error=error or "its records cannot be read", script_failed=of_script)
+    return of_run(facts, run, told)
+
+
+def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
+    """Return the training with what its run holds. `told`: what is not in the records."""
+    summary = statistics.summarise(run.steps, run.facts, spans=run.spans, finished=run.finished)
+    if summary is None or summary.mean_ns is None:
+        return _with(facts, error="no steady step was recorded")
+    fit, took = run.last_fit, told.get("took")
+    devices = run.facts.devices if run.facts is not None else ()
+    cards = [each for each in devices if each.kind == "gpu"]
+    batch = told.get("batch") or (fit.batch_size if fit is not None else None)
+    return _with(
+        facts,
+        step_ns=summary.mean_ns,
+        batch=batch,
+        examples_per_s=batch / summary.mean_ns * 1e9 if batch else None,
+        peak_memory_bytes=summary.peak_memory_bytes,
+        joules_per_example=_joules(run, summary.mean_ns, batch),
+        skipped=summary.skipped,
+        curve=tuple((each.updates, each.loss) for each in learning.curve_of(run)),
+        finite=_is_finite(run),
+        took=None if took is None else (took[0], took[1]),
+        is_cpu=bool(devices) and not cards,
+        capability=cards[0].compute_capability if cards else None,
+        jit=told.get("jit", None if fit is None else fit.jit_compile is True),
+    )
+
+
+def _with(facts: Trained, **more: Any) -> Trained:
+    from dataclasses import replace
+
+    return replace(facts, **more)
+
+
+def _told(answer: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(answer.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _run(told: dict[str, Any]) -> Run | None:
+    try:
+        return load_at(Path(told["root"])) if told.get("root") else None
+    except (MpprofError, OSError):
+        return None
+
+
+def _error(
+    ended: Ended, told: dict[str, Any], run: Run | None, output: Path, steps: int
+) -> tuple[str | None, bool]:
+    """Return why nothing was measured, and whether that is of the script, under whatever setting."""
+    reason, error = told.get("reason"), told.get("error")
+    if ended.code is None:
+        return f"{told.get('steady') or 'fewer than'} {steps} steady steps were not reached in time", False
+    if reason == "steps":
+        return None, False
+    if reason == "batch":
+        return f"the batch cannot be changed: {told.get('unchanged')}", False
+    if ended.code < 0:
+        return f"ended by {_signal(-ended.code)}", False
+    stated = run.facts.ended if run is not None and run.facts is not None else None
+    if stated is not None and stated.reason == "out_of_memory":
+        return "out of memory", False
+    if error is not None and error.startswith(NO_TERMINAL):
+        return "it asks for input, and there is no terminal here", True
+    if error is not None:
+        return error, False
+    if ended.code != 0 and not told:
+        return f"it ended with exit code {ended.code}: {_last_line(output)}", True
+    if not told.get("fits") and not told.get("root"):
+        return "no fit of Keras was called", True
+    return f"it ended after {told.get('steady', 0)} of {steps} steady steps", True
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(output: Path) -> str:
+    try:
+        with output.open("rb") as file:
+            file.seek(max(0, output.stat().st_size - _LAST_BYTES))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return "no output"
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "no output")
+
+
+def _is_finite(run: Run) -> bool:
+    """Return whether the last loss that is known is a number; True where none is."""
+    if run.steps is None:
+        return True
+    known = run.steps.loss[run.steps.loss_known]
+    return not len(known) or bool(np.isfinite(known[-1]))
+
+
+def _joules(run: Run, step_ns: float, batch: int | None) -> float | None:
+    """Return the energy of the one GPU that trains for an example, by the samples of its power once steps are
+    steady; None where it is not measured, or there are several."""
+    hardware, steps = run.hardware, run.steps
+    if hardware is None or steps is None or not batch or not len(steps):
+        return None
+    known = ~np.isnan(hardware.power_w) & (hardware.gpu >= 0) & (hardware.t_ns > steps.t_ns[len(steps) // 4])
+    if not known.any() or len(set(hardware.gpu[known].tolist())) > 1:
+        return None
+    return float(hardware.power_w[known].mean()) * step_ns / 1e9 / batch

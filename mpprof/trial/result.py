@@ -1,0 +1,257 @@
+"""What a ladder has shown: a row for each setting, and one sentence on what to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ratio, format_speedup
+from mpprof.trial import ladder
+from mpprof.trial.ladder import Plan
+from mpprof.trial.rounds import Ratio, Trained, learns_worse, losses, ratio
+from mpprof.trial.settings import Setting, differences
+
+SCHEMA = "mpprof.try/1"
+ON_A_CPU = "Measured on a CPU: it says nothing about a GPU"
+_NOTABLE_MEMORY = 0.03
+
+
+@frozen
+class Row:
+    """One setting. `speedup`: over the first setting; None: not known, or it is the first. `error`: why it
+    was not measured, or not all of it. Times and rates are means over its rounds."""
+
+    setting: Setting
+    changes: tuple[str, ...]
+    rounds: tuple[str, ...]
+    step_ns: float | None
+    batch: int | None
+    examples_per_s: float | None
+    speedup: Ratio | None
+    peak_memory_bytes: int | None
+    joules_per_example: float | None
+    skipped: int | None
+    loss: float | None
+    finite: bool
+    worse: bool
+    kept: bool
+    error: str | None
+
+
+@frozen
+class Tried:
+    """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended."""
+
+    script: str
+    rows: tuple[Row, ...]
+    overridden: tuple[str, ...]
+    left_out: tuple[str, ...]
+    dropped: tuple[str, ...]
+    on_cpu: bool
+    keep: str | None
+    sentence: str
+    keras: str = "keras"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document, schema "mpprof.try/1"."""
+        return {
+            "schema": SCHEMA,
+            "script": self.script,
+            "settings": [_document(row) for row in self.rows],
+            "overridden": list(self.overridden),
+            "left_out": list(self.left_out),
+            "dropped": list(self.dropped),
+            "on_cpu": self.on_cpu,
+            "keep": self.keep,
+            "sentence": self.sentence,
+            "code": self.code(),
+        }
+
+    def code(self) -> list[str]:
+        """Return the lines of the script to change for what is kept."""
+        row = next((row for row in self.rows if row.setting.name == self.keep), None)
+        return [] if row is None else code_of(row, self.rows[0], self.keras)
+
+
+def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
+    """Return what the trainings show. The first setting comes first, then the others as they were tried."""
+    settings = list(dict.fromkeys((plan.first, *(each.setting for each in done))))
+    by_setting = {each: [one for one in done if one.setting == each] for each in settings}
+    kept = _kept(plan, done)
+    rows = tuple(_row(plan, done, each, by_setting, each in kept) for each in settings)
+    on_cpu = any(each.is_cpu for each in done)
+    best = kept[-1] if kept else None
+    sentence = sentence_of(rows, best, on_cpu=on_cpu)
+    measured = any(row.step_ns is not None for row in rows)
+    tried = set(settings)
+    return Tried(
+        script=script,
+        rows=rows,
+        overridden=_once(_shared(text) for each in done for text in each.overridden),
+        left_out=_once(text for each in done for text in each.left_out),
+        dropped=_dropped(plan, done, tried),
+        on_cpu=on_cpu,
+        keep=best.name if best is not None and measured and not on_cpu else None,
+        sentence=sentence,
+        keras=done[-1].keras if done else "keras",
+    )
+
+
+def _kept(plan: Plan, done: Sequence[Trained]) -> list[Setting]:
+    """Return the settings that were kept, the first one and the best among them."""
+    started = [plan.first] if any(e.counts for e in done if e.setting == plan.first) else []
+    if plan.together:
+        paying = [each for each in plan.together if each != plan.first
+                  and ladder.pays(done, plan.first, each, plan.first, 0)]  # fmt: skip
+        if not paying:
+            return started
+        return [*started, max(paying, key=lambda each: _value(ratio(done, plan.first, each)))]
+    rungs = 1 + max((each.rung for each in done), default=-1)
+    found = [ladder.best_before(plan, done, at) for at in range(rungs + 1)]
+    return [each for each in dict.fromkeys(found) if each != plan.first or started]
+
+
+def _value(found: Ratio | None) -> float:
+    return 0.0 if found is None else found.value
+
+
+def _dropped(plan: Plan, done: Sequence[Trained], tried: set[Setting]) -> tuple[str, ...]:
+    if plan.together:
+        return tuple(each.name for each in plan.together if each not in tried)
+    new = [each.rung for each in done if each.setting in ladder.rung_at(plan, done, each.rung).new]
+    return ladder.names_from(plan, done, 1 + max(new, default=-1))
+
+
+def _row(
+    plan: Plan,
+    done: Sequence[Trained],
+    setting: Setting,
+    by_setting: dict[Setting, list[Trained]],
+    kept: bool,
+) -> Row:
+    mine = by_setting[setting]
+    counted = [each for each in mine if each.counts]
+    firsts = [each for each in by_setting[plan.first] if each.counts]
+    found = losses(counted, [each for each in done if each.counts])
+    last = mine[-1] if mine else None
+    peaks = [each.peak_memory_bytes for each in counted if each.peak_memory_bytes is not None]
+    skips = [each.skipped for each in counted if each.skipped is not None]
+    return Row(
+        setting=setting,
+        changes=tuple(differences(plan.first, setting)),
+        rounds=tuple(each.root for each in counted if each.root is not None),
+        step_ns=_mean([each.step_ns for each in counted]),
+        batch=counted[-1].batch if counted else None,
+        examples_per_s=_mean([each.examples_per_s for each in counted]),
+        speedup=None if setting == plan.first else ratio(done, plan.first, setting),
+        peak_memory_bytes=max(peaks) if peaks else None,
+        joules_per_example=_mean([each.joules_per_example for each in counted]),
+        skipped=sum(skips) if skips else None,
+        loss=_mean(found),
+        finite=all(each.finite for each in counted),
+        worse=setting.batch == plan.first.batch and learns_worse(counted, firsts),
+        kept=kept,
+        error=None if last is None else _why_not(last, counted),
+    )
+
+
+def _why_not(last: Trained, counted: Sequence[Trained]) -> str | None:
+    if last.error is not None:
+        return f"after {len(counted)} rounds: {last.error}" if counted else last.error
+    if last.did_not_take and last.took is not None:
+        return f"did not take: {last.took[0]} of {last.took[1]} layers"
+    return None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _once(texts: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _shared(text: str) -> str:
+    """Return a note without the value that differs from setting to setting."""
+    return text.partition(" was overridden")[0] if " was overridden" in text else text
+
+
+def _document(row: Row) -> dict[str, Any]:
+    found = row.speedup
+    return {
+        "name": row.setting.name, "policy": row.setting.policy, "jit": row.setting.jit,
+        "batch": row.batch, "changes": list(row.changes), "rounds": [str(Path(each)) for each in row.rounds],
+        "step_ns": row.step_ns, "examples_per_s": row.examples_per_s,
+        "speedup": None if found is None else found.value,
+        "speedup_interval": None if found is None or found.interval is None else list(found.interval),
+        "peak_memory_bytes": row.peak_memory_bytes, "joules_per_example": row.joules_per_example,
+        "skipped": row.skipped, "loss": row.loss, "loss_finite": row.finite, "kept": row.kept,
+        "error": row.error,
+    }  # fmt: skip
+
+
+# --- in words ----------------------------------------------------------------------------------------------
+
+
+def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> str:
+    """Return what to keep, and what it brings."""
+    first = rows[0] if rows else None
+    if first is None or all(row.step_ns is None for row in rows):
+        return "No setting could be measured."
+    others = [row for row in rows[1:] if row.speedup is not None]
+    if on_cpu:
+        found = "; ".join(f"{row.setting.name} {interval(row.speedup)}" for row in others)
+        return f"{ON_A_CPU}. {found or first.setting.name + ' alone was measured'}."
+    kept = next((row for row in rows if row.setting == best), None)
+    if kept is None or kept is first:
+        said = "; ".join(f"{row.setting.name} {interval(row.speedup)}{_but(row)}" for row in others)
+        return f"Keep {first.setting.name}: {said or 'nothing else was measured'}."
+    rest = [f"{row.setting.name} brings no more{_but(row)}" for row in others if not row.kept]
+    head = f"{kept.setting.name}: {interval(kept.speedup)}{_memory(kept, first)}"
+    return "; ".join([head, *rest]) + "."
+
+
+def interval(found: Ratio | None) -> str:
+    """Return a speedup with its interval: "1.82x (1.74 to 1.90)"; "no difference" where that holds 1."""
+    if found is None:
+        return "not known"
+    if found.interval is None:
+        return f"{format_speedup(found.value)} (one round)"
+    low, high = (format_speedup(value).removesuffix("x") for value in found.interval)
+    none = "" if found.faster or found.slower else ", no difference"
+    return f"{format_speedup(found.value)} ({low} to {high}{none})"
+
+
+def _but(row: Row) -> str:
+    if not row.finite:
+        return ", and its loss is not finite"
+    if row.worse:
+        return ", and its loss is higher"
+    return " and skips updates" if row.skipped else ""
+
+
+def _memory(row: Row, first: Row) -> str:
+    if not row.peak_memory_bytes or not first.peak_memory_bytes:
+        return ""
+    change = row.peak_memory_bytes / first.peak_memory_bytes - 1
+    if abs(change) < _NOTABLE_MEMORY:
+        return ""
+    return f", {format_ratio(abs(change))} {'less' if change < 0 else 'more'} memory"
+
+
+def code_of(row: Row, first: Row, keras: str) -> list[str]:
+    """Return the lines to change for a setting."""
+    setting, lines = row.setting, []
+    if setting.policy is not None:
+        call = "mixed_precision.set_global_policy" if keras == "tf_keras" else "config.set_dtype_policy"
+        lines.append(f'{keras}.{call}("{setting.policy}")  # before the model is built')
+    if setting.jit is not None:
+        lines.append(f"model.compile(..., jit_compile={setting.jit})")
+    if setting.batch != 1 and row.batch is not None:
+        lines.append(f"batch_size={row.batch}  # or .batch({row.batch}) of a tf.data set")
+    return [*lines, *(f"{name}={value}" for name, value in setting.sets)]

@@ -1,0 +1,64 @@
+"""A ladder as text: the sentence, the table, the lines to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpprof.report import words
+from mpprof.trial.result import ON_A_CPU, Row, Tried, interval
+
+_TITLES = (
+    "setting", "rounds", "step", "examples/s", "speedup (95 %)", "memory", "J/example", "skipped", "loss", "",
+)  # fmt: skip
+_OPTIONAL = (5, 6, 7)
+"""Columns that are left out where nothing is known."""
+
+
+def render(tried: Tried, *, ascii_only: bool = False) -> str:
+    """Return the sentence, a line for each setting, what was overridden, and the lines to change."""
+    cells = [
+        _TITLES,
+        *(_cells(row, is_first=at == 0, on_cpu=tried.on_cpu) for at, row in enumerate(tried.rows)),
+    ]
+    kept = [
+        at for at in range(len(_TITLES)) if at not in _OPTIONAL or any(line[at] != "-" for line in cells[1:])
+    ]
+    widths = [max(len(line[at]) for line in cells) for at in kept]
+    lines = [
+        "  ".join(line[at].ljust(width) if at in (0, len(_TITLES) - 1) else line[at].rjust(width)
+                  for at, width in zip(kept, widths, strict=True)).rstrip()
+        for line in cells
+    ]  # fmt: skip
+    head = tried.sentence.replace(f"{ON_A_CPU}. ", f"{ON_A_CPU}.\n").split("\n")
+    errors = [f"{row.setting.name}: {row.error}" for row in tried.rows if row.error]
+    notes = [
+        *errors,
+        *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
+        *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
+        *([f"No time was left for: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+    ]
+    code = tried.code()
+    parts = [head, lines, notes, ["To keep it:", *(f"    {line}" for line in code)] if code else []]
+    text = "\n\n".join("\n".join(words.plain(line) for line in part) for part in parts if part) + "\n"
+    return words.ascii_only(text) if ascii_only else text
+
+
+def _cells(row: Row, *, is_first: bool, on_cpu: bool) -> tuple[str, ...]:
+    loss = "-" if row.loss is None else f"{row.loss:.4g}"
+    return (
+        row.setting.name,
+        str(len(row.rounds)),
+        _known(row.step_ns, words.duration),
+        _known(row.examples_per_s, lambda value: f"{value:,.0f}"),
+        _known(row.speedup, interval) if not is_first else "1" if row.step_ns is not None else "-",
+        _known(row.peak_memory_bytes, words.size),
+        _known(row.joules_per_example, lambda value: f"{value:.3g}"),
+        _known(row.skipped, words.count),
+        loss if row.finite else "not finite",
+        "kept" if row.kept and not on_cpu else "",
+    )  # fmt: skip
+
+
+def _known(value: Any, shown: Callable[[Any], str]) -> str:
+    return "-" if value is None else shown(value)

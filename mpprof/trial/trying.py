@@ -1,0 +1,169 @@
+"""The ladder of a script, from the first training to the last."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mpprof.errors import UnableError
+from mpprof.launch.options import Options, Trial
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ns
+from mpprof.trial import ladder, measured, training
+from mpprof.trial.journal import Journal
+from mpprof.trial.ladder import Plan, Turn
+from mpprof.trial.result import Tried, conclude
+from mpprof.trial.rounds import Trained
+from mpprof.trial.settings import FLOAT32, Choices, Setting, changes, first, product, usual
+
+LEAST_S = 5.0
+"""So long the steady steps of a training last at least."""
+
+Say = Callable[[str], None]
+Train = Callable[[Turn, float], Trained]
+"""Runs one training, in so many seconds at most."""
+
+
+@frozen
+class Asked:
+    """What is asked for. `words`: the script with its arguments, or `-m` and a module. `choices`: None for
+    the usual ladder. `together`: all combinations take turns."""
+
+    words: tuple[str, ...]
+    name: str
+    logdir: Path
+    choices: Choices | None = None
+    together: bool = False
+    steps: int = 60
+    minutes: float = 20.0
+    fit: int | None = None
+    keep_callbacks: bool = False
+    resume: bool = False
+
+    def journal(self) -> Journal:
+        choices = None if self.choices is None else repr(self.choices)
+        return Journal(self.logdir, {
+            "script": list(self.words), "choices": choices, "all": self.together, "steps": self.steps,
+            "fit": self.fit, "keep_callbacks": self.keep_callbacks,
+        })  # fmt: skip
+
+
+def in_processes(asked: Asked) -> Train:
+    """Return what runs each training in a process of its own, its run in LOGDIR/<setting>/<round>."""
+
+    def train(turn: Turn, within_s: float) -> Trained:
+        setting = turn.setting
+        root = asked.logdir / setting.folder / str(turn.round)
+        root.parent.mkdir(parents=True, exist_ok=True)
+        answer, output = root.with_name(f"{root.name}.json"), root.with_name(f"{root.name}.txt")
+        answer.unlink(missing_ok=True)
+        trial = Trial(
+            os.getpid(), str(answer), LEAST_S, setting.batch, setting.sets, asked.keep_callbacks, asked.fit,
+            profiles=turn.round == 1,
+        )  # fmt: skip
+        options = Options(
+            str(root), asked.name, asked.steps, None, setting.policy, setting.jit, quiet=True, trial=trial
+        )
+        ended = training.run(asked.words, options, output, within_s)
+        return measured.trained(turn, ended, answer, output, asked.steps)
+
+    return train
+
+
+class Interrupted(Exception):
+    """The ladder was broken off, by `by`: `tried` is what was measured until then."""
+
+    def __init__(self, tried: Tried, by: KeyboardInterrupt) -> None:
+        super().__init__(tried.sentence)
+        self.tried, self.by = tried, by
+
+
+def climb(
+    asked: Asked,
+    train: Train,
+    say: Say,
+    done: Sequence[Trained] = (),
+    add: Callable[[Trained], None] = lambda one: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Tried:
+    """Run trainings until the ladder is known, or the time is spent. Raises UnableError where the script
+    cannot be measured under any setting; Interrupted."""
+    history, end = list(done), clock() + asked.minutes * 60
+    plan = _plan(asked, history)
+    said_of: set[str] = set()
+    try:
+        while (turn := _next(plan, history, end - clock())) is not None:
+            one = train(turn, max(1.0, end - clock()))
+            history.append(one)
+            add(one)
+            if one.script_failed or (one.error is not None and _twice(history)):
+                raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
+            plan = _plan(asked, history)
+            _say_once(said_of, _notes(one), say)
+            say(_progress(plan, history, end - clock()))
+    except KeyboardInterrupt as error:
+        raise Interrupted(conclude(asked.name, plan, history), error) from error
+    return conclude(asked.name, plan, history)
+
+
+def _plan(asked: Asked, done: Sequence[Trained]) -> Plan:
+    """Return what is to be tried: the usual ladder is known once the first training has shown the script."""
+    choices = asked.choices
+    if choices is None:
+        start = Setting(FLOAT32)
+        if not done:
+            return Plan(start)
+        one = next((each for each in done if each.step_ns is not None), done[0])
+        has_xla = one.jit is True
+        choices = usual(one.asked, one.capability, is_cpu=one.is_cpu, has_xla=has_xla)
+    if asked.together:
+        return Plan(first(choices), together=product(choices))
+    return Plan(first(choices), changes(choices))
+
+
+def _next(plan: Plan, done: Sequence[Trained], left_s: float) -> Turn | None:
+    return ladder.next_turn(plan, done, left_s) if done else Turn(plan.first, 0, 0, 1)
+
+
+def _twice(done: Sequence[Trained]) -> bool:
+    """Return whether the first two settings fail with the same words: then it is the script that fails."""
+    errors = [each.error for each in done]
+    return None not in errors and len(errors) > 1 and len(set(errors)) == 1
+
+
+def _what_next(one: Trained, asked: Asked) -> str:
+    said = one.error or ""
+    if "steady steps" in said:
+        return "Give it more epochs, or fewer --steps"
+    if "no fit" in said:
+        return "It measures fit and train_on_batch of Keras. Runs of a loop of your own: mpprof compare"
+    if "input" in said:
+        return "Give by arguments what it asks for"
+    return f"What it printed is below {asked.logdir}"
+
+
+def _notes(one: Trained) -> list[str]:
+    overridden = [text.partition(" was overridden")[0] for text in one.overridden]
+    return [
+        *(f"overridden: {text}" for text in overridden),
+        *(f"left out: {name} (--keep-callbacks keeps it)" for name in one.left_out),
+    ]
+
+
+def _say_once(said: set[str], texts: Sequence[str], say: Say) -> None:
+    for text in texts:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+
+def _progress(plan: Plan, done: Sequence[Trained], left_s: float) -> str:
+    one = done[-1]
+    found = f"{format_ns(one.step_ns)} a step" if one.counts else one.error or "the policy reached no layer"
+    said = f"{one.setting.name}, round {one.round}: {found} ({one.seconds:.0f} s)"
+    end = ladder.climbable(plan, done, left_s)
+    if len(done) == 1 and not plan.together and end < plan.rungs:
+        said += f"; no time for: {'; '.join(ladder.names_from(plan, done, max(1, end)))}"
+    return f"{said}; {max(0.0, left_s) / 60:.0f} min left at most"
