@@ -671,6 +671,13 @@ DEFECTS = (
         (f"{_OUTPUT}::test_a_bundle_on_standard_output_is_the_zip_and_nothing_more",),
     ),
     Defect(
+        "a clock that breaks: a warning each step",
+        "mpprof/record/callback.py",
+        "        if self._failed:  # a batch hook that Keras still holds\n",
+        "        if False:\n",
+        ("tests/record/test_fit_tensorflow.py::test_a_clock_that_breaks_in_the_midst_is_said_once",),
+    ),
+    Defect(
         "the callback in evaluate or predict alone: silent",
         "mpprof/record/callback.py",
         '        tell([f"mpprof: this {method} is not recorded: the callback records fit alone."])',
