@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mpprof.cli import bundle_reading
+from mpprof.cli import bundle_reading, bundle_writing
 from tests.cli.conftest import MIXED, Mpprof
 from tests.paths import ROOT
 
@@ -198,3 +199,18 @@ def test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_ones_sta
         theirs.rmdir()
         living.terminate()
         living.communicate()
+
+
+def test_a_record_without_an_end_is_left_out(
+    mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a sparse file of 20 GB, which takes a kilobyte on disk."""
+    run = tmp_path / "run"
+    shutil.copytree(MIXED / "mpprof", run / "mpprof")
+    os.truncate(run / "mpprof" / "steps.jsonl", 1 << 22)
+    monkeypatch.setattr(bundle_writing, "MOST_RECORD_BYTES", 1 << 20)
+    done = mpprof("bundle", run, "-o", tmp_path / "x.zip", "--max-size", "1")
+    assert done.code == 0
+    assert "left out mpprof/steps.jsonl: larger than 1 MiB; --max-size raises the limit" in done.err
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert not any(name.endswith("steps.jsonl") for name in archive.namelist())

@@ -671,6 +671,13 @@ DEFECTS = (
         (f"{_OUTPUT}::test_a_bundle_on_standard_output_is_the_zip_and_nothing_more",),
     ),
     Defect(
+        "a sparse record of 20 GB: all of it in memory for a bundle",
+        "mpprof/cli/bundle_writing.py",
+        "if os.fstat(file.fileno()).st_size > limit:",
+        "if False:",
+        (f"{_LIMITS}::test_a_record_without_an_end_is_left_out",),
+    ),
+    Defect(
         "a clock that breaks: a warning each step",
         "mpprof/record/callback.py",
         "        if self._failed:  # a batch hook that Keras still holds\n",
