@@ -17,7 +17,7 @@ class Audit:
     MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. Its weights are
     not read, and code in it is not run without --trust. In a script,
     mpprof.audit(model) does the same for a model that was just built. With --bounds
-    or --against it is a gate that needs no GPU: exit code 1 where a bound is broken,
+    or --against it is a gate that needs no GPU: exit code 1 where a bound is broken
     or a layer left the matrix units (docs/checks.md)."""
 
     name = "audit"
