@@ -10,7 +10,7 @@ import numpy as np
 
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio, format_speedup
-from mpprof.trial import ladder
+from mpprof.trial import ladder, switches
 from mpprof.trial.ladder import Plan
 from mpprof.trial.rounds import Ratio, Trained, learns_worse, losses, ratio
 from mpprof.trial.settings import Setting, differences
@@ -254,4 +254,4 @@ def code_of(row: Row, first: Row, keras: str) -> list[str]:
         lines.append(f"model.compile(..., jit_compile={setting.jit})")
     if setting.batch != 1 and row.batch is not None:
         lines.append(f"batch_size={row.batch}  # or .batch({row.batch}) of a tf.data set")
-    return [*lines, *(f"{name}={value}" for name, value in setting.sets)]
+    return [*lines, *(line for name, value in setting.sets for line in switches.code(name, value))]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from mpprof.launch import command
 from mpprof.launch.options import Options
+from mpprof.trial import switches
 
 _GONE_WITHIN_S = 10.0
 _LOOKED_AT_EACH_S = 0.02
@@ -38,7 +39,8 @@ class Ended(NamedTuple):
 def run(words: Sequence[str], options: Options, output: Path, within_s: float) -> Ended:
     """Run one training to its end. Its output goes into a file. However this function is left, no process of
     the training remains."""
-    environment = {**command.environment(options), "MPPROF_TRY": "1"}
+    sets = () if options.trial is None else options.trial.sets
+    environment = {**command.environment(options), **switches.environment(sets), "MPPROF_TRY": "1"}
     begun = time.monotonic()
     with output.open("wb") as file:
         process = subprocess.Popen(
