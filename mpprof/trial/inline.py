@@ -38,6 +38,7 @@ def try_settings(
     steps: int = 60,
     seconds: float = trying.LEAST_S,
     minutes: float = 20.0,
+    most_rounds: int | None = None,
     logdir: str | Path | None = None,
     say: Callable[[str], None] = print,
     **fit: Any,
@@ -54,7 +55,8 @@ def try_settings(
         together: try all combinations, instead of one change after the other.
         steps: steady steps of a training, at least 20.
         seconds: so long the steady steps last at least.
-        minutes: of all trainings together. At most: each setting is trained four times or more.
+        minutes: of all trainings together, at most.
+        most_rounds: of each rung, four or more; None: until the speedups are known, or the time is spent.
         logdir: where the runs go, LOGDIR/<setting>/<round>; None: a new temporary directory.
         say: is called with a line on each training.
         fit: further arguments of `fit`.
@@ -73,7 +75,10 @@ def try_settings(
     if max(map(len, (choices.policies, choices.jit, choices.batches))) < 2:
         raise UsageError("that is one setting alone", next='Name two: policies=("float32", "mixed_float16")')
     path = Path(logdir) if logdir is not None else Path(tempfile.mkdtemp(prefix="mpprof-"))
-    asked = trying.Asked((), "build_model", path, choices, together=together, steps=steps, minutes=minutes)
+    asked = trying.Asked(
+        (), "build_model", path, choices,
+        together=together, steps=steps, minutes=minutes, most_rounds=most_rounds,
+    )  # fmt: skip
     train = _Training(keras, build_model, data, fit, steps, seconds, path)
     with _policy_restored(keras):
         try:

@@ -94,7 +94,7 @@ def tried(folder: Path) -> None:
         return made
 
     told = mpprof.try_settings(
-        build, data(10), policies=("float32", "mixed_float16"), steps=40, seconds=0.0, minutes=5,
+        build, data(10), policies=("float32", "mixed_float16"), steps=40, seconds=0.0, most_rounds=4,
         logdir=folder / "runs", batch_size=8, say=lambda line: None,
     )  # fmt: skip
     assert keras.config.dtype_policy().name == "float32"

@@ -38,7 +38,14 @@ def command(*arguments: str) -> str:
 
 def test_settings_take_turns(tmp_path: Path) -> None:
     tried = mpprof.try_settings(
-        build, data(60), steps=20, seconds=0.0, logdir=tmp_path, batch_size=BATCH, say=lambda line: None
+        build,
+        data(60),
+        steps=20,
+        seconds=0.0,
+        most_rounds=4,
+        logdir=tmp_path,
+        batch_size=BATCH,
+        say=lambda line: None,
     )
     assert keras.config.dtype_policy().name == "float32"
     assert [row.setting.name for row in tried.rows] == ["float32", "mixed_bfloat16"]

@@ -28,7 +28,7 @@ def build() -> Any:
 
 
 def tried(build_model: Any = build, data: Any = DATA, **more: Any) -> Any:
-    given = {"steps": 20, "seconds": 0.0, "say": lambda line: None, "batch_size": 8, **more}
+    given = {"steps": 20, "seconds": 0.0, "say": lambda line: None, "batch_size": 8, "most_rounds": 4, **more}
     return mpprof.try_settings(build_model, data, **given)
 
 
