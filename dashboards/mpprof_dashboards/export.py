@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import plotly.io as pio
-from dash import dcc
-from plotly.offline import get_plotlyjs
+from dash import dcc, html
 
 from mpprof.errors import MpprofError
-from mpprof.model.steps import HardwareTable, StepTable
+from mpprof.model.steps import StepTable
 from mpprof.report.to_json import to_json
 from mpprof_dashboards.components import cards, markup
-from mpprof_dashboards.components.graph import CONFIG, Graph
-from mpprof_dashboards.pages import compare, kernels, layers, memory, steps, why
+from mpprof_dashboards.components.graph import Graph
+from mpprof_dashboards.pages import compare, kernels, layers, memory, why
 from mpprof_dashboards.redacted import Redacted
 
 if TYPE_CHECKING:
@@ -24,21 +23,16 @@ if TYPE_CHECKING:
 
 _STYLE = Path(__file__).parent / "assets" / "mpprof.css"
 _SWITCHES = Path(__file__).parent / "assets" / "why.js"
-# The figures are drawn while the page is still being laid out: each takes its final width at the end.
-_FIT = (
-    "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot')"
-    ".forEach(plot => Plotly.Plots.resize(plot)))"
-)
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def report_html(document: Report, *, steps: StepTable | None = None) -> str:
-    """Return the report `document` as a self-contained HTML file, with the step log's figures where it is
+    """Return the report `document` as a self-contained HTML file, with the step log's curves where it is
     given.
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
-    return _report(document, why.content(document), steps)
+    return _report(document, why.content(document, steps=steps))
 
 
 def run_html(
@@ -53,14 +47,18 @@ def run_html(
     if redact and name is not None:
         name = source.redactor(run)(name)
     parts = why.content(
-        document, baseline=name, timeline=given.timeline(run, step=step, width=why.STRIP_WIDTH)
+        document,
+        baseline=name,
+        timeline=given.timeline(run, step=step, width=why.STRIP_WIDTH),
+        base=why.baseline_time(given, document, baseline),
+        steps=given.steps(run),
     )
     try:
         parts += layers.content(given, run, document, baseline)
         parts += kernels.content(given, run, document)
     except MpprofError as error:
         parts.append(cards.section("Kernels", cards.empty("No trace to read kernels from", str(error.what))))
-    return _report(document, parts, given.steps(run), given.hardware(run))
+    return _report(document, parts)
 
 
 def _baseline_name(document: Report) -> str | None:
@@ -69,25 +67,23 @@ def _baseline_name(document: Report) -> str | None:
     return speedup.baseline_id if speedup and speedup.baseline == "measured" else None
 
 
-def _report(
-    document: Report, parts: list[Any], table: StepTable | None, hardware: HardwareTable | None = None
-) -> str:
-    parts = [*parts, *(steps.content(document, table, hardware) if table is not None and len(table) else [])]
-    parts += memory.content(document) if document.memory else []
+def _report(document: Report, parts: list[Any]) -> str:
+    parts = [*parts, *(memory.written(document) if document.memory else [])]
     return _file(parts, f"mpprof · {document.run.name}", "mpprof-report", document)
 
 
 def card_html(document: Report) -> str:
     """Return the first screen of Why, without scripts: the answer, the causes, the remedies."""
+    body = render(why.card(document))
     return "\n".join(
         (
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
             "style-src 'unsafe-inline'\">",
-            f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
+            f"<style>{_style(body)}</style>",
             '</head><body class="mp-export"><main class="mp-page">',
-            render(why.card(document)),
+            body,
             "</main></body></html>",
         )
     )
@@ -101,8 +97,7 @@ def comparison_html(document: ComparedRuns) -> str:
 
 
 def _file(parts: list[Any], title: str, id: str, document: Report | ComparedRuns) -> str:
-    body = render(parts)
-    plotly = f"<script>{get_plotlyjs()}</script>" if "plotly-graph-div" in body else ""
+    body = render(_without_graphs(parts))
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -110,17 +105,56 @@ def _file(parts: list[Any], title: str, id: str, document: Report | ComparedRuns
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{render(title)}</title>",
-            f"<style>{_STYLE.read_text(encoding='utf-8')}</style>",
-            plotly,
+            f"<style>{_style(body)}</style>",
             '</head><body class="mp-export"><main class="mp-page">',
             body,
             "</main>",
-            f"<script>{_FIT if plotly else ''}</script>",
             f"<script>{_SWITCHES.read_text(encoding='utf-8')}</script>",
             f'<script type="application/json" id="{id}">{_json(document)}</script>',
             "</body></html>\n",
         )
     )
+
+
+def _without_graphs(part: Any) -> Any:
+    """Return a page's tree without the figures that need plotly.js, which stay on the page."""
+    if isinstance(part, list | tuple):
+        return [kept for each in part if (kept := _without_graphs(each)) is not None]
+    inside = getattr(part, "children", None)
+    if isinstance(part, html.Figure) and any(isinstance(each, Graph) for each in inside or ()):
+        return None
+    if isinstance(inside, list | tuple) or hasattr(inside, "children"):
+        part.children = _without_graphs(inside)
+    return part
+
+
+_RULE = re.compile(r"((?:[^{}@]|@(?=\w))+)\{((?:[^{}]|\{[^{}]*\})*)\}")
+_CLASS = re.compile(r"\.(mp-[\w-]+)")
+
+
+def _style(body: str) -> str:
+    """Return what the style sheet says of what is in `body`."""
+    known = set(re.findall(r"mp-[\w-]+", body)) | {"mp-export", "mp-page"}
+    text = re.sub(r"/\*.*?\*/", "", _STYLE.read_text(encoding="utf-8"), flags=re.S)
+    return _rules(re.sub(r"\s+", " ", text), known)
+
+
+def _rules(text: str, known: set[str]) -> str:
+    kept = []
+    for head, inside in _RULE.findall(text):
+        if head.strip().startswith("@"):
+            if found := _rules(inside, known):
+                kept.append(f"{head.strip()}{{{found}}}")
+            continue
+        selectors = [one for one in _selectors(head) if set(_CLASS.findall(one)) <= known]
+        if selectors:
+            kept.append(f"{','.join(selectors)}{{{inside.strip()}}}")
+    return "".join(kept)
+
+
+def _selectors(head: str) -> list[str]:
+    """Return the selectors of a rule: a comma inside brackets parts none."""
+    return [one.strip() for one in re.split(r",(?![^()]*\))", head)]
 
 
 def _json(document: Report | ComparedRuns) -> str:
@@ -137,24 +171,8 @@ def render(part: Any) -> str:
 
 
 def _other(part: Any) -> str:
-    if isinstance(part, Graph):
-        return _graph(part)
     if isinstance(part, dcc.Link):
         return render(part.children)
+    if isinstance(part, Graph):  # which needs plotly.js: it stays on the page
+        return ""
     raise TypeError(f"{part._type} is not a plain HTML element")
-
-
-def _graph(part: Graph) -> str:
-    height = part.figure.layout.height
-    drawn = pio.to_html(
-        part.figure.to_plotly_json(),
-        validate=False,
-        config=CONFIG | {"responsive": True},
-        full_html=False,
-        include_plotlyjs=False,
-        include_mathjax=False,
-        default_width="100%",
-        default_height=f"{height}px",
-        div_id=part.id,
-    )
-    return f'<div class="mp-graph">{drawn}</div>'

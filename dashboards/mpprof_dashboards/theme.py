@@ -61,13 +61,13 @@ CLASS_LABELS: dict[str, str] = {
     "unknown": "Unknown",
     "comm": "Communication",
     "copy": "Copies",
-    "idle_input": "Idle: input",
-    "idle_launch": "Idle: launching",
-    "idle_sync": "Idle: waiting",
-    "idle_compile": "Idle: compiling",
-    "idle_between_steps": "Idle: between steps",
-    "idle_stall": "Idle: stalls",
-    "idle_other": "Idle: other",
+    "idle_input": "Waiting for input",
+    "idle_launch": "Waiting for launches",
+    "idle_sync": "Waiting while the host waits",
+    "idle_compile": "Waiting for compilation",
+    "idle_between_steps": "Between steps",
+    "idle_stall": "Stalls",
+    "idle_other": "Idle, no cause recorded",
     "profiling": "Profiling",
 }
 PLACEMENT_LABELS: dict[str, str] = {
@@ -174,34 +174,51 @@ WORK_LABELS |= {
 }
 WORK_COLOURS |= {f"class/{key}": colour for key, colour in CLASS_COLOURS.items()}
 WORK_LABELS |= {f"class/{key}": label for key, label in CLASS_LABELS.items()}
+
+# --- the flow of time ---
+
+FLOW_COLOURS: dict[str, str] = {
+    "unit": "#1F78B4", "off": "#D9480F", "open": "#646E7C", "plain": "#46536A", "norm": "#738094",
+    "reduce": "#4E5968", "elementwise": "#939EAC", "cast": "#BAC3CD", "rest": "#2B343F", "copy": "#EEF1F4",
+    "unknown": "#646E7C", "wait": "#F6E7C8", "skip": "#C970A1",
+}  # fmt: skip
+"""What a stretch of a bar is spent on, in the order of a bar: matrix work on units, off them, and where it is
+open; a step that is not divided; other work in greys that stay apart side by side; what is unknown; waiting,
+pale."""
+DOTTED = frozenset(("open", "unknown"))
+"""Kinds that are drawn as dots: a texture, which touches no colour."""
+FLOW_EDGES: dict[str, str] = {
+    "wait": "#A0621B",
+    "open": "#646E7C",
+    "unknown": "#646E7C",
+    "plain": "#64748B",
+} | dict.fromkeys(("norm", "reduce", "elementwise", "cast", "rest", "copy"), "#76849A")
+"""Outlines: what is pale is seen on the light page by them, what is dark on the dark one."""
+FLOW_PLACES: dict[str, str] = {
+    "tensor_core": "unit", "matrix_core": "unit", "cuda_core": "off", "cpu": "off", "not_matmul": "rest",
+    "unknown": "open", "": "open",
+}  # fmt: skip
+"""Of matrix work, by where it ran; "": nothing tells."""
+FLOW_WORDS = {"matmul": "matrix work", "wait": "waits"}
+UNIT_WORDS: dict[str, str] = {
+    "tensor_core": "Tensor Cores", "matrix_core": "matrix cores", "cuda_core": "ordinary cores", "cpu": "CPU",
+    "not_matmul": "helpers", "unknown": "where is unknown",
+}  # fmt: skip
+WAITS = (
+    "idle_input", "idle_launch", "idle_sync", "idle_compile", "idle_other", "idle_between_steps",
+    "idle_stall",
+)  # fmt: skip
+FLOW_KINDS: dict[str, str] = {
+    "norm": "norm", "reduce": "reduce", "elementwise": "elementwise", "gather_scatter": "elementwise",
+    "cast": "cast", "layout": "cast", "optimizer": "rest", "loss_scale": "rest", "other": "rest",
+    "comm": "copy", "copy": "copy", "unknown": "unknown", "profiling": "unknown",
+} | dict.fromkeys(WAITS, "wait")  # fmt: skip
+"""Of all other classes of the account."""
+FLOW_BAND_OF: dict[str, str] = {"unit": "matmul", "off": "matmul", "open": "matmul"}
+FLOW_BANDS = ("matmul", *[kind for kind in FLOW_COLOURS if kind not in (*FLOW_BAND_OF, "plain", "skip")])
+"""What one band joins: all matrix work, all waiting, and each other kind."""
 LAYER_COLOURS = (
     "#6E59D6", "#2C8FA6", "#3E9B8C", "#127E36", "#5F8F1C", "#8A45E0", "#CC6677", "#C3317A", "#AB459A",
     "#6A5FC1", "#5B8C5A", "#A67DC0",
 )  # fmt: skip
 """Of the layers that take the most time."""
-_WAITING = frozenset(("MP301", "MP302", "MP303", "MP305", "MP306", "MP308", "MP309", "MP311", "MP902"))
-_OFF_UNITS = frozenset(
-    (
-        "MP101",
-        "MP103",
-        "MP104",
-        "MP105",
-        "MP401",
-        "MP402",
-        "MP403",
-        "MP406",
-        "MP407",
-        "MP408",
-        "MP409",
-        "MP410",
-    )
-)
-
-
-def cause_kind(code: str) -> str:
-    """Return the colour of a cause, by what the time that it costs is spent on."""
-    if code in _WAITING:
-        return "wait"
-    if code.startswith("MP2"):
-        return "skip"
-    return "off" if code in _OFF_UNITS else "other"

@@ -8,7 +8,7 @@ the care for names that come from foreign files. `None` is "not known" and never
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from mpprof.model import quantities
@@ -262,6 +262,61 @@ def type_name(precision: str) -> str:
     from mpprof.model.kernels import PAIRS
 
     return PAIRS if precision == "mixed" else precision
+
+
+# --- short texts of pictures ---
+
+WHOLE_STEP, THIS_RUN, PROFILED, MEASURED = (
+    "step",
+    "this run, measured",
+    "this run, a profiled step",
+    "measured",
+)
+COMPUTED, ESTIMATED, IN_16_BITS = "computed", "estimated", "in 16 bits"
+PRECISION_ALONE, AFTER_CHANGE, AFTER_CHANGES = "precision alone", "after the change", "after the changes"
+APPLIED_UPDATE, SKIPPED, PER_STEP = "an applied update", "skipped updates", "per step"
+SAME_RATIO = 0.05
+"""What differs by less is called the same."""
+
+
+def about(text: str) -> str:
+    """Return an estimate in words: "about 1.74x"."""
+    return f"about {text}"
+
+
+def joined(parts: Iterable[str | None]) -> str:
+    """Return what is known of the parts in one line."""
+    return " · ".join([part for part in parts if part])
+
+
+def on_units(place: str) -> str:
+    """Return matrix work by where it ran: "matrix work, Tensor Cores"."""
+    return f"matrix work, {place}" if place else "matrix work"
+
+
+def became(before_ns: float, now_ns: float, name: str = "", *, as_times: bool = False) -> str:
+    """Return what became of a class of work: "matrix work 5.5x as fast", "waits +19.6 ms", "same", "new:
+    +3.31 ms"."""
+    head = f"{name} " if name else ""
+    if before_ns <= 0:
+        return f"{head}new: +{duration(now_ns)}"
+    if abs(now_ns - before_ns) < SAME_RATIO * before_ns:
+        return f"{head}same"
+    if as_times and now_ns > 0:
+        return f"{head}{before_ns / now_ns:.1f}x as fast"
+    return f"{head}{'+' if now_ns > before_ns else '−'}{duration(abs(now_ns - before_ns))}"
+
+
+def unexplained(ns: float) -> str:
+    """Return what no cause explains: it stays."""
+    return f"{duration(ns)} not explained, which no remedy recovers"
+
+
+def after_changes(times: float, with_same: float, baseline: str) -> str:
+    """Return the speedup after changes; where the baseline gains by them, too, what is left of it then."""
+    if speedup(times) == speedup(with_same):
+        return about(speedup(times))
+    return f"{about(speedup(times))}; {about(speedup(with_same))} over {baseline} with the same changes"
 
 
 __all__ = [

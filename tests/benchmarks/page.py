@@ -113,7 +113,7 @@ def visit(browser: Any, base: str, queries: list[str], into: Measured) -> None:
     for seconds in (into.cold_s, into.warm_s):
         began = perf_counter()
         page.goto(f"{base}/{queries[0]}")
-        page.wait_for_selector("#causes")
+        page.wait_for_selector("#flow")
         seconds.append(perf_counter() - began)
         page.wait_for_load_state("networkidle")
         if seconds is into.cold_s:

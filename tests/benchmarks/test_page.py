@@ -85,7 +85,7 @@ def test_the_switches_of_remedies(chromium: Any) -> None:
             """() => [...Array(40).keys()].map(() => {
                 const one = document.querySelector('.mp-switch'), began = performance.now();
                 one.click();
-                document.querySelector('#causes').getBoundingClientRect();  // lays out what has changed
+                document.querySelector('#flow').getBoundingClientRect();  // lays out what has changed
                 return performance.now() - began; })"""
         )
         page.close()

@@ -104,7 +104,7 @@ def test_the_keys_are_shown_walk_the_causes_and_change_the_run(chromium: Any, sa
     assert seen.page.locator("dialog#keys").is_visible()
     seen.page.keyboard.press("Escape")
     assert not seen.page.locator("dialog#keys").is_visible()
-    focused = "() => document.activeElement.closest('[data-key]')?.dataset.key"
+    focused = "() => document.activeElement.closest('[data-code]')?.dataset.code"
     seen.page.keyboard.press("j")
     first = seen.page.evaluate(focused)
     seen.page.keyboard.press("j")

@@ -28,10 +28,13 @@ def assert_verdict_shows(seen: Visit, document: Any) -> None:
     assert seen.page.locator("#headline").text_content() == document["verdict"]
     assert "".join(seen.page.locator("#hero").all_inner_texts()) == document["answer"]["figure"]
     facts = document["facts"]
-    bars = seen.bars("causes") if seen.page.locator("#causes").count() else {}
-    gains = {each["code"]: each["gain_ns_per_step"] for each in facts["causes"]}
-    assert {key: -ns for key, ns in bars.items() if key in gains} == pytest.approx(
-        {code: ns for code, ns in gains.items() if code in bars}
+    bars = seen.flow()
+    expected = {
+        "baseline": None if facts["unlike"] else facts["baseline_step_ns"],
+        "after": facts["after_remedies_ns"],
+    }
+    assert {key: ns for key, ns in bars.items() if key in expected} == pytest.approx(
+        {key: ns for key, ns in expected.items() if key in bars}
     )
     if document["time"] is None:
         return
@@ -93,7 +96,7 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     seen.open(f"/memory{query}")
     assert seen.text("peak-bytes") == words.size(document["memory"]["peak_bytes"])
     kinds = {item["name"]: item["bytes"] for item in document["memory"]["at_peak"] if item["by"] == "kind"}
-    assert seen.marks("peak-kind") == kinds
+    assert seen.bars("peak-kind") == kinds
 
     seen.open(f"/compare{query}")
     assert seen.bars("gap-0") == pytest.approx(gap_marks(document))
@@ -322,19 +325,19 @@ def test_the_saved_report_stands_alone(chromium: Any, fake_server: str, tmp_path
     download.value.save_as(saved)
     alone = visit(chromium, saved.as_uri(), width=390)
     alone.page.goto(alone.base)
-    alone.page.wait_for_selector("#step-times .main-svg")
+    alone.page.wait_for_selector("#flow .mp-flow")
     assert alone.text("headline") == to_json(FakeSource().report("mixed", "fp32"))["verdict"]
     assert HOSTILE in alone.page.evaluate("document.body.textContent")
-    assert alone.page.locator('a[href="x"], #causes b').count() == 0
+    assert alone.page.locator('a[href="x"], #flow b').count() == 0
     assert alone.overflow() <= 0
     alone.page.set_viewport_size({"width": 1440, "height": 900})
     alone.page.reload()
     alone.page.wait_for_load_state("load")
-    alone.page.wait_for_function(
-        """() => [...document.querySelectorAll('.js-plotly-plot')].every(plot =>
-            plot.querySelector('.main-svg').getBoundingClientRect().width
-            <= plot.closest('.mp-card').clientWidth)"""
-    )
+    inside = """() => { const card = document.querySelector('#flow').getBoundingClientRect();
+        return [...document.querySelectorAll('#flow rect, #flow text')].every(each => {
+            const box = each.getBoundingClientRect();
+            return !box.width || (box.left >= card.left && box.right <= card.right); }); }"""
+    assert alone.page.evaluate(inside)
     assert alone.problems == []
     assert alone.hosts <= {"local"}
 
@@ -405,8 +408,8 @@ def test_the_memory_page_shows_what_allocator_events_tell(chromium: Any, sample_
     assert seen.text("saved") == words.size(memory["saved_bytes"])
     for by in ("kind", "dtype", "layer"):
         held = [item["bytes"] for item in memory["at_peak"] if item["by"] == by]
-        assert sum(seen.marks(f"peak-{by}").values()) == sum(held) == memory["peak_bytes"]
-        assert max(seen.marks(f"peak-{by}").values()) == max(held)
+        assert sum(seen.bars(f"peak-{by}").values()) == sum(held) == memory["peak_bytes"]
+        assert max(seen.bars(f"peak-{by}").values()) == max(held)
     (cause,) = [part for part in memory["gap"] if part["code"] == "MP604"]
     assert f"{words.size(cause['bytes'])} MP604" in seen.text("memory-saved")
     for figure in ("peak-map", "memory-kind", "memory-dtype"):
@@ -442,7 +445,7 @@ def test_switching_remedies_shows_the_steps_that_came_with_the_page(
     seen.page.on("request", lambda request: asked.append(request.url))
     first.click()
     assert words.duration(steps[2]) in seen.page.evaluate(total)
-    assert seen.bars("causes")["after"] == steps[2]
+    assert seen.flow()["after"] == steps[2]
     assert seen.page.locator('[data-after="0"]').text_content() == "—"
     assert seen.page.locator('[data-after="1"]').text_content() == words.duration(steps[2])
     second.press("Space")
@@ -465,10 +468,10 @@ def test_switching_remedies_shows_the_steps_that_came_with_the_page(
 def test_a_cause_leads_to_its_proof_within_two_clicks(chromium: Any, sample_server: str) -> None:
     seen = visit(chromium, sample_server)
     seen.open_well(f"/{MEASURED}")
-    seen.page.click('#causes [data-key="MP301"] a')
+    seen.page.click('#whatif tr[data-code="MP301"] a')
     seen.page.wait_for_selector("#timeline[data-drawn] canvas")
     assert "run=v100-input-bound-mixed-float16" in seen.page.url
     seen.open_well(f"/{MEASURED}")
-    seen.page.click('#causes [data-key="MP501"] a')
+    seen.page.click('#whatif tr[data-code="MP501"] a')
     seen.page.wait_for_selector("#kernels[data-loaded]")
     seen.assert_quiet()

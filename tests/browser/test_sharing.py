@@ -111,7 +111,7 @@ def test_the_browser_draws_the_page_as_a_picture(
 ) -> None:
     seen = visit(chromium, sample_server)
     seen.page.goto(f"{sample_server}{path}{VOCABULARY}")
-    seen.page.wait_for_selector("#causes" if path == "/" else "#timeline[data-drawn] canvas")
+    seen.page.wait_for_selector("#flow" if path == "/" else "#timeline[data-drawn] canvas")
     seen.page.click("#share summary")
     with seen.page.expect_download() as download:
         seen.page.click("[data-share=png]")

@@ -99,10 +99,10 @@ def test_a_link_in_a_page_loads_nothing_anew_and_figures_can_be_drawn_by_then(
     assert seen.page.locator(".mp-graph").count() == 0
     seen.page.wait_for_function("() => window.Plotly")  # though no figure has asked for it
     seen.page.evaluate("() => { window.sameDocument = true; }")
-    seen.page.click("#causes a[data-link]")
+    seen.page.click("#whatif a[data-link]")
     seen.page.wait_for_selector(".mp-tab-current:not(:text-is('Why'))")
     seen.settle()
     assert seen.page.evaluate("() => window.sameDocument")
     seen.page.go_back()
-    seen.page.wait_for_selector("#causes")
+    seen.page.wait_for_selector("#flow")
     seen.assert_quiet()

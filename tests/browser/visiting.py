@@ -22,10 +22,9 @@ FLAGS = [
 _BARS = """id => Object.fromEntries(
     [...document.querySelectorAll(`#${CSS.escape(id)} .mp-bar-row`)].map(row => [row.dataset.key, +row.dataset.ns])
 )"""
-_MARKS = """id => {
-    const plot = document.querySelector(`#${CSS.escape(id)} .js-plotly-plot`);
-    return Object.fromEntries(Array.from(plot.data[0].customdata));
-}"""
+_FLOW = """() => Object.fromEntries(
+    [...document.querySelectorAll('#flow .mp-flow-bar')].map(bar => [bar.dataset.key, +bar.dataset.ns])
+)"""
 
 
 @dataclass
@@ -94,13 +93,13 @@ class Visit:
         self.open(path)
         assert self.page.locator(".mp-failure").count() == 0, self.page.inner_text("#page")
 
-    def marks(self, graph: str) -> dict[str, float]:
-        """Raw values by key of the first trace of a bar figure."""
-        return self.page.evaluate(_MARKS, graph)  # type: ignore[no-any-return]
-
     def bars(self, chart: str) -> dict[str, float]:
         """Raw lengths by key of a chart of plain bars."""
         return self.page.evaluate(_BARS, chart)  # type: ignore[no-any-return]
+
+    def flow(self) -> dict[str, float]:
+        """The flow's bars by key, with what is their whole length."""
+        return self.page.evaluate(_FLOW)  # type: ignore[no-any-return]
 
     def column(self, table: str, field: str) -> list[str]:
         """What the rows of a table that are loaded show in one column."""

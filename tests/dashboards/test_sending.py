@@ -105,7 +105,7 @@ def test_a_redacted_report_names_no_host_and_no_path(client: Any) -> None:
 
 def test_the_one_file_holds_its_parts_and_escapes_names(client: Any) -> None:
     text = client.get("/report.html?run=mixed&baseline=fp32").text
-    for id in ('id="strip"', 'id="layers-run"', 'id="kernels"', 'id="step-times"', 'id="mpprof-report"'):
+    for id in ('id="strip"', 'id="layers-run"', 'id="kernels"', 'id="run-curves"', 'id="mpprof-report"'):
         assert id in text, id
     assert HOSTILE not in text
     assert "http://" not in text.replace("http://www.w3.org", "").partition("<script>")[0]

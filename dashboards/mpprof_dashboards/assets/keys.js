@@ -5,7 +5,7 @@
     return target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
   }
   function causes() {
-    return Array.from(document.querySelectorAll("#causes .mp-bar-name a"));
+    return Array.from(document.querySelectorAll("#whatif tr[data-code] a[data-link]"));
   }
   function step(by) {
     var all = causes();

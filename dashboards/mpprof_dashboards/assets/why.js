@@ -21,21 +21,40 @@
       var on = mask & (1 << Number(cell.dataset.after));
       cell.textContent = on && all[upTo] ? all[upTo].step : "\u2014";
     });
-    var chart = document.getElementById("causes");
-    if (!chart) return;
-    section.querySelectorAll("tr[data-code]").forEach(function (row) {
-      var toggle = row.querySelector("[data-bit]");
-      var bar = chart.querySelector('[data-key="' + row.dataset.code + '"]');
-      if (toggle && bar) bar.classList.toggle("mp-off", toggle.getAttribute("aria-checked") !== "true");
+    flow(now);
+  }
+  /* The bar after the changes: its segments, as long as the report says they are, one after the other. */
+  function flow(now) {
+    var drawing = document.querySelector(".mp-flow");
+    var bar = drawing && drawing.querySelector('[data-key="after"]');
+    if (!bar) return;
+    var whole = Number(drawing.dataset.whole);
+    var place = function (ns) {
+      return ((100 * ns) / whole).toFixed(3) + "%"; /* a place on the screen */
+    };
+    var segments = Array.from(bar.querySelectorAll(".mp-flow-part"));
+    var divided = segments.some(function (one) {
+      return one.dataset.key in now.parts;
     });
-    var after = chart.querySelector('[data-key="after"]');
-    if (!after) return;
-    var end = ((100 * now.ns) / Number(chart.dataset.whole)).toFixed(3) + "%"; /* a place on the screen */
-    after.querySelector(".mp-fill").style.width = end;
-    after.querySelector(".mp-bar-value").style.left = end;
-    after.querySelector(".mp-bar-number").textContent = now.step;
-    after.querySelector(".mp-bar-note").textContent = now.note;
-    after.dataset.ns = String(now.ns);
+    var before = Number(bar.dataset.ns);
+    var at = 0;
+    segments.forEach(function (one) {
+      var ns = divided ? now.parts[one.dataset.key] || 0 : before && (Number(one.dataset.ns) * now.ns) / before;
+      var rect = one.querySelector("rect");
+      rect.setAttribute("x", place(at));
+      rect.setAttribute("width", place(ns));
+      one.dataset.ns = String(ns);
+      one.querySelectorAll("text").forEach(function (label) {
+        label.setAttribute("x", place(at + ns / 2));
+        label.style.visibility = "";
+        if (label.getComputedTextLength() + 6 > rect.getBoundingClientRect().width) label.style.visibility = "hidden";
+      });
+      at += ns;
+    });
+    bar.dataset.ns = String(now.ns);
+    bar.querySelector(".mp-flow-end").setAttribute("x", place(now.ns));
+    bar.querySelector(".mp-flow-total").textContent = now.step;
+    bar.querySelector(".mp-flow-said").textContent = now.said ? " " + now.said : "";
   }
   document.addEventListener("click", function (event) {
     var toggle = event.target.closest && event.target.closest(".mp-switch[data-bit]");

@@ -16,8 +16,7 @@ _ROOM = 0.0005
 class Row:
     """One bar from `start_ns` over `length_ns`. `kind` is its colour (`mp-k-…` in the style sheet).
 
-    `tail_ns` is what of its end is drawn paler, the first `brought_ns` of that less so; `value` and `note`
-    stand behind it. `computed`: hatched.
+    `value` and `note` stand behind it. `computed`: hatched.
     """
 
     name: str
@@ -26,8 +25,6 @@ class Row:
     kind: str
     key: str
     start_ns: float = 0.0
-    tail_ns: float = 0.0
-    brought_ns: float = 0.0
     note: str = ""
     computed: bool = False
     strong: bool = False
@@ -35,32 +32,20 @@ class Row:
     href: str = ""
 
 
-def chart(rows: Sequence[Row], id: str, *, line_ns: float | None = None, line: str = "") -> html.Div:
+def chart(rows: Sequence[Row], id: str, *, line_ns: float | None = None) -> html.Div:
     """Return a chart of `rows` on one scale from zero. A dashed line at `line_ns` crosses all of them."""
     whole = max([row.start_ns + row.length_ns for row in rows] + [line_ns or 0.0]) or 1.0
     items: list[Any] = [html.Ol([_bar(row, whole) for row in rows], className="mp-bars")]
     if line_ns is not None:
-        mark = html.Span(
-            html.Span(style={"left": _percent(line_ns / whole)}, className="mp-bar-line", title=line or None),
-            className="mp-bar-lines",
-        )
-        items.append(mark)
-    return html.Div(items, id=id, className="mp-bar-chart", **{"data-whole": repr(whole)})
+        line = html.Span(style={"left": _percent(line_ns / whole)}, className="mp-bar-line")
+        items.append(html.Span(line, className="mp-bar-lines"))
+    return html.Div(items, id=id, className="mp-bar-chart")
 
 
 def _bar(row: Row, whole: float) -> html.Li:
     low, length = min(row.start_ns, row.start_ns + row.length_ns), abs(row.length_ns)
     kind = f"mp-fill mp-k-{row.kind}" + (" mp-computed" if row.computed else "")
-    tail = min(row.tail_ns, length)
-    brought = min(row.brought_ns, tail)
-    pieces = [(low, tail - brought, " mp-pale"), (low + tail - brought, brought, " mp-half-pale")]
-    parts = [
-        html.Span(className=kind + paler, style=_place(begin, ns, whole))
-        for begin, ns, paler in pieces
-        if ns > 0
-    ]
-    if length > tail or not parts:
-        parts.append(html.Span(className=kind, style=_place(low + tail, length - tail, whole)))
+    parts = [html.Span(className=kind, style=_place(low, length, whole))]
     end = _percent((low + length) / whole)
     said = [html.Span(row.value, className="mp-bar-number")]
     if row.note:

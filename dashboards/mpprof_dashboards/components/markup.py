@@ -64,7 +64,7 @@ def _is_plain(part: Any) -> bool:
     if not isinstance(part, Component):
         return True
     if not _is_element(part):
-        return isinstance(part, dcc.Link)
+        return isinstance(part, dcc.Link | Html)
     children = getattr(part, "children", None)
     return not (children is None and getattr(part, "id", None)) and _is_plain(children)
 
@@ -89,6 +89,8 @@ def render(part: Any, other: Callable[[Any], str], *, code: bool = False) -> str
         return "".join([render(each, other, code=code) for each in part])
     if not isinstance(part, Component):
         return _text(part, code=code)
+    if isinstance(part, Html):
+        return _element(part.tag, part.attributes, part.markup)
     if not _is_element(part):
         return other(part)
     tag = part._type.lower()

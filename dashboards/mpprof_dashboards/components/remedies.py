@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
 
-from mpprof.model.account import tells
+from mpprof.model.account import IDLE_CLASSES, tells
 from mpprof.model.remedy import Remedy
 from mpprof.report import content, words
 from mpprof.report.content import PAYING_RATIO, one_step
-from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.text import or_dash, sentence
+from mpprof_dashboards.drawings import flow
 
 if TYPE_CHECKING:
     from mpprof.model.finding import Finding, WhatIfStep
-    from mpprof.model.report import Facts, Report
+    from mpprof.model.report import Report
 
 MOST_NAMED = 8
 _BATCH = "MP303"
@@ -39,11 +39,7 @@ def remedies(document: Report, query: str) -> html.Section | None:
     first = document.answer.code
     shown = sorted(content.to_change(document), key=lambda code: code != first)
     told = [code for code in shown if code in bits or gains.get(code) is None]
-    open_ = document.answer.leads != "nothing"  # where nothing was lost, nothing has to be mended
-    rows = [
-        _row(document, findings[code], query, bits.get(code), first=open_ and not n)
-        for n, code in enumerate(told)
-    ]
+    rows = [_row(document, findings[code], query, bits.get(code)) for code in told]
     if how:
         rows.insert(0, _switch(document, how))
     if not rows:
@@ -52,6 +48,8 @@ def remedies(document: Report, query: str) -> html.Section | None:
             note="no finding has a cost",
         )  # fmt: skip
     note = "switch a remedy off to see the step without it; computed, not measured" if paying else ""
+    if any(0 < (cause.added_ns_per_step or 0.0) < (cause.gain_ns_per_step or 0.0) for cause in facts.causes):
+        note += f"; outlined: {content.baseline_words(document)} would gain it, too"
     if paying and one_step(document):
         note += "; from a single step, which may not be representative"
     combos = combinations(document) if paying else []
@@ -104,7 +102,7 @@ def _switch(document: Report, how: Sequence[Remedy]) -> html.Tr:
         [
             html.Td(html.Span("apart", className="mp-chip", title=apart), className="mp-cell-switch"),
             html.Td(html.Span("Mixed precision is off", className="mp-strong")),
-            html.Td(_as_code(how, unfolded=False)),
+            html.Td(_as_code(how)),
             _number(_GAINS, gains),
             _number(_AFTER, after),
             html.Td("estimated"),
@@ -113,59 +111,61 @@ def _switch(document: Report, how: Sequence[Remedy]) -> html.Tr:
 
 
 class Combination(TypedDict):
-    """What to show for a subset of the remedies: the step, the whole line, what it is, and its length."""
+    """What to show for a subset of the remedies: the step, the whole line, the speedup, the step's length,
+    and that of the flow's segments by key (none: as long as they are)."""
 
     step: str
     total: str
-    note: str
+    said: str
     ns: float
+    parts: dict[str, int]
+
+
+_MOST_DIVIDED = 32
+"""So many subsets come with the lengths of their segments."""
 
 
 def combinations(document: Report) -> list[Combination]:
-    """Return what to show for each subset of the plan's first remedies, by the bits of the index: the step in
-    words, the whole line, and its length as a share of the longest bar. All numbers are the report's."""
+    """Return what to show for each subset of the plan's first remedies, by the bits of the index. All numbers
+    are the report's."""
     plan, facts = document.whatif, document.facts
     step = facts.step_ns
     steps_ns = plan.subsets_ns if plan else None
     if not steps_ns or not step:
         return []
-    paying = sum(1 for row in (plan.order if plan else []) if row.gain_ns >= PAYING_RATIO * step)
-    bits = min(paying, len(steps_ns).bit_length() - 1)
-    return [
-        _combination(document, step, ns, every=at == (1 << bits) - 1)
-        for at, ns in enumerate(steps_ns[: 1 << bits])
-    ]
+    codes = flow.paying(document)
+    bits = min(len(codes), len(steps_ns).bit_length() - 1)
+    found = []
+    for at, ns in enumerate(steps_ns[: 1 << bits]):
+        chosen = [code for bit, code in enumerate(codes) if at >> bit & 1]
+        found.append(_combination(document, step, ns, chosen, every=at == (1 << bits) - 1))
+    return found
 
 
-def _combination(document: Report, step: float, after: float, *, every: bool) -> Combination:
+def _combination(
+    document: Report, step: float, after: float, codes: Sequence[str], *, every: bool
+) -> Combination:
     over = content.speedup_after(document, after)
-    times = f" · {words.speedup(over)}" if over else ""
+    times = f" · {words.about(words.speedup(over))}" if over else ""
     facts = document.facts
-    limit = _limit(facts, every=every)
     first = content.first_cause(document)
     each = facts.step_ns_per_update
+    begin = step
     if first and each and content.lost_per_update(document, first.code) is not None:
-        step, times = each, f" per applied update{times}"  # the remedy of skips comes before all
+        begin, times = each, f" per applied update{times}"  # the remedy of skips comes before all
     elif content.changes_type(document):
         times += " in this run's type"
-    total = f"{words.duration(step)} → {words.duration(after)}{times}{limit}"
-    note = after_note(document, after, every=every)
-    return {"step": words.duration(after), "total": total, "note": note, "ns": after}
-
-
-def after_note(document: Report, after_ns: float, *, every: bool) -> str:
-    """Return what a step after remedies is: its speedup over the baseline, as far as that is one of mixed
-    precision, and after `every` remedy what limits it."""
-    over = content.speedup_after(document, after_ns)
-    facts = document.facts
-    compared = facts.baseline_step_ns is not None and not facts.unlike
-    times = f"{words.speedup(over)}, " if over else ""
-    beyond = f"; {content.baseline_words(document)} would gain, too" if compared and over is None else ""
-    return f"{times}computed{beyond}{_limit(facts, every=every)}"
-
-
-def _limit(facts: Facts, *, every: bool) -> str:
-    return f"; then the {facts.limited_by} limits" if every and facts.limited_by else ""
+    limit = f"; then the {facts.limited_by} limits" if every and facts.limited_by else ""
+    plan = document.whatif
+    divided = plan is not None and len(plan.subsets_ns or ()) <= _MOST_DIVIDED
+    parts = flow.after_parts(document, after, codes) if divided else ()
+    return {
+        "step": words.duration(after),
+        "total": f"{words.duration(begin)} → {words.duration(after)}{times}{limit}",
+        "said": flow.after_said(document, after, codes),
+        "ns": after,
+        "parts": {part.key: round(part.ns) for part in parts},
+    }
 
 
 def _bits(combos: list[Combination]) -> int:
@@ -177,11 +177,9 @@ def _row(
     found: Finding,
     query: str,
     planned: tuple[int, WhatIfStep] | None,
-    *,
-    first: bool,
 ) -> html.Tr:
     """Return the row of one remedy. `planned` is its place in the plan and its step; None means that it is to
-    be settled before all others. With `first`, everything that can be done is shown unfolded."""
+    be settled before all others."""
     code = found.code
     switch: Any = html.Span(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
@@ -192,7 +190,7 @@ def _row(
         gains = or_dash(found.cost_bytes, words.size)
     if planned is not None:
         bit, step = planned
-        gains, after = words.duration(step.gain_ns), words.duration(step.step_ns)
+        gains, after = _gain(document, code, step.gain_ns), words.duration(step.step_ns)
         switch = html.Button(
             html.Span(className="mp-knob"),
             className="mp-switch",
@@ -210,13 +208,28 @@ def _row(
             html.Td(
                 [html.Span(found.title, className="mp-strong"), " ", html.Span(code, className="mp-code")]
             ),
-            html.Td(_change(found, unfolded=first)),
+            html.Td(_change(found)),
             _number(_GAINS, gains),
             _number(_AFTER, after, **last),
             html.Td(_proof(found, query)),
         ],
         **{"data-code": code},
     )
+
+
+def _gain(document: Report, code: str, gain: float) -> list[Any]:
+    """Return a gain with its bar, on one scale with the others: what this run alone gains, and outlined what
+    the baseline would gain, too."""
+    cause = next((cause for cause in document.facts.causes if cause.code == code), None)
+    longest = max((cause.gain_ns_per_step or 0.0 for cause in document.facts.causes), default=0.0) or gain
+    added = cause.added_ns_per_step if cause else None
+    own = gain if added is None else min(gain, max(0.0, added))
+    parts = [
+        html.Span(className=look, style={"width": f"{100 * ns / longest:.2f}%"})
+        for look, ns in (("mp-gain-own", own), ("mp-gain-shared", gain - own))
+        if ns > 0.002 * longest
+    ]
+    return [html.Span(parts, className="mp-gain"), html.Span(f"−{words.duration(gain)}")]
 
 
 def _measured(document: Report, code: str) -> tuple[Any, Any] | None:
@@ -239,18 +252,18 @@ def _of_updates(document: Report, code: str) -> tuple[Any, Any]:
     return gains, after
 
 
-def _change(found: Finding, *, unfolded: bool) -> list[Any]:
+def _change(found: Finding) -> list[Any]:
     """Return the first thing to do, in words and as code where there is some; further ones are folded."""
-    return _as_code(found.remedies or (Remedy(found.remedy),), unfolded=unfolded)
+    return _as_code(found.remedies or (Remedy(found.remedy),))
 
 
-def _as_code(listed: Sequence[Remedy], *, unfolded: bool) -> list[Any]:
+def _as_code(listed: Sequence[Remedy]) -> list[Any]:
     first, rest = listed[0], listed[1:]
     parts = _said(first)
     if rest:
         items = html.Ul([html.Li(_said(each)) for each in rest])
         summary = html.Summary(f"or {len(rest)} more")
-        parts.append(html.Details([summary, items], className="mp-else", open=unfolded))
+        parts.append(html.Details([summary, items], className="mp-else"))
     return parts
 
 
@@ -272,23 +285,24 @@ def _proof(found: Finding, query: str) -> Any:
         text = f"{name} {words.quantity(shown.value, shown.unit)}"
     if not query:
         return text
-    return [text, " → ", dcc.Link(proof(found.code), href=proof_href(found, query))]
+    return [text, " → ", dcc.Link(proof(found), href=proof_href(found, query))]
 
 
 _PATHS = {"timeline": "/timeline", "steps": "/steps", "kernels": "/kernels"}
 
 
-def proof(code: str) -> str:
+def proof(found: Finding) -> str:
     """Return the page on which a cause is seen: waiting on the timeline, skips and step times among the
     steps, work among the kernels."""
-    if theme.cause_kind(code) == "wait":
+    seen = found.claimed or found.parts
+    if seen and all(part.category in IDLE_CLASSES for part in seen):
         return "timeline"
-    return "steps" if code.startswith(("MP2", "MP9")) else "kernels"
+    return "steps" if found.code.startswith(("MP2", "MP9")) else "kernels"
 
 
 def proof_href(found: Finding, query: str) -> str:
     """Return the page that shows a cause, with its own kernels where it is about work."""
-    where = proof(found.code)
+    where = proof(found)
     own = f"&kernels.cause={found.code}" if where == "kernels" and found.parts else ""
     return f"{_PATHS[where]}{query}{own}"
 
@@ -310,6 +324,14 @@ def _others(document: Report, told: list[str]) -> list[Any]:
         found.title for found in document.findings if found.code not in told and not _listed(found, listed)
     ]
     parts = []
+    plan = document.whatif
+    after = plan.best_step_ns if plan else 0.0
+    surfacing = (
+        [each for each in plan.surfacing if each.gain_ns >= content.SURFACING_RATIO * after] if plan else []
+    )
+    if surfacing:
+        shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
+        parts.append(f"Comes to light then: {shown}")
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         parts.append(f"Noted, without a cost: {'; '.join(map(words.plain, others[:MOST_NAMED]))}{more}")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from mpprof.report import words
 from mpprof.report.content import held
 from mpprof_dashboards import theme
-from mpprof_dashboards.components.text import escape
-from mpprof_dashboards.figures.base import Bar, bars, blank, time_scale
+from mpprof_dashboards.components.bars import Row
+from mpprof_dashboards.components.text import escape, shorten
+from mpprof_dashboards.figures.base import blank, time_scale
 from mpprof_dashboards.figures.plain import Figure
 
 if TYPE_CHECKING:
@@ -19,24 +20,24 @@ _LIMIT = 12
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 
-def at_peak(memory: MemoryAccount, by: str) -> Figure | None:
-    """Return the bytes live at the peak by `by` ("kind", "dtype", "op", "layer"), largest first; None without
-    such bytes."""
+def at_peak(memory: MemoryAccount, by: str) -> list[Row]:
+    """Return the bytes live at the peak by `by` ("kind", "dtype", "op", "layer") as bars, largest first;
+    empty without such bytes. What no event states is hatched."""
     items = sorted((item for item in memory.at_peak if item.by == by), key=lambda item: -item.bytes)
-    if not items:
-        return None
-    unit, per = next((unit for unit in _UNITS if items[0].bytes >= unit[1]), _UNITS[-1])
     peak = memory.peak_bytes
     shown = [
-        Bar(held(item), item.bytes, _words(item.bytes, peak),
-            theme.CLASS_COLOURS["unknown"] if item.name in _UNKNOWN else theme.MEASURED,
-            pattern=_pattern(held(item)), key=held(item))
+        Row(
+            words.plain(shorten(held(item), 40)), item.bytes, words.size(item.bytes),
+            "unknown" if held(item) == "unknown" else "plain", held(item), note=_share(item.bytes, peak),
+            computed=held(item).endswith(_ESTIMATED), hint=words.plain(held(item)),
+        )
         for item in items[:_LIMIT]
     ]  # fmt: skip
     if len(items) > _LIMIT:
         rest = sum(item.bytes for item in items[_LIMIT:])
-        shown.append(Bar(f"{len(items) - _LIMIT} more", rest, _words(rest, peak), theme.TOTAL, key="more"))
-    return bars(shown, x_title=f"Memory ({unit})", per=per)
+        more = f"{len(items) - _LIMIT} more"
+        shown.append(Row(more, rest, words.size(rest), "other", "more", note=_share(rest, peak)))
+    return shown
 
 
 _COLOURS: dict[str, str] = {
@@ -220,5 +221,5 @@ def _mark_peak(figure: Figure, time: float, peak_bytes: int, per: float) -> None
     )
 
 
-def _words(count: float, peak: float) -> str:
-    return f"{words.size(count)} · {words.percent(count / peak)}" if peak else words.size(count)
+def _share(count: float, peak: float) -> str:
+    return words.percent(count / peak) if peak else ""

@@ -12,7 +12,7 @@ from mpprof.report import words
 from mpprof.report.content import live_memory_unknown, recorded_peak
 from mpprof.report.memory import account
 from mpprof_dashboards import theme
-from mpprof_dashboards.components import cards
+from mpprof_dashboards.components import bars, cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.graph import graph
 from mpprof_dashboards.components.text import sentence
@@ -50,6 +50,11 @@ def content(
         _tensors(document),
         _course(steps),
     ]
+
+
+def written(document: Report) -> list[Any]:
+    """Return what a document says of memory: no picture that needs a script."""
+    return [_summary(document), _saved(document), _at_peak(document), _tensors(document)]
 
 
 def _summary(document: Report) -> html.Section:
@@ -119,8 +124,14 @@ def _at_peak(document: Report) -> html.Section | None:
     memory = document.memory
     if not memory:
         return None
-    drawn = [(by, title, figures.at_peak(memory, by)) for by, title in _BY]
-    parts = [graph(figure, f"peak-{by}", title=title) for by, title, figure in drawn if figure is not None]
+    parts = [
+        html.Figure(
+            [html.Figcaption(html.H3(title, className="mp-figure-title")), bars.chart(rows, f"peak-{by}")],
+            className="mp-card mp-figure",
+        )
+        for by, title in _BY
+        if (rows := figures.at_peak(memory, by))
+    ]
     return (
         cards.section("Live at the peak", html.Div(parts, className="mp-grid-2 mp-wide")) if parts else None
     )

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
-from mpprof.model.account import tells
+from mpprof.errors import MpprofError
 from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
-    PAYING_RATIO,
-    SMALL_RATIO,
     loss_scale,
-    lost_per_update,
     matrix_units,
-    own_ns,
     peak,
     time_doubt,
     time_per,
@@ -23,9 +19,9 @@ from mpprof.report.content import (
     undecided,
 )
 from mpprof_dashboards import theme
-from mpprof_dashboards.components import bars, cards
+from mpprof_dashboards.components import bars, cards, drawn
 from mpprof_dashboards.components.context import Context, Page, why_absent
-from mpprof_dashboards.components.remedies import after_note, proof_href, remedies
+from mpprof_dashboards.components.remedies import remedies
 from mpprof_dashboards.components.strip import legend, strip
 from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import waterfall
@@ -33,14 +29,13 @@ from mpprof_dashboards.figures import waterfall
 if TYPE_CHECKING:
     from mpprof.model.account import Slice
     from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding
     from mpprof.model.report import Report, Time, Window
+    from mpprof.model.source import RunTables
+    from mpprof.model.steps import StepTable
     from mpprof.model.timeline import Timeline
 
 STRIP_WIDTH = 1200
 """Pixels into which the step is merged: what is shorter cannot be seen."""
-MOST_CAUSES = 6
-MOST_LAYERS = 2
 
 
 def layout(context: Context) -> list[Any]:
@@ -52,7 +47,20 @@ def layout(context: Context) -> list[Any]:
         query=context.choice.query(),
         state=entry.state if entry else None,
         timeline=context.source.timeline(context.run, width=STRIP_WIDTH),
+        base=baseline_time(context.source, document, context.choice.baseline),
+        steps=context.source.steps(context.run),
     )
+
+
+def baseline_time(source: RunTables, document: Report, baseline: str | None) -> Time | None:
+    """Return the account of the baseline, which tells where its matrix work ran; None where it tells nothing
+    of this run."""
+    if baseline is None or document.facts.unlike:
+        return None
+    try:
+        return source.report(baseline).time
+    except MpprofError:  # the page of the run itself says what is wrong with the baseline
+        return None
 
 
 def content(
@@ -62,14 +70,17 @@ def content(
     query: str = "",
     state: str | None = None,
     timeline: Timeline | None = None,
+    base: Time | None = None,
+    steps: StepTable | None = None,
 ) -> list[Any]:
-    """Return the page of a report. `baseline` is the chosen baseline's name; without `query` nothing is a
-    link."""
+    """Return the page of a report. `baseline` is the chosen baseline's name, `base` its account; without
+    `query` nothing is a link."""
+    proof = [part for part in (_strip(timeline, query), drawn.run_of(document, steps)) if part is not None]
     return [
         _hero(document, baseline, state),
-        _causes(document, query),
+        drawn.flow_of(document, base, query),
         remedies(document, query),
-        _strip(timeline, query),
+        *([html.Div(proof, className="mp-pair")] if len(proof) > 1 else proof),
         cards.warnings(document.warnings),
         _time(document),
         _matrix(document),
@@ -82,8 +93,8 @@ def content(
 
 
 def card(document: Report) -> list[Any]:
-    """Return the answer, the causes and the remedies: the page's first screen, without links."""
-    return [_hero(document, None, None), _causes(document, ""), remedies(document, "")]
+    """Return the answer, the flow and the remedies: the page's first screen, without links."""
+    return [_hero(document, None, None), drawn.flow_of(document, None), remedies(document, "")]
 
 
 # --- the first screen --------------------------------------------------------------------------------------
@@ -95,6 +106,7 @@ def _hero(document: Report, baseline: str | None, state: str | None) -> html.Div
         [
             html.Div(answer.figure, className="mp-figure-number" + _length(answer), id="hero"),
             html.Div(answer.label, className="mp-figure-under", id="hero-under"),
+            drawn.ruler_of(document),
             _per_update(document),
         ],
         className="mp-hero-figure",
@@ -222,184 +234,6 @@ def _peak(document: Report) -> tuple[str, str, str, str]:
     name = "peak" + (f", {words.saved(saved)}" if saved is not None else "")
     size, of = found
     return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"
-
-
-def _causes(document: Report, query: str) -> html.Section | None:
-    rows = cause_rows(document, query)
-    if not rows:
-        return None
-    facts = document.facts
-    attainable = None if facts.unlike else facts.attainable_step_ns
-    compared = facts.observed is not None and not facts.unlike
-    lost = compared and document.answer.leads != "nothing"
-    title = "Where the speedup went" if lost else "Where the step could be shorter"
-    drawing = bars.chart(
-        rows,
-        "causes",
-        line_ns=attainable,
-        line=f"attainable {words.duration(attainable)}" if attainable is not None else "",
-    )
-    note = "time per step"
-    if query and any(row.href for row in rows):
-        note += "; a cause leads to its proof"
-    if any(row.tail_ns > row.brought_ns for row in rows):
-        note += "; pale: float32 loses it, too"
-    if any(row.brought_ns for row in rows):
-        note += "; half pale: 16 bits bring it"
-    title, note = (units.worded(text, document.time) for text in (title, note))
-    return cards.section(title, html.Div(drawing, className="mp-card"), note=note)
-
-
-def cause_rows(document: Report, query: str) -> list[bars.Row]:
-    """Return bars for the float32 run, this run, each cause by its gain, what no cause explains, the step
-    after all remedies, and the attainable step. Empty where nothing costs time and there is nothing to
-    compare with."""
-    facts = document.facts
-    step, alike = facts.step_ns, not facts.unlike
-    base = facts.baseline_step_ns if alike else None
-    if step is None:
-        return []
-    causes = _cause_bars(document, step, query)
-    could = _in_16_bits(document, step)
-    if not causes and base is None and not could:
-        return []
-    rows = _per_applied_update(document, query)
-    if base is not None:
-        rows.insert(0, bars.Row("float32 run", base, words.duration(base), "plain", "baseline"))
-    times = words.speedup(facts.observed) if facts.observed and alike else ""
-    rows.append(bars.Row("This run", step, words.duration(step), "run", "step", strong=True, note=times))
-    return [*rows, *causes, *_last_bars(document, step, causes), *could]
-
-
-def _last_bars(document: Report, step: float, causes: list[bars.Row]) -> list[bars.Row]:
-    """Return the bars below the causes: what none explains, the step after all, and the attainable one."""
-    facts, rows = document.facts, []
-    alike, after = not facts.unlike, facts.after_remedies_ns
-    attainable = facts.attainable_step_ns if alike else None
-    unexplained = facts.unexplained_ns if alike else None
-    if unexplained is not None and attainable is not None and unexplained > SMALL_RATIO * step:
-        rows.append(
-            bars.Row(
-                "Not explained",
-                -unexplained,
-                f"−{words.duration(unexplained)}",
-                "unknown",
-                "unexplained",
-                start_ns=step + sum(row.length_ns for row in causes),
-                note="no remedy recovers it: it stays",
-            )
-        )
-    if causes and after is not None:
-        rows.append(
-            bars.Row(
-                "After all remedies",
-                after,
-                words.duration(after),
-                "unit",
-                "after",
-                computed=True,
-                note=after_note(document, after, every=True),
-            )
-        )
-    if attainable is not None:
-        rows.append(
-            bars.Row(
-                "Attainable by precision alone",
-                attainable,
-                words.duration(attainable),
-                "unit",
-                "attainable",
-                computed=True,
-                note=f"{words.speedup(facts.attainable)} attainable, computed",
-            )
-        )
-    return rows
-
-
-def _per_applied_update(document: Report, query: str) -> list[bars.Row]:
-    """Return the time of one applied update and what skipped ones add to it, above the bar of the step."""
-    facts = document.facts
-    each, step = facts.step_ns_per_update, facts.step_ns
-    for cause in facts.causes:
-        lost = lost_per_update(document, cause.code)
-        if lost is not None and each and step:
-            found = next(found for found in document.findings if found.code == cause.code)
-            return [
-                bars.Row("An applied update", each, words.duration(each), "run", "update"),
-                bars.Row(
-                    short(found),
-                    -lost,
-                    f"−{words.duration(lost)}",
-                    theme.cause_kind(cause.code),
-                    "skipped",
-                    start_ns=each,
-                    note="of steps that changed no weight",
-                    hint=found.summary or found.title,
-                    href=proof_href(found, query) if query else "",
-                ),
-            ]
-    return []
-
-
-def _in_16_bits(document: Report, step: float) -> list[bars.Row]:
-    """Return the range of the step that a float32 run could reach in 16 bits, as the report estimates it."""
-    speedup = document.speedup
-    could = speedup.attainable_range if speedup and document.answer.kind == "float32" else None
-    if not could or not tells(could):
-        return []
-    return [
-        bars.Row(
-            f"In 16 bits, at {bound}",
-            step / times,
-            words.duration(step / times),
-            "unit",
-            f"attainable-{end}",
-            computed=True,
-            note=f"{words.speedup(times)}, estimated",
-        )
-        for bound, end, times in (("least", "low", could.low), ("best", "high", could.high))
-    ]
-
-
-def _cause_bars(document: Report, step: float, query: str) -> list[bars.Row]:
-    facts = document.facts
-    titles = {found.code: found for found in document.findings}
-    paying = [(c, gain) for c in facts.causes if (gain := c.gain_ns_per_step or 0) >= PAYING_RATIO * step]
-    rest = sum(c.gain_ns_per_step or 0 for c in facts.causes) - sum(gain for _, gain in paying[:MOST_CAUSES])
-    rows, position = [], step
-    for cause, gain in paying[:MOST_CAUSES]:
-        found, recovers, own = titles[cause.code], cause.recovers_ns_per_step, own_ns(cause)
-        pale = max(0.0, gain - recovers) if recovers is not None else 0.0
-        brought = own - recovers if own is not None and recovers is not None else 0.0
-        rows.append(
-            bars.Row(
-                short(found),
-                -gain,
-                f"−{words.duration(gain)}",
-                theme.cause_kind(cause.code),
-                cause.code,
-                start_ns=position,
-                tail_ns=pale if pale > SMALL_RATIO * gain else 0.0,
-                brought_ns=brought if brought > SMALL_RATIO * gain else 0.0,
-                note=units.worded(f"{words.percent(gain / step)} of the step", document.time),
-                hint=found.summary or found.title,
-                href=proof_href(found, query) if query else "",
-            )
-        )
-        position -= gain
-    if rest > SMALL_RATIO * step:
-        rows.append(
-            bars.Row("smaller ones", -rest, f"−{words.duration(rest)}", "other", "rest", start_ns=position)
-        )
-    return rows
-
-
-def short(found: Finding) -> str:
-    """Return a cause in few words, with its layers where it has one or two."""
-    name, layers = found.slug.replace("-", " "), [words.plain(layer) for layer in found.layers]
-    if not 1 <= len(layers) <= MOST_LAYERS:
-        return name
-    return f"{name}: {', '.join(words.shorten(layer, 24 // len(layers)) for layer in layers)}"
 
 
 def _strip(timeline: Timeline | None, query: str) -> html.Section | None:

@@ -1,0 +1,97 @@
+"""Our own drawings on a page and in a document: the flow, the ruler, the curves of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dash import html
+
+from mpprof.model.steps import ABSENT
+from mpprof.report import units, words
+from mpprof.report.content import SMALL_RATIO, loss_scale, peak
+from mpprof_dashboards.components import cards
+from mpprof_dashboards.components.markup import Html
+from mpprof_dashboards.drawings import flow, ruler, sparks
+from mpprof_dashboards.figures.steps import step_ns
+
+if TYPE_CHECKING:
+    from mpprof.model.report import Report, Time
+    from mpprof.model.steps import StepTable
+
+
+def drawing(svg: str, className: str, **attributes: str) -> Html | None:
+    """Return SVG text as an element; None for none."""
+    return Html("div", {"className": className, **attributes}, svg) if svg else None
+
+
+def ruler_of(document: Report) -> Html | None:
+    return drawing(ruler.draw(ruler.marks_of(document)), "mp-ruler-place", id="ruler")
+
+
+def flow_of(document: Report, base: Time | None, query: str = "") -> html.Section | None:
+    """Return where the step's time goes and went, as bars joined by bands; None where the step is not
+    known."""
+    found = flow.flow_of(document, base)
+    title = units.worded("One step, where its time goes", document.time)
+    drawn = drawing(flow.draw(found, title, query), "mp-flow-place mp-card", id="flow")
+    if drawn is None:
+        return None
+    facts, note = document.facts, "every class on one scale"
+    if any(bar.computed for bar in found.bars):
+        note += "; hatched: computed"
+    unexplained = None if facts.unlike else facts.unexplained_ns
+    if unexplained is not None and unexplained > SMALL_RATIO * (facts.step_ns or 0.0):
+        note += f"; {words.unexplained(unexplained)}"
+    return cards.section(title, drawn, note=units.worded(note, document.time))
+
+
+def curves_of(document: Report, table: StepTable | None) -> list[Any]:
+    """Return step time, loss scale and memory over the steps, each under what is said of it; empty without
+    steps."""
+    if table is None or not len(table):
+        return []
+    at = table.step.astype(float)
+    steps, found = document.steps, []
+    if steps is not None:
+        said = words.joined(
+            (
+                words.plural(steps.count, "step"),
+                f"mean {words.duration(steps.mean_ns)}" if steps.mean_ns is not None else None,
+                f"95th percentile {words.duration(steps.p95_ns)}" if steps.p95_ns is not None else None,
+            )
+        )
+        warm = table.step < steps.first_steady if steps.first_steady else np.zeros(len(table), bool)
+        usual = np.where(warm | table.profiled, np.nan, step_ns(table))
+        found.append(sparks.Curve("step", said, at, usual))
+    if table.loss_scale_known.any():
+        scale = np.where(table.loss_scale_known, table.loss_scale, np.nan)
+        ticks = at[table.skipped > 0]
+        said = words.joined(
+            (
+                f"loss scale {loss_scale(steps)}" if steps and loss_scale(steps) else "loss scale",
+                f"{words.count(steps.skipped)} of {words.count(steps.count)} updates skipped"
+                if steps and steps.skipped is not None
+                else None,
+            )
+        )
+        found.append(sparks.Curve("scale", said, at, scale, stairs=True, ticks=ticks.tolist(), log=True))
+    if (table.peak_bytes != ABSENT).any():
+        known = peak(document)
+        held = np.where(table.peak_bytes != ABSENT, table.peak_bytes, np.nan)
+        size = f"{words.size(known[0])} peak memory" if known else "peak memory"
+        found.append(sparks.Curve("memory", size, at, held, stairs=True))
+    return [
+        html.Div(
+            [html.P(curve.said, className="mp-note"), drawing(sparks.draw(curve), "mp-curve-place")],
+            className="mp-curve-row",
+        )
+        for curve in found
+    ]
+
+
+def run_of(document: Report, table: StepTable | None) -> html.Section | None:
+    curves = curves_of(document, table)
+    if not curves:
+        return None
+    return cards.section("The run", html.Div(curves, className="mp-card"), id="run-curves")
