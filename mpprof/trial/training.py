@@ -101,7 +101,7 @@ def _members(group: int) -> list[psutil.Process]:
 def _lives(process: psutil.Process) -> bool:
     """Return whether a process runs: one that is dead, and was not waited for, does not."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 
