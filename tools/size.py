@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 500,
-    "mpprof/analysis": 9_970,
+    "mpprof/analysis": 10_000,
     "mpprof/api": 1_450,
     "mpprof/cli": 2_260,
     "mpprof/diagnosis": 6_670,
@@ -30,7 +30,7 @@ STATEMENTS = {
     "mpprof/model": 2_620,
     "mpprof/numbers": 1_150,
     "mpprof/record": 5_740,
-    "mpprof/report": 3_780,
+    "mpprof/report": 3_940,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
     "mpprof/traces": 5_910,
