@@ -349,13 +349,21 @@ def _what_to_change(page: Page, document: Report) -> None:
     """Write what the answer says to do first, then the other remedies by rank; for a float32 run that 16 bits
     may make faster, how to switch them on, too."""
     answer, gain, stays = document.answer, document.speedup, content.changes_type(document)
-    codes = [code for code in content.to_change(document) if code != answer.code]
+    codes = [code for code in content.to_change(document) if not _is_first(document, code)]
     entries = [(f"{code}{', in 16 bits' if stays else ''}: ", code) for code in codes]
     if gain and (how := gain.how_to_switch) and how[0].text != answer.do:
         entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0].text}", ""))
     if answer.do:
         entries.insert(0, (_first(document), ""))
     _numbered(page, entries, document.findings)
+
+
+def _is_first(document: Report, code: str) -> bool:
+    """Return whether the remedy of this cause is what the answer says to do. Where nothing leads the answer
+    has no code."""
+    answer, found = document.answer, content.finding(document, code)
+    texts = [remedy.text for remedy in found.remedies] if found and answer.do else []
+    return code == answer.code or any(answer.do.startswith(text) for text in texts)
 
 
 def _first(document: Report) -> str:

@@ -349,3 +349,11 @@ def test_a_recording_that_ended_early_is_said_first(
         log.write('{"kind":"recording_end","step":3,"reason":"the disk is full","t_ns":130}\n')
     said = shown(capsys, "report", run)
     assert "! recording ended after step 120, before the training did" in said
+
+
+def test_no_remedy_is_numbered_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing leads this run: what the answer says to do has no code."""
+    said = said_of(
+        capsys, "recorded-h100-convnet-mixed-float16", "--baseline", SAMPLES / "recorded-h100-convnet-float32"
+    )
+    assert said.count("send uint8") == 1
