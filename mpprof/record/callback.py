@@ -307,6 +307,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
+        if self._failed:  # a batch hook that Keras still holds
+            return
         self._failed = True
         say(log.debug, "where recording failed", exc_info=error)
         warn_once("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
