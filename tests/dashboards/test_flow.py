@@ -207,6 +207,15 @@ def test_classes_that_can_touch_are_told_apart_by_colour_blind_readers() -> None
     assert least_distance(theme.FLOW_COLOURS["plain"], theme.FLOW_COLOURS["skip"]) >= 10.0
 
 
+def test_what_can_touch_in_the_strip_is_told_apart_by_colour_blind_readers() -> None:
+    """Of the device and of the host: what is unknown is hatched, and what the host does while others work outlined."""
+    host = {"input", "pipeline", "launch", "sync", "compile", "op", "host"}
+    for lane in (host, set(theme.LANE_COLOURS) - host):
+        drawn = {theme.LANE_COLOURS[key] for key in lane - theme.QUIET_LANES - {"unknown"}}
+        for first, second in itertools.combinations(sorted(drawn), 2):
+            assert least_distance(first, second) >= 10.0, (first, second)
+
+
 def test_every_class_and_placement_has_a_colour_and_what_is_pale_an_outline() -> None:
     assert set(theme.FLOW_KINDS) | {"matmul"} == set(CLASSES)
     assert set(theme.FLOW_PLACES) == {*PLACEMENTS, ""}

@@ -244,8 +244,9 @@
           context.fillStyle = paint_;
           context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
           context.globalAlpha = dim;
-          if (quiet) {
-            context.strokeStyle = paint_;
+          var edge = quiet ? paint_ : w > 3 && theme.edges[paint_];
+          if (edge) {
+            context.strokeStyle = edge;
             context.lineWidth = 1;
             context.strokeRect(x + 0.5, y + 0.5, w - 1.5, tall - 1);
           }
@@ -351,7 +352,9 @@
         var key = looks[look][0];
         var item = legend.appendChild(element("li"));
         var kind = unknown(key) ? " mp-k-unknown" : theme.quiet[key] ? " mp-swatch-quiet" : "";
-        item.appendChild(element("span", undefined, "mp-swatch" + kind)).style.setProperty("--k", hue(key));
+        var swatch = item.appendChild(element("span", undefined, "mp-swatch" + kind));
+        swatch.style.setProperty("--k", hue(key));
+        if (theme.edges[hue(key)]) swatch.style.border = "1px solid " + theme.edges[hue(key)];
         item.appendChild(document.createTextNode(looks[look].map(label).join(", ")));
       });
     }
