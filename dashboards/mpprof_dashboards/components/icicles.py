@@ -38,9 +38,8 @@ def _row(parent: Node, whole_ns: float, per: str, depth: int) -> html.Div:
 def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, depth: int) -> html.Div:
     times = node.count // max(parent.count, 1)
     name = f"{times} × {node.name}" if times > 1 else node.name
-    parts = [
-        f"{theme.KIND_WORDS[kind]} {words.duration(node.ns[kind])}" for kind in KINDS if node.ns.get(kind)
-    ]
+    known = [kind for kind in KINDS if node.ns.get(kind)]
+    parts = [f"{theme.KIND_WORDS[kind]} {words.duration(node.ns[kind])}" for kind in known]
     said = f"{name}: {words.duration(node.total)} {per} ({', '.join(parts)})"
     face = html.Button(
         [
@@ -89,7 +88,7 @@ def _percent(ratio: float) -> str:
 
 
 def legend() -> html.Ul:
-    return html.Ul(
-        [html.Li([html.Span(className=f"mp-swatch mp-k-{kind}"), theme.KIND_WORDS[kind]]) for kind in KINDS],
-        className="mp-legend",
-    )
+    items = [
+        html.Li([html.Span(className=f"mp-swatch mp-k-{kind}"), theme.KIND_WORDS[kind]]) for kind in KINDS
+    ]
+    return html.Ul(items, className="mp-legend")
