@@ -66,7 +66,7 @@
       Object.keys(window_).forEach(function (key) {
         if (window_[key] !== null && window_[key] !== undefined) asking.set(key, String(Math.round(window_[key])));
       });
-      return "/timeline.json?" + asking.toString();
+      return window.mpprof.at("/timeline.json?") + asking.toString();
     }
     function width() {
       return Math.max(50, root.clientWidth - left);
@@ -489,7 +489,7 @@
         panel.replaceChildren();
         return;
       }
-      fetch("/kernel.json?" + new URLSearchParams({ run: root.dataset.run, row: String(row) }).toString())
+      fetch(window.mpprof.at("/kernel.json?") + new URLSearchParams({ run: root.dataset.run, row: String(row) }).toString())
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : answer.status === 204 ? null : Promise.reject(answer.status);
         })
