@@ -15,7 +15,7 @@ from pathlib import Path
 from mpprof_dashboards.pages import PAGES
 
 import mpprof
-from mpprof.cli import COMMANDS
+from mpprof.cli import NAMES
 from mpprof.traces.common import walk
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -32,7 +32,7 @@ LINES: dict[str, tuple[list[str], int, str]] = {
     "ops": ([RUN], 0, "tensor_core"),
     "kernels": ([RUN], 0, "tensor_core"),
     "layers": ([RUN], 0, "dense"),
-    "memory": ([RUN], 0, "Recorded peak"),
+    "memory": ([RUN], 0, "live between steps"),
     "classify": (["volta_sgemm_64x64_nt"], 0, "cuda_core"),
     "explain": (["MP401"], 0, "multiple of 8"),
     "doctor": ([], 0, "trace reader"),
@@ -66,11 +66,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model.keras").touch()
-        for command in (each.name for each in COMMANDS):
+        for command in NAMES:
             arguments, code, holds = LINES.get(command, HELP)
             check(command, [one.replace("{folder}", folder) for one in arguments], code, holds)
     check_pages()
-    print(f"{len(COMMANDS)} commands and {len(PAGES)} pages answer")
+    print(f"{len(NAMES)} commands and {len(PAGES)} pages answer")
 
 
 def check(command: str, arguments: list[str], code: int, holds: str) -> None:

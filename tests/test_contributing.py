@@ -18,6 +18,7 @@ import pytest
 from tests.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
+PARTS = sorted(path.parent for path in EXAMPLES.glob("*/changes.diff"))
 READ_ALL_PARTS = (
     "tests/test_contributing.py::test_the_architecture_lists_every_folder_and_every_module_that_is_in_none",
     "tests/diagnosis/test_manual.py",
@@ -47,7 +48,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
     for path in (ROOT / "pyproject.toml", *ROOT.glob("*.md")):
         shutil.copy(path, copy)
-    for part in sorted(EXAMPLES.iterdir()):
+    for part in PARTS:
         for source in part.rglob("*.py"):
             path = copy / source.relative_to(part)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_example_is_named_and_is_one_file_one_test_and_its_lines() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    parts = sorted(part.name for part in EXAMPLES.iterdir())
+    parts = [part.name for part in PARTS]
     assert parts == sorted(re.findall(r"\(`examples/(\w+)`\)", text))
     for part in parts:
         folders = sorted(
@@ -73,11 +74,7 @@ def test_every_example_is_named_and_is_one_file_one_test_and_its_lines() -> None
 
 
 def test_the_examples_pass_their_tests(tree: Path) -> None:
-    tests = [
-        path.relative_to(part).as_posix()
-        for part in sorted(EXAMPLES.iterdir())
-        for path in part.glob("tests/**/*.py")
-    ]
+    tests = [path.relative_to(part).as_posix() for part in PARTS for path in part.glob("tests/**/*.py")]
     assert len(tests) == 5
     paths = os.pathsep.join((str(tree), str(tree / "dashboards")))
     done = subprocess.run(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mpprof
-from mpprof.cli import COMMANDS
+from mpprof.cli import NAMES, command
 from mpprof.diagnosis import rules
 from tests.paths import ROOT
 
@@ -78,8 +78,8 @@ def shown_docstrings() -> Iterator[tuple[str, str]]:
     """Manual pages of the rules, help of the commands, and public names with their public methods."""
     for rule in rules.ALL:
         yield f"mpprof explain {rule.CODE}", rule.__doc__ or ""
-    for command in COMMANDS:
-        yield f"mpprof {command.name} --help", command.__doc__ or ""
+    for name in NAMES:
+        yield f"mpprof {name} --help", command(name).__doc__ or ""
     for name in mpprof.__all__:
         value = getattr(mpprof, name)
         yield f"mpprof.{name}", inspect.getdoc(value) or ""

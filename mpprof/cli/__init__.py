@@ -2,7 +2,7 @@
 
 Read GROUPS from top to bottom: this is the tool. A command is an object with a `name`, a docstring that is
 its help and whose first line stands in the list of commands, `prepare(parser)` and `run(args) -> exit code`;
-whatever is slow to import is imported in `run`.
+whatever is slow to import is imported in `run`. The file of a command is imported where it is called.
 
 Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input, 130 interrupted.
 """
@@ -16,33 +16,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from keyword import iskeyword
 from typing import Any, NoReturn, Protocol, TextIO
 
 from mpprof._version import __version__
 from mpprof.cli import output, progress
-from mpprof.cli.audit import Audit
-from mpprof.cli.bundle import Bundle
-from mpprof.cli.check import Check
-from mpprof.cli.classify import Classify
-from mpprof.cli.compare import Compare
-from mpprof.cli.completion import Completion
-from mpprof.cli.counters import Counters
-from mpprof.cli.demo import Demo
-from mpprof.cli.doctor import Doctor
-from mpprof.cli.explain import Explain
-from mpprof.cli.forecast import Forecast
-from mpprof.cli.kernels import Kernels
-from mpprof.cli.layers import Layers
-from mpprof.cli.ls import Ls
-from mpprof.cli.memory import Memory
-from mpprof.cli.numerics import Numerics
-from mpprof.cli.ops import Ops
-from mpprof.cli.report import Report
-from mpprof.cli.run import Run
-from mpprof.cli.serve import Serve
-from mpprof.cli.survey import Survey
-from mpprof.cli.try_ import Try
-from mpprof.cli.verify import Verify
 from mpprof.errors import MpprofError, UsageError, did_you_mean
 
 INTERRUPTED = 130
@@ -59,15 +38,23 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-GROUPS: dict[str, tuple[Command, ...]] = {
-    "Record": (Run(), Try(), Demo(), Doctor(), Verify(), Counters()),
-    "Look at a run": (Report(), Serve(), Kernels(), Ops(), Layers(), Memory(), Numerics(), Explain()),
-    "Compare and check": (Compare(), Check()),
-    "Before training": (Audit(), Forecast()),
-    "Many runs": (Ls(), Survey()),
-    "Files, names and the shell": (Bundle(), Classify(), Completion()),
+GROUPS = {
+    "Record": ("run", "try", "demo", "doctor", "verify", "counters"),
+    "Look at a run": ("report", "serve", "kernels", "ops", "layers", "memory", "numerics", "explain"),
+    "Compare and check": ("compare", "check"),
+    "Before training": ("audit", "forecast"),
+    "Many runs": ("ls", "survey"),
+    "Files, names and the shell": ("bundle", "classify", "completion"),
 }
-COMMANDS = tuple(command for group in GROUPS.values() for command in group)
+"""Every command, by heading: the class `Report` of `mpprof.cli.report` and so on."""
+NAMES = tuple(name for group in GROUPS.values() for name in group)
+
+
+def command(name: str) -> Command:
+    """Return the command of this name; that of no other is imported."""
+    file = f"{name}_" if iskeyword(name) else name
+    made: Command = getattr(import_module(f"mpprof.cli.{file}"), name.capitalize())()
+    return made
 
 
 SUMMARY = "Why mixed precision did not give the speedup it promised, and what would."
@@ -183,7 +170,7 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="mpprof",
         usage="mpprof [option ...] COMMAND ...",
-        description=f"{SUMMARY}\n{_listing()}",
+        description=f"{SUMMARY}\n{_listing()}" if _wanted(words) == NAMES else SUMMARY,
         epilog="`mpprof COMMAND --help` says more about a command.\n"
         "Exit codes: 0 done, 1 a check failed, 2 wrong usage or unreadable input.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -194,11 +181,11 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
         metavar="COMMAND", required=True, parser_class=_Parser, prog="mpprof",
         help=None if words is None else argparse.SUPPRESS,  # the description lists them, in groups
     )  # fmt: skip
-    for command in [each for each in COMMANDS if words and each.name == words[0]] or COMMANDS:
-        text = inspect.cleandoc(command.__doc__ or "")
-        named = words is None or command.name in words
+    for each in map(command, _wanted(words)):
+        text = inspect.cleandoc(each.__doc__ or "")
+        named = words is None or each.name in words
         child = commands.add_parser(
-            command.name,
+            each.name,
             help=text.partition("\n")[0],
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -207,9 +194,14 @@ def build_parser(words: Sequence[str] | None) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         if named:
-            command.prepare(child)
-            child.set_defaults(run=command.run, talks=command.name in TALK)
+            each.prepare(child)
+            child.set_defaults(run=each.run, talks=each.name in TALK)
     return parser
+
+
+def _wanted(words: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the commands that a parser of this line needs: the first word, or all."""
+    return (words[0],) if words and words[0] in NAMES else NAMES
 
 
 def _listing() -> str:
@@ -217,7 +209,7 @@ def _listing() -> str:
     lines = []
     for heading, group in GROUPS.items():
         lines += ["", f"{heading}:"]
-        lines += [f"  {each.name:<11}{(each.__doc__ or '').partition(chr(10))[0]}" for each in group]
+        lines += [f"  {name:<11}{(command(name).__doc__ or '').partition(chr(10))[0]}" for name in group]
     return "\n".join(lines)
 
 

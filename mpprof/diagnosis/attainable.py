@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mpprof.analysis.attainable import engine
-from mpprof.analysis.attainable.work import MOST_STREAMING, SIXTEEN_BITS, work_of
+from mpprof.analysis.attainable.work import MOST_STREAMING, SIXTEEN_BITS, streaming_ns, work_of
 from mpprof.diagnosis.cells import badly_fed
 from mpprof.diagnosis.outcomes import Absent, Claim, Missing, known
 from mpprof.diagnosis.signals import Signals
@@ -47,6 +47,20 @@ def halved(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
     """Return claims on memory-bound work at the time that it would take if its tensors had half the bytes."""
     works = {row: work_of(signals.cells[row]) for row in rows}
     return tuple(Claim(row, engine.halved(w)) for row, w in works.items() if not w.bound_by_launching)
+
+
+def streamed(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
+    """Return the claims that the cells could take no longer than one pass over their bytes. None of a cell
+    whose bytes are not known, nor where the memory's rate is not; launches take what they take."""
+    peaks = known(signals.peaks)
+    if peaks is None or not peaks.bandwidth_bytes_per_s:
+        return ()
+    claims = []
+    for row in rows:
+        work = work_of(signals.cells[row])
+        if work.bytes and not work.bound_by_launching:
+            claims.append(Claim(row, work.floored(streaming_ns(work.bytes, peaks.bandwidth_bytes_per_s))))
+    return tuple(claims)
 
 
 def at_best_rates(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:

@@ -210,6 +210,7 @@ class _Weighed:
             work_ns=self.work_ns,
             lost=self.lost,
             ceiling=self.ceiling,
+            mention=self.severity == "info",
         )
 
 
@@ -356,7 +357,7 @@ def _ranked(
     ceilings: Container[str],
     dismissed: Container[str],
 ) -> list[noun.Finding]:
-    """Return the findings in the order of the plan: by gain, but no ceiling before what was lost; then what
+    """Return the findings in the order of the plan: by gain, but what may lead comes first; then what
     gains no time, the ceilings behind all causes, and what was dismissed.
 
     What must be settled first, because a gain may mean something else until then (validity, ceiling, in

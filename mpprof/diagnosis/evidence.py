@@ -30,6 +30,10 @@ def rate(name: str, value: float | None, limit: float | None = None) -> Evidence
     return Evidence(name, value, "bytes/s", limit)
 
 
+def flops(name: str, value: float | None, limit: float | None = None) -> Evidence:
+    return Evidence(name, value, "FLOP/s", limit)
+
+
 def speedup(name: str, value: float | None, limit: float | None = None) -> Evidence:
     return Evidence(name, value, "speedup", limit)
 

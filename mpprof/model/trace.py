@@ -185,6 +185,10 @@ class AllocationTable:
         return len(self.time_ns)
 
 
+LIKE = "like "
+"""How the name of an op begins that is known only to equal an instruction of this name."""
+
+
 @frozen
 class HloInstruction:
     """One instruction of a compiled module, as the trace's HLO protos state it."""
@@ -203,6 +207,23 @@ class HloInstruction:
     operands: tuple[str, ...] = ()  # names of the instructions it reads, seen through tuples and bitcasts
     precision: str = ""  # what a product asks for its operands: "default", "high", "highest"; "" not stated
     program: int = -1  # the id of its module in the trace: several may have one name; -1 not stated
+
+    def holds(self, *opcodes: str) -> bool:
+        """Return whether the body of a fusion holds an instruction of one of these codes."""
+        return any(inner.opcode in opcodes or inner.holds(*opcodes) for inner in self.called)
+
+    @property
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """What it reads and writes, as (type, shape): its operands, then its results, of which a fusion may
+        have several."""
+        root = self.called[-1] if self.called else self
+        several = root.opcode == "tuple" and bool(root.operand_shapes)
+        results = (
+            zip(root.operand_dtypes, root.operand_shapes, strict=False)
+            if several
+            else ((self.dtype, self.shape),)
+        )
+        return (*zip(self.operand_dtypes, self.operand_shapes, strict=False), *results)
 
 
 @frozen

@@ -6,7 +6,7 @@ what is said, and nothing of where it will stand: no width, no markup, no colour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mpprof.model.columns import Column
@@ -113,3 +113,27 @@ class Commands:
 
 
 Block = Title | Heading | Text | Notes | Facts | Folded | Bars | Table | Cause | Commands
+
+
+def text(title: str) -> Column:
+    """Return a column of texts."""
+    return Column(title, key=title)
+
+
+def number(title: str) -> Column:
+    """Return a column of numbers in words, which stand at the right."""
+    return Column(title, "count", key=title)
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[str]],
+    name: str,
+    *,
+    cut: Callable[[str, int], str] | None = words.shorten,
+    headless: bool = False,
+    total: bool = False,
+) -> Table:
+    """Return a table of these columns, its rows given cell by cell."""
+    keyed = [{each.key: cell for each, cell in zip(columns, row, strict=True)} for row in rows]
+    return Table(columns, keyed, name, cut, headless=headless, total=total)

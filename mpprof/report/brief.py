@@ -34,7 +34,7 @@ _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _ENDED_BY_ERROR = "MP913"
 _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 """Causes that the loss scale shows."""
-_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704"}
+_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704", "MP705"}
 MUCH_RATIO = 0.10
 _NEARLY = 0.995
 _PROMISED = "Remedies of the earlier report"
@@ -531,9 +531,11 @@ def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
         page.paragraph(fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
     report = document.runs[rung.end]
     if rung.windows is not None:
+        page.row("")
         page.table(composing.windows(rung.windows, MOST_ROWS))
     if rung.slices:
         most = max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4))
+        page.row("")
         page.table(composing.gap(rung, content.step_ns(report), most))
     if promised := comparing.remedies(document, rung)[:1]:
         page.row("")

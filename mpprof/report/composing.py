@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.model.columns import Column
 from mpprof.model.rows import terminal
-from mpprof.report import comparing, content, two_windows, whole_window, without_finding, words
+from mpprof.report import (
+    comparing,
+    content,
+    several_devices,
+    two_windows,
+    whole_window,
+    without_finding,
+    words,
+)
 from mpprof.report.blocks import (
     PART,
     Bars,
@@ -21,6 +28,9 @@ from mpprof.report.blocks import (
     Table,
     Text,
     Title,
+    number,
+    table,
+    text,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +52,7 @@ def of_report(document: Report, *, path: str | None = None) -> Iterator[Block]:
         yield Heading("It ran out of memory")
         yield Notes(failed)
     yield from _time(document)
-    yield Facts(content.facts(document), aligned=True)
+    yield Facts(_facts(document), aligned=True)
     yield from _run_time(document)
     yield from _findings(document.findings, document)
     yield from _folded(NOT_JUDGED, without_finding.not_judged(document))
@@ -84,6 +94,22 @@ def _time(document: Report) -> Iterator[Block]:
         yield Notes([f"not known: {document.absent.get('time', 'not known')}"])
 
 
+def _facts(document: Report) -> list[tuple[str, list[str]]]:
+    """Return labels with their lines; what a run has no line of is left out."""
+    found = (
+        ("Window", whole_window.lines(document.window) if document.window is not None else []),
+        (content.outside_the_step(document.time), content.between(document.time)),
+        (content.matrix_units(document), [content.tensor_core(document)]),
+        ("Speedup", content.speedup(document)),
+        ("What if", content.plan(document)),
+        ("Steps", [content.steps(document)]),
+        ("Devices", several_devices.lines(document)),
+        ("Memory", content.memory(document)),
+        ("Proved", content.bounds(document)),
+    )
+    return [(label, lines) for label, lines in found if lines]
+
+
 def summed(rows: Sequence[content.TimeRow]) -> tuple[float, float]:
     """Return the sum of the rows, without parts, and its share of the whole."""
     whole = [row for row in rows if not row.part]
@@ -96,9 +122,9 @@ def _run_time(document: Report) -> Iterator[Block]:
         return
     column = words.column(sum(row.ns for row in rows))
     yield Heading(content.RUN_TIME_HEADING)
-    columns = [_text("part"), _number("time"), _number("share"), _text("by")]
+    columns = [text("part"), number("time"), number("share"), text("by")]
     cells = [(row.label, column(row.ns), words.percent(row.ratio), row.by) for row in rows]
-    yield Table(columns, _by_key(columns, cells), "by", cut=None, headless=True)
+    yield table(columns, cells, "by", cut=None, headless=True)
 
 
 def _findings(findings: Sequence[Finding], report: Report) -> Iterator[Block]:
@@ -185,9 +211,9 @@ def windows(found: WindowsOfTwo, most: int | None = None) -> Table:
     rows = two_windows.rows(found)
     if most is not None and len(rows) >= most:
         rows = [row for row in rows if not row.part][: most - 1]
-    columns = [_text(two_windows.COLUMNS[0]), *map(_number, two_windows.COLUMNS[1:])]
+    columns = [text(two_windows.COLUMNS[0]), *map(number, two_windows.COLUMNS[1:])]
     cells = [(f"{PART * row.part}{row.label}", row.before, row.after, row.times) for row in rows]
-    return Table(columns, _by_key(columns, cells), columns[0].key)
+    return table(columns, cells, columns[0].key)
 
 
 def gap(rung: Rung, step_ns: float | None, most: int = comparing.MOST_ROWS) -> Table:
@@ -195,13 +221,13 @@ def gap(rung: Rung, step_ns: float | None, most: int = comparing.MOST_ROWS) -> T
     the sum."""
     rows = comparing.gap_rows(rung, step_ns, most)
     column = words.column(max(abs(row.mixed_ns) for row in rows) or 1.0)
-    columns = [_text("class, layer"), *map(_number, comparing.gap_columns(rung))]
+    columns = [text("class, layer"), *map(number, comparing.gap_columns(rung))]
     cells = [(row.label, *comparing.gap_cells(rung, row, column)) for row in (*rows, comparing.total(rows))]
-    return Table(columns, _by_key(columns, cells), columns[0].key, cut=words.shorten_path, total=True)
+    return table(columns, cells, columns[0].key, cut=words.shorten_path, total=True)
 
 
 def _changes(changes: Sequence[KernelChange], title: str) -> Table:
-    columns = [_number("before"), _number("after"), _text(f"{title} that changed most, per step")]
+    columns = [number("before"), number("after"), text(f"{title} that changed most, per step")]
     cells = [
         (
             *("-" if ns is None else words.duration(ns) for ns in (each.from_ns, each.to_ns)),
@@ -209,16 +235,4 @@ def _changes(changes: Sequence[KernelChange], title: str) -> Table:
         )
         for each in changes
     ]
-    return Table(columns, _by_key(columns, cells), columns[2].key)
-
-
-def _text(title: str) -> Column:
-    return Column(title, key=title)
-
-
-def _number(title: str) -> Column:
-    return Column(title, "ns", key=title)
-
-
-def _by_key(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[dict[str, str]]:
-    return [{column.key: cell for column, cell in zip(columns, row, strict=True)} for row in rows]
+    return table(columns, cells, columns[2].key)

@@ -84,8 +84,6 @@ class Page:
 
     def table(self, found: Table) -> None:
         """Add a table, two columns in; where the page is narrow, what may be left out of it goes."""
-        if not found.headless:
-            self.row("")
         titles = {each.key: each.title for each in found.columns}
         lines = [*([] if found.headless else [titles]), *found.rows]
         room, name = self.width - 2, found.name
@@ -165,6 +163,8 @@ def _add(page: Page, block: Block, before: Block | None) -> None:
             for line in _bars(rows, words.column(whole_ns), page.width):
                 page.row(line)
         case Table():
+            if not block.headless and not isinstance(before, Heading):
+                page.row("")
             page.table(block)
         case Cause():
             _cause(page, block)

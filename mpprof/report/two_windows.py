@@ -1,14 +1,15 @@
-"""Two whole windows side by side, where not both runs have steps, as a table."""
+"""Two whole windows side by side, where not both runs have steps: what they show, and as a table."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mpprof.model.finding import WindowsOfTwo
 from mpprof.model.frozen import frozen
 from mpprof.report import words
 
 if TYPE_CHECKING:
-    from mpprof.model.finding import WindowsOfTwo
     from mpprof.model.written import Pair
 
 
@@ -66,3 +67,72 @@ def _times(before: float, after: float) -> str:
 def ends(pair: Pair) -> tuple[float, float]:
     """Return both values of a pair."""
     return float(pair[0] or 0.0), float(pair[1] or 0.0)
+
+
+# --- in sentences ------------------------------------------------------------------------------------------
+
+MOVED_RATIO = 0.05
+"""A twentieth is a change; less is how windows are opened and closed."""
+_WAITS = {
+    "idle_input": "the input",
+    "idle_launch": "the host, which launches the kernels",
+    "idle_sync": "the host's waits for the device",
+    "idle_compile": "tracing and compiling",
+}
+
+
+def told(found: WindowsOfTwo) -> WindowsOfTwo:
+    """Return `windows` of a comparison's step, with what they show in words."""
+    return replace(found, statements=tuple(_statements(found)))
+
+
+def _statements(found: WindowsOfTwo) -> list[str]:
+    """Return what changed and what decides; how much work it was; and what does not follow from it."""
+    span, kernels = (_moved(name, ns) for name, ns in (("span", found.span_ns), ("kernels", found.kernel_ns)))
+    said = [f"{kernels}, and {span}: {_decides(found)}"]
+    said.append(_work_of(found))
+    said.append(
+        "these are windows, not steps: they hold all that the profiler saw, and give no speedup per step"
+    )
+    return said
+
+
+def _moved(name: str, ns: tuple[float, float]) -> str:
+    """Return how a time changed, such as "the kernels take 291 ms in place of 379 ms (0.77x)" or "the span
+    hardly moved"."""
+    before, after = words.duration(ns[0]), words.duration(ns[1])
+    times = f" ({words.speedup(ns[1] / ns[0])})" if ns[0] > 0 else ""
+    if name == "kernels":
+        return f"the kernels take {after} in place of {before}{times}"
+    still = abs(ns[1] - ns[0]) < MOVED_RATIO * ns[0]
+    return f"the window {'hardly moved, ' if still else 'went '}from {before} to {after}{times}"
+
+
+def _decides(found: WindowsOfTwo) -> str:
+    idle = found.idle_ns
+    shares = [words.percent(ns / span) for ns, span in zip(idle, found.span_ns, strict=True)]
+    both = f"{shares[0]} and {shares[1]}"
+    if found.decides == "device":
+        return f"the device idles {both} of them, so its work determines their length"
+    if found.decides == "both":
+        return f"the device idles {both} of them: one window is mostly waiting, the other mostly work"
+    what = _WAITS.get(found.waits_for or "")
+    if what is None:
+        return (
+            f"the device idles {both} of them, so their length depends on its waits, and the trace "
+            "does not show what most of them are for"
+        )
+    return f"the device idles {both} of them, so their length depends on {what}, not on the kernels"
+
+
+def _work_of(found: WindowsOfTwo) -> str:
+    counts = [
+        f"{each.family} {words.count(each.start)} and {words.count(each.end)}"
+        for each in found.matrix_kernels
+    ]
+    listed = ", ".join(counts)
+    if found.same_work is None:
+        return "neither ran a matrix kernel: whether they did the same amount of work is not known"
+    if found.same_work:
+        return f"assumed to be the same amount of work: equally many matrix kernels of each kind ({listed})"
+    return f"not the same amount of work, so their ratio is not a speedup: matrix kernels {listed}"

@@ -44,6 +44,7 @@ from mpprof.model.run import (
 from mpprof.model.steps import StepSummary, StepTable
 from mpprof.model.trace import (
     AllocationTable,
+    HloInstruction,
     HostTable,
     KernelTable,
     MarkerTable,
@@ -92,6 +93,22 @@ def fallback(ms: float, **facts: Any) -> Cell:
     """float32 matrix work on ordinary arithmetic."""
     given = {"kernel": "volta_sgemm", "family": "gemm", "placement": "cuda_core", "precision": "fp32"}
     return cell("matmul", ms, **{**given, **facts})
+
+
+def fusion(
+    *opcodes: str,
+    operands: Sequence[tuple[str, tuple[int, ...]]],
+    results: Sequence[tuple[str, tuple[int, ...]]],
+) -> HloInstruction:
+    """A fusion of these instructions, which reads and writes tensors of these types and shapes."""
+    types, shapes = (tuple(part) for part in zip(*operands, strict=True))
+    made, sizes = (tuple(part) for part in zip(*results, strict=True))
+
+    def one(opcode: str, of: tuple[str, ...] = (), dims: tuple[tuple[int, ...], ...] = ()) -> HloInstruction:
+        return HloInstruction("m", opcode, opcode, "", made[0], sizes[0], of, dims)
+
+    called = (*map(one, opcodes), *((one("tuple", made, sizes),) if len(made) > 1 else ()))
+    return HloInstruction("m", "fusion.1", "fusion", "", made[0], sizes[0], types, shapes, called)
 
 
 def account(

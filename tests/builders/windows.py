@@ -115,6 +115,21 @@ def memory_from_the_driver(held_us: float = 60_000.0) -> Kineto:
     return k
 
 
+def memory_from_the_driver_in_steps(steps: int = 6, calls: int = 4, *, until: int | None = None) -> Kineto:
+    """Steps of 2 ms, each with so many calls of hipMalloc that hold up the next launch for 0.3 ms; `until`: only
+    in the steps before this one."""
+    k = Kineto()
+    for number in range(steps):
+        at = 2000.0 * number
+        k.host("user_annotation", f"ProfilerStep#{number}", at, 1990)
+        for call in range(calls):
+            begin = at + 10 + 400 * call
+            if until is None or number < until:
+                k.host("cuda_runtime", "hipMalloc", begin, 300)
+            k.launch(HALF, begin + 310, begin + 315, 60)
+    return k
+
+
 def begins_with_an_empty_queue(steps: int = 6, *, trains: bool) -> Kineto:
     """Steps that each read their result: short kernels as fast as they are launched, then a long product that
     hides the launches after it. `trains`: the product is of a gradient."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpprof.cli import COMMANDS
+from mpprof.cli import NAMES
 from mpprof.cli.completion import SHELLS
 from tests.cli.conftest import Mpprof, in_a_process
 
@@ -77,7 +77,7 @@ def offered(scripts: tuple[str, Path], typed: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("", sorted(command.name for command in COMMANDS)),
+        ("", sorted(NAMES)),
         ("rep", ["report"]),
         ("--quiet rep", ["report"]),
         ("report --form", ["--format"]),

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from mpprof import demo, diagnose
-from mpprof.cli import COMMANDS, main
+from mpprof.cli import NAMES, main
 from mpprof.model.shell import program, quoted
 from tests.cli.conftest import FLOAT32, MIXED, Mpprof
 from tests.paths import SAMPLES
 
 NAME = "its & my $runs"
 
-_A_COMMAND = re.compile(rf"(?:mpprof (?:{'|'.join(c.name for c in COMMANDS)})|nsys export)\b[^.:\n]*$")
+_A_COMMAND = re.compile(rf"(?:mpprof (?:{'|'.join(NAMES)})|nsys export)\b[^.:\n]*$")
 
 
 def unquoted(text: str, path: object) -> list[str]:
@@ -58,6 +58,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
         (FLOAT32.name, "--format", "html"),
     ),
     "run": (("missing.py",),),  # one that is there takes the place of this process
+    "try": (("missing.py",),),
     "numerics": ((MIXED.name,), ("missing",)),
     "ls": ((".",), ("missing",)),
     "survey": ((".",), ("missing",)),
@@ -77,7 +78,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def test_every_command_that_takes_a_path_is_tried() -> None:
-    assert set(TRIED) == {command.name for command in COMMANDS}
+    assert set(TRIED) == set(NAMES)
 
 
 @pytest.mark.parametrize("command", [name for name, tried in TRIED.items() if tried])

@@ -82,12 +82,39 @@ def test_without_communication_in_the_traces_the_evidence_is_of_the_devices_work
     assert found.cost_ns_per_step == pytest.approx(40e6)
 
 
+SIXTEEN_BIT_SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def test_mp705_one_device_shows_what_is_exposed_whatever_is_sent() -> None:
+    """Seen with 62.6 and 23.2 % of a step exposed, and no finding."""
+    alone = case(c.account(exchange(62.6, SIXTEEN_BIT_SUM)))
+    found = finding("MP705", alone)
+    assert (found.severity, found.confidence, found.cost_ns_per_step) == ("warning", "low", None)
+    assert "62.6 % of the step" in found.summary
+    float32 = c.case(account=c.account(exchange(20.0)), records=c.facts("float32", **MIRRORED))
+    assert says("MP705", float32) == "warning"
+    assert says("MP705", case(c.account(exchange(20.0)))) == "clear"  # which MP701 has
+    assert says("MP705", case(c.account(exchange(2.9, SIXTEEN_BIT_SUM)))) == "clear"
+
+
+def test_mp705_costs_what_is_transfer_and_what_work_could_hide() -> None:
+    def both(exposed: float, hidden: float = 0.0, waits: float = 0.0) -> Case:
+        sends = exchange(exposed, SIXTEEN_BIT_SUM, busy_ns_per_step=(exposed + hidden) * c.MS)
+        return case(of_two(c.account(sends), c.account(exchange(exposed - waits, SIXTEEN_BIT_SUM))))
+
+    assert finding("MP705", both(20.0)).cost_ns_per_step == pytest.approx(20e6)
+    # 70 ms of the 100 are exposed, and of the 30 ms of work 10 hide some already.
+    assert finding("MP705", both(70.0, hidden=10.0)).cost_ns_per_step == pytest.approx(20e6)
+    # A fortieth is waiting for the other device.
+    assert finding("MP705", both(20.0, waits=0.5)).cost_ns_per_step == pytest.approx(19.5e6)
+
+
 def test_devices_that_send_nothing_are_not_held_against_each_other() -> None:
     slow = of_two(c.account(), c.account(c.cell("idle_input", 20.0)))
     assert says("MP704", case(slow, distribution="DataParallel")).startswith("unable: no collective")
 
 
-@pytest.mark.parametrize("code", ["MP701", "MP702", "MP703", "MP704"])
+@pytest.mark.parametrize("code", ["MP701", "MP702", "MP703", "MP704", "MP705"])
 def test_a_run_on_one_device_has_nobody_to_wait_for(code: str) -> None:
     alone = c.case(account=c.account(), records=c.facts(replicas=1))
     assert says(code, alone) == "not applicable: the run trains on one device"

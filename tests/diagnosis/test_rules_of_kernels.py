@@ -385,6 +385,25 @@ def test_mp501_under_xla_a_fifth_is_out_of_the_ordinary(cast_ms, said) -> None:
     assert says("MP501", c.case(records=c.facts(layers=layers, fit=fit), account=account)) == said
 
 
+IMAGES, STATISTICS = ("f16", (256, 60, 60, 64)), ("f32", (64,))
+
+
+def test_mp501_a_norm_that_reads_and_writes_16_bits_has_nothing_to_halve() -> None:
+    """What XLA fused computes in float32 within its kernel, and moves 16 bits."""
+    fused = c.fusion("convert", "multiply", "add", "convert", operands=[IMAGES, STATISTICS], results=[IMAGES])
+    wide = c.fusion("multiply", "add", operands=[("f32", (256, 60, 60, 64))], results=[IMAGES])
+
+    def norm(hlo):
+        return c.cell("norm", 30, layer="bn", precision="mixed", hlo=hlo)
+
+    layers = (c.layer("bn", "BatchNormalization"),)
+    assert says("MP501", of(layers, norm(fused))) == "clear"
+    # Of six bytes a value four are float32: in 16 bits a third less.
+    got = finding("MP501", of(layers, norm(wide)))
+    assert got.whatif_step_ns == pytest.approx(90 * c.MS)
+    assert "casts" not in got.summary
+
+
 def test_mp501_without_norms_or_without_their_kernels() -> None:
     assert says("MP501", c.case(account=c.account(c.cell("cast", 20)))).startswith("not applicable: ")
     unattributed = of((c.layer("bn", "BatchNormalization"),), c.cell("cast", 20))
@@ -420,6 +439,21 @@ def test_mp502_is_only_a_ceiling(ms, said) -> None:
 @pytest.mark.parametrize(("ms", "said"), [(4.9, "clear"), (5.1, "info"), (30.1, "warning"), (50.1, "error")])
 def test_mp504_limits(ms, said) -> None:
     assert says("MP504", c.case(account=c.account(c.cell("optimizer", ms)))) == said
+
+
+def unfused(scale: float, prefix: str = "Optimizer.step#AdamW.step aten::_foreach_"):
+    """An update of PyTorch's op by op, each at one rate: 76 bytes a parameter."""
+    passes = {"lerp_": 12, "mul_": 8, "addcmul_": 16, "sqrt": 8, "div_": 8, "add_": 8, "addcdiv_": 16}
+    return [c.cell("optimizer", scale * size, op=prefix + op) for op, size in passes.items()]
+
+
+def test_mp504_counts_the_passes_of_an_unfused_update_where_the_parameters_are_not_known() -> None:
+    """Seen with 3.8 of 8.5 ms of the device's time, without records, and no finding."""
+    got = finding("MP504", c.case(records=None, peaks=None, account=c.account(*unfused(0.5))))
+    assert got.severity == "info"
+    assert got.gain_ns_per_step == pytest.approx(0.5e6 * (76 - 28))
+    fused = [c.cell("optimizer", 38, op="Optimizer.step#AdamW.step aten::_fused_adamw_")]
+    assert says("MP504", c.case(records=None, account=c.account(*fused))).startswith("unable")
 
 
 def test_mp504_leaves_one_pass_over_memory() -> None:

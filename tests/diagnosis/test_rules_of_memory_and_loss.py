@@ -10,7 +10,7 @@ import pytest
 from mpprof.diagnosis.signals import Case
 from mpprof.model.device import DevicePeaks
 from mpprof.model.memory import Allocator, MemoryAccount
-from mpprof.model.run import OptimizerFacts
+from mpprof.model.run import LayerFacts, OptimizerFacts
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
 
@@ -179,6 +179,51 @@ def test_mp507_halves_the_loss_where_its_bytes_are_not_known(peaks, logits) -> N
     assert [each.name for each in found.evidence] == ["kernels of the loss", "kernels per step"]
 
 
+ENTROPY = "jit(train_step)/jvp(compile_loss)/sparse_categorical_crossentropy"
+PROBABILITIES = c.fusion(
+    "exponential", "divide", "clamp", "log", operands=[("f16", (4096, 33712))], results=[("f32", (4096, 33712))]
+)  # fmt: skip
+
+
+def of_probabilities(head: LayerFacts, op: str = f"{ENTROPY}/reduce_sum", backend: str = "jax") -> Case:
+    """20 ms of a loss, and 15 ms of the softmax before it and of its gradient."""
+    cells = (
+        c.cell("reduce", 20, op=op, precision="mixed", hlo=PROBABILITIES),
+        c.cell("elementwise", 8, op="jit(train_step)/transpose(jvp())/mul", layer="probabilities"),
+        c.cell("reduce", 7, op="jit(train_step)/jvp(probabilities)/reduce_max"),
+    )
+    records = c.facts(layers=(c.layer("logits"), head))
+    records = replace(records, framework={**records.framework, "backend": backend})
+    return c.case(records=records, account=c.account(*cells))
+
+
+SOFTMAX = c.layer("probabilities", "Activation", "float32", config={"activation": "softmax"})
+
+
+def test_mp507_a_loss_on_probabilities_has_the_softmax_too_and_asks_for_logits() -> None:
+    """Seen on an H100: 3.2 of 8.8 ms, of which clipping alone wrote 552 MB."""
+    got = finding("MP507", of_probabilities(SOFTMAX))
+    least = 4096 * 33_712 * 8 / (0.8 * 900e9) * 1e9
+    assert got.severity == "warning"
+    assert got.cost_ns_per_step == pytest.approx(35e6 - least)
+    assert "from_logits=True" in got.remedies[0].text
+    assert "keras.losses.SparseCategoricalCrossentropy(from_logits=True)" in got.remedies[0].snippet
+
+
+@pytest.mark.parametrize(
+    "op", [f"{ENTROPY}/jit(clip)/min", "compile_loss/sparse_categorical_crossentropy/clip_by_value/Minimum"]
+)
+def test_mp507_tells_clipping_by_its_name_where_there_is_no_body(op) -> None:
+    case = c.case(account=c.account(c.cell("elementwise", 20, op=op, precision="fp32", shapes=LOGITS)))
+    assert "probabilities" in finding("MP507", case).summary
+
+
+def test_mp507_a_head_that_multiplies_keeps_its_product() -> None:
+    dense = c.layer("probabilities", "Dense", config={"activation": "softmax"})
+    least = 4096 * 33_712 * 8 / (0.8 * 900e9) * 1e9
+    assert finding("MP507", of_probabilities(dense)).gain_ns_per_step == pytest.approx(20e6 - least)
+
+
 def test_mp507_other_float32_work_is_not_the_loss() -> None:
     other = c.cell("elementwise", 30, op="model/dense/Relu", precision="fp32")
     assert says("MP507", c.case(account=c.account(other))) == "clear"
@@ -194,6 +239,16 @@ def test_mp507_other_float32_work_is_not_the_loss() -> None:
 )
 def test_mp310_limits(ms, said) -> None:
     assert says("MP310", c.case(account=c.account(c.cell("copy", ms)))) == said
+
+
+@pytest.mark.parametrize(("ms", "said"), [(2.9, "clear"), (3.1, "info"), (9.9, "info")])
+def test_mp310_mentions_the_batch_s_way_to_the_device_earlier(ms, said) -> None:
+    """Seen on an H100: 0.56 of 9.5 ms, more than all that was named, and a prefetch hides it."""
+    sent, other = c.cell("copy", ms, kernel="MemcpyH2D"), c.cell("copy", 9.9 - ms, kernel="MemcpyD2D")
+    case = c.case(account=c.account(sent, other))
+    assert says("MP310", case) == said
+    if said == "info":
+        assert finding("MP310", case).gain_ns_per_step == pytest.approx(ms * 1e6)
 
 
 def test_mp310_is_a_ceiling() -> None:
@@ -286,6 +341,21 @@ def test_mp304_has_the_waits_for_its_own_launches_but_what_the_profiler_added() 
     account = waiting(10, 2, c.cell("profiling", -6), step_ms=94, wall_ms=94)
     profiled = c.case(account=replace(account, window_ns=100 * c.MS))
     assert finding("MP304", profiled).cost_ns_per_step == pytest.approx(13 * c.MS)  # half of the 12 ms
+
+
+def test_mp304_has_the_finite_check_that_xla_fused_into_a_sum() -> None:
+    """Seen on an H100: 0.49 ms a step at 67 GB/s, and the rule was clear."""
+    partial, whole = ("f32", (8, 4096, 4096)), ("f32", (4096, 4096))
+    hlo = c.fusion("reduce", "is-finite", "reduce", operands=[partial], results=[("pred", (4096,)), whole])
+    moved = 9 * 4096 * 4096 * 4 + 4096
+    check = c.cell("reduce", 10, hlo=hlo, bytes_per_step=moved, kernel="input_reduce_fusion_65")
+    got = finding("MP304", c.case(account=c.account(check)))
+    assert got.severity == "info"
+    assert got.gain_ns_per_step == pytest.approx(10e6 - moved / (0.8 * 900e9) * 1e9)
+    plain = replace(check, hlo=c.fusion("reduce", operands=[partial], results=[whole]))
+    assert says("MP304", c.case(account=c.account(plain))) == "clear"
+    float32 = c.case(records=c.facts("float32"), account=c.account(check))
+    assert says("MP304", float32).startswith("not applicable")
 
 
 def test_mp304_leaves_the_waits_of_a_launch_bound_run_to_mp302() -> None:

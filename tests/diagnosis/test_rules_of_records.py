@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.shared.skips import longest_run
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow
@@ -330,6 +331,23 @@ def test_mp803_by_a_float32_runs_own_kernels() -> None:
     assert says("MP803", own(0)) == "clear"
     bare = c.case(records=c.facts("float32", device=c.A100))
     assert says("MP803", bare) == "not applicable: the run does not compute in 16 bits"
+
+
+def test_mp803_states_what_tf32_kernels_reach_and_what_is_not_in_tf32() -> None:
+    """Seen: a pair at 2.46x above a "ceiling of 2x", whose TF32 convolutions ran at 10 to 15 % of their peak, and
+    25.5 % of matrix time in TF32 beside `sgemm`s."""
+    peaks = device_peaks.peaks(c.A100)
+    slow = [
+        c.healthy(ms, precision="tf32", family="conv_fprop", flops_per_step=share * 156e12 * ms / 1e3)
+        for ms, share in ((20, 0.10), (30, 0.15), (10, 0.80))
+    ]
+    kernels = (*slow, c.fallback(40))
+    baseline = c.case(records=c.facts("float32", device=c.A100), account=c.account(*kernels), peaks=peaks)
+    got = finding("MP803", c.case(records=c.facts(device=c.A100), baseline=baseline, peaks=peaks))
+    assert "60.0 % of matrix time" in got.summary
+    assert "TF32 is off for the dense layers (40.0 % of it)" in got.summary
+    assert "two TF32 convolutions of it ran at 10 to 15 % of their peak" in got.summary
+    assert [each.value for each in got.evidence if each.unit == "FLOP/s"] == [pytest.approx(15.6e12)]
 
 
 def test_mp806_a_cpu_and_other_vendors() -> None:

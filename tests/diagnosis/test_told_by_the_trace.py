@@ -236,3 +236,18 @@ def test_of_jax_names_of_products_and_pythons_calls_tell_an_inference(
     step.kernel(keras2.GEMM, 1_020, 1_040, 4_000, op=op, thread="main")
     found = of_keras(step, tmp_path)
     assert ("MP206" in {each.code for each in found.not_applicable}) is infers
+
+
+def test_memory_that_the_driver_allocates_in_every_step_is_no_warm_up(tmp_path: Path) -> None:
+    """Seen on an AMD card: 292 calls of hipMalloc in each step."""
+    found = diagnosed(windows.memory_from_the_driver_in_steps().write(tmp_path / "host.pt.trace.json"))
+    (got,) = (each for each in found.findings if each.code == "MP312")
+    assert "4 times in every step" in got.summary
+    assert got.cost_ns_per_step == pytest.approx(1.2e6, rel=0.05)
+    assert "MP901" not in {each.code for each in found.findings}
+
+
+def test_memory_that_the_driver_allocates_in_the_first_steps_is_warm_up(tmp_path: Path) -> None:
+    early = windows.memory_from_the_driver_in_steps(until=3)
+    found = {each.code for each in diagnosed(early.write(tmp_path / "host.pt.trace.json")).findings}
+    assert ("MP312" in found, "MP901" in found) == (False, True)

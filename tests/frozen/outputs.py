@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mpprof
-from mpprof.cli import COMMANDS, main
+from mpprof.cli import NAMES, main
 from tests.frozen.fits import recorded, recorded_on_jax
 from tests.paths import ROOT, SHARED, SHARED_DATA
 
@@ -146,8 +146,8 @@ def surface() -> Iterator[tuple[str, Output]]:
         stated = str(inspect.signature(thing)) if callable(thing) and not made_late else None
         shown[name] = None if stated is None else re.sub(r" at 0x\w+", "", stated)
     yield "names", {"exit": 0, "document": shown}
-    for command in COMMANDS:
-        yield f"{command.name} --help", of(command.name, "--help")
+    for name in NAMES:
+        yield f"{name} --help", of(name, "--help")
 
 
 def planted() -> Iterator[tuple[str, Output]]:

@@ -139,3 +139,10 @@ def test_verdict_cause_and_explanation_are_the_answers(made: Callable[[str], Mad
         assert document["verdict"] == answer["sentence"]
         assert document["cause"] == answer["code"]
         assert document["explanation"] == answer["because"]
+
+
+@pytest.mark.parametrize("name", sorted(each.name for each in SAMPLES.iterdir() if each.is_dir()))
+def test_the_cause_that_leads_is_the_first_to_remedy(name: str) -> None:
+    found = documents.document(workflows.diagnose(SAMPLES / name))
+    if found["answer"]["leads"] == "time":
+        assert found["facts"]["causes"][0]["code"] == found["answer"]["code"]

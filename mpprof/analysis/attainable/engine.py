@@ -73,8 +73,11 @@ def least(
 
 
 def halved(work: Work) -> float:
-    """Return the time of work that is bound by memory with half its bytes."""
-    return work.ns if work.bound_by_launching else work.floored(work.ns / HALF_BYTES)
+    """Return the time of work that is bound by memory with its float32 tensors in half their bytes: all that
+    it moves, unless its shapes state what of it is float32."""
+    wide = 1.0 if work.wide_ratio is None else work.wide_ratio
+    less = work.ns * wide * (1 - 1 / HALF_BYTES)
+    return work.ns if work.bound_by_launching else work.floored(work.ns - less)
 
 
 def eligible(work: Work) -> bool:

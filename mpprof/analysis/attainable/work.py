@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from mpprof.model.account import Cell, Class
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Family, Placement, Precision
+from mpprof.model.trace import HloInstruction
 
 LAUNCH_BOUND_NS = 5_000.0
 """Kernels below this are bound by launching, ramping up and draining, not by arithmetic or bytes: they do not
@@ -58,6 +60,7 @@ class Work:
     bytes: float | None = None
     kernel: str | None = None
     op: str | None = None
+    wide_ratio: float | None = None  # of its bytes, what is float32; None: not stated
 
     @property
     def bound_by_launching(self) -> bool:
@@ -98,7 +101,19 @@ def work_of(cell: Cell) -> Work:
     return Work(
         cell.category, cell.ns_per_step, cell.busy_ns_per_step, cell.calls_per_step, cell.family,
         cell.placement, cell.precision, cell.flops_per_step, cell.bytes_per_step, cell.kernel, cell.op,
+        _wide_ratio(cell.hlo) if cell.precision == "mixed" and cell.hlo else None,
     )  # fmt: skip
+
+
+def _wide_ratio(hlo: HloInstruction) -> float | None:
+    """Return the share of the bytes that an instruction moves which are float32, of those in float32 and in
+    16 bits; None where it moves neither. A fused norm reads and writes 16 bits whatever it computes in."""
+    sizes = dict.fromkeys(("f32", "f16", "bf16"), 0)
+    for kind, shape in hlo.tensors:
+        if kind in sizes:
+            sizes[kind] += math.prod(shape) * (4 if kind == "f32" else 2)
+    moved = sum(sizes.values())
+    return sizes["f32"] / moved if moved else None
 
 
 def roofline(

@@ -31,6 +31,11 @@ from mpprof.model.trace import Op
 BYTES: dict[Precision, float] = {
     "fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "fp4": 0.5,
 }  # fmt: skip
+_OTHER_BYTES = {
+    "pred": 1, "bool": 1, "s16": 2, "u16": 2, "int16": 2, "s32": 4, "u32": 4, "int": 4, "int32": 4,
+    "uint32": 4, "s64": 8, "u64": 8, "int64": 8, "uint64": 8, "long": 8, "long int": 8,
+}  # fmt: skip
+"""Of what is no precision of arithmetic: masks, indices, keys of random numbers."""
 _CONVOLUTIONS = frozenset(("Conv1D", "Conv2D", "Conv3D", "SeparableConv1D", "SeparableConv2D"))
 _DEPTHWISE = frozenset(("DepthwiseConv1D", "DepthwiseConv2D"))
 _TRANSPOSED = frozenset(("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"))
@@ -72,11 +77,7 @@ def cost(
     The two gradients of a layer each take as many operations as its forward pass.
     """
     if op is not None and op.hlo is not None:
-        hlo = op.hlo
-        types = (*hlo.operand_dtypes, hlo.dtype)
-        dims = (*hlo.operand_shapes, hlo.shape)
-        moved = _bytes([Tensor(kind, size) for kind, size in zip(types, dims, strict=False)])
-        return Cost(hlo.flops, moved)
+        return Cost(op.hlo.flops, _bytes([Tensor(*tensor) for tensor in op.hlo.tensors]))
     op_type, tensors = op.type if op else "", parse_shapes(shapes) if shapes else ()
     flops = _product_flops(op_type, tensors, family)
     if family in MATMUL_FAMILIES and layer is not None and batch:
@@ -131,7 +132,7 @@ def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> f
 
 
 def _bytes(tensors: Sequence[Tensor]) -> float | None:
-    sizes = [BYTES.get(precision_of(tensor.dtype)) for tensor in tensors]
+    sizes = [BYTES.get(precision_of(tensor.dtype), _OTHER_BYTES.get(tensor.dtype)) for tensor in tensors]
     if not tensors or None in sizes or any(min(tensor.dims, default=1) < 0 for tensor in tensors):
         return None
     return sum(math.prod(t.dims) * size for t, size in zip(tensors, sizes, strict=True) if size is not None)

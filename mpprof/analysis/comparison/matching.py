@@ -8,14 +8,16 @@ whole.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import prod
 
 from mpprof.analysis.comparison.layer_names import layer_names, process_scopes, unnumbered_op
 from mpprof.analysis.comparison.ratios import MatchKey, Part, parts
 from mpprof.model.account import Account, Cell, Class
 from mpprof.model.finding import KernelChange, Matching, OpTime, UnmatchedLayer
 from mpprof.model.run import Run
+from mpprof.model.trace import LIKE, HloInstruction
 
 LEAST_BY_LAYER = 0.5
 """With less of a class in layers of both, rows by layer would show work that moved as lost and gained."""
@@ -72,6 +74,8 @@ def _role(cell: Cell, scopes: frozenset[str], named: Callable[[str], str]) -> Ma
     family = cell.family if cell.category == "matmul" or cell.family == "random" else None
     # the end of the scope path: what stands before it names the model, which two runs may number differently
     op = "/".join(unnumbered_op(cell.op, cell.layer, scopes).split("/")[-2:]) if cell.op else None
+    if op is not None and cell.hlo is not None and op.startswith(LIKE):
+        op = _work_of(cell.hlo)
     return MatchKey(cell.category, cell.phase, layer, family, op)
 
 
@@ -132,12 +136,21 @@ def kernel_changes(
         (mixed.main.cells, process_scopes(mixed_run), str),
     )
     changes = [
-        KernelChange(texts[key], "name" if by == "name" else "op", before.get(key), after.get(key))
+        KernelChange(text, "name" if by == "name" else "op", before.get(key), after.get(key))
         for by in ("name", "op")
         for before, after, texts in [_changes(sides, by)]
-        for key in texts
+        for key, text in _told_apart(texts).items()
     ]
     return tuple(sorted(changes, key=lambda change: -abs((change.to_ns or 0.0) - (change.from_ns or 0.0))))
+
+
+def _told_apart(texts: Mapping[_WorkKey, str]) -> dict[_WorkKey, str]:
+    """Return the names; one that stands for several kinds of work is followed by what each is."""
+    uses = Counter(texts.values())
+    return {
+        key: f"{text} ({key[1].rpartition('/')[2]})" if uses[text] > 1 and key[1] != text else text
+        for key, text in texts.items()
+    }
 
 
 _WorkKey = tuple[str | None, str]
@@ -156,17 +169,43 @@ def _changes(
             text = cell.kernel if by == "name" else cell.op
             if text is None:
                 continue
-            key = _work_key(cell, text, scopes, named)
+            key = _work_key(cell, text, by, scopes, named)
             texts[key] = text
             times[key] += cell.ns_per_step
         found.append(times)
     return found[0], found[1], texts
 
 
-def _work_key(cell: Cell, text: str, scopes: frozenset[str], named: Callable[[str], str]) -> _WorkKey:
+def _work_key(
+    cell: Cell, text: str, by: str, scopes: frozenset[str], named: Callable[[str], str]
+) -> _WorkKey:
     """Return the key of an op or a kernel. An op is told by its layer as well; so is a kernel that is called
-    by its op, as a CPU's kernels are."""
+    by its op, as a CPU's kernels are. What XLA compiled is told by op, operands and sizes."""
+    like = cell.op is not None and cell.op.startswith(LIKE)
+    op = "" if cell.op is None or like else unnumbered_op(cell.op, cell.layer, scopes)
+    if cell.hlo is not None and (like or (by == "name" and cell.hlo.called)):
+        # XLA numbers what it compiles anew in each program: one name may stand for two kinds of work
+        return None, f"{op} {_work_of(cell.hlo)}".strip()
     if cell.op is None or cell.op not in text:
         return None, text
-    layer = named(cell.layer) if cell.layer else None
-    return layer, text.replace(cell.op, unnumbered_op(cell.op, cell.layer, scopes))
+    return (named(cell.layer) if cell.layer else None), text.replace(cell.op, op)
+
+
+_NO_WORK = frozenset((
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota", "reshape", "copy",
+    "convert", "fusion",
+))  # fmt: skip
+"""What a program in another precision may have more or less of around the same work."""
+
+
+def _work_of(hlo: HloInstruction) -> str:
+    """Return what a compiled instruction does, whatever it is called: its body's opcodes, and the sizes of
+    its largest operand and of its results."""
+    does = sorted({inner.opcode for inner in hlo.called} - _NO_WORK) or [hlo.opcode]
+    results = hlo.tensors[len(hlo.operand_shapes) :]
+    sizes = (max(hlo.operand_shapes, key=prod, default=()), *(shape for _, shape in results))
+    return " ".join(("+".join(does), *(_size(shape) for shape in sizes)))
+
+
+def _size(shape: Sequence[int]) -> str:
+    return "x".join(str(length) for length in shape if length != 1)

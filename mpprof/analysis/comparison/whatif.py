@@ -22,7 +22,8 @@ MOST_IN_SUBSETS = 6
 class Remedy:
     """`gain_ns`: what it frees of the step; `work_ns`: its part that is device work. `host`: by relieving
     the host, which lowers the floor too. `lost`: what a healthy run of this kind has not; `ceiling`:
-    what every one has. `dismissed`: one that nobody means to apply."""
+    what every one has. `mention`: what leads no answer, however much it gains. `dismissed`: one that nobody
+    means to apply."""
 
     code: str
     gain_ns: float
@@ -30,6 +31,7 @@ class Remedy:
     work_ns: float = 0.0
     lost: bool = True
     ceiling: bool = False
+    mention: bool = False
     dismissed: bool = False
 
 
@@ -49,8 +51,8 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
 
     Each time the one that shortens the step most is taken; where none does any more, because the host limits,
     the one that lowers the host's floor most, and then the largest of those that stay hidden. No
-    ceiling comes before what was lost. What was dismissed comes after all others: their gains are those
-    without it.
+    ceiling comes before what was lost, and nothing that leads no answer before what may. What was dismissed
+    comes after all others: their gains are those without it.
     """
     left = sorted(remedies, key=lambda remedy: (-remedy.gain_ns, remedy.code))
     done: list[Remedy] = []
@@ -62,6 +64,7 @@ def plan(step_ns: float, host_ns: float | None, remedies: Sequence[Remedy], work
             key=lambda remedy: (
                 remedy.dismissed,
                 remedy.ceiling and any(other.lost and not other.dismissed for other in left),
+                remedy.mention,
                 step_after(step_ns, host_ns, [*done, remedy], work_ns),
                 not remedy.host,
             ),

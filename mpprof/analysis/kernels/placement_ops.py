@@ -18,6 +18,11 @@ _GENERIC: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion", "oth
 _NAMED_BY_ROOT = frozenset(("xla-loop-fusion", "xla-named-fusion"))
 """XLA names a fusion after a few of its instructions; its HLO lists them all."""
 
+_TELLS_NOTHING: frozenset[Family] = frozenset(("other", "copy"))
+_TOLD_BY_BODY: frozenset[Family] = _TELLS_NOTHING | {"cast", "layout", "gather_scatter"}
+"""A fusion is named after its root: one that multiplies, adds and then converts is no cast, and what it holds
+of these its body says."""
+
 _CONVOLUTIONS: frozenset[Family] = frozenset(("conv_fprop", "conv_dgrad", "conv_wgrad"))
 _DIRECTION = re.compile(r"(?i)fprop|dgrad|wgrad")
 
@@ -129,7 +134,8 @@ def category_of(verdict: Verdict, op: Op, kernel: str = "") -> Family:
         if (
             of_type is not None
             and of_type not in MATMUL_FAMILIES
+            and of_type not in (_TOLD_BY_BODY if op.hlo is not None and op.hlo.called else _TELLS_NOTHING)
             and verdict.family in ("elementwise", "fusion", "other")
         ):
-            return of_type if of_type not in ("other", "copy") else verdict.family
+            return of_type
     return verdict.family

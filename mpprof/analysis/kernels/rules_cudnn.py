@@ -34,6 +34,16 @@ def _transform(name: Name, match: re.Match[str], card: Card) -> Said:
     return Said("not_matmul", operands(name.types()), convolution(name.text), None, "", text)
 
 
+def _converts(name: Name, match: re.Match[str], card: Card) -> Said:
+    """Return a cast, unless both types are one: cuDNN then rounds float32 to TF32, in float32's bytes, for the
+    convolution that it belongs to."""
+    types = re.search(r"converttensor_kernel<(\w+), (\w+)", name.text)
+    if types is None or types[1] != types[2]:
+        return Said("not_matmul", operands(name.types()), "cast")
+    text = "rounds the operand of a convolution to TF32: a helper, the product is another kernel"
+    return Said("not_matmul", operands(name.types()), convolution(name.text), None, "", text)
+
+
 def _attention(name: Name, match: re.Match[str], card: Card) -> Said:
     """Return what the name of an attention kernel says whose sources multiply by MMA only; on AMD the same
     library runs on MFMA."""
@@ -203,7 +213,7 @@ RULES: tuple[Rule, ...] = (
         whole=False,
     ),
     Rule(
-        "cudnn-convert", r"\bconverttensor_kernel", plain("cast"), "converts a tensor", "traces of cuDNN 9 (JAX on H100)", "all",
+        "cudnn-convert", r"\bconverttensor_kernel", _converts, "converts a tensor", "traces of cuDNN 9 (JAX on H100)", "all",
         "void cudnn::engines_precompiled::convertTensor_kernel<float, float, float, (cudnnKernelDataType_t)2>(float, float const*, float, float*, unsigned long)",
         whole=False,
     ),

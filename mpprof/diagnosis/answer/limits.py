@@ -8,6 +8,7 @@ from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.ranking import unlike
+from mpprof.diagnosis.rules import mp803_tf32_baseline
 from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, tells
 from mpprof.model.finding import Finding
@@ -156,7 +157,9 @@ def _alone(view: View) -> Iterator[str]:
     why = limiting(speedup.limits, step)
     host = bool(speedup.limits) and speedup.limits[0].kind == "host"
     if speedup.observed is not None and speedup.observed > MEETS_RATIO * most:
-        yield f"{format_speedup(most)} was estimated for precision alone{f': {why}' if why else ''}"
+        far = next((each.proof for each in view.report.findings if each.code == mp803_tf32_baseline.CODE), "")
+        more = f"{format_speedup(most)} was estimated for precision alone"
+        yield f"more than estimated, because {far}" if far else more
     elif most < NO_SPEEDUP:
         yield f"precision alone gives nothing here{f': {why}' if why else ''}"
     elif most < LOW_SPEEDUP and why and not host:

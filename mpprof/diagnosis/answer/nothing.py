@@ -50,7 +50,7 @@ def _measured(view: View) -> str:
     if most is None or view.on_cpu:
         return pays
     if speedup.observed > MEETS_RATIO * most:
-        return f"{pays}, more than was estimated for precision alone"
+        return pays
     if speedup.observed >= AS_GOOD_RATIO * most:
         return f"{pays}, about all that precision alone can give"
     return f"{pays}, less than precision alone can give, and no cause of that was found"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.remedies.frameworks import ANY, JAX, KERAS_3, ON_TENSORFLOW, TENSORFLOW, TORCH
+from mpprof.diagnosis.remedies.frameworks import ANY, JAX, KERAS_3, ON_JAX, ON_TENSORFLOW, TENSORFLOW, TORCH
 from mpprof.diagnosis.remedies.row import ANY_VENDOR, Row
 from mpprof.diagnosis.remedies.shared_rows import NVIDIA
 
@@ -53,5 +53,25 @@ DEVICES = (
     Row(
         "MP704", ANY, "find what that host waits for: its storage, its CPU, or a process that runs only there",
         case="waits",
+    ),
+    Row(
+        "MP705", TORCH, "overlap it with the backward pass: larger buckets in DistributedDataParallel",
+        "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
+        loop=True,
+    ),
+    Row(
+        "MP705", TORCH, "exchange once for several steps: accumulate under no_sync()",
+        "with model.no_sync():\n    loss.backward()", loop=True,
+    ),
+    Row(
+        "MP705", KERAS_3, "exchange gradients once for several steps: gradient_accumulation_steps in the optimizer",
+        "optimizer = keras.optimizers.Adam(gradient_accumulation_steps=4)",
+    ),
+    Row(
+        "MP705", ON_JAX, "let XLA's scheduler overlap it: --xla_gpu_enable_latency_hiding_scheduler=true",
+        "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true python train.py", loop=True,
+    ),
+    Row(
+        "MP705", ANY, "a larger batch on each device: more work for the same bytes", larger_batch=True,
     ),
 )  # fmt: skip

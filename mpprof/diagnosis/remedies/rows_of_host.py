@@ -20,6 +20,7 @@ from mpprof.diagnosis.remedies.frameworks import (
 )
 from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import (
+    AMD,
     COMPILE,
     KERAS_ON_JAX,
     KERAS_ON_TORCH,
@@ -173,6 +174,14 @@ INPUT = (
         "mpprof ops {run}", "within",
     ),
     *fused("MP310", "may fuse them away", "within"),
+    *(
+        Row(
+            "MP312", TORCH, "keep the allocator's cache (no torch.cuda.empty_cache() in the loop), and let it grow",
+            f"PYTORCH_{api}_ALLOC_CONF=expandable_segments:True python train.py", vendors=vendors, loop=True,
+        )
+        for api, vendors in (("CUDA", NVIDIA), ("HIP", AMD))
+    ),
+    Row("MP312", ANY, "batches of one size: drop the remainder, or pad to few lengths; no emptying of the cache"),
 )  # fmt: skip
 
 LAUNCHES = (

@@ -235,6 +235,16 @@ REST = (
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)",
     ),
     Row("MP506", WITHOUT_KERAS - TORCH, "clipping per variable instead of by the global norm"),
+    Row(
+        "MP507", KERAS, "give the loss logits: no softmax at the model's end, and from_logits=True",
+        "loss = {keras}.losses.{cross_entropy}(from_logits=True)\nmodel.compile(optimizer=model.optimizer, loss=loss)",
+        "probabilities",
+    ),
+    Row(
+        "MP507", TORCH, "give the loss logits: cross_entropy takes them as they are",
+        "loss = torch.nn.functional.cross_entropy(logits, labels)", "probabilities",
+    ),
+    Row("MP507", WITHOUT_KERAS - TORCH, "compute the loss from logits (log_softmax), without a softmax before it", case="probabilities"),
     Row("MP507", ANY, "compute the loss in chunks of the sequence"),
     *fused("MP507"),
     Row("MP507", ANY, "a smaller vocabulary"),

@@ -98,10 +98,15 @@ IN_EFFECT = (
     Row("MP105", WITHOUT_KERAS, "cast the inputs of the matrix products to 16 bits in the model itself"),
     Row(
         "MP106", KERAS,
-        'leave the last product in 16 bits and end with {keras}.layers.Activation("softmax", '
-        'dtype="float32"), or "linear" where the loss takes logits',
-        'outputs = {keras}.layers.Activation("softmax", dtype="float32")(x)',
+        'leave the last product in 16 bits and end with {keras}.layers.Activation("{activation}", dtype="float32")',
+        'outputs = {keras}.layers.Activation("{activation}", dtype="float32")(x)',
     ),
+    Row(
+        "MP106", KERAS,
+        'give the last layer dtype="float32": it is small, and its product may overflow in 16 bits',
+        'outputs = {keras}.layers.Dense({units}, activation="{activation}", dtype="float32")(x)', "small",
+    ),
+    Row("MP106", WITHOUT_KERAS, "cast the outputs to float32 before the loss", case="small"),
     Row("MP106", TORCH, "compute the loss from outputs.float()", "loss = loss_fn(model(x).float(), y)"),
     Row("MP106", JAX, "compute the loss from outputs.astype(jnp.float32)"),
     Row("MP106", TENSORFLOW | UNKNOWN, "cast the outputs to float32 before the loss"),

@@ -13,9 +13,13 @@ What it costs
     No time: accuracy, and at times a loss that is not finite.
 
 What to do
-    Give the last activation a layer and a policy of its own. The product before it stays in 16 bits: the
-    whole layer in float32 would take it off the 16-bit matrix units (MP104), which is expensive for a large
-    vocabulary.
+    Give a small last layer float32 as a whole: it costs next to nothing, and its product cannot overflow.
+
+        outputs = keras.layers.Dense(classes, activation="softmax", dtype="float32")(x)
+
+    Of a large vocabulary give the last activation a layer and a policy of its own. The product before it
+    stays in 16 bits: the whole layer in float32 would take it off the 16-bit matrix units (MP104). Where that
+    product overflows, the activation receives infinities, and does not help.
 
         x = keras.layers.Dense(classes)(x)
         outputs = keras.layers.Activation("softmax", dtype="float32")(x)
@@ -35,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpprof.analysis.kernels import shapes
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
@@ -82,8 +87,25 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="high" if outputs else "medium",
         severity="warning",
+        cases=_cases(signals, half[0]),
+        values=_values(signals, half[0]),
         layers=tuple(half),
     )
+
+
+def _cases(signals: Signals, name: str) -> tuple[str, ...]:
+    """Return "small" for a dense layer of few outputs, whose product float32 makes no longer."""
+    layer = signals.layer(name)
+    small = layer is not None and layer.kind == "Dense" and (shapes.width(layer) or shapes.VOCABULARY)
+    return ("small",) if small and small < shapes.VOCABULARY else ("",)
+
+
+def _values(signals: Signals, name: str) -> dict[str, object]:
+    """Return the layer's activation and its width."""
+    layer = signals.layer(name)
+    own = layer.config.get("activation") if layer is not None else None
+    units = shapes.width(layer) if layer is not None else None
+    return {"activation": own if isinstance(own, str) else "linear", "units": units}
 
 
 def _types(given: dict[str, str | None]) -> set[str]:

@@ -6,12 +6,13 @@ What it means
 
 How we know
     The time of such kernels in the account (`loss_scale`), and the idle time in which the device waited for
-    their launches: they are short, so that the host often falls behind.
+    their launches: they are short, so that the host often falls behind. XLA fuses the check into the sums
+    that make a gradient (split-K), which then runs far below the memory's rate: the fusion's body tells.
 
 What it costs
     The time of these kernels and waits, less what the profiler added to launches where unprofiled steps show
     it. If the device also waits for the launches of other kernels, the run is launch-bound as a whole, and
-    MP302 counts all these waits.
+    MP302 counts all these waits. Of a sum with the check in it, what it takes beyond one pass over its bytes.
 
     The wait for the flag is part of `idle_sync`. With a baseline, the time that this run waits longer than
     the baseline is counted. Without one, the trace does not distinguish it from the wait for the logs.
@@ -32,10 +33,14 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mpprof.diagnosis import attainable, evidence, launch_waits
 from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.shared.skips import without_loss_scale
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import Cell
+from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = (
@@ -62,7 +67,8 @@ def judge(signals: Signals) -> Outcome:
         return without
     need(signals.gpu_account)
     rows = signals.of("loss_scale")
-    claims = attainable.whole(rows) + _waits_for_launches(signals) + _waits_for_the_flag(signals)
+    fused = () if without else attainable.streamed(signals, signals.select(_checks_within))
+    claims = attainable.whole(rows) + fused + _waits_for_launches(signals) + _waits_for_the_flag(signals)
     ratio = signals.cost_ratio(claims)
     if ratio < SCALE.info_ratio:
         return without or Clear(
@@ -73,9 +79,27 @@ def judge(signals: Signals) -> Outcome:
         evidence=(
             evidence.ratio("loss-scale work and its waits in the step", ratio, SCALE.info_ratio),
             evidence.count("loss-scale kernels per step", signals.calls(rows)),
+            *_within_sums(signals, [claim.cell for claim in fused]),
         ),
         scale=SCALE,
         claims=claims,
+    )
+
+
+def _checks_within(cell: Cell) -> bool:
+    """Return whether the cell is other work that checks for infinities as it goes."""
+    return cell.category in ("reduce", "elementwise") and cell.hlo is not None and cell.hlo.holds("is-finite")
+
+
+def _within_sums(signals: Signals, rows: Sequence[int]) -> tuple[Evidence, ...]:
+    """Return how long sums with the check in them take, and the rate of the one that takes longest."""
+    if not rows:
+        return ()
+    longest = max((signals.cells[row] for row in rows), key=lambda cell: cell.ns_per_step)
+    rate = (longest.bytes_per_step or 0.0) / (longest.busy_ns_per_step or longest.ns_per_step) * 1e9
+    return (
+        evidence.ns("sums with the check in them", signals.time(rows)),
+        evidence.rate(f"rate of {longest.kernel}", rate),
     )
 
 

@@ -29,6 +29,7 @@ Sources
 
 from __future__ import annotations
 
+from mpprof.analysis.attainable.work import work_of
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
@@ -57,6 +58,8 @@ OF_ACCELERATOR = True
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.60, error_ratio=0.80, normal=True)
 """It is how Keras 3 works: a healthy convnet without XLA shows 10 to 50 %, the more the faster the card. A
 mention, until it is three fifths of the step."""
+_STATISTICS = 0.05
+"""Of the bytes that a kernel moves: so much in float32 are means and variances beside tensors in 16 bits."""
 UNDER_XLA = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
 """XLA fuses norms with their casts: a fifth of the step in them is out of the ordinary (our judgement)."""
 
@@ -68,9 +71,10 @@ def judge(signals: Signals) -> Outcome:
     facts = known(signals.layers)
     recorded = {f.name for f in facts or () if layers.is_norm(f)}
     names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}
-    rows = signals.select(
-        lambda cell: (cell.layer in names or cell.category == "norm") and not _in_16_bits(cell)
-    )
+    mine = signals.select(lambda cell: cell.layer in names or cell.category == "norm")
+    rows = tuple(row for row in mine if not _in_16_bits(signals.cells[row]))
+    if mine and not rows:
+        return Clear("norms read and write 16 bits")
     if not rows:
         if recorded:
             return unattributed(recorded)
@@ -89,11 +93,10 @@ def judge(signals: Signals) -> Outcome:
         return Clear("XLA fuses the norms' casts")
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"norms could give back {format_ratio(signals.cost_ratio(claims))} of the step")
+    around = " with casts around them" if casts else ""
     return Found(
-        summary=(
-            "norm layers compute in float32 with casts around them: {cost} {each} ({share}) could be "
-            "fused away"
-        ),
+        summary=f"norm layers compute in float32{around}: {{cost}} {{each}} ({{share}}) could be fused away",
+        said="" if casts else "norm layers move float32[: up to {time}]",
         evidence=(
             evidence.ns("norm layers", signals.time(rows)),
             evidence.ns("casts of these layers", signals.time(casts)),
@@ -107,6 +110,9 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _in_16_bits(cell: Cell) -> bool:
-    """Return whether the cell is a kernel of the norm itself that reads and writes 16 bits, as cuDNN's do:
-    nothing to halve."""
-    return cell.category == "norm" and cell.precision in HALF_PRECISIONS
+    """Return whether the cell is a kernel of the norm itself that reads and writes 16 bits, as cuDNN's do and
+    as XLA's fusions may, whatever they compute in: nothing to halve."""
+    if cell.category != "norm":
+        return False
+    wide = work_of(cell).wide_ratio
+    return cell.precision in HALF_PRECISIONS or (wide is not None and wide < _STATISTICS)

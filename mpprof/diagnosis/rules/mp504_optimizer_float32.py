@@ -9,7 +9,9 @@ How we know
 
 What it costs
     Their time above one pass over memory: 28 bytes per parameter (read weight, two slots and gradient, write
-    weight and two slots, 4 bytes each) at the device's bandwidth.
+    weight and two slots, 4 bytes each) at the device's bandwidth. Where the parameters are not known, by the
+    passes that an unfused update of PyTorch's consists of: each of its ops reads and writes 8 to 16 bytes a
+    parameter.
 
 What to do
     Update less often, or in fused kernels:
@@ -27,9 +29,12 @@ Sources
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from mpprof.analysis.attainable.work import streaming_ns
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import GENERAL, Absent, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -53,12 +58,16 @@ def judge(signals: Signals) -> Outcome:
     total = signals.time(rows)
     if total / account.step_ns < SCALE.info_ratio:
         return Clear(f"the update takes {format_ratio(total / account.step_ns)} of the step")
-    parameters, bandwidth = need(signals.parameters), need(signals.peaks).bandwidth_bytes_per_s
-    if not bandwidth:
-        return Unable(
-            "the device's memory bandwidth is not known, so the least time of the update is not known"
-        )
-    least = min(total, streaming_ns(parameters * BYTES_PER_PARAMETER, bandwidth))
+    ratio = _one_of_passes(signals, rows) if isinstance(signals.parameters, Absent) else None
+    if ratio is not None:
+        least = total * ratio
+    else:
+        parameters, bandwidth = need(signals.parameters), need(signals.peaks).bandwidth_bytes_per_s
+        if not bandwidth:
+            return Unable(
+                "the device's memory bandwidth is not known, so the least time of the update is not known"
+            )
+        least = min(total, streaming_ns(parameters * BYTES_PER_PARAMETER, bandwidth))
     claims = tuple(Claim(row, signals.cells[row].ns_per_step * least / total) for row in rows)
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the update runs near the memory's bandwidth")
@@ -75,3 +84,32 @@ def judge(signals: Signals) -> Outcome:
         scale=SCALE,
         claims=claims,
     )
+
+
+_BYTES = {
+    "lerp": 12, "mul": 8, "addcmul": 16, "sqrt": 8, "div": 8, "add": 8, "addcdiv": 16, "sub": 8, "neg": 8,
+    "pow": 8, "rsqrt": 8,
+}  # fmt: skip
+"""What such an op of PyTorch's reads and writes for each parameter in float32, at least."""
+_OP = r"aten::(?:_foreach_)?([a-z]+)_?$"
+_OF_ADAM = frozenset(("addcmul", "addcdiv"))
+_OF_MOMENTUM = 20
+"""Bytes per parameter: weight, momentum and gradient read, weight and momentum written."""
+_MOST, _SOME, _FEWEST_OPS = 0.8, 0.02, 3
+
+
+def _one_of_passes(signals: Signals, rows: Sequence[int]) -> float | None:
+    """Return the share of one fused pass in the time of an unfused update of PyTorch's, by the ops that it
+    consists of: the one that moves its bytes fastest runs once for every parameter. None where the update is
+    fused, or where other work takes more of its time."""
+    took: dict[str, float] = {}
+    for row in rows:
+        found = re.search(_OP, signals.cells[row].op or "")
+        if found and found[1] in _BYTES:
+            took[found[1]] = took.get(found[1], 0.0) + signals.cells[row].ns_per_step
+    total = signals.time(rows)
+    if len(took) < _FEWEST_OPS or sum(took.values()) < _MOST * total:
+        return None
+    ns_per_byte = min(ns / _BYTES[op] for op, ns in took.items() if ns >= _SOME * total)
+    moved = BYTES_PER_PARAMETER if took.keys() & _OF_ADAM else _OF_MOMENTUM
+    return min(1.0, moved * ns_per_byte / total)

@@ -31,12 +31,10 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.breakdown import communication
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.shared import several_devices
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP701", "float32-allreduce", "Gradients are exchanged in float32"
@@ -57,12 +55,7 @@ def judge(signals: Signals) -> Outcome:
         return signals.not_narrow
     account = need(signals.gpu_activity)
 
-    def sums_float32(cell: Cell) -> bool:
-        if cell.category != "comm" or communication.kind_of(cell) != "reduce":
-            return False
-        return communication.precision_of(cell) == "fp32"
-
-    rows = signals.select(sums_float32)
+    rows = signals.select(several_devices.sums_float32)
     exposed = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
     if exposed < SCALE.info_ratio:
         return Clear(f"float32 sums are exposed for {format_ratio(exposed)} of the step")
@@ -72,7 +65,7 @@ def judge(signals: Signals) -> Outcome:
         evidence.ratio("of these sums, exposed", signals.time(rows) / sent if sent > 0 else None),
         evidence.ratio("device busy", account.device_ns / signals.whole_ns),
     )
-    transfer = _transfer_ratio(signals)
+    transfer = several_devices.transfer_ratio(signals)
     if transfer is None:
         return Found(
             summary=(
@@ -93,12 +86,3 @@ def judge(signals: Signals) -> Outcome:
         scale=SCALE,
         claims=tuple(Claim(row, signals.cells[row].ns_per_step * (1.0 - _HALF * transfer)) for row in rows),
     )
-
-
-def _transfer_ratio(signals: Signals) -> float | None:
-    """Return the share of the main device's communication in which it does not wait for others; None: one
-    device."""
-    taken = [each.exposed_ns + each.hidden_ns for each in signals.devices]
-    if len(taken) < 2 or taken[0] <= 0:
-        return None
-    return min(1.0, min(taken) / taken[0])

@@ -2,7 +2,9 @@
 
 What it means
     From compute capability 8.0 on, TensorFlow computes float32 matrix work in TF32 on Tensor Cores unless
-    told otherwise. 16 bits are then up to 2 times faster than that, not 8 or 16.
+    told otherwise. 16 bits are then usually up to 2 times faster than that, not 8 or 16; more only where the
+    TF32 kernels ran far below their peak. PyTorch leaves dense layers in true float32 unless told otherwise,
+    and convolutions in TF32: then it is a part.
 
 How we know
     The baseline's own kernels, else its recorded TF32 switch; without a baseline the switch of this run,
@@ -42,8 +44,10 @@ from mpprof.diagnosis.outcomes import (
     known,
     need,
 )
+from mpprof.diagnosis.shared import tf32
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.device import MAYBE_NVIDIA
+from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP803", "tf32-baseline", "Float32 runs on Tensor Cores already, as TF32"
 ABOUT = "float32 that runs in TF32"
@@ -71,7 +75,10 @@ def judge(signals: Signals) -> Outcome:
         if ran < NOTABLE_RATIO:
             return Clear(f"{'this run' if own else 'the baseline'}'s matrix work ran in true float32")
         whose = "" if own else "baseline's "
-        shown = (evidence.ratio(f"{whose}matrix time in TF32", ran, NOTABLE_RATIO),)
+        shown = (
+            evidence.ratio(f"{whose}matrix time in TF32", ran, NOTABLE_RATIO),
+            *tf32.shown(baseline or signals, whose),
+        )
     else:
         facts = (baseline or signals).case.run.facts
         if facts is None or facts.tf32_enabled is None:
@@ -81,19 +88,31 @@ def judge(signals: Signals) -> Outcome:
             return Clear("TF32 was switched off")
         shown = (evidence.text("TF32 enabled", True),)
     peaks = known(signals.peaks)
-    tf32 = peaks.flops_per_s.get("tf32") if peaks else None
+    whole = peaks.flops_per_s.get("tf32") if peaks else None
     half = peaks.flops_per_s.get(signals.half or "fp16") if peaks else None
-    ceiling = half / tf32 if tf32 and half else 2.0
+    times = half / whole if whole and half else 2.0
+    far = tf32.reached(baseline, tf32.FAR_RATIO) if baseline else None
     return Found(
-        summary=(
-            f"float32 on this GPU {'ran' if ran is not None else 'runs'} as TF32 on Tensor Cores: the "
-            "ceiling for matrix "
-            f"work is {ceiling:.3g} times, not the ratio to true float32"
-        ),
-        evidence=(*shown, evidence.speedup("ceiling of matrix work over TF32", ceiling)),
+        summary=_summary(baseline or signals, ran, times),
+        proof="" if own or far is None else far.said.replace(" of it", " of float32"),
+        evidence=(*shown, evidence.speedup("peak rate of 16 bits over that of TF32", times)),
         confidence="high" if ran is not None else "medium",
         severity="info",
     )
+
+
+def _summary(baseline: Signals, ran: float | None, times: float) -> str:
+    """Return how much of float32 runs in TF32, and what that means for 16 bits: the ratio of the peaks, and
+    more where kernels ran far below theirs."""
+    over = f"16 bits have {times:.3g} times the peak rate of that"
+    if ran is None:
+        return f"float32 on this GPU runs as TF32 on Tensor Cores: {over}, not the ratio to true float32"
+    rest = tf32.in_float32(baseline)
+    said = f"{format_ratio(ran)} of matrix time in float32 ran as TF32 on Tensor Cores"
+    if rest:
+        said += f", {rest}"
+    far = tf32.reached(baseline, tf32.FAR_RATIO)
+    return f"{said}: {over}; {far.said}, so that more is possible" if far else f"{said}: {over}"
 
 
 def _ratio_in_kernels(baseline: Signals) -> float | None:

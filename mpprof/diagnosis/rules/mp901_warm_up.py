@@ -41,6 +41,7 @@ from mpprof.analysis.steps.idle import ALLOCATING
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.shared.allocations import calls_per_step
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
@@ -69,7 +70,7 @@ one's (our judgement)."""
 
 
 def judge(signals: Signals) -> Outcome:
-    if known(signals.summary) is None and (found := _allocating(signals)):
+    if known(signals.summary) is None and calls_per_step(signals) is None and (found := _allocating(signals)):
         return found
     summary, table = need(signals.summary), need(signals.table)
     if summary.count < FEWEST_STEPS:

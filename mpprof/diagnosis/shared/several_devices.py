@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.communication import Straggling, straggling
 from mpprof.diagnosis.outcomes import NO_GPU, Claim, NotApplicable, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.wording import CLASS_WORDS
-from mpprof.model.account import Class
+from mpprof.model.account import Cell, Class
 from mpprof.model.hosts import DeviceLoad
 from mpprof.model.quantities import format_ns, format_speedup
 
@@ -76,6 +77,22 @@ def waiting(signals: Signals, found: Straggling) -> tuple[Claim, ...]:
     whole = signals.time(rows)
     share = min(1.0, found.cost_ns / whole) if whole > 0 else 0.0
     return tuple(Claim(row, signals.cells[row].ns_per_step * (1.0 - share)) for row in rows)
+
+
+def sums_float32(cell: Cell) -> bool:
+    """Return whether the cell sums gradients over the devices in float32."""
+    if cell.category != "comm" or communication.kind_of(cell) != "reduce":
+        return False
+    return communication.precision_of(cell) == "fp32"
+
+
+def transfer_ratio(signals: Signals) -> float | None:
+    """Return the share of the main device's communication in which it does not wait for others; None: one
+    device."""
+    taken = [each.exposed_ns + each.hidden_ns for each in signals.devices]
+    if len(taken) < 2 or taken[0] <= 0:
+        return None
+    return min(1.0, min(taken) / taken[0])
 
 
 def mostly(found: Straggling) -> Class | None:

@@ -51,7 +51,7 @@ def comparison(compared: Comparison) -> ComparedRuns:
 def _told(rung: Rung) -> Rung:
     if rung.windows is None:
         return rung
-    from mpprof.report.json.two_windows import told  # seldom needed
+    from mpprof.report.two_windows import told  # seldom needed
 
     return replace(rung, windows=told(rung.windows))
 

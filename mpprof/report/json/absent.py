@@ -12,7 +12,7 @@ from mpprof.model.memory import MemoryAccount
 from mpprof.model.report import Report
 from mpprof.model.run_time import RunTime
 from mpprof.model.written import is_written, items
-from mpprof.report.json.time import on_host
+from mpprof.report.json.account import on_host
 
 _FACT_OF = {
     "step_ns": ("steps.mean_ns", "steps", "time"),

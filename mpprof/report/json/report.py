@@ -17,9 +17,8 @@ from mpprof.model.memory import MemoryAccount, MemoryCause, OutOfMemory
 from mpprof.model.report import AccountOf, Cause, Facts, Report, ReportedEnd, ReportedRun
 from mpprof.model.run import Run
 from mpprof.report import units
-from mpprof.report.json import whole_window
 from mpprof.report.json.absent import absent_of, code_of_other_type
-from mpprof.report.json.time import on_host, time_of
+from mpprof.report.json.account import on_host, time_of, window_of
 
 _LONGEST_ERROR = 300
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
@@ -62,7 +61,7 @@ def report(diagnosis: Diagnosis) -> Report:
         out_of_memory=_out_of_memory(diagnosis.run),
         window=None
         if diagnosis.window is None
-        else whole_window.window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges),
+        else window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges),
         hosts=diagnosis.hosts,
         communication=_communication(diagnosis),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mpprof.model.memory import MemoryComparison
 from mpprof.report import words
+from mpprof.report.blocks import Block, Facts, Heading, Notes, Text, number, table, text
 from mpprof.report.content import (
     BEFORE,
     BEYOND_THE_GAP,
@@ -17,7 +19,7 @@ from mpprof.report.content import (
     live_memory_unknown,
     main_allocator,
 )  # fmt: skip
-from mpprof.report.text import wrapped
+from mpprof.report.text import Page, laid_out, wrapped
 
 if TYPE_CHECKING:
     from mpprof.model.memory import MemoryAccount, MemoryCause, MemoryItem, OutOfMemory, Tensor
@@ -31,15 +33,22 @@ _OWNERS = 20
 
 def render(document: Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
     """Return the text of the document's memory section; `most` rows of each list."""
-    parts = [
-        _head(document, width),
-        _kinds(document, width),
-        _divisions(document, width, most),
-        _tensors(document, width, most),
-    ]
-    parts += [_across(document, most), _records(document), saving(document)]
-    text = "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
-    return words.ascii_only(text) if ascii_only else text
+    page = Page(color=False, width=width)
+    return laid_out(of_memory(document, most), page).text(ascii_only=ascii_only)
+
+
+def of_memory(document: Report, most: int) -> Iterator[Block]:
+    """Yield what held the memory at the peak, what outlives its step, what was recorded, what was saved."""
+    yield from _head(document)
+    yield from _kinds(document)
+    yield from _divisions(document, most)
+    yield from _tensors(document, most)
+    yield from _across(document, most)
+    if recorded := _records(document):
+        yield Facts([("Recorded", recorded)], aligned=True)
+    if said := saving(document):
+        yield Heading(said[0])
+        yield Notes([line.removeprefix("  ") for line in said[1:]])
 
 
 def comparison(document: Report, baseline: str) -> MemoryComparison:
@@ -49,17 +58,18 @@ def comparison(document: Report, baseline: str) -> MemoryComparison:
     return MemoryComparison(document.run.name, baseline, document.memory, unlike, absent)
 
 
-def _head(document: Report, width: int) -> list[str]:
-    memory, unknown = document.memory, wrapped(live_memory_unknown(document), width)
-    if memory is None:
-        return unknown
-    mine = main_allocator(memory)
-    if mine is None:
-        return [f"Peak {words.size(memory.peak_bytes)}, by the records", *unknown]
+def _head(document: Report) -> Iterator[Block]:
+    memory, unknown = document.memory, live_memory_unknown(document)
+    mine = main_allocator(memory) if memory else None
+    if memory is None or mine is None:
+        if memory is not None:
+            yield Text(f"Peak {words.size(memory.peak_bytes)}, by the records")
+        yield Text(unknown)
+        return
     where = words.plain(mine.name) + (" (host memory)" if mine.where == "host" else "")
     capacity = mine.capacity_bytes
     share = f" of {words.size(capacity)} ({words.percent(mine.peak_bytes / capacity)})" if capacity else ""
-    lines = [f"Peak {words.size(mine.peak_bytes)}{share} on {where}"]
+    yield Heading(f"Peak {words.size(mine.peak_bytes)}{share} on {where}")
     said = []
     if (life := mine.lifetime_peak_bytes) is not None and life > mine.peak_bytes:
         said.append(f"before the trace it held up to {words.size(life)}")
@@ -67,37 +77,37 @@ def _head(document: Report, width: int) -> list[str]:
         said.append(f"{words.size(rounding)} more than asked for")
     if (loose := memory.fragmentation_ratio) is not None:
         said.append(f"{words.percent(loose)} of the free memory lies outside its largest block")
-    lines += [f"  {text}" for text in said]
     others = [
         f"{words.plain(each.name)} {words.size(each.peak_bytes)}"
         for each in memory.allocators
         if each is not mine
     ]
     if others:
-        lines.append(f"  other allocators: {', '.join(others[:MOST])}")
-    return lines
+        said.append(f"other allocators: {', '.join(others[:MOST])}")
+    yield Notes(said)
 
 
-def _kinds(document: Report, width: int) -> list[str]:
+def _kinds(document: Report) -> Iterator[Block]:
     memory = document.memory
     items = _of(memory, "kind")
     if memory is None or not items:
-        return []
-    peak = memory.peak_bytes
-    names = [held(item) for item in items]
-    wide = max(map(len, names))
-    lines = []
-    for item, name in zip(items, names, strict=True):
-        ratio = item.bytes / peak if peak else 0.0
-        size, share, drawn = words.size(item.bytes), words.percent(ratio), words.bar(ratio, _BAR)
-        line = f"  {size:>9}  {share:>6}  {drawn:<{_BAR}}  {name:<{wide}}"
-        room = width - len(line) - 2
-        owners = _owners(memory, item.name, room) if room >= _OWNERS else ""
-        lines.append(f"{line}  {owners}".rstrip())
-    older = _older(memory, items, document.absent)
-    snapshot = [line for key, told in _OF_SNAPSHOT.items() if key in document.absent
-                for line in wrapped(f"{told}: {document.absent[key]}.", width, indent=2)]  # fmt: skip
-    return ["At the peak", *lines, *_by_xla(memory, items), *older, *snapshot]
+        return
+    yield Heading("At the peak")
+    rows = []
+    for item in items:
+        ratio = item.bytes / memory.peak_bytes if memory.peak_bytes else 0.0
+        rows.append(
+            (words.size(item.bytes), words.percent(ratio), words.bar(ratio, _BAR), held(item),
+             _owners(memory, item.name))
+        )  # fmt: skip
+    yield table(
+        [number("bytes"), number("share"), text("bar"), text("kind"), text("of")],
+        rows, "of", cut=_first_owners, headless=True,
+    )  # fmt: skip
+    snapshot = [
+        f"{told}: {document.absent[key]}." for key, told in _OF_SNAPSHOT.items() if key in document.absent
+    ]
+    yield Notes([*_by_xla(memory, items), *_older(memory, items, document.absent), *snapshot])
 
 
 _STATES_FROM = {
@@ -113,11 +123,11 @@ def _by_xla(memory: MemoryAccount, items: list[MemoryItem]) -> list[str]:
     lines = []
     if any(item.assigned for item in items):
         lines = [
-            "  Assigned: XLA takes memory for a whole program, and no event states what is in it; this is",
-            "  from the program's buffer assignment in the trace, when each block is fullest.",
+            "Assigned: XLA takes memory for a whole program, and no event states what is in it; this is from "
+            "the program's buffer assignment in the trace, when each block is fullest."
         ]
     if why := memory.why_unassigned:
-        lines += [f"  What XLA took for a program is unknown, too: {why}."]
+        lines += [f"What XLA took for a program is unknown, too: {why}."]
     return lines
 
 
@@ -134,37 +144,43 @@ def _older(memory: MemoryAccount, items: list[MemoryItem], absent: dict[str, str
     """Return why no more is known of what was held before the window, and what would show it."""
     rest = BEFORE in (item.name for item in items)
     if basis := memory.states_from:
-        told = f"  Estimated from {_STATES_FROM[basis]}: allocated before the profiler started"
-        return [f"{told},", "  like the rest, whose owner no event states."] if rest else [f"{told}."]
+        told = f"Estimated from {_STATES_FROM[basis]}: allocated before the profiler started"
+        return [f"{told}, like the rest, whose owner no event states." if rest else f"{told}."]
     if not rest:
         return []
     said = [
-        "  Held before the window: the profiler started later, so no event states by whom. For a run that",
-        "  mpprof's callback recorded, its parameters and optimizer slots are shown apart (estimated).",
+        "Held before the window: the profiler started later, so no event states by whom. For a run that "
+        "mpprof's callback recorded, its parameters and optimizer slots are shown apart (estimated)."
     ]
     if why := [absent[key] for key in _MODULES if key in absent]:
-        said += ["  Nor does the trace show the modules' weights:", *(f"    {each}" for each in why)]
+        said += [f"The trace does not show the modules' weights: {each}" for each in why]
     return said
 
 
-def _owners(memory: MemoryAccount, kind: str, room: int) -> str:
-    """Return the layers that own most of the kind's large tensors, or else their ops, with their bytes: two,
-    or the first alone where `room` characters do not hold both."""
+def _owners(memory: MemoryAccount, kind: str) -> str:
+    """Return the two layers, or else ops, that own most of the kind's large tensors, with their bytes."""
     sums: dict[str, int] = {}
     for tensor in memory.tensors:
         if tensor.kind == kind:
             name = tensor.layer if tensor.layer != "unknown" else tensor.op
             sums[name] = sums.get(name, 0) + tensor.bytes
     ordered = sorted(sums.items(), key=lambda pair: -pair[1])[:2]
-    told = [(words.plain(name), words.size(size)) for name, size in ordered if name != "unknown"]
-    both = ", ".join(f"{words.op(name, 40)} {size}" for name, size in told)
-    if len(both) <= room:
-        return both
-    name, size = told[0]
-    return f"{words.op(name, room - len(size) - 1)} {size}"
+    told = [
+        f"{words.op(words.plain(name), 40)} {words.size(size)}" for name, size in ordered if name != "unknown"
+    ]
+    return ", ".join(told)
 
 
-def _divisions(document: Report, width: int, most: int) -> list[str]:
+def _first_owners(told: str, width: int) -> str:
+    """Return both owners, or the first alone where they do not fit; nothing where too little of it would be
+    left."""
+    if len(told) <= width:
+        return told
+    name, size, unit = told.partition(", ")[0].rsplit(" ", 2)
+    return f"{words.op(name, width - len(size) - len(unit) - 2)} {size} {unit}" if width >= _OWNERS else ""
+
+
+def _divisions(document: Report, most: int) -> Iterator[Block]:
     lines = []
     for by, title in (("dtype", "Types"), ("layer", "Layers")):
         items = _of(document.memory, by)
@@ -172,33 +188,25 @@ def _divisions(document: Report, width: int, most: int) -> list[str]:
             continue
         shown = [f"{words.shorten(words.plain(held(i)), 32)} {words.size(i.bytes)}" for i in items[:most]]
         rest = [f"{len(items) - most} more"] if len(items) > most else []
-        lines += _listed(f"{title:<8}", [*shown, *rest], width)
-    return lines
+        lines.append((title, [", ".join([*shown, *rest])]))
+    if lines:
+        yield Facts(lines, aligned=True)
 
 
-def _listed(title: str, items: list[str], width: int) -> list[str]:
-    """Return the items after the title, separated by commas; the text after a full line continues below its
-    first item."""
-    lines = [title]
-    for at, item in enumerate(items):
-        item += "," if at < len(items) - 1 else ""
-        if len(lines[-1]) > len(title) and len(lines[-1]) + 1 + len(item) > width:
-            lines.append(" " * len(title))
-        lines[-1] += item if len(lines[-1]) == len(title) else f" {item}"
-    return lines
-
-
-def _tensors(document: Report, width: int, most: int) -> list[str]:
+def _tensors(document: Report, most: int) -> Iterator[Block]:
     memory = document.memory
     tensors = (memory.tensors if memory else [])[:most]
     if not tensors:
-        return []
-    front = [f"  {words.size(t.bytes):>9}  {_shape(t):<24}  {life(t, document):>18}  " for t in tensors]
-    room = max(24, width - max(map(len, front)))
-    ops = [words.op(words.plain(t.op), room) for t in tensors]
-    ops = [f"{op} (assigned)" if t.assigned else op for op, t in zip(ops, tensors, strict=True)]
-    lines = [each + op for each, op in zip(front, ops, strict=True)]
-    return ["Largest tensors (bytes, type and shape, how long they live, op)", *lines]
+        return
+    yield Heading("Largest tensors")
+    rows = [
+        (words.size(t.bytes), _shape(t), life(t, document),
+         f"{words.plain(t.op)}{' (assigned)' if t.assigned else ''}")
+        for t in tensors
+    ]  # fmt: skip
+    yield table(
+        [number("bytes"), text("type and shape"), number("lives"), text("op")], rows, "op", cut=words.op
+    )
 
 
 def life(tensor: Tensor, document: Report) -> str:
@@ -217,18 +225,23 @@ def _shape(tensor: Tensor) -> str:
     return words.shorten(words.plain(f"{times}{tensor.dtype} {shape}".strip()), 24)
 
 
-def _across(document: Report, most: int) -> list[str]:
+def _across(document: Report, most: int) -> Iterator[Block]:
     memory = document.memory
     held = memory.across_steps if memory else None
     if held is None:
-        return []
+        return
     if not held:
-        return ["Nothing that a step allocates outlives the next step"]
-    lines = []
-    for each in held[:most]:
-        count, op = words.plural(each.count, "block"), words.op(words.plain(each.op), 60)
-        lines.append(f"  {words.size(each.bytes):>9}  {count} of {op}")
-    return ["Allocated in one step and live after the next", *lines]
+        yield Text("Nothing that a step allocates outlives the next step")
+        return
+    yield Heading("Allocated in one step and live after the next")
+    rows = [
+        (
+            words.size(each.bytes),
+            f"{words.plural(each.count, 'block')} of {words.op(words.plain(each.op), 60)}",
+        )
+        for each in held[:most]
+    ]
+    yield table([number("bytes"), text("what")], rows, "what", headless=True)
 
 
 def _records(document: Report) -> list[str]:
@@ -238,7 +251,7 @@ def _records(document: Report) -> list[str]:
         return []
     lines = []
     if (peak := memory.peak_bytes) is not None:
-        said = f"Recorded peak {words.size(peak)}"
+        said = f"peak {words.size(peak)}"
         if (steady := memory.steady_peak_bytes) is not None and steady < peak:
             said += f", after warm-up {words.size(steady)}"
         first, last = memory.first_live_bytes, memory.last_live_bytes
@@ -249,9 +262,9 @@ def _records(document: Report) -> list[str]:
         more = ""
         if peak is not None and driver > 1.25 * peak:
             more = ", taken in advance by the framework and counted whether used or not"
-        lines.append(f"The driver shows {words.size(driver)} in use{more}")
+        lines.append(f"the driver shows {words.size(driver)} in use{more}")
     if (host := memory.host_bytes) is not None:
-        lines.append(f"Host memory of the process: up to {words.size(host)}")
+        lines.append(f"host memory of the process: up to {words.size(host)}")
     return lines
 
 

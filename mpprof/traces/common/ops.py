@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mpprof.model import limits
-from mpprof.model.trace import HloInstruction, Op
+from mpprof.model.trace import LIKE, HloInstruction, Op
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.names import OP
@@ -69,7 +69,7 @@ class Ops:
         hlo = self._ops[row].hlo
         if hlo is None:
             return row
-        named = f"like {instruction}"
+        named = f"{LIKE}{instruction}"
         key = ("", "", named, module, program)
         if key in self._rows:
             return self._rows[key]

@@ -22,6 +22,7 @@ from tests.analysis.pieces import (
     run_of,
     trace_of,
 )
+from tests.builders.cases import fusion
 
 
 def test_a_matrix_product_from_its_shapes() -> None:
@@ -68,7 +69,16 @@ def test_hlo_says_both() -> None:
     assert cost(Op("dot", "dot", dot), family="gemm") == Cost(128.0, 32 * 4 + 8 * 2 + 16 * 2)
 
 
-@pytest.mark.parametrize(("shapes"), ["", "rubbish", "(half[?,3])", "(s32[4])"])
+def test_masks_and_indices_have_bytes_and_a_fusion_all_its_results() -> None:
+    made = fusion(
+        "reduce", "is-finite",
+        operands=[("f32", (8, 512, 512)), ("s32", (512,))], results=[("pred", (512,)), ("f32", (512, 512))],
+    )  # fmt: skip
+    moved = 8 * 512 * 512 * 4 + 512 * 4 + 512 + 512 * 512 * 4
+    assert cost(Op("x", "fusion", made), family="reduce") == Cost(None, moved)
+
+
+@pytest.mark.parametrize(("shapes"), ["", "rubbish", "(half[?,3])", "(token[4])"])
 def test_unknown_shapes_are_unknown(shapes: str) -> None:
     assert cost(Op("x", "Relu"), shapes, family="elementwise") == Cost(None, None)
 

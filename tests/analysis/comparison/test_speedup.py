@@ -16,6 +16,7 @@ from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import OpTime
 from mpprof.model.run import PolicyFacts, Run
 from tests.analysis.pieces import A100, V100, account_of, layer, model, run_of
+from tests.builders.cases import fusion
 
 MODEL = model("dense", "dense_1", "dense_2", layer("head", dtype="float32"), name="model")
 FLOAT32 = replace(MODEL, layers=tuple(replace(one, compute_dtype="float32") for one in MODEL.layers))
@@ -267,6 +268,40 @@ def test_kernel_changes_put_the_largest_difference_first() -> None:
         ("model/dense/MatMul", "op", 600e3, 100e3),
     ]
     assert len(changes) == 4
+
+
+def compiled(name: str, ns: float, op: str, *opcodes: str, size: int = 512) -> Cell:
+    """A fusion of XLA's by its number in one program."""
+    operands, results = [("f32", (8, size, size))], [("f32", (size, size))]
+    hlo = fusion(*opcodes, operands=operands, results=results)
+    return Cell("reduce", ns, ns, 1.0, kernel=name, op=op, op_type="fusion", family="reduce", hlo=hlo)
+
+
+def test_what_xla_compiled_is_paired_by_op_body_and_sizes_and_not_by_its_number() -> None:
+    """Two compiles number their fusions anew: `input_reduce_fusion_65` of one was `_66` of the other."""
+    like = ("like input_reduce_fusion.65", "like input_reduce_fusion.66")
+    before = account_of([
+        compiled("input_reduce_fusion_65", 400e3, like[0], "reduce", "is-finite"),
+        compiled("input_reduce_fusion_3", 90e3, "jit(f)/jvp(dense)/reduce_sum", "reduce"),
+    ])  # fmt: skip
+    after = account_of([
+        compiled("input_reduce_fusion_65", 20e3, "like input_reduce_fusion.65", "reduce", size=64),
+        compiled("input_reduce_fusion_66", 300e3, like[1], "reduce", "convert", "is-finite"),
+        compiled("input_reduce_fusion_7", 80e3, "jit(f)/jvp(dense)/reduce_sum", "reduce"),
+    ])  # fmt: skip
+    changes = kernel_changes(before, after, B_RUN, M_RUN)
+    assert [(c.key, c.from_ns, c.to_ns) for c in changes if c.by == "name"] == [
+        ("input_reduce_fusion_66", 400e3, 300e3),
+        ("input_reduce_fusion_65", None, 20e3),
+        ("input_reduce_fusion_7", 90e3, 80e3),
+    ]
+    assert [(c.key, c.from_ns, c.to_ns) for c in changes if c.by == "op"] == [
+        (like[1], 400e3, 300e3),
+        (like[0], None, 20e3),
+        ("jit(f)/jvp(dense)/reduce_sum", 90e3, 80e3),
+    ]
+    of_sums = matching(before, after, B_RUN, M_RUN).by_op_ratio
+    assert of_sums == (pytest.approx(1.0), pytest.approx(380 / 400))
 
 
 def test_unlike_says_in_which_respects() -> None:

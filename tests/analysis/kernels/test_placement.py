@@ -341,6 +341,21 @@ def test_a_fusion_is_what_its_instructions_are(inside: tuple[str, ...], family: 
     assert one("loop_convert_fusion", op).family == family
 
 
+@pytest.mark.parametrize("leaf", ["convert_element_type", "transpose", "Cast"])
+def test_a_fusion_whose_root_converts_is_a_cast_only_if_that_is_all_it_does(leaf: str) -> None:
+    """`loop_convert_fusion` of a batch norm on an H100 clamps, multiplies, adds, and converts in the end."""
+    norm = fusion(*(step(opcode) for opcode in ("maximum", "convert", "multiply", "add", "convert")))
+    assert one("loop_convert_fusion", Op(f"jit(f)/jvp(bn)/{leaf}", "fusion", norm)).family == "elementwise"
+    cast = fusion(step("convert"))
+    assert one("loop_convert_fusion", Op("jit(f)/convert_element_type", "fusion", cast)).family == "cast"
+
+
+def test_cudnns_conversions_to_tf32_help_a_convolution_and_others_cast() -> None:
+    name = "void cudnn::engines_precompiled::convertTensor_kernel<{}, {}, float, (cudnnKernelDataType_t)2>(float)"
+    rounds, casts = one(name.format("float", "float")), one(name.format("__half", "float"))
+    assert (rounds.placement, rounds.family, casts.family) == ("not_matmul", "conv_fprop", "cast")
+
+
 def test_a_library_call_is_not_judged_by_its_hlo() -> None:
     call = HloInstruction(
         "m", "custom-call.1", "custom-call", "", "bf16", (8,), ("bf16",), (), (), "__cublas$gemm"
