@@ -65,9 +65,9 @@ def test_below_a_proxy_s_path_links_tables_and_tabs_work(chromium: Any) -> None:
         seen.page.wait_for_selector("#timeline[data-drawn] canvas")
         seen.page.go_back()
         seen.page.wait_for_selector("#kernels[data-loaded]")
-        seen.page.click(".mp-brand")
-        seen.page.wait_for_function("() => location.pathname.startsWith('/proxy/8050/')")
-        seen.page.wait_for_selector("#page .mp-card, #runs")
+        with seen.page.expect_navigation(url="**/proxy/8050/runs*"):
+            seen.page.click(".mp-brand")
+        seen.page.wait_for_selector("#runs[data-drawn] tr[data-run]:not([aria-busy])")
         seen.assert_quiet()
 
 
