@@ -140,7 +140,7 @@ def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
     from mpprof.diagnosis import audit as judging
 
     card = _named(gpu) if gpu else _here(run)
-    return judging.audit(_without_cpu(run), card)
+    return judging.audit(run, card)
 
 
 def announce(model: Any, batch_size: int | None) -> list[str]:
@@ -164,10 +164,3 @@ def _named(gpu: str) -> DeviceFacts:
 
 def _here(run: Run) -> DeviceFacts | None:
     return next((d for d in (run.facts.devices if run.facts else ()) if d.kind == "gpu"), None)
-
-
-def _without_cpu(run: Run) -> Run:
-    """Return the run without its devices: a model is audited for a GPU, also on a machine without one."""
-    if run.facts is None:
-        return run
-    return replace(run, facts=replace(run.facts, devices=()))

@@ -8,8 +8,10 @@ layers that they look for are a risk, named with the code that removes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol, cast
 
+from mpprof.analysis.kernels import device_peaks, expected
 from mpprof.analysis.layers import flops
 from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.outcomes import Rule
@@ -34,9 +36,11 @@ NO_WORKERS = (
     "(keras.distribution)"
 )
 
-_FIRST = ("MP101", "MP102", "MP104", "MP106", "MP402", "MP410", "MP309")
+_FIRST = ("MP801", "MP802", "MP804", "MP806", "MP101", "MP102", "MP104", "MP106", "MP402", "MP410", "MP309")
 """Of notes that are equally bad these come first: they decide about the whole model, or most of it. The
 others follow in the catalogue's order."""
+_OF_THE_CARD = ("MP801", "MP802", "MP804")
+"""What decides about every layer: where one of these is a loss, it comes before all others."""
 _VOCABULARY = "MP402"
 """What it says of a layer's width takes the place of what narrower rules say of that layer."""
 
@@ -44,10 +48,14 @@ _VOCABULARY = "MP402"
 def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
     """Judge a run of which only the facts are known: the walk over its model, and its `fit` if there was one.
 
-    `gpu`: the card it shall train on; None: any NVIDIA card with Tensor Cores."""
+    `gpu`: the card it shall train on; None: any NVIDIA card with Tensor Cores. A device that the facts
+    state is not asked: the model may be looked at on another machine."""
+    if run.facts is not None:
+        run = replace(run, facts=replace(run.facts, devices=() if gpu is None else (gpu,)))
     facts, fit = run.facts, run.last_fit
     model = facts.model if facts else None
-    rules = _model_rules()
+    has_units = device_peaks.has_matrix_units(gpu) if gpu else None
+    rules = [rule for rule in _model_rules() if has_units is not False or not _is_of_units(rule)]
     on_records = [rule for rule in rules if _is_on_records(rule)]
     case = Case(run)
     judged, signals = judge(case, on_records), Signals(case)
@@ -69,6 +77,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
                 notes += mine
             else:
                 clear.append(rule.CODE)
+    late = [_without_name(gpu)] if gpu is not None and has_units is None else []
     order = {rule.CODE: place for place, rule in enumerate(rules)}
     worst = {
         code: min(SEVERITY_RANK[n.severity] for n in notes if n.code == code)
@@ -77,16 +86,50 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
     return AuditReport(
         model=model.name if model else None,
         policy=(fit.policy.own or fit.policy.global_name) if fit else None,
-        gpu=gpu.name or None if gpu else None,
+        gpu=_called(gpu) if gpu else None,
         batch_size=fit.batch_size if fit else None,
         layers=len(model.layers) if model else 0,
-        notes=tuple(sorted(notes, key=lambda n: (worst[n.code], order[n.code], SEVERITY_RANK[n.severity]))),
-        unable=tuple(Unable(unable.code, unable.reason) for unable in judged.unable),
+        notes=tuple(
+            sorted(notes, key=lambda n: (_place(n, worst), order[n.code], SEVERITY_RANK[n.severity]))
+        ),
+        unable=(*late, *(Unable(unable.code, unable.reason) for unable in judged.unable)),
         clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
         warnings=_warnings(facts) if facts is not None else (),
         set_policy=str(signals.words["set_policy"]),
-        mixed="mixed_bfloat16" if model and any(f.quantized for f in model.layers) else "mixed_float16",
+        mixed=_mixed(model, fit.policy.own if fit else None),
+        work=expected.matrix_work(model.layers, gpu, tf32=facts.tf32_enabled)
+        if model and gpu and facts
+        else (),
+        pays=has_units,
     )
+
+
+def _place(note: AuditNote, worst: dict[str, int]) -> int:
+    """Return the rank of a note: by the worst of its code; what the card itself lacks is before all."""
+    lacks = note.code in _OF_THE_CARD and note.severity != "info"
+    return -1 if lacks else worst[note.code]
+
+
+def _without_name(gpu: DeviceFacts) -> Unable:
+    return Unable(
+        "MP802", f"{_called(gpu)} covers cards with Tensor Cores and without: give the card by its name"
+    )
+
+
+def _called(gpu: DeviceFacts) -> str | None:
+    return gpu.name or (f"a GPU of {gpu.architecture}" if gpu.architecture else None)
+
+
+def _mixed(model: ModelFacts | None, own: str | None) -> str:
+    """Return the policy to train under: the model's own where that is mixed."""
+    layers = model.layers if model else ()
+    in_bfloat16 = "bfloat16" in (own or "") or any(f.quantized for f in layers)
+    return "mixed_bfloat16" if in_bfloat16 else "mixed_float16"
+
+
+def _is_of_units(rule: Rule) -> bool:
+    """Return whether the rule speaks of matrix units, so that it has nothing to say of a card without."""
+    return bool(getattr(rule, "OF_ACCELERATOR", False))
 
 
 def _model_rules() -> list[ModelRule]:

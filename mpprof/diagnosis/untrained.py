@@ -47,6 +47,30 @@ class Untrained:
         layers = tuple(f for f in self.layers if not flops.repeats(f, by_name))
         return tuple(f for f in layers if f.compute_dtype in HALF_DTYPES) or layers
 
+    def computing_in(self, *dtypes: str) -> list[LayerFacts]:
+        """Return the layers that multiply in one of these types, each by its own policy."""
+        return [
+            f for f in self.layers if kinds.is_matrix(f) and f.parameters != 0 and f.compute_dtype in dtypes
+        ]
+
+    @property
+    def feeding_outputs(self) -> frozenset[str]:
+        """The layers that multiply last before an output: their sizes are what the labels have. By the graph,
+        else the last such layer."""
+        if not self.facts.outputs or all(layer.inbound is None for layer in self.layers):
+            return self.ends
+        by_name = {layer.name: layer for layer in self.layers}
+        waiting, found = [each.layer for each in self.facts.outputs], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name in found:
+                continue
+            found.add(name)
+            layer = by_name.get(name)
+            if layer is not None and not kinds.is_matrix(layer) and not layer.parameters:
+                waiting += layer.inbound or ()
+        return self.ends | found
+
     @property
     def keras(self) -> str:
         """The name that the model's Keras is imported by."""

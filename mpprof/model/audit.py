@@ -5,6 +5,35 @@ from __future__ import annotations
 from mpprof.model import quantities
 from mpprof.model.finding import Severity, Unable
 from mpprof.model.frozen import frozen
+from mpprof.model.kernels import ACCELERATED, NARROW, Placement, Precision
+
+
+@frozen
+class MatrixWork:
+    """Where a layer's products will run on the card, in which type, and why, by the vendor's documents.
+
+    `share`: of the model's multiplications, 0 to 1; None: not known. `risk`: why products of these sizes may
+    be narrow or miss the matrix units all the same; None: nothing seen. `argument` and `size`: what decides
+    how many features it gives out ("units", 128)."""
+
+    layer: str
+    unit: Placement
+    precision: Precision
+    share: float | None
+    reason: str
+    risk: str | None = None
+    argument: str | None = None
+    size: int | None = None
+
+    @property
+    def on_units(self) -> bool:
+        """Whether its products can run on matrix units, with nothing seen against it."""
+        return self.unit in ACCELERATED and self.risk is None
+
+    @property
+    def narrow(self) -> bool:
+        """The same, in 16 bits or less."""
+        return self.on_units and self.precision in NARROW
 
 
 @frozen
@@ -52,6 +81,8 @@ class AuditReport:
     mixed: str = "mixed_float16"  # the policy to train it under
     memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or not every layer's shape
     set_policy: str = "keras.config.set_dtype_policy"  # what sets it, by the Keras of the model
+    work: tuple[MatrixWork, ...] = ()  # of each layer that multiplies; empty: no card is known
+    pays: bool | None = None  # whether the card multiplies 16 bits on matrix units; None: not known
 
     def __repr__(self) -> str:
         causes = ", ".join(dict.fromkeys(f"{note.code} {note.slug}" for note in self.notes))
@@ -66,29 +97,70 @@ class AuditReport:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
+_NAMED = 3  # layers that are listed before "and N more"
+
+
 def lines(report: AuditReport) -> list[str]:
-    """Return the report as text, notes of one cause under one heading."""
-    said = [_head(report), *(f"warning: {text}" for text in report.warnings)]
+    """Return the report as text, notes of one cause under one heading, equal ones as one."""
+    said = [_head(report), *(f"warning: {text}" for text in report.warnings), *_work(report.work)]
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
-        for note in same:
-            said.append(f"  {note.layer + ': ' if note.layer else ''}{note.reason}")
-            said += [f"      {line}" for line in note.remedy.splitlines()]
-    if report.policy and "16" not in report.policy:
+        for reason in dict.fromkeys(note.reason for note in same):
+            said += _grouped([note for note in same if note.reason == reason])
+    if report.policy and "16" not in report.policy and report.pays is not False:
         said += [
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
             "First of all:",
             f'      {report.set_policy}("{report.mixed}")  # before the model is built',
         ]
-    elif not report.notes and not report.warnings:
+    elif not report.notes and not report.warnings and not report.unable and report.pays is not False:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
     if report.memory:
         said += ["", _memory(report)]
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
     return said
+
+
+def _grouped(notes: list[AuditNote]) -> list[str]:
+    """Return notes that say the same of several layers as one, with the first one's code."""
+    names = list(dict.fromkeys(note.layer for note in notes if note.layer))
+    where = f"{_listed(names)}: " if names else ""
+    codes = list(dict.fromkeys(note.remedy for note in notes))
+    said = [f"  {where}{notes[0].reason}", *(f"      {line}" for line in codes[0].splitlines())]
+    return said + ([f"      # and so the other {len(names) - 1}"] if len(codes) > 1 else [])
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_UNITS: dict[Placement, str] = {
+    "tensor_core": "Tensor Cores", "matrix_core": "matrix cores", "cuda_core": "ordinary arithmetic",
+}  # fmt: skip
+
+
+def _work(work: tuple[MatrixWork, ...]) -> list[str]:
+    """Return one line that says where the multiplications will run, the largest share first."""
+    parts: dict[str, list[MatrixWork]] = {}
+    for each in work:
+        unit = _UNITS.get(each.unit, "a unit that is not known")
+        kind = "" if each.precision == "unknown" else f" in {each.precision}"
+        parts.setdefault(f"{unit}{kind}", []).append(each)
+    if not parts:
+        return []
+    sums = {what: sum(each.share for each in mine if each.share is not None) for what, mine in parts.items()}
+    known = all(each.share is not None for each in work)
+    said = [
+        f"{what} {quantities.format_ratio(sums[what])}"
+        if known
+        else f"{what} ({len(parts[what])} of {len(work)} layers)"
+        for what in sorted(parts, key=lambda what: -sums[what])
+    ]
+    return [f"Its {'multiplications' if known else 'matrix work'} can run on: {', '.join(said)}"]
 
 
 def _head(report: AuditReport) -> str:

@@ -52,7 +52,7 @@ class Notes:
 
 
 @frozen
-class Facts:
+class Labelled:
     """Labels with their lines. `aligned`: short labels, which may stand in a column."""
 
     items: Sequence[tuple[str, Sequence[str]]]
@@ -94,7 +94,7 @@ class Table:
 
 
 @frozen
-class Cause:
+class Judged:
     """A finding: its name, what it costs, how grave and how sure it is, what it says, and labelled texts."""
 
     name: str
@@ -112,7 +112,7 @@ class Commands:
     commands: Sequence[tuple[str, str]]
 
 
-Block = Title | Heading | Text | Notes | Facts | Folded | Bars | Table | Cause | Commands
+Block = Title | Heading | Text | Notes | Labelled | Folded | Bars | Table | Judged | Commands
 
 
 def text(title: str) -> Column:
@@ -131,9 +131,10 @@ def table(
     name: str,
     *,
     cut: Callable[[str, int], str] | None = words.shorten,
+    least: int = 12,
     headless: bool = False,
     total: bool = False,
 ) -> Table:
     """Return a table of these columns, its rows given cell by cell."""
     keyed = [{each.key: cell for each, cell in zip(columns, row, strict=True)} for row in rows]
-    return Table(columns, keyed, name, cut, headless=headless, total=total)
+    return Table(columns, keyed, name, cut, least, headless, total)

@@ -19,11 +19,11 @@ from mpprof.report.blocks import (
     PART,
     Bars,
     Block,
-    Cause,
     Commands,
-    Facts,
     Folded,
     Heading,
+    Judged,
+    Labelled,
     Notes,
     Table,
     Text,
@@ -52,7 +52,7 @@ def of_report(document: Report, *, path: str | None = None) -> Iterator[Block]:
         yield Heading("It ran out of memory")
         yield Notes(failed)
     yield from _time(document)
-    yield Facts(_facts(document), aligned=True)
+    yield Labelled(_facts(document), aligned=True)
     yield from _run_time(document)
     yield from _findings(document.findings, document)
     yield from _folded(NOT_JUDGED, without_finding.not_judged(document))
@@ -139,7 +139,7 @@ def _findings(findings: Sequence[Finding], report: Report) -> Iterator[Block]:
             ("then", content.whatif(found, report)),
             ("layers", layers),
         ]
-        yield Cause(
+        yield Judged(
             f"{found.code} {found.slug}",
             content.cost(found, report),
             found.severity,
@@ -174,7 +174,7 @@ def of_comparison(document: ComparedRuns) -> Iterator[Block]:
         yield Heading("Over the batch sizes")
         yield Notes(statements)
     yield Heading("Each run")
-    yield Facts([(words.plain(report.run.name), _of_run(report)) for report in document.runs])
+    yield Labelled([(words.plain(report.run.name), _of_run(report)) for report in document.runs])
 
 
 def _of_run(report: Report) -> list[str]:

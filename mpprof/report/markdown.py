@@ -14,11 +14,11 @@ from mpprof.report.blocks import (
     PART,
     Bars,
     Block,
-    Cause,
     Commands,
-    Facts,
     Folded,
     Heading,
+    Judged,
+    Labelled,
     Notes,
     Table,
     Text,
@@ -76,7 +76,7 @@ def _lines(block: Block) -> Iterator[str]:
         case Notes(lines, caption):
             yield from ("", f"{escape(caption)}:", "") if caption else ()
             yield from (*(f"- {escape(line)}" for line in lines), "")
-        case Facts(items):
+        case Labelled(items):
             for label, (first, *more) in items:
                 yield from (
                     f"- **{escape(label)}**: {escape(first)}",
@@ -90,8 +90,8 @@ def _lines(block: Block) -> Iterator[str]:
             yield from _bars(block)
         case Table():
             yield from _table(block)
-        case Cause():
-            yield from _cause(block)
+        case Judged():
+            yield from _judged(block)
         case Commands(commands):
             yield from (*(f"- {code(command)}: {escape(why)}" for command, why in commands), "")
 
@@ -128,7 +128,7 @@ def _indent(part: bool) -> str:
     return "&nbsp;&nbsp;" * part
 
 
-def _cause(found: Cause) -> Iterator[str]:
+def _judged(found: Judged) -> Iterator[str]:
     cost = f": {found.cost}" if found.cost else ""
     yield f"- **{found.name}** ({found.severity}, {found.confidence} confidence){cost}  "
     yield f"  {escape(found.text)}"

@@ -15,11 +15,11 @@ from mpprof.report import composing, tables, units, words
 from mpprof.report.blocks import (
     Bars,
     Block,
-    Cause,
     Commands,
-    Facts,
     Folded,
     Heading,
+    Judged,
+    Labelled,
     Notes,
     Table,
     Text,
@@ -146,14 +146,14 @@ def _add(page: Page, block: Block, before: Block | None) -> None:
                 page.row("")
             page.paragraph(text, label=label, hang=2 if label else 0, style="bold" if strong else "")
         case Notes(lines, caption, warns):
-            if caption or isinstance(before, Cause):
+            if caption or isinstance(before, Judged):
                 page.row("")
             if caption:
                 page.row(f"  {caption}")
             for line in lines:
                 label = "! " if warns else ""
                 page.paragraph(line, label=label, indent=4 if caption else 2, hang=2)
-        case Facts(items, aligned):
+        case Labelled(items, aligned):
             _facts(page, items, aligned)
         case Folded(title, lines):
             page.heading(title)
@@ -166,8 +166,8 @@ def _add(page: Page, block: Block, before: Block | None) -> None:
             if not block.headless and not isinstance(before, Heading):
                 page.row("")
             page.table(block)
-        case Cause():
-            _cause(page, block)
+        case Judged():
+            _judged(page, block)
         case Commands(commands):
             _commands(page, commands)
 
@@ -202,7 +202,7 @@ def _bars(rows: Sequence[TimeRow], column: Callable[[float], str], width: int) -
     yield f"  {'sum':<{label}} {'':<{bar}} {column(sum_ns):>{ns}} {words.percent(ratio):>8}"
 
 
-def _cause(page: Page, found: Cause) -> None:
+def _judged(page: Page, found: Judged) -> None:
     head = f"{found.name}{f': {found.cost}' if found.cost else ''}"
     graded = f"{head} [{found.severity}, {found.confidence} confidence]"
     page.paragraph(graded, indent=2, hang=2, style=found.severity)

@@ -34,6 +34,7 @@ Sources
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import einsum, flops
@@ -54,7 +55,7 @@ from mpprof.diagnosis.outcomes import (
     known,
     need,
 )
-from mpprof.diagnosis.remedies.layer_code import padding, up, widened, written
+from mpprof.diagnosis.remedies.layer_code import in_place, innermost, padding, up, widened, written
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
@@ -209,10 +210,9 @@ def _on_a_tpu(signals: Signals) -> Outcome:
 def check_model(model: Untrained) -> Iterator[AuditNote]:
     """Yield a note for units, filters, heads and input features that are not multiples of 8, or of 64 where
     that is better."""
-    first = next((f.name for f in model.layers if layers.is_convolution(f)), None)
     widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them
     by_name = {f.name: f for f in model.layers}
-    end = layers.head(model.layers)
+    end = model.feeding_outputs
     for layer in model.half:
         if layers.is_attention(layer):
             yield from _heads(model, layer)
@@ -227,7 +227,8 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         if note := _width(model, layer, layer.name in end):
             yield note
         inner = _read(layer, model.input_shape(layer))
-        if inner is not None and inner % shapes.ALIGNMENT and layer.name != first and inner not in widths:
+        thin = layers.is_convolution(layer) and (inner or 0) < shapes.ALIGNMENT  # MP403 speaks of it
+        if inner is not None and inner % shapes.ALIGNMENT and not thin and inner not in widths:
             yield _features(model, layer, inner, model.input_shape(layer))
     yield from _batch(model)
 
@@ -308,7 +309,8 @@ def _batch(model: Untrained) -> Iterator[AuditNote]:
 
 def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
     key, width = shapes.made(layer) or ("", 0)
-    if not width or (last and width < FEWEST_CLASSES):
+    few = width < FEWEST_CLASSES
+    if not width or (few and last and not (layers.is_convolution(layer) and _matters(model, layer))):
         return None
     wide = _best_multiple(model)
     said = f"{key}={width}" if key != "output_shape" else f"output_shape with {width} features"
@@ -316,7 +318,7 @@ def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
         better = up(width, wide if width >= WORTH_WIDENING else shapes.ALIGNMENT)
         # A small last layer has as many units as there are classes, and costs next to nothing.
         classes = last and width < WORTH_WIDENING and model.shares.get(layer.name, 0.0) < MUCH
-        small = classes or not _matters(model, layer)
+        small = classes or few or not _matters(model, layer)
         severity: Severity = "info" if small else "warning"
         reason = f"{said} is not a multiple of {shapes.ALIGNMENT}"
     elif wide > shapes.ALIGNMENT and width % wide and width >= WORTH_WIDENING:
@@ -325,8 +327,32 @@ def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
     else:
         return None
     name, code = model.changed(layer, **widened(layer, key, better))
+    if few or (last and not _labels_are_numbers(model)):
+        return AuditNote(CODE, SLUG, TITLE, severity, name, reason, _cut(model, layer, key, width, better))
     added = ", outputs that no label names" if last else ""
     return AuditNote(CODE, SLUG, TITLE, severity, name, reason, f"{code}  # {width} -> {better}{added}")
+
+
+def _labels_are_numbers(model: Untrained) -> bool:
+    """Return whether the loss takes the number of a class, so that classes can be added that no label names;
+    where the loss is not known this is assumed."""
+    loss = model.fit.loss if model.fit else None
+    return loss is None or "sparse" in loss.lower()
+
+
+def _cut(model: Untrained, layer: LayerFacts, key: str, width: int, better: int) -> str:
+    """Return code that computes more outputs and keeps those that there were: their number means something,
+    as that of classes does, or of a mask."""
+    inner = innermost(model.layers, layer)
+    wide, after = widened(inner, key, better), inner.arguments.get("activation", "...")
+    if after in ("...", "None", "'linear'"):
+        code, activate = model.changed(layer, **wide)[1], ""
+    else:  # a softmax would divide by what is cut off
+        kept = replace(inner, arguments={k: v for k, v in inner.arguments.items() if k != "activation"})
+        code = in_place(kept, model.policy, **wide)
+        activate = f'\nx = {model.keras}.layers.Activation({after}, dtype="float32")(x)'
+    first = layer.config.get("data_format") == "channels_first"
+    return f"x = {code}(x)[{':, ' if first else '..., '}:{width}]  # of {better}{activate}"
 
 
 def _matters(model: Untrained, layer: LayerFacts) -> bool:

@@ -48,6 +48,7 @@ from mpprof.diagnosis.remedies.layer_code import padding
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
+from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
 ABOUT = "the first convolution"
@@ -106,24 +107,37 @@ def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
     first = next((f for f in model.layers if layers.is_convolution(f)), None)
-    if first is None or first not in model.half:
-        return
-    shape = first.input_shape
-    rank = len(shape) if isinstance(shape, tuple) else 0
-    axis = 1 if first.config.get("data_format") == "channels_first" else rank - 1
-    channels = shape[axis] if rank > 2 else None
-    if not isinstance(channels, int) or channels >= shapes.ALIGNMENT:
-        return
-    better = 4 if channels <= 4 and first.config.get("strides") not in (1, [1], [1, 1]) else shapes.ALIGNMENT
+    widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them (MP401)
+    for layer in model.half:
+        channels = _channels(layer)
+        if channels is None or channels >= shapes.ALIGNMENT or layers.is_depthwise(layer):
+            continue
+        if layer is first or channels == 1 or channels not in widths:
+            yield from _of_few(model, layer, channels, layer is first)
+
+
+def _channels(layer: LayerFacts) -> int | None:
+    """Return how many channels a convolution reads; None of other layers, and where that is not known."""
+    shape = layer.input_shape
+    if not layers.is_convolution(layer) or not isinstance(shape, list | tuple) or len(shape) <= 2:
+        return None
+    channels = shape[1 if layer.config.get("data_format") == "channels_first" else -1]
+    return channels if isinstance(channels, int) else None
+
+
+def _of_few(model: Untrained, layer: LayerFacts, channels: int, first: bool) -> Iterator[AuditNote]:
+    rank = len(layer.input_shape)
+    axis = 1 if layer.config.get("data_format") == "channels_first" else rank - 1
+    better = 4 if channels <= 4 and layer.config.get("strides") not in (1, [1], [1, 1]) else shapes.ALIGNMENT
     if better == channels:
         return
-    read = f"{channels} channel{'s' * (channels > 1)}"
+    what = "images" if first else "x"
     yield AuditNote(
         CODE,
         SLUG,
-        "The first convolution has few channels",
+        "The first convolution has few channels" if first else "A convolution reads few channels",
         "info",
-        first.name,
-        f"reads {read}; matrix instructions want {better} or more",
-        f"images = {model.signals.words['pad']}(images, {padding(rank, axis, better - channels)})",
+        layer.name,
+        f"reads {channels} channel{'s' * (channels > 1)}; matrix instructions want {better} or more",
+        f"{what} = {model.signals.words['pad']}({what}, {padding(rank, axis, better - channels)})",
     )

@@ -24,6 +24,9 @@ Sources
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import off_or_narrow, unattributed
 from mpprof.diagnosis.outcomes import (
@@ -37,6 +40,8 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 
 CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the Tensor Cores"
 ABOUT = "3-D convolutions"
@@ -47,13 +52,13 @@ BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = OF_A_LAYER
+_KINDS = ("Conv3D", "Conv3DTranspose")
+_FIRST_CUDNN = 8
 
 
 def judge(signals: Signals) -> Outcome:
     names = {
-        f.name
-        for f in need(signals.layers_in_16_bits)
-        if f.kind in ("Conv3D", "Conv3DTranspose") and f.compute_dtype in HALF_DTYPES
+        f.name for f in need(signals.layers_in_16_bits) if f.kind in _KINDS and f.compute_dtype in HALF_DTYPES
     }
     if not names:
         return NotApplicable("the model has no 16-bit 3-D convolution")
@@ -81,3 +86,17 @@ def judge(signals: Signals) -> Outcome:
         claims=best.claims,
         layers=tuple(sorted(names)),
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    cudnn = re.match(r"\d+", str(model.run.framework.get("cudnn") or ""))
+    if cudnn and int(cudnn[0]) >= _FIRST_CUDNN:
+        return
+    for layer in model.half:
+        if layer.kind in _KINDS:
+            name, code = model.changed(layer)
+            reason = "3-D: off the Tensor Cores before cuDNN 8, and in some layouts"
+            yield AuditNote(
+                CODE, SLUG, "A 3-D convolution may miss the Tensor Cores", "info", name, reason,
+                f"{code}  # with cuDNN {_FIRST_CUDNN} or later; compare both values of data_format",
+            )  # fmt: skip

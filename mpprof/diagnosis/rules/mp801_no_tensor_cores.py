@@ -6,7 +6,8 @@ What it means
     Mixed precision then saves memory and some bandwidth, and often makes the step longer.
 
 How we know
-    The compute capability that the trace or the run states, or the table of known devices.
+    The compute capability that the trace or the run states, or the table of known devices. Before a training
+    (`mpprof audit --gpu NAME`) the card that is named, of other vendors too where it has no matrix units.
 
 What it costs
     Nothing that can be recovered on this card: it is a ceiling.
@@ -26,10 +27,15 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.device import MAYBE_NVIDIA
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 ABOUT = "cards without Tensor Cores"
@@ -64,3 +70,29 @@ def judge(signals: Signals) -> Outcome:
         ),
         severity="warning" if signals.half else "info",
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    card = model.gpu
+    if card is None or card.kind != "gpu" or not _is_early(card):
+        return
+    half = model.computing_in(*HALF_DTYPES)
+    gains = (
+        f"{evidence.listed([f.name for f in half])} would run on ordinary arithmetic: 16 bits save "
+        "memory and often cost time"
+        if half
+        else "float32 is right here: 16 bits would save memory and make no product faster"
+    )
+    name = card.name or (f"a GPU of {card.architecture}" if card.architecture else "this GPU")
+    yield AuditNote(
+        CODE, SLUG, TITLE, "warning" if half else "info", None, f"{name} has no matrix units: {gains}",
+        model.snippet(CODE),
+    )  # fmt: skip
+
+
+def _is_early(card: DeviceFacts) -> bool:
+    """Return whether the card has no matrix units, and is not one of the Turing cards that MP802 names."""
+    nvidia = device_peaks.vendor(card) in MAYBE_NVIDIA
+    if not nvidia:
+        return device_peaks.has_matrix_units(card) is False
+    return card.compute_capability is not None and card.compute_capability < FIRST_WITH_TENSOR_CORES

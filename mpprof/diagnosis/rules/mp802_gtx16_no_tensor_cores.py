@@ -29,6 +29,7 @@ Sources
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
@@ -44,7 +45,9 @@ from mpprof.diagnosis.outcomes import (
     Unable,
     need,
 )
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
@@ -87,3 +90,21 @@ def judge(signals: Signals) -> Outcome:
         confidence="medium" if likely else "high",
         severity="warning" if signals.half else "info",
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    card = model.gpu
+    if card is None or card.compute_capability != TURING or device_peaks.has_tensor_cores(card) is not False:
+        return
+    half = model.computing_in(*HALF_DTYPES)
+    gains = (
+        f"{evidence.listed([f.name for f in half])} would run on ordinary arithmetic: 16 bits save "
+        "memory and often cost time"
+        if half
+        else "float32 is right here: 16 bits would save memory and hardly any time"
+    )
+    yield AuditNote(
+        CODE, SLUG, TITLE, "warning" if half else "info", None,
+        f"{card.name or 'this card'} has no Tensor Cores, although its compute capability is 7.5: {gains}",
+        model.snippet(CODE),
+    )  # fmt: skip

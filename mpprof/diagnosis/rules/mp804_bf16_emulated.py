@@ -25,9 +25,14 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
 from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
@@ -64,3 +69,20 @@ def judge(signals: Signals) -> Outcome:
         ),
         severity="error",
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    card = model.gpu
+    layers = model.computing_in("bfloat16")
+    if not layers or card is None or card.compute_capability is None:
+        return
+    if device_peaks.vendor(card) not in MAYBE_NVIDIA or card.compute_capability >= FIRST_WITH_BF16:
+        return
+    major, minor = card.compute_capability
+    units = device_peaks.has_tensor_cores(card) is not False
+    reason = (
+        f"{evidence.listed([f.name for f in layers])} would be emulated on {card.name or 'this GPU'} "
+        f"(compute capability {major}.{minor}), slower than float32: units for bfloat16 begin at 8.0"
+    )
+    remedy = model.snippet(CODE) if units else f'{model.signals.words["set_policy"]}("float32")'
+    yield AuditNote(CODE, SLUG, TITLE, "error" if units else "warning", None, reason, remedy)

@@ -26,6 +26,9 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
@@ -38,6 +41,9 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
+from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
 ABOUT = "cards of other vendors"
@@ -77,3 +83,21 @@ def judge(signals: Signals) -> Outcome:
         confidence="medium" if accelerator == "gpu" else "high",
         severity="warning" if accelerator == "tpu" else "info",
     )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    card = model.gpu
+    if card is None or device_peaks.vendor(card) in MAYBE_NVIDIA:
+        return
+    tpu = card.kind == "tpu"
+    if not tpu and device_peaks.has_matrix_units(card) is False:  # MP801 speaks of it
+        return
+    layers = model.computing_in("float16") if tpu else model.computing_in(*HALF_DTYPES)
+    if not layers:
+        return
+    why = "a TPU has no float16 matrix unit" if tpu else "which 16-bit type is faster differs by library"
+    yield AuditNote(
+        CODE, SLUG, TITLE, "warning" if tpu else "info", None,
+        f"{card.name or card.vendor.upper()}: {why} ({evidence.listed([f.name for f in layers])})",
+        model.snippet(CODE, "tpu" if tpu else "gpu"),
+    )  # fmt: skip

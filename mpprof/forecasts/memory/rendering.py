@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.report import words
-from mpprof.report.text import wrapped
+from mpprof.report.blocks import Block, Heading, Table, Text, number, table
+from mpprof.report.blocks import text as column
+from mpprof.report.text import Page, laid_out
 from mpprof.report.to_json import to_json
 
 _MOST_LAYERS = 8
+_WHAT, _LABEL = "bytes of", 64
+"""The first column, and so many characters of it that are never cut."""
 
 
 def document(found: MemoryForecast) -> dict[str, Any]:
@@ -26,21 +30,28 @@ def document(found: MemoryForecast) -> dict[str, Any]:
 def text(
     found: MemoryForecast, *, most: int = _MOST_LAYERS, width: int = 100, ascii_only: bool = False
 ) -> str:
-    """Return the forecast as text: a table of the policies, then the layers that keep most. Cards that differ
-    only in their memory share a table."""
+    """Return the forecast as text: a table of the policies, then the layers that keep most."""
+    page = Page(color=False, width=width)
+    return laid_out(blocks_of(found, most), page).text(ascii_only=ascii_only)
+
+
+def blocks_of(found: MemoryForecast, most: int) -> Iterator[Block]:
+    """Yield a table of the policies, then the layers that keep most. Cards that differ only in their memory
+    share a table."""
     card = f", {_card(found.runs[0])}" if found.card else ""
-    parts = [[f"{words.plain(found.model)}, batch {found.batch_size:,}{card}"]]
+    yield Text(f"{words.plain(found.model)}, batch {found.batch_size:,}{card}")
     groups = _alike(found)
     for cards in groups:
         runs = cards[0]
         on = f" on {', '.join(words.plain(each[0].card or '') for each in cards)}" if len(groups) > 1 else ""
-        parts += [[f"O{on[2:]}"]] if on else []
-        parts += [_table(found, cards)]
-        parts += [_layers(run, on, most) for run in dict.fromkeys((runs[0], runs[-1]))]
-    told = [f"Assumed: {'; '.join(found.assumed)}", *(f"Unknown: {each}" for each in found.unknown)]
-    notes = [line for each in told for line in wrapped(each, width, hang=2)]
-    said = "\n\n".join("\n".join(lines) for lines in [*parts, notes] if lines) + "\n"
-    return words.ascii_only(said) if ascii_only else said
+        if on:
+            yield Heading(f"O{on[2:]}")
+        yield _table(found, cards)
+        for run in dict.fromkeys((runs[0], runs[-1])):
+            yield from _layers(run, on, most)
+    yield from (Text(each, label="Unknown: ") for each in found.unknown)
+    yield Text("; ".join(found.assumed), label="Assumed: ")
+    yield Text("estimated from the layers' shapes and types", label="* ")
 
 
 def _alike(found: MemoryForecast) -> list[list[list[PolicyMemory]]]:
@@ -69,10 +80,9 @@ _ROWS: tuple[tuple[str, Callable[[PolicyMemory], int | None]], ...] = (
 )
 
 
-def _table(found: MemoryForecast, cards: list[list[PolicyMemory]]) -> list[str]:
+def _table(found: MemoryForecast, cards: list[list[PolicyMemory]]) -> Table:
     runs = cards[0]
-    rows = [("", [run.policy for run in runs])]
-    rows += [
+    rows = [
         (name, ["unknown" if value(run) is None else words.size(value(run)) for run in runs])
         for name, value in _ROWS
     ]
@@ -95,13 +105,8 @@ def _table(found: MemoryForecast, cards: list[list[PolicyMemory]]) -> list[str]:
         if each[0].card_bytes:
             name = "the card" if found.card else _card(each[0])
             rows.append((f"largest batch at 90 % of {name}", [_largest_batch(run) for run in each]))
-    wide = [max(len(cells[at]) for _, cells in rows) for at in range(len(runs))]
-    label = max(len(name) for name, _ in rows)
-    lines = [
-        f"{name:<{label}}  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, wide, strict=True))
-        for name, cells in rows
-    ]
-    return [*(line.rstrip() for line in lines), "* estimated from the layers' shapes and types"]
+    columns = [column(_WHAT), *(number(run.policy) for run in runs)]
+    return table(columns, [(name, *cells) for name, cells in rows], _WHAT, least=_LABEL)
 
 
 def _largest_batch(run: PolicyMemory) -> str:
@@ -124,7 +129,7 @@ def _shown(pair: tuple[int, int] | None) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _layers(run: PolicyMemory, on: str, most: int) -> list[str]:
+def _layers(run: PolicyMemory, on: str, most: int) -> Iterator[Block]:
     sums: defaultdict[str, int] = defaultdict(int)
     types: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for each in run.kept:
@@ -132,11 +137,11 @@ def _layers(run: PolicyMemory, on: str, most: int) -> list[str]:
         types[each.layer][each.dtype] = None
     ordered = sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
     if not ordered:
-        return []
-    lines = [
-        f"  {words.size(size):>9}  {words.shorten(words.plain(name), 40)} ({', '.join(types[name])})"
-        for name, size in ordered[:most]
+        return
+    rows = [
+        (words.size(size), f"{words.plain(name)} ({', '.join(types[name])})") for name, size in ordered[:most]
     ]
-    rest = sum(size for _, size in ordered[most:])
-    lines += [f"  {words.size(rest):>9}  {words.plural(len(ordered) - most, 'more layer')}"] if rest else []
-    return [f"Kept for backward in {run.policy}{on}, by layer", *lines]
+    if rest := sum(size for _, size in ordered[most:]):
+        rows.append((words.size(rest), words.plural(len(ordered) - most, "more layer")))
+    yield Heading(f"Kept for backward in {run.policy}{on}, by layer")
+    yield table([number("bytes"), column("layer")], rows, "layer", headless=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.model.memory import MemoryComparison
 from mpprof.report import words
-from mpprof.report.blocks import Block, Facts, Heading, Notes, Text, number, table, text
+from mpprof.report.blocks import Block, Heading, Labelled, Notes, Text, number, table, text
 from mpprof.report.content import (
     BEFORE,
     BEYOND_THE_GAP,
@@ -45,7 +45,7 @@ def of_memory(document: Report, most: int) -> Iterator[Block]:
     yield from _tensors(document, most)
     yield from _across(document, most)
     if recorded := _records(document):
-        yield Facts([("Recorded", recorded)], aligned=True)
+        yield Labelled([("Recorded", recorded)], aligned=True)
     if said := saving(document):
         yield Heading(said[0])
         yield Notes([line.removeprefix("  ") for line in said[1:]])
@@ -190,7 +190,7 @@ def _divisions(document: Report, most: int) -> Iterator[Block]:
         rest = [f"{len(items) - most} more"] if len(items) > most else []
         lines.append((title, [", ".join([*shown, *rest])]))
     if lines:
-        yield Facts(lines, aligned=True)
+        yield Labelled(lines, aligned=True)
 
 
 def _tensors(document: Report, most: int) -> Iterator[Block]:

@@ -173,8 +173,8 @@ def test_without_an_optimizer_the_figures_are_bounds() -> None:
         assert other.largest_batch is not None
         assert run.largest_batch >= other.largest_batch
     said, document = rendering.text(found), rendering.document(found)
-    assert re.search(r"^peak +at least ", said, re.MULTILINE)
-    assert re.search(r"^largest batch at 90 % of the card +at most ", said, re.MULTILINE)
+    assert re.search(r"^  peak +at least ", said, re.MULTILINE)
+    assert re.search(r"^  largest batch at 90 % of the card +at most ", said, re.MULTILINE)
     assert document["runs"][0]["at_least"] == ["fixed_bytes", "peak_bytes"]
     assert document["runs"][0]["at_most"] == ["largest_batch"]
     assert "the optimizer's slots are not known" in str(mpprof.audit(bare, batch_size=8, gpu="V100"))

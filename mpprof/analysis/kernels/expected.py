@@ -1,0 +1,132 @@
+"""Where the products of a layer will run on a card, and in which type, before anything runs there.
+
+By what the vendors' documents say of the card and what the layer computes in: which of its policies is in force is
+the layer's own matter, never the process'. It is what the card *can* do; a kernel that ran is judged by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mpprof.analysis.kernels import device_peaks, shapes
+from mpprof.analysis.layers import flops, kinds
+from mpprof.model.audit import MatrixWork
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
+from mpprof.model.kernels import COMPUTE_DTYPES, NARROW, Placement, Precision
+from mpprof.model.run import LayerFacts
+
+BF16_SINCE = (8, 0)
+"""Units for bfloat16, and TF32 for float32: CUDA C++ Programming Guide, compute capability 8.0."""
+_FP8_SINCE = (8, 9)
+"""Products in float8: cuBLAS documentation, 8-bit floating point data types."""
+_MFMA_FP8 = (9, 5)
+"""AMD's cards take the float8 type that Keras uses (OCP) from gfx950 on; gfx94x takes FNUZ: ROCm, precision support."""
+_RDNA = 10
+"""From gfx10 on the compute cards' numbering ends: Radeon's matrix instructions take 16-bit operands alone."""
+Where = tuple[Placement, Precision, str]
+
+
+def matrix_work(
+    layers: Sequence[LayerFacts], card: DeviceFacts, *, tf32: bool | None = None
+) -> tuple[MatrixWork, ...]:
+    """Return where each layer that multiplies with weights will run. `tf32` False: it was switched off."""
+    shares = flops.shares(layers)
+    by_name = {layer.name: layer for layer in layers}
+    return tuple(
+        _of(layer, card, tf32, shares, by_name)
+        for layer in layers
+        if kinds.is_matrix(layer)
+        and layer.parameters != 0
+        and not kinds.is_attention(layer)
+        and not flops.repeats(layer, by_name)
+    )
+
+
+def _of(
+    layer: LayerFacts,
+    card: DeviceFacts,
+    tf32: bool | None,
+    shares: Mapping[str, float],
+    by_name: Mapping[str, LayerFacts],
+) -> MatrixWork:
+    unit, precision, reason = where(layer, card, tf32=tf32)
+    made = shapes.made(layer)
+    risk = _risk(layer, by_name) if precision in NARROW else None
+    return MatrixWork(
+        layer.name, unit, precision, shares.get(layer.name), reason, risk, *(made or (None, None))
+    )
+
+
+def _risk(layer: LayerFacts, by_name: Mapping[str, LayerFacts]) -> str | None:
+    """Return why 16-bit products of these sizes may run narrowly or off the matrix units; None: nothing seen."""
+    made = shapes.made(layer)
+    if made and made[1] % shapes.ALIGNMENT:
+        return f"{made[0]} {made[1]:,} is not a multiple of {shapes.ALIGNMENT}"
+    if isinstance(groups := layer.config.get("groups"), int) and groups > 1:
+        return f"groups {groups}"
+    return None
+
+
+def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> Where:
+    """Return the unit that a layer's products run on, the type of their operands there, and why."""
+    if kinds.is_depthwise(layer):
+        own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
+        return "cuda_core", own, "a depthwise convolution has no kernel on matrix units"
+    has = device_peaks.has_matrix_units(card)
+    name = card.name or "a card of this capability"
+    if has is None:
+        return "unknown", "unknown", f"whether {name} has matrix units is not known"
+    if card.kind == "tpu":
+        return "matrix_core", "bf16", "a TPU multiplies in bfloat16"
+    if layer.quantized and layer.quantized != "float8":
+        return "unknown", "unknown", f"quantised to {layer.quantized}: it depends on the kernel"
+    nvidia = device_peaks.vendor(card) in MAYBE_NVIDIA
+    if layer.quantized == "float8" and has and _multiplies_float8(card, nvidia):
+        unit: Placement = "tensor_core" if nvidia else "matrix_core"
+        return unit, "fp8", "quantised to float8, where XLA compiles it to a float8 product"
+    found = _nvidia(layer, card, has, tf32) if nvidia else _other(layer, card, has)
+    if layer.quantized == "float8":
+        return found[0], found[1], f"{name} has no product in this float8: turned back first; {found[2]}"
+    return found
+
+
+def _multiplies_float8(card: DeviceFacts, nvidia: bool) -> bool:
+    return bool(card.compute_capability and card.compute_capability >= (_FP8_SINCE if nvidia else _MFMA_FP8))
+
+
+def _nvidia(layer: LayerFacts, card: DeviceFacts, has: bool, tf32: bool | None) -> Where:
+    own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
+    late = card.compute_capability is not None and card.compute_capability >= BF16_SINCE
+    if own == "bf16" and not late:
+        return "cuda_core", "fp32", "bfloat16 is emulated before compute capability 8.0: turned into float32"
+    if own == "unknown":
+        return "unknown", "unknown", "what it computes in is not known"
+    if not has:
+        return "cuda_core", own, "the card has no Tensor Cores"
+    if own == "fp64":
+        rates = getattr(device_peaks.product_of(card), "rates", {})
+        return ("tensor_core" if "fp64" in rates else "cuda_core"), own, "float64"
+    if own != "fp32":
+        return "tensor_core", own, f"it computes in {layer.compute_dtype}"
+    if not late:
+        return "cuda_core", own, "Tensor Cores before compute capability 8.0 take no float32"
+    if tf32 is False:
+        return "cuda_core", own, "float32, with TF32 switched off"
+    return "tensor_core", "tf32", "float32 runs as TF32 unless it is switched off"
+
+
+def _other(layer: LayerFacts, card: DeviceFacts, has: bool) -> Where:
+    own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
+    if own == "unknown":
+        return "unknown", "unknown", "what it computes in is not known"
+    if not has:
+        return "cuda_core", own, "the card has no matrix units"
+    product = device_peaks.product_of(card)
+    wide = own in ("fp32", "fp64")
+    capability = card.compute_capability
+    takes = (
+        own in product.rates if product is not None else not (wide and capability and capability[0] >= _RDNA)
+    )
+    if not takes:
+        return "cuda_core", own, f"its matrix units take no {layer.compute_dtype}"
+    return "matrix_core", own, f"it computes in {layer.compute_dtype}"

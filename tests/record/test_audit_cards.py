@@ -1,0 +1,210 @@
+"""`mpprof.audit` for twelve cards, six policies and three models, against a table from the vendors' documents.
+
+The models are built once each; a policy is what the layers' recorded types are then, as the walk records them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis import audit as judging
+from mpprof.model.audit import AuditReport
+from mpprof.model.run import Run
+from mpprof.record.facts import untrained
+from tests.record.on_tensorflow import keras
+
+pytestmark = pytest.mark.framework
+layers = keras.layers
+TABLE = Path(__file__).parents[1] / "diagnosis" / "cards.csv"
+POLICIES = ("float32", "mixed_float16", "mixed_bfloat16", "float16", "float8", "per_layer")
+MODELS = ("cnn", "transformer", "depthwise")
+OWN = {"cnn": "MP403", "transformer": "-", "depthwise": "MP406"}
+"""What leads where the card takes nothing away: three channels, nothing, a depthwise convolution."""
+
+
+def layers_of(model: str, deviant: dict[str, str]) -> list[Any]:
+    end = layers.Activation("linear", dtype="float32")
+    if model == "cnn":
+        return [
+            keras.Input((32, 32, 3)), layers.Conv2D(64, 3, name="a"), layers.Conv2D(64, 3, name="b", **deviant),
+            layers.Flatten(), layers.Dense(128, name="c"), end,
+        ]  # fmt: skip
+    if model == "depthwise":
+        return [
+            keras.Input((32, 32, 64)), layers.Conv2D(64, 1, name="a"), layers.DepthwiseConv2D(3, name="deep"),
+            layers.Conv2D(128, 1, name="b", **deviant), layers.Flatten(), layers.Dense(128, name="c"), end,
+        ]  # fmt: skip
+    return [
+        keras.Input((16, 64)), layers.EinsumDense("abc,cd->abd", (None, 128), name="a"),
+        layers.Dense(256, name="b", **deviant), layers.Dense(64, name="c"), end,
+    ]  # fmt: skip
+
+
+@cache
+def run_of(model: str, policy: str) -> Run:
+    base = {"float8": "mixed_bfloat16", "per_layer": "mixed_float16"}.get(policy, policy)
+    keras.config.set_dtype_policy(base)
+    try:
+        deviant = {"dtype": "float32"} if policy == "per_layer" else {}
+        made = keras.Sequential(layers_of(model, deviant))
+        made.compile("adam", "mse")
+        if policy == "float8":
+            made.layers[-2].quantize("float8")  # the last Dense, which all three have
+    finally:
+        keras.config.set_dtype_policy("float32")
+    return untrained.run_of(made, 32)
+
+
+def audited(model: str, policy: str, card: str) -> AuditReport:
+    return judging.audit(run_of(model, policy), device_peaks.find(card))
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    with TABLE.open(encoding="utf-8") as table:
+        for row in csv.DictReader(table):
+            assert row["source"]
+            for policy in POLICIES:
+                yield row["card"], policy, row[policy]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_unit_precision_and_leading_code_are_those_of_the_vendors_documents(model: str) -> None:
+    wrong = []
+    for card, policy, wanted in rows():
+        unit, precision, code = wanted.split()
+        report = audited(model, policy, card)
+        at = {each.layer: each for each in report.work}
+        judged = at["c"]  # in float8 where that is the policy
+        leads = report.notes[0].code if report.notes else "-"
+        if (judged.unit, judged.precision, leads) != (unit, precision, _leading(code, model, report)):
+            wrong.append((card, policy, wanted, judged.unit, judged.precision, leads))
+        if model == "depthwise" and at["deep"].unit != "cuda_core":
+            wrong.append((card, policy, "deep", at["deep"].unit))
+        if "MP80" in code:
+            assert "Nothing was found" not in str(report)
+    assert not wrong
+
+
+def _leading(code: str, model: str, report: AuditReport) -> str:
+    return OWN[model] if code == "-" else code
+
+
+@pytest.mark.parametrize("card", ["K80", "P100", "V100", "A100", "MI300X"])
+def test_per_layer_the_one_in_float32_is_judged_by_its_own_type(card: str) -> None:
+    at = {each.layer: each for each in audited("transformer", "per_layer", card).work}
+    wanted = {
+        "A100": ("tensor_core", "tf32"), "MI300X": ("matrix_core", "fp32"),
+    }.get(card, ("cuda_core", "fp32"))  # fmt: skip
+    assert (at["b"].unit, at["b"].precision) == wanted
+    assert at["a"].precision == "fp16"
+
+
+def test_a_map_of_policies_is_read_layer_by_layer() -> None:
+    policies = keras.dtype_policies.DTypePolicyMap(default_policy="mixed_bfloat16")
+    policies[".*inner/b"] = keras.DTypePolicy("float32")
+
+    class Inner(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(dtype=policies, name="inner")
+            self.a = layers.Dense(64, dtype=policies, name="a")
+            self.b = layers.Dense(64, dtype=policies, name="b")
+
+        def call(self, x: Any) -> Any:
+            return self.b(self.a(x))
+
+    made = keras.Sequential([keras.Input((64,)), Inner()])
+    run = untrained.run_of(made, 8)
+    report = judging.audit(run, device_peaks.find("A100"))
+    at = {each.layer.rpartition("/")[2]: each.precision for each in report.work}
+    assert at == {"a": "bf16", "b": "tf32"}
+    on_t4 = judging.audit(run, device_peaks.find("T4")).notes[0]
+    assert on_t4.code == "MP804"
+    assert "inner/a " in on_t4.reason
+    assert "inner/b" not in on_t4.reason
+
+
+@pytest.mark.parametrize(
+    ("card", "code"), [("GTX 1080 Ti", "MP801"), ("K40", "MP801"), ("3.7", "MP801"), ("GTX 1650", "MP802"), ("GTX 1660", "MP802"), ("T1000", "MP802")]
+)  # fmt: skip
+def test_a_card_without_tensor_cores_leads_whatever_its_name_is_given_as(card: str, code: str) -> None:
+    report = audited("cnn", "mixed_float16", card)
+    assert report.notes[0].code == code
+    assert [note.code for note in report.notes] == [code], "sizes for Tensor Cores are no matter here"
+    assert "any NVIDIA GPU with Tensor Cores" not in str(report)
+
+
+def test_float32_is_not_told_to_change_where_16_bits_are_no_faster() -> None:
+    assert "First of all" not in str(audited("cnn", "float32", "P100"))
+    assert "First of all" in str(audited("cnn", "float32", "V100"))
+
+
+def test_a_capability_that_covers_both_kinds_of_cards_is_unable() -> None:
+    report = audited("transformer", "mixed_float16", "7.5")
+    assert [unable.code for unable in report.unable] == ["MP802"]
+    assert {each.unit for each in report.work} == {"unknown"}
+    assert "Nothing was found" not in str(report)
+
+
+def test_equal_entries_are_one() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    deep = [layers.DepthwiseConv2D(3, name=f"deep_{i}") for i in range(6)]
+    made = keras.Sequential([keras.Input((32, 32, 64)), *deep, layers.Activation("linear", dtype="float32")])
+    keras.config.set_dtype_policy("float32")
+    report = judging.audit(untrained.run_of(made), device_peaks.find("A100"))
+    text = str(report)
+    assert len([note for note in report.notes if note.code == "MP406"]) == 6
+    assert text.count("has no Tensor Core kernel") == 1
+    assert "deep_0, deep_1, deep_2 and 3 more: depthwise" in text
+
+
+def test_convolutions_in_three_dimensions_and_of_one_channel() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    images = keras.Input((32, 32, 64))
+    gate = layers.Conv2D(1, 3, padding="same", activation="sigmoid", name="gate")(images)
+    x = layers.Conv2D(64, 3, padding="same", name="of_one")(gate)
+    x = layers.Conv2D(64, 3, name="body")(layers.Multiply()([x, images]))
+    mask = layers.Conv2D(1, 3, activation="sigmoid", name="mask")(x)
+    volume = keras.Input((8, 8, 8, 64), name="volume")
+    deep = layers.Conv3D(64, 3, name="deep")(volume)
+    made = keras.Model([images, volume], [mask, deep])
+    keras.config.set_dtype_policy("float32")
+    report = judging.audit(untrained.run_of(made), device_peaks.find("A100"))
+    said = {(note.code, note.layer): note for note in report.notes}
+    assert ("MP403", "of_one") in said
+    if not made_with_cudnn(run := untrained.run_of(made)):
+        assert ("MP408", "deep") in said, run
+    for name in ("gate", "mask"):  # a mask of one channel stays one: more are computed and cut off
+        note = said.get(("MP401", name))
+        assert note is None or ("[..., :1]" in note.remedy and "Activation('sigmoid'" in note.remedy)
+    assert ("MP401", "gate") in said
+
+
+def made_with_cudnn(run: Run) -> bool:
+    return bool(run.facts and run.facts.framework.get("cudnn"))
+
+
+def test_advice_for_an_output_keeps_the_shape_that_the_labels_have() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    made = keras.Sequential([
+        keras.Input((64,)), layers.Dense(300, activation="softmax", name="classes"),
+        layers.Activation("linear", dtype="float32"),
+    ])  # fmt: skip
+    keras.config.set_dtype_policy("float32")
+    names: dict[str, Any] = {"keras": keras, "x": keras.Input((64,))}
+    run = untrained.run_of(made)
+    assert run.facts is not None
+    for loss, kept in (("categorical_crossentropy", True), ("sparse_categorical_crossentropy", False)):
+        fits = tuple(replace(fit, loss=loss) for fit in run.facts.fits)
+        report = judging.audit(replace(run, facts=replace(run.facts, fits=fits)), device_peaks.find("V100"))
+        remedy = next(note.remedy for note in report.notes if note.code == "MP401")
+        assert ("[..., :300]" in remedy) is kept
+        if kept:
+            exec(remedy, names)
+            assert names["x"].shape == (None, 300)
