@@ -203,7 +203,11 @@ FLOW_PLACES: dict[str, str] = {
     "unknown": "open", "": "open",
 }  # fmt: skip
 """Of matrix work, by where it ran; "": nothing tells."""
-FLOW_WORDS = {"matmul": "matrix work", "wait": "waits"}
+FLOW_WORDS = {
+    "matmul": "matrix work", "norm": "norms", "reduce": "reductions", "elementwise": "elementwise",
+    "cast": "casts", "rest": "optimizer, other", "copy": "copies", "unknown": "unknown", "wait": "waits",
+}  # fmt: skip
+"""Of bands."""
 UNIT_WORDS: dict[str, str] = {
     "tensor_core": "Tensor Cores", "matrix_core": "matrix cores", "cuda_core": "ordinary cores", "cpu": "CPU",
     "not_matmul": "helpers", "unknown": "where is unknown",

@@ -123,8 +123,8 @@ def test_bands_join_the_two_measured_bars_and_say_what_became_of_each() -> None:
     said = {band.kind: band.said for band in found.bands if band.said}
     assert said["matmul"] == "matrix work 5.5x as fast"
     assert said["wait"] == "waits +19.9 ms"
-    assert said["cast"] == "new: +3.28 ms"
-    assert said["norm"] == "same"
+    assert said["cast"] == "casts new: +3.28 ms"
+    assert said["norm"] == "norms same"
     for band in found.bands:
         assert 0.0 <= band.upper[0] <= band.upper[1] <= 1.0001 * found.bars[0].ns
         assert 0.0 <= band.lower[0] <= band.lower[1] <= 1.0001 * found.bars[1].ns

@@ -264,6 +264,11 @@ def _alone(document: Report) -> Bar | None:
         at = {"float32": "cuda_core", "host": "", "wait": ""}.get(limit.kind, "tensor_core")
         key = limit.category, at if limit.category == "matmul" else ""
         parts[key] = parts.get(key, 0.0) + limit.best_ns
+    most = sum(parts.values())
+    if (
+        0.9 * most <= attainable < most
+    ):  # classes below nothing have no limit: profiling, as in the other bars
+        parts["profiling", ""] = attainable - most
     parts = _positive(parts)
     whole = sum(parts.values())
     if any(limit.kind == "host" for limit in speedup.attainable_limits):
