@@ -265,9 +265,7 @@ def _alone(document: Report) -> Bar | None:
         key = limit.category, at if limit.category == "matmul" else ""
         parts[key] = parts.get(key, 0.0) + limit.best_ns
     most = sum(parts.values())
-    if (
-        0.9 * most <= attainable < most
-    ):  # classes below nothing have no limit: profiling, as in the other bars
+    if 0.9 * most <= attainable < most:  # what is below nothing has no limit: profiling
         parts["profiling", ""] = attainable - most
     parts = _positive(parts)
     whole = sum(parts.values())
