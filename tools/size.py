@@ -23,8 +23,8 @@ STATEMENTS = {
     "mpprof": 500,
     "mpprof/analysis": 9_970,
     "mpprof/api": 1_540,
-    "mpprof/cli": 2_260,
-    "mpprof/diagnosis": 6_660,
+    "mpprof/cli": 2_250,
+    "mpprof/diagnosis": 6_670,
     "mpprof/forecasts": 2_100,
     "mpprof/launch": 760,
     "mpprof/model": 2_620,
@@ -35,7 +35,7 @@ STATEMENTS = {
     "mpprof/store": 1_030,
     "mpprof/traces": 5_910,
     "mpprof/trial": 750,
-    "dashboards/mpprof_dashboards": 4_050,
+    "dashboards/mpprof_dashboards": 3_980,
 }
 """By room; "mpprof" is the files beside the rooms."""
 

@@ -8,6 +8,8 @@ from mpprof.model.finding import Evidence
 
 _LONGEST = 48
 """Longer names would fill a line by themselves."""
+_LONGEST_TEXT = 240
+"""A mangled name of a kernel may have thousands of characters; what tells it apart stands in front."""
 
 
 def ratio(name: str, value: float | None, limit: float | None = None) -> Evidence:
@@ -39,6 +41,8 @@ def speedup(name: str, value: float | None, limit: float | None = None) -> Evide
 
 
 def text(name: str, value: str | bool | None, limit: str | None = None) -> Evidence:
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        value = f"{value[:_LONGEST_TEXT]}…"
     return Evidence(name, value, "text", limit)
 
 

@@ -140,7 +140,7 @@ def test_a_forecast_of_several_cards_has_each(mpprof: Mpprof) -> None:
     done = mpprof("memory", MIXED, "--card", "v100, a100", "--dtype-policy", "float32,mixed_float16")
     for name in cards:
         assert re.search(
-            rf"^largest batch at 90 % of {name} with [\d.]+ GiB +[\d,]+ \* ", done.out, re.MULTILINE
+            rf"^  largest batch at 90 % of {name} with [\d.]+ GiB +[\d,]+ \* ", done.out, re.MULTILINE
         )
     made = json.loads(mpprof("memory", MIXED, "--card", "v100,a100", "--format", "json").out)
     assert (made["card"], made["card_bytes"]) == (None, None)

@@ -46,6 +46,7 @@ def test_one_device_tells_what_is_exposed_and_not_what_of_it_is_waiting() -> Non
         ("ncclKernel_AllReduce_RING_LL_Sum_half(ncclDevComm*, unsigned long, ncclWork*)", "clear"),
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "clear"),
         ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "clear"),
+        ("void deep_ep::reduce_dispatch<8>(int4*, float*, int*)", "clear"),  # opaque: 16 bytes at a time
     ],
 )
 def test_the_precision_of_a_sum_is_in_its_kernel_s_name(kernel: str, says_of_it: str) -> None:

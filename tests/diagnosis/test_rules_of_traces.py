@@ -458,3 +458,15 @@ def test_mp912_limits(ms, said) -> None:
 def test_mp912_without_graphs_nothing_is_lost_to_them() -> None:
     account = c.account(c.cell("other", 50), c.healthy(50, op="d/MatMul"))
     assert says("MP912", c.case(account=account)) == "clear"
+
+
+def test_mp907_is_ranked_by_its_share_of_the_step() -> None:
+    """Seen: half of the kernel time of a device that idles 96 % led a report with 2 % of the step."""
+    idles = c.case(account=c.account(c.cell("idle_launch", 96)), unknown_ratio=0.51)
+    assert says("MP907", idles) == "info"
+
+
+def test_a_long_name_is_cut_in_evidence() -> None:
+    kernel = c.cell("unknown", 60, kernel="_ZN" + "4what" * 500, placement="unknown")
+    (_, stated) = finding("MP907", c.case(account=c.account(kernel), unknown_ratio=0.6)).evidence
+    assert len(str(stated.value)) < 250

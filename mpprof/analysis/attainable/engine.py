@@ -15,6 +15,7 @@ from mpprof.analysis.attainable.work import (
     LARGE_SHARE,
     LAUNCH_BOUND_NS,
     MEMORY_BOUND,
+    NARROW,
     SIXTEEN_BITS,
     USUAL_RATIO,
     Work,
@@ -252,7 +253,8 @@ def _before(work: Work, precision: Precision, evidence: Evidence) -> Least:
     high = work.ns * _times_in_float32(work, precision, evidence)
     if work.category.startswith("idle_"):
         return Least(0.0, None, high, source)
-    if work.category != "matmul" or not work.in_16_bits or work.bound_by_launching:
+    narrow = work.accelerated and work.precision in NARROW
+    if work.category != "matmul" or not narrow or work.bound_by_launching:
         return Least(work.ns, None, high, source)
     usual = work.ns * (1.0 if precision == "tf32" else USUAL_RATIO)
     operations = (work.flops or 0.0) / (FEWER_OPERATIONS if work.kind == "convolution" else 1.0)
@@ -264,7 +266,7 @@ def _before(work: Work, precision: Precision, evidence: Evidence) -> Least:
 
 def _times_in_float32(work: Work, precision: Precision, evidence: Evidence) -> float:
     """Return how many times as long the work took in float32, at most."""
-    if work.precision not in SIXTEEN_BITS:
+    if work.precision not in SIXTEEN_BITS and (work.category != "matmul" or work.precision not in NARROW):
         return 1.0
     ran, before = evidence.rate(work.precision), _rate_in_float32(precision, evidence)
     if work.category == "matmul" and work.accelerated and ran and before:

@@ -40,6 +40,8 @@ FEWER_OPERATIONS = 4.0
 """What Winograd's F(4x4, 3x3) saves of a convolution's products: Lavin & Gray 2015, arXiv:1509.09308."""
 
 SIXTEEN_BITS: frozenset[Precision] = frozenset(("fp16", "bf16"))
+NARROW: frozenset[Precision] = SIXTEEN_BITS | {"fp8", "fp4"}
+"""Types of products that a float32 run computes in float32; of eight bits there is no other arithmetic."""
 MEMORY_BOUND: frozenset[Class] = frozenset(("norm", "elementwise", "reduce", "gather_scatter", "layout"))
 BoundBy = Literal["compute", "memory"]
 

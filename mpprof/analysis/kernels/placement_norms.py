@@ -22,9 +22,13 @@ from mpprof.model.account import PHASES
 from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placements, Reason
 from mpprof.model.trace import Op, Trace
 
-_NAMED = r"(?i)(?:batch|layer|group|instance|rms|unit)_?norm(?:alization)?(?:[123]d)?(?:_\d+)*$|(?:^|_)bn(?:_?\d+)*$"
-"""The last part of a layer's name: as Keras, PyTorch and Flax call them, and `bn` in the names that models give
-(`conv1_bn`). `normalization`, Keras' preprocessing layer, is none."""
+_NAMED = (
+    r"(?i)(?:batch|layer|group|instance|rms|unit)_?norm(?:alization)?(?:[123]d)?(?:_\d+)*$"
+    r"|(?:^|_)(?:bn|ln|norm)(?:_?(?:\d+|f))*$"
+)
+"""The last part of a layer's name: as Keras, PyTorch and Flax call them, and `bn`, `ln` and `norm` in the names
+that models give (`conv1_bn`, `ln_f`, `norm1`, `attention_norm`). `normalization`, Keras' preprocessing layer, is
+none."""
 _PARTS = frozenset(("moments", "batchnorm"))
 """Scopes of `tf.nn.moments`, Keras' own moments and `tf.nn.batch_normalization`, within whatever layer."""
 _PLAIN: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion"))

@@ -28,6 +28,7 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.finding import Severity
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
@@ -38,6 +39,7 @@ OF_ACCELERATOR = True
 LEADS = INVALID
 
 INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
+LEAST_OF_THE_STEP = 0.05
 """Two percent cannot change a verdict; a tenth is as much as a typical cause; at one half there is none."""
 
 
@@ -55,5 +57,12 @@ def judge(signals: Signals) -> Outcome:
             evidence.ratio("kernel time not recognised", ratio, INFO_RATIO),
             *(evidence.text("kernel", name) for name in names),
         ),
-        severity="error" if ratio >= ERROR_RATIO else "warning" if ratio >= WARNING_RATIO else "info",
+        severity=_severity(ratio, ratio * signals.busy_ratio),
     )
+
+
+def _severity(ratio: float, of_the_step: float) -> Severity:
+    """Return the severity of this share of the kernel time: of an idle device it is little of the step."""
+    if ratio >= ERROR_RATIO and of_the_step >= WARNING_RATIO:
+        return "error"
+    return "warning" if ratio >= WARNING_RATIO and of_the_step >= LEAST_OF_THE_STEP else "info"

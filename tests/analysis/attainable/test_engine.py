@@ -229,6 +229,17 @@ def test_only_well_fed_kernels_are_evidence(one: Cell, is_evidence: bool) -> Non
 # --- back to float32 ---------------------------------------------------------------------------------------
 
 
+def test_the_float32_twin_of_eight_bits_took_up_to_the_ratio_of_the_peaks() -> None:
+    """Seen: a ceiling of 3.20x of an fp8 run, about 18x right."""
+    rates = Evidence(
+        DevicePeaks("some card", True, {"fp8": 2000e12, "fp16": 1000e12, "fp32_cuda": 60e12}, 3e12, "")
+    )
+    found = least(fed(3, precision="fp8"), "fp32", rates)
+    assert (found.low, found.high) == (pytest.approx(6 * MS), pytest.approx(100 * MS))
+    stored = replace(fed(3, precision="fp8"), category="elementwise", placement="not_matmul")
+    assert least(stored, "fp32", rates).high == pytest.approx(3 * MS)
+
+
 def test_the_float32_twin_took_twice_as_long_or_what_its_roofline_takes() -> None:
     work = fed(1, gflop=5, mb=10)
     found = least(work, "fp32", Evidence(V100))
