@@ -24,11 +24,23 @@ QUERY = "?run=mixed&baseline=fp32"
 def serving(**reach: Any) -> Iterator[str]:
     app = create_app(FakeSource(), Reach(**reach)).server
     server = waitress.create_server(app, host="127.0.0.1", port=0, threads=8)
-    threading.Thread(target=server.run, daemon=True).start()
+    closing = threading.Event()
+
+    def run() -> None:
+        try:
+            server.run()
+        except Exception:  # the loop may find its sockets closed under it
+            if not closing.is_set():
+                raise
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
     try:
         yield f"http://127.0.0.1:{server.effective_port}"
     finally:
+        closing.set()
         server.close()
+        thread.join(timeout=20)
 
 
 @contextmanager
