@@ -17,13 +17,13 @@ from mpprof._version import __version__
 
 if TYPE_CHECKING:
     from mpprof.api.auditing import audit
-    from mpprof.api.policies import compare_policies
     from mpprof.api.public import compare, diagnose, forecast, load
     from mpprof.api.results import Comparison, Diagnosis, Run, Table
     from mpprof.api.survey import survey
     from mpprof.forecasts.memory.forecasting import forecast_memory
     from mpprof.numbers.look import numerics
     from mpprof.record import MlflowSink, MPProfilerCallback, StepRecorder, WandbSink
+    from mpprof.trial.inline import try_settings
 
 _LAZY = {
     "MPProfilerCallback": "mpprof.record",
@@ -38,11 +38,11 @@ _LAZY = {
     "Run": "mpprof.api.results",
     "Table": "mpprof.api.results",
     "compare": "mpprof.api.public",
-    "compare_policies": "mpprof.api.policies",
     "diagnose": "mpprof.api.public",
     "load": "mpprof.api.public",
     "numerics": "mpprof.numbers.look",
     "survey": "mpprof.api.survey",
+    "try_settings": "mpprof.trial.inline",
 }
 
 __all__ = [
@@ -57,13 +57,13 @@ __all__ = [
     "__version__",
     "audit",
     "compare",
-    "compare_policies",
     "diagnose",
     "forecast",
     "forecast_memory",
     "load",
     "numerics",
     "survey",
+    "try_settings",
 ]
 
 

@@ -1,5 +1,5 @@
-"""A temporary directory of this process alone, gone when it ends: also by SIGTERM, and after a SIGKILL with
-the next one that is made."""
+"""A temporary directory of this process alone, gone when it ends: also by SIGTERM or SIGHUP, and after a
+SIGKILL with the next one that is made."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _IN_USE = ".in-use"
 
 @contextmanager
 def own_folder(prefix: str) -> Iterator[Path]:
-    """Give an empty directory that goes with the context, or when the process is asked to end (SIGTERM).
-    Those with this prefix that killed processes have left go, too."""
+    """Give an empty directory that goes with the context, or when the process is asked to end (SIGTERM, or
+    SIGHUP where its terminal is closed). Those with this prefix that killed processes have left go, too."""
     with (
-        _ended_by_sigterm(),
+        _ended_by_exception(),
         tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as made,
         _marked(Path(made)),
     ):
@@ -38,18 +38,22 @@ def own_folder(prefix: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def _ended_by_exception() -> Iterator[None]:
     """End the process by an exception where a signal would end it at once, so that what it has written is
     removed."""
     here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    ends = [getattr(signal, name) for name in _ENDS if here and hasattr(signal, name)]
+    ends = [number for number in ends if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ends:
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
+
+
+_ENDS = ("SIGTERM", "SIGHUP")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from mpprof.cli import output, paths, values
+from mpprof.cli import gate, output, paths, values
 
 FORMATS = ("text", "json")
 
@@ -16,7 +16,9 @@ class Audit:
 
     MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. Its weights are
     not read, and code in it is not run without --trust. In a script,
-    mpprof.audit(model) does the same for a model that was just built."""
+    mpprof.audit(model) does the same for a model that was just built. With --bounds
+    or --against it is a gate that needs no GPU: exit code 1 where a bound is broken
+    or a layer left the matrix units (docs/checks.md)."""
 
     name = "audit"
 
@@ -28,22 +30,40 @@ class Audit:
         parser.add_argument("--gpu", metavar="NAME|CC", help='the one card it will train on: "A100" or "8.0"')
         paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+        group = parser.add_argument_group(
+            "checks",
+            "exit code 1 and a line on stderr for each check that failed; the\naudit is still written",
+        )
+        group.add_argument(
+            "--bounds", metavar="FILE", type=Path, help="check against the table [audit] of this TOML file"
+        )
+        group.add_argument(
+            "--against", metavar="KEPT.json", type=Path,
+            help="check against an audit that --format json wrote: no layer may have left the matrix "
+                "units or 16 bits, and memory and least time may not have grown",
+        )  # fmt: skip
+        gate.add_allow_unable(group)
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import auditing
+        from mpprof.report import audit_checks
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
+        bounds = audit_checks.read(args.bounds) if args.bounds else None
+        kept = audit_checks.read_kept(args.against) if args.against else None
         paths.refuse_address(args.model, "Keras loads models from files")
         report = auditing.audit(
             args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports, trust=args.trust
         )
         if args.format == "json":
-            text = documents.dumps({"schema": "mpprof.audit/1", **asdict(report)})
+            text = documents.dumps({"schema": audit_checks.SCHEMA, **asdict(report)})
         else:
             from mpprof.report import words
 
             text = "\n".join(words.plain(line) for line in str(report).split("\n"))
         output.write(text, args.output, force=args.force)
-        return 0
+        outcomes = [*(audit_checks.judge(report, bounds) if bounds else ())]
+        outcomes += audit_checks.compare(report, kept) if kept else ()
+        return gate.conclude(args, outcomes)

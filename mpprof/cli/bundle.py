@@ -56,7 +56,11 @@ class Bundle:
             run, all_traces=args.all_traces, max_trace_bytes=args.max_size
         )
         output.write_bytes(content, target, force=args.force)
-        print(f"{target}: {len(manifest['files'])} files, {format_bytes(len(content))}")
+        done = f"{target}: {len(manifest['files'])} files, {format_bytes(len(content))}"
+        if output.is_stdout(target):  # no text behind the zip
+            output.note(args, done)
+        else:
+            print(done)
         for left in manifest["left_out"]:
             output.note(args, f"left out {left['name']}: {left['reason']}")
         for line in manifest["not_redacted"]:

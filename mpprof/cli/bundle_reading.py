@@ -37,7 +37,7 @@ _KERAS = {"config.json", "metadata.json"}
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
     """Unpack the bundle, and give the directory that holds its run for as long as the context lasts, or until
-    the process is asked to end (SIGTERM).
+    the process is asked to end.
 
     Raises UnreadableError for what is no bundle, is damaged, is larger than its bounds, names files outside
     itself or finds no room; TooNewError for one written by a newer mpprof.
@@ -65,6 +65,9 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 def _check(archive: zipfile.ZipFile, path: Path) -> None:
+    members = archive.infolist()
+    if any(member.compress_type not in _PACKINGS for member in members):
+        raise UnreadableError("is packed as no bundle is (LZMA or bzip2)", where=str(path), next=_UNPACK)
     manifest = _manifest(archive, path)
     schema = str(manifest.get("schema", ""))
     family, _, version = SCHEMA.partition("/")
@@ -74,7 +77,6 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
         raise TooNewError(
             f"holds {schema}, this mpprof reads {SCHEMA}", where=str(path), next="Install a newer mpprof"
         )
-    members = archive.infolist()
     if len(members) > MOST_MEMBERS or any(member.filename.count("/") > DEEPEST for member in members):
         raise UnreadableError(
             f"holds more than {MOST_MEMBERS:,} files, or one more than {DEEPEST} levels deep",
@@ -85,8 +87,6 @@ def _check(archive: zipfile.ZipFile, path: Path) -> None:
         raise UnreadableError("holds more than one run", where=str(path), next=_UNPACK)
     if sum(not _is_record(name) for name in read) > MOST_TRACES:
         raise UnreadableError(f"holds more than {MOST_TRACES:,} traces", where=str(path), next=_UNPACK)
-    if any(member.compress_type not in _PACKINGS for member in members):
-        raise UnreadableError("is packed as no bundle is (LZMA or bzip2)", where=str(path), next=_UNPACK)
     if sum(member.file_size for member in members) > _most_bytes(path):
         raise _too_large(path)
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import zipfile
 import zlib
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 SCHEMA = "mpprof.bundle/1"
 MANIFEST = "MANIFEST.json"
 RECORDS = "mpprof"
+MOST_RECORD_BYTES = 512 << 20
+"""A record is redacted in memory: a larger file (a gap in a sparse one may be of any size) would fill it."""
 _RECORD_NAMES = {formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE, formats.COUNTERS_FILE}
 _STEP_LINE = re.compile(r'\{"kind":"step"(?:,"\w+":(?:-?[\d.e+-]+|true|false|null|"(?:NaN|-?Infinity)"))*\}')
 NOT_REDACTED = (
@@ -50,7 +53,8 @@ def folder_of(run: Run) -> str:
 def bundle(
     run: Run, *, all_traces: bool = False, max_trace_bytes: int = 512 << 20
 ) -> tuple[bytes, dict[str, Any]]:
-    """Return the zip and its manifest. Traces over `max_trace_bytes`, unpacked, are left out and listed.
+    """Return the zip and its manifest. Traces over `max_trace_bytes`, unpacked, are left out and listed; so
+    are records over that and over `MOST_RECORD_BYTES`.
 
     Raises UnreadableError where a record cannot be read.
     """
@@ -58,7 +62,7 @@ def bundle(
     files: list[tuple[str, bytes]] = []
     left_out: list[dict[str, str]] = []
     try:
-        for name, content in _records(run, redactor, sessions):
+        for name, content in _records(run, redactor, sessions, max(max_trace_bytes, MOST_RECORD_BYTES)):
             if isinstance(content, str):
                 left_out.append({"name": name, "reason": content})
             else:
@@ -107,14 +111,16 @@ def _session(run: Run, path: Path) -> Path:
     return path.parent if named or traces.is_session(path.parent) else path
 
 
-def _records(run: Run, redactor: Redactor, sessions: dict[Path, str]) -> Iterator[tuple[str, bytes | str]]:
+def _records(
+    run: Run, redactor: Redactor, sessions: dict[Path, str], limit: int
+) -> Iterator[tuple[str, bytes | str]]:
     """Yield each record with its content, or with why it is left out."""
     folder = run.path / RECORDS
     workers = (formats.folder_of(run.path, worker) for worker in further_workers(run.path))
     for path in sorted(each / name for each in (folder, *workers) for name in _RECORD_NAMES):
         if path.is_file():
             name = path.relative_to(run.path).as_posix()
-            yield name, _record(run, path, redactor, sessions)
+            yield name, _record(run, path, redactor, sessions, limit)
 
 
 def _opened(run: Run, path: Path) -> BinaryIO | None:
@@ -123,12 +129,14 @@ def _opened(run: Run, path: Path) -> BinaryIO | None:
     return open_below(run.path, path) if run.path.is_dir() else open_regular(path)
 
 
-def _record(run: Run, path: Path, redactor: Redactor, sessions: dict[Path, str]) -> bytes | str:
+def _record(run: Run, path: Path, redactor: Redactor, sessions: dict[Path, str], limit: int) -> bytes | str:
     file = _opened(run, path)
     if file is None:
         return OUTSIDE
-    with io.TextIOWrapper(file, encoding="utf-8", errors="replace") as record:
-        text = record.read()
+    with file:
+        if os.fstat(file.fileno()).st_size > limit:
+            return _larger(limit)
+        text = file.read(limit).decode("utf-8", "replace")  # and no more, where it grows meanwhile
     first = _parsed(text.partition("\n")[0]) if path.suffix == ".jsonl" else _parsed(text)
     if text and not (isinstance(first, dict) and str(first.get("schema")).startswith("mpprof.")):
         return "it is not a record of mpprof"
@@ -136,6 +144,10 @@ def _record(run: Run, path: Path, redactor: Redactor, sessions: dict[Path, str])
         return "".join(_line(line, redactor) for line in text.splitlines(keepends=True)).encode()
     _rename_sessions(run, first, sessions)
     return json.dumps(_redacted(first, redactor), indent=1).encode()
+
+
+def _larger(limit: int) -> str:
+    return f"larger than {limit >> 20} MiB; --max-size raises the limit"
 
 
 def _rename_sessions(run: Run, facts: Any, sessions: dict[Path, str]) -> None:
@@ -181,7 +193,7 @@ def _trace(run: Run, path: Path, redactor: Redactor, limit: int) -> bytes | str:
     with opened, gzip.open(opened) if path.suffix == ".gz" else opened as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        return f"larger than {limit >> 20} MiB; --max-size raises the limit"
+        return _larger(limit)
     try:
         traces.read(path)
     except MpprofError as error:

@@ -102,6 +102,11 @@ def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:
         ) from error
 
 
+def is_stdout(path: Path) -> bool:
+    """Return whether what is written to the path comes out of this process' stdout."""
+    return _descriptor(path) == 1
+
+
 def _replace(content: bytes, path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{time_ns():x}.part")
     made = False

@@ -58,6 +58,11 @@ class Try:
         choice.add_argument("--jit", metavar="on,off", help="XLA on, off, or both in this order")
         choice.add_argument("--batch", metavar="x2,x4", help="times the script's own batch")
         choice.add_argument(
+            "--set", metavar="NAME=VALUE", action="append", default=[],
+            help="steps_per_execution=N, tf32=on or off, command_buffers=off, determinism=on, or a "
+            "variable of the environment; may be given several times",
+        )  # fmt: skip
+        choice.add_argument(
             "--all", action="store_true", help="try all combinations, instead of one change after the other"
         )
         parser.add_argument(
@@ -133,7 +138,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     words, name, stem = script_of(args, "try")
     choices = _choices(args)
     if args.all and choices is None:
-        raise UsageError("--all of nothing", next="Choose with --policies, --jit, --batch")
+        raise UsageError("--all of nothing", next="Choose with --policies, --jit, --batch, --set")
     return Asked(
         words=tuple(words),
         name=name,
@@ -164,10 +169,12 @@ def _logdir(args: argparse.Namespace, stem: str) -> Path:
 def _choices(args: argparse.Namespace) -> Choices | None:
     """Return what the options choose; None: nothing. What differs from the first setting is a rung."""
     from mpprof.cli.values import names
+    from mpprof.trial import switches
     from mpprof.trial.settings import FLOAT32, Choices
 
-    if args.policies is None and args.jit is None and args.batch is None:
+    if args.policies is None and args.jit is None and args.batch is None and not args.set:
         return None
+    sets = tuple(dict.fromkeys(map(switches.checked, args.set)))
     policies: tuple[str, ...] = ()
     if args.policies is not None:
         policies = tuple(names("--policies", args.policies, "float32,mixed_bfloat16"))
@@ -185,8 +192,8 @@ def _choices(args: argparse.Namespace) -> Choices | None:
         if not all(each is not None and float(each[1]) > 0 for each in found):
             raise UsageError(f"--batch {args.batch!r} has no factors", next="Example: --batch x2,x4")
         batches = (1.0, *(float(each[1]) for each in found if each is not None and float(each[1]) != 1))
-    choices = Choices(policies, jit, batches)
-    if max(map(len, (policies, jit, batches))) < 2:
+    choices = Choices(policies, jit, batches, sets)
+    if max(map(len, (policies, jit, batches))) < 2 and not sets:
         raise UsageError("that is one setting alone", next="Name another: --policies float32,mixed_bfloat16")
     return choices
 

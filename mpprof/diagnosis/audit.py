@@ -18,7 +18,7 @@ from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote, AuditReport
+from mpprof.model.audit import AuditNote, AuditReport, MatrixWork
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import SEVERITY_RANK, Unable
 from mpprof.model.run import ModelFacts, Run, RunFacts
@@ -83,11 +83,15 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         code: min(SEVERITY_RANK[n.severity] for n in notes if n.code == code)
         for code in {n.code for n in notes}
     }
+    batch = fit.batch_size if fit else None
+    work: tuple[MatrixWork, ...] = ()
+    if model and gpu and facts:
+        work = expected.matrix_work(model.layers, gpu, tf32=facts.tf32_enabled)
     return AuditReport(
         model=model.name if model else None,
         policy=(fit.policy.own or fit.policy.global_name) if fit else None,
         gpu=_called(gpu) if gpu else None,
-        batch_size=fit.batch_size if fit else None,
+        batch_size=batch,
         layers=len(model.layers) if model else 0,
         notes=tuple(
             sorted(notes, key=lambda n: (_place(n, worst), order[n.code], SEVERITY_RANK[n.severity]))
@@ -97,9 +101,8 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         warnings=_warnings(facts) if facts is not None else (),
         set_policy=str(signals.words["set_policy"]),
         mixed=_mixed(model, fit.policy.own if fit else None),
-        work=expected.matrix_work(model.layers, gpu, tf32=facts.tf32_enabled)
-        if model and gpu and facts
-        else (),
+        work=work,
+        least_ns=expected.least_ns(model.layers, work, gpu, batch) if model and gpu else None,
         pays=has_units,
     )
 

@@ -62,6 +62,22 @@ def set_jit(keras: ModuleType, jit: bool, note: Note) -> None:
     replace(keras, "compile", around)
 
 
+def set_compiled(keras: ModuleType, name: str, value: int) -> None:
+    """Have each `compile` take this value of an argument."""
+
+    def around(method: Method) -> Method:
+        given = Argument(method, name)
+
+        @functools.wraps(method)
+        def compile_with(model: Any, *args: Any, **kwargs: Any) -> Any:
+            args, kwargs = given.put(args, kwargs, value)
+            return method(model, *args, **kwargs)
+
+        return compile_with
+
+    replace(keras, "compile", around)
+
+
 def computing_in(model: Any, policy: str) -> tuple[int, int] | None:
     """Return how many of the layers with weights compute in the policy's type, and how many there are; None
     where that is not known."""

@@ -63,8 +63,13 @@ class TriedScript(Script):
         super().begin()
 
     def _put_into(self, keras: ModuleType) -> None:
+        from mpprof.launch import settings
+
         self._answer["keras"] = keras.__name__
         super()._put_into(keras)
+        for name, value in self.trial.sets:
+            if not name.isupper() and value.isdecimal():  # all others are in the environment
+                settings.set_compiled(keras, name, int(value))
         replace(keras, "fit", self._prepared)
 
     def _prepared(self, fit: Method) -> Method:

@@ -82,6 +82,7 @@ class AuditReport:
     memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or not every layer's shape
     set_policy: str = "keras.config.set_dtype_policy"  # what sets it, by the Keras of the model
     work: tuple[MatrixWork, ...] = ()  # of each layer that multiplies; empty: no card is known
+    least_ns: float | None = None  # of a step's products at the card's peak rates; None: not known
     pays: bool | None = None  # whether the card multiplies 16 bits on matrix units; None: not known
 
     def __repr__(self) -> str:

@@ -20,7 +20,6 @@ from mpprof.record.arguments import checked_announce, checked_clock, checked_log
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import NEVER, Hook
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, tell
-from mpprof.record.keras_compat import steps_per_execution
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.reading import Schedule
@@ -308,6 +307,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
+        if self._failed:  # a batch hook that Keras still holds
+            return
         self._failed = True
         say(log.debug, "where recording failed", exc_info=error)
         warn_once("mpprof stops recording, training goes on: %s: %s", type(error).__name__, error)
@@ -430,29 +431,3 @@ def _nothing() -> None:
 
 def _ignore(event: Any = None, logs: Any = None) -> None:
     """Do nothing: no training has begun."""
-
-
-def stop_after(steps: int, recorded: MPProfilerCallback) -> Any:
-    """Return a callback that ends a training after so many steps, when the call that reaches them has run.
-    The callback stands behind `recorded` in the list, which knows how many have run: where an input ends by
-    itself, Keras tells the begin of one call more. Where nothing is recorded any more the callback counts the
-    begins."""
-
-    class StopAfter(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
-        begun = 0
-        asked = False
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            # Not at a batch's end: see MPProfilerCallback. The step that begins here is the last.
-            per_call = steps_per_execution(self._model)
-            self.begun += per_call
-            ran = recorded.steps_run
-            if (self.begun if ran is None else ran + per_call) >= steps:
-                self.asked, self._model.stop_training = not self._model.stop_training, True
-
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            ran = recorded.steps_run
-            if self.asked and ran is not None and ran < steps:  # the call that began has not run
-                self.asked, self._model.stop_training = False, False
-
-    return StopAfter()

@@ -71,14 +71,14 @@ class Bounds:
 def read(path: Path) -> Bounds:
     """Return the bounds of a file. Raises UsageError, which names the file and the key, for one that cannot
     be read, for keys and causes that do not exist, and for values of the wrong type."""
-    bounds, ignore = _tables(path)
+    bounds, ignore, _ = _tables(path)
     if unknown := sorted(set(bounds) - set(KEYS)):
         raise UsageError(
             f"{unknown[0]}: not a bound", where=str(path), next=f"The bounds are: {', '.join(KEYS)}"
         )
     if not bounds:
         raise UsageError("holds no bounds", where=str(path), next=f"The bounds are: {', '.join(KEYS)}")
-    numbers: dict[str, float] = {key: _number(bounds[key], key, path) for key in NUMBERS if key in bounds}
+    numbers: dict[str, float] = {key: number(bounds[key], key, path) for key in NUMBERS if key in bounds}
     if ("baseline" in bounds) != ("max_step_regression_ratio" in bounds):
         raise UsageError("max_step_regression_ratio and baseline need each other", where=str(path))
     names = bounds.get("forbidden", [])
@@ -99,8 +99,13 @@ def ignored(path: Path) -> Mapping[str, str]:
     return _tables(path)[1]
 
 
-def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return [bounds] as it is, and [ignore] by code."""
+def audit_table(path: Path) -> Mapping[str, Any]:
+    """Return the table [audit] as it is; empty without one. Raises UsageError as `read` does."""
+    return _tables(path)[2]
+
+
+def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
+    """Return [bounds] as it is, [ignore] by code, and [audit] as it is."""
     try:
         text = _text(path)
         if max((line.count(".") for line in text.splitlines()), default=0) > _MOST_DOTS:
@@ -108,10 +113,10 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         found = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"not a readable bounds file: {error}", where=str(path)) from error
-    bounds, ignore = found.pop("bounds", {}), found.pop("ignore", {})
-    if found or not isinstance(bounds, dict) or not isinstance(ignore, dict):
+    bounds, ignore, audit = (found.pop(name, {}) for name in ("bounds", "ignore", "audit"))
+    if found or not all(isinstance(table, dict) for table in (bounds, ignore, audit)):
         raise UsageError(
-            "not a bounds file: it holds more than the tables [bounds] and [ignore]",
+            "not a bounds file: it holds more than the tables [bounds], [ignore] and [audit]",
             where=str(path),
             next="docs/checks.md shows one",
         )
@@ -120,7 +125,8 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
             raise UsageError("ignore: a cause whose name is empty or too long", where=str(path))
         if not _is_text(reason, limits.LONGEST_TEXT):
             raise UsageError(f"ignore.{code}: needs a reason", where=str(path), next=f'Write {code} = "why"')
-    return bounds, {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}
+    dismissed = {manual.code_of(name): " ".join(reason.split()) for name, reason in ignore.items()}
+    return bounds, dismissed, audit
 
 
 def _text(path: Path) -> str:
@@ -134,14 +140,15 @@ def _is_text(value: Any, longest: int) -> bool:
     return isinstance(value, str) and bool(value.strip()) and len(value) <= longest
 
 
-def _number(value: Any, key: str, path: Path) -> float:
+def number(value: Any, key: str, path: Path, shares: Sequence[str] = SHARES) -> float:
+    """Return the value of a key as a number. Raises UsageError, which names the key, for others."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
         or not 0 <= value <= limits.LARGEST_NUMBER
     ):
         raise UsageError(f"{key}: not a number from 0 to 2^61", where=str(path))
-    if key in SHARES and value > 1:
+    if key in shares and value > 1:
         raise UsageError(f"{key}: not a share from 0 to 1", where=str(path), next="Write 0.6 for 60 %")
     return float(value)
 

@@ -60,19 +60,34 @@ _BLANKS = rf"(?:(?: |, {_CAPITAL}){_NO_FILE}{_WORD}){{0,4}}"
 _LAST = rf"{_WORD}(?: {_NO_FILE}{_CAPITAL}{_WORD})*"
 _NO_DEVICE = r"(?!(?:job|device|host|replica|task):)"
 _URL = re.compile(rf"\b[a-zA-Z][\w+.-]{{0,30}}://(?:(?:{_WORD}{_BLANKS})?/)*[^\s\"',;]*")
+_ROOT = r"(?:<(?:cwd|logdir|path)>|(?<![\w/\\])(?:~|\$HOME|\$\{HOME\}|%USERPROFILE%))"
+"""What stands for a directory, also as the recorder writes it: names follow it."""
 _QUOTED_TEXT = re.compile(
-    rf"(?<!\w)(?P<quote>[\"'])(?:(?:~|\.\.?|…)?/{_NO_DEVICE}(?:(?!(?P=quote))[^\n/])+/|[A-Za-z]:[\\/]|\\\\)"
-    r"(?:(?!(?P=quote))[^\n])*(?P=quote)"
+    rf"(?<!\w)(?P<quote>[\"'])(?:{_ROOT}[/\\]|(?:\.\.?|…)?/{_NO_DEVICE}(?:(?!(?P=quote))[^\n/])+/"
+    r"|[A-Za-z]:[\\/]|\\\\)(?:(?!(?P=quote))[^\n])*(?P=quote)"
 )
+_BELOW = re.compile(rf"{_ROOT}[=/\\]+(?:{_WORD}{_BLANKS}[/\\]+)*(?:{_LAST})?")
 _WINDOWS = re.compile(
-    rf"(?:(?<!\w)[A-Za-z]:(?:[\\/]+|(?=[\w.-]+\\))|(?<![\\\w])\\{{2,4}}(?={_WORD}\\))(?:{_WORD}{_BLANKS}[\\/]+)*(?:{_LAST})?"
+    rf"(?:(?:\\{{2,8}}[?.]\\{{1,4}}|(?<!\w))[A-Za-z]:(?:[\\/]+|(?=[\w.-]+\\))|(?<![\\\w])\\{{2,4}}(?={_WORD}\\))(?:{_WORD}{_BLANKS}[\\/]+)*(?:{_LAST})?"
 )
-_PERCENT = re.compile(r"(?:%2F[\w.~%+-]+){2,}", re.IGNORECASE)
+_ESCAPED_SLASH, _ESCAPED_WORD = r"(?:%2F|\\/|\\u002f)", r"[\w.~%+-]+"
+_ESCAPED_PATH = re.compile(
+    rf"(?:{_ESCAPED_SLASH}{_ESCAPED_WORD}(?:(?: {_ESCAPED_WORD}){{0,4}}(?={_ESCAPED_SLASH}))?){{2,}}",
+    re.IGNORECASE,
+)
+_PARTITION = re.compile(
+    rf"(?<![\w./-])(?:[\w.-]+/)*[A-Za-z_]\w*=[\w.%-]+/(?=\S*[A-Za-z_])(?:{_WORD}{_BLANKS}/+)*{_WORD}"
+)
+_COPIED = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w.-]+:[\w.~-]*/[\w./~-]+")
 _EMAIL = re.compile(
     r"(?<![\w.+-])[\w.+-]+@(?:[\w-]+(?:\.[\w-]+)+|[A-Za-z]\w*-[\w-]+|[A-Za-z]{3}[A-Za-z_]*\d[\w-]*)"
 )
 _NO_SOURCE = r"(?<!\.py)(?<!\.cc)(?<!\.cpp)(?<!\.cu)(?<!\.h)"
-_PORT = re.compile(rf"(?<![\w./-])[A-Za-z][\w-]*(?:\.[\w-]+){{2,}}{_NO_SOURCE}:\d{{2,5}}(?![\w.:])")
+_LOCAL = r"\.(?:local|localdomain|internal|intranet|lan|corp|home)"
+_PORT = re.compile(
+    rf"(?<![\w./-])[A-Za-z][\w-]*(?:(?:\.[\w-]+){{2,}}{_NO_SOURCE}|{_LOCAL}):\d{{2,5}}(?![\w.:])"
+)
+_EXPORT = re.compile(rf"(?<![\w./-])[A-Za-z][\w-]*(?:\d|\.\w)[\w.-]*{_NO_SOURCE}(?=:<path>)")
 _PRIVATE_IP = r"(?:10|127|169\.254|172\.(?:1[6-9]|2\d|3[01])|192\.168)(?:\.\d{1,3}){2,3}"
 _IP = re.compile(
     rf"(?<![\w.])(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}:\d{{1,5}}|{_PRIVATE_IP})(?![\w.]*\d)"
@@ -90,8 +105,9 @@ _PATH = re.compile(
 )
 _RELATIVE = re.compile(rf"(?<![\w~./\\])(?:\.\.?|~[A-Za-z_][\w.-]*)/+(?:{_WORD}{_BLANKS}/+)*{_WORD}")
 _TEXTS = (
-    (_URL, "url"), (_QUOTED_TEXT, "path"), (_WINDOWS, "path"), (_HOME_TEXT, "path"), (_PATH, "path"),
-    (_RELATIVE, "path"), (_PERCENT, "path"), (_EMAIL, "email"), (_IP, "ip"), (_PORT, "host"),
+    (_URL, "url"), (_QUOTED_TEXT, "path"), (_BELOW, "path"), (_COPIED, "path"), (_WINDOWS, "path"),
+    (_HOME_TEXT, "path"), (_PATH, "path"), (_RELATIVE, "path"), (_ESCAPED_PATH, "path"), (_PARTITION, "path"),
+    (_EMAIL, "email"), (_IP, "ip"), (_PORT, "host"), (_EXPORT, "host"),
 )  # fmt: skip
 
 # The same in the bytes of a trace: UTF-8, or as JSON and addresses escape it.

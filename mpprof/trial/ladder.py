@@ -16,11 +16,13 @@ from mpprof.trial.settings import Change, Setting, changed, differences
 
 @frozen
 class Plan:
-    """What is to be tried: `changes` one after the other, or `together`, settings that all take turns."""
+    """What is to be tried: `changes` one after the other, or `together`, settings that all take turns. A rung
+    has `most_rounds` cycles at most; None: as many as there is time for."""
 
     first: Setting
     changes: tuple[Change, ...] = ()
     together: tuple[Setting, ...] = ()
+    most_rounds: int | None = None
 
     @property
     def rungs(self) -> int:
@@ -155,6 +157,8 @@ def _is_known(plan: Plan, done: Sequence[Trained], at: int, rung: Rung, cycle: i
         return True
     if cycle + 1 < FEWEST_ROUNDS:
         return False
+    if plan.most_rounds is not None and cycle + 1 >= plan.most_rounds:
+        return True
     against = [each for each in dict.fromkeys((plan.first, rung.best)) if each in usable]
     found = [ratio(done, one, other, at) for one in against for other in new]
     return all(each is None or each.close for each in found)

@@ -13,6 +13,7 @@ from mpprof.analysis.comparison import learning
 from mpprof.analysis.steps import statistics
 from mpprof.errors import MpprofError
 from mpprof.model.run import Run
+from mpprof.record.facts.ended import ended as how_ended
 from mpprof.runs.loading import load_at
 from mpprof.trial.ladder import Turn
 from mpprof.trial.rounds import Trained
@@ -61,6 +62,16 @@ def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
         is_cpu=bool(devices) and not cards,
         capability=cards[0].compute_capability if cards else None,
         jit=told.get("jit", None if fit is None else fit.jit_compile is True),
+    )
+
+
+def in_short(error: BaseException) -> str:
+    """Return why a training failed, in a line."""
+    found = how_ended(error)
+    return (
+        "out of memory"
+        if found["reason"] == "out_of_memory"
+        else f"{type(error).__name__}: {error}".partition("\n")[0]
     )
 
 

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_ratio, format_speedup
-from mpprof.trial import ladder
+from mpprof.model.quantities import format_ratio
+from mpprof.trial import ladder, switches, text
 from mpprof.trial.ladder import Plan
 from mpprof.trial.rounds import Ratio, Trained, learns_worse, losses, ratio
 from mpprof.trial.settings import Setting, differences
 
 SCHEMA = "mpprof.try/1"
-ON_A_CPU = "Measured on a CPU: it says nothing about a GPU"
 _NOTABLE_MEMORY = 0.03
 
 
@@ -56,6 +55,9 @@ class Tried:
     sentence: str
     keras: str = "keras"
 
+    def __str__(self) -> str:
+        return text.render(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document, schema "mpprof.try/1"."""
         return {
@@ -91,8 +93,8 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
     return Tried(
         script=script,
         rows=rows,
-        overridden=_once(_shared(text) for each in done for text in each.overridden),
-        left_out=_once(text for each in done for text in each.left_out),
+        overridden=_once(_shared(note) for each in done for note in each.overridden),
+        left_out=_once(name for each in done for name in each.left_out),
         dropped=_dropped(plan, done, tried),
         on_cpu=on_cpu,
         keep=best.name if best is not None and measured and not on_cpu else None,
@@ -176,9 +178,9 @@ def _once(texts: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _shared(text: str) -> str:
+def _shared(note: str) -> str:
     """Return a note without the value that differs from setting to setting."""
-    return text.partition(" was overridden")[0] if " was overridden" in text else text
+    return note.partition(" was overridden")[0]
 
 
 def _document(row: Row) -> dict[str, Any]:
@@ -205,26 +207,15 @@ def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> s
         return "No setting could be measured."
     others = [row for row in rows[1:] if row.speedup is not None]
     if on_cpu:
-        found = "; ".join(f"{row.setting.name} {interval(row.speedup)}" for row in others)
-        return f"{ON_A_CPU}. {found or first.setting.name + ' alone was measured'}."
+        found = "; ".join(f"{row.setting.name} {text.interval(row.speedup)}" for row in others)
+        return f"{text.ON_A_CPU}. {found or first.setting.name + ' alone was measured'}."
     kept = next((row for row in rows if row.setting == best), None)
     if kept is None or kept is first:
-        said = "; ".join(f"{row.setting.name} {interval(row.speedup)}{_but(row)}" for row in others)
+        said = "; ".join(f"{row.setting.name} {text.interval(row.speedup)}{_but(row)}" for row in others)
         return f"Keep {first.setting.name}: {said or 'nothing else was measured'}."
     rest = [f"{row.setting.name} brings no more{_but(row)}" for row in others if not row.kept]
-    head = f"{kept.setting.name}: {interval(kept.speedup)}{_memory(kept, first)}"
+    head = f"{kept.setting.name}: {text.interval(kept.speedup)}{_memory(kept, first)}"
     return "; ".join([head, *rest]) + "."
-
-
-def interval(found: Ratio | None) -> str:
-    """Return a speedup with its interval: "1.82x (1.74 to 1.90)"; "no difference" where that holds 1."""
-    if found is None:
-        return "not known"
-    if found.interval is None:
-        return f"{format_speedup(found.value)} (one round)"
-    low, high = (format_speedup(value).removesuffix("x") for value in found.interval)
-    none = "" if found.faster or found.slower else ", no difference"
-    return f"{format_speedup(found.value)} ({low} to {high}{none})"
 
 
 def _but(row: Row) -> str:
@@ -254,4 +245,4 @@ def code_of(row: Row, first: Row, keras: str) -> list[str]:
         lines.append(f"model.compile(..., jit_compile={setting.jit})")
     if setting.batch != 1 and row.batch is not None:
         lines.append(f"batch_size={row.batch}  # or .batch({row.batch}) of a tf.data set")
-    return [*lines, *(f"{name}={value}" for name, value in setting.sets)]
+    return [*lines, *(line for name, value in setting.sets for line in switches.code(name, value))]

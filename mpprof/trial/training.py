@@ -13,8 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+import psutil  # type: ignore[import-untyped]
+
 from mpprof.launch import command
 from mpprof.launch.options import Options
+from mpprof.trial import switches
 
 _GONE_WITHIN_S = 10.0
 _LOOKED_AT_EACH_S = 0.02
@@ -38,7 +41,8 @@ class Ended(NamedTuple):
 def run(words: Sequence[str], options: Options, output: Path, within_s: float) -> Ended:
     """Run one training to its end. Its output goes into a file. However this function is left, no process of
     the training remains."""
-    environment = {**command.environment(options), "MPPROF_TRY": "1"}
+    sets = () if options.trial is None else options.trial.sets
+    environment = {**command.environment(options), **switches.environment(sets), "MPPROF_TRY": "1"}
     begun = time.monotonic()
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -62,19 +66,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a training with all processes of its group and those that it has started, without a chance for
     their handlers: they would save what is half trained. What it has recorded is on disk but for the last
     second."""
-    import psutil  # type: ignore[import-untyped]
-
-    started = []
-    with contextlib.suppress(psutil.Error):
-        started = psutil.Process(process.pid).children(recursive=True)
+    members = _members(process.pid)
     _kill_group(process)
-    for each in started:
+    for each in members:
         with contextlib.suppress(psutil.Error):
             each.kill()
     process.wait()
     # The memory of a GPU is free once the process that held it is gone.
     deadline = time.monotonic() + _GONE_WITHIN_S
-    while _has_group(process.pid) and time.monotonic() < deadline:
+    while any(_lives(each) for each in members) and time.monotonic() < deadline:
         time.sleep(_LOOKED_AT_EACH_S)
 
 
@@ -86,17 +86,24 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _has_group(group: int) -> bool:
-    """Return whether a process of this group is left, but for those that are dead and not yet waited for."""
-    import psutil
+def _members(group: int) -> list[psutil.Process]:
+    """Return the processes of a group, and those that its first one has started."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        found = psutil.Process(group).children(recursive=True)
+    for each in psutil.process_iter() if hasattr(os, "getpgid") else ():
+        with contextlib.suppress(OSError):
+            if os.getpgid(each.pid) == group and each not in found:
+                found.append(each)
+    return found
 
-    if not hasattr(os, "getpgid"):
+
+def _lives(process: psutil.Process) -> bool:
+    """Return whether a process runs: one that is dead, and was not waited for, does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
         return False
-    for each in psutil.process_iter(["status"]):
-        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
-            if os.getpgid(each.pid) == group and each.info["status"] != psutil.STATUS_ZOMBIE:
-                return True
-    return False
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ class Asked:
     fit: int | None = None
     keep_callbacks: bool = False
     resume: bool = False
+    most_rounds: int | None = None
 
     def journal(self) -> Journal:
         choices = None if self.choices is None else repr(self.choices)
@@ -119,8 +120,8 @@ def _plan(asked: Asked, done: Sequence[Trained]) -> Plan:
         has_xla = one.jit is True
         choices = usual(one.asked, one.capability, is_cpu=one.is_cpu, has_xla=has_xla)
     if asked.together:
-        return Plan(first(choices), together=product(choices))
-    return Plan(first(choices), changes(choices))
+        return Plan(first(choices), together=product(choices), most_rounds=asked.most_rounds)
+    return Plan(first(choices), changes(choices), most_rounds=asked.most_rounds)
 
 
 def _next(plan: Plan, done: Sequence[Trained], left_s: float) -> Turn | None:

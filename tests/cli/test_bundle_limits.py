@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mpprof.cli import bundle_reading
+from mpprof.cli import bundle_reading, bundle_writing
 from tests.cli.conftest import MIXED, Mpprof
 from tests.paths import ROOT
 
@@ -38,9 +39,11 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert not list(folder.iterdir())
 
 
-def a_zip(path: Path, names: list[str], packing: int = zipfile.ZIP_DEFLATED) -> Path:
+def a_zip(
+    path: Path, names: list[str], packing: int = zipfile.ZIP_DEFLATED, manifest: int = zipfile.ZIP_STORED
+) -> Path:
     with zipfile.ZipFile(path, "w", packing) as archive:
-        archive.writestr("MANIFEST.json", json.dumps({"schema": "mpprof.bundle/1"}), zipfile.ZIP_STORED)
+        archive.writestr("MANIFEST.json", json.dumps({"schema": "mpprof.bundle/1"}), manifest)
         for name in names:
             archive.writestr(name, "x" * 100)
     return path
@@ -111,12 +114,14 @@ def test_what_nothing_reads_is_not_unpacked(
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+@pytest.mark.parametrize("name", ["MANIFEST.json", "run/mpprof/run.json"])
 def test_a_damaged_member_of_another_packing_is_one_clear_error(
-    mpprof: Mpprof, tmp_path: Path, packing: int
+    mpprof: Mpprof, tmp_path: Path, packing: int, name: str
 ) -> None:
-    path = a_zip(tmp_path / "x.zip", ["run/mpprof/run.json"], packing)
+    stored = packing if name == "MANIFEST.json" else zipfile.ZIP_STORED
+    path = a_zip(tmp_path / "x.zip", ["run/mpprof/run.json"], packing, stored)
     content = bytearray(path.read_bytes())
-    at = content.index(b"run/mpprof/run.json") + 19
+    at = content.index(name.encode()) + len(name)
     content[at + 4 : at + 20] = b"\xff" * 16
     path.write_bytes(content)
     done = mpprof("report", path)
@@ -160,12 +165,18 @@ def reading(bundle: Path, scratch: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_a_process_that_is_asked_to_end_removes_what_it_has_unpacked(bundle: Path, scratch: Path) -> None:
+@pytest.mark.parametrize("ends", ["SIGTERM", "SIGHUP"])
+def test_a_process_that_is_asked_to_end_removes_what_it_has_unpacked(
+    bundle: Path, scratch: Path, ends: str
+) -> None:
+    number = getattr(signal, ends, None)
+    if number is None or signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+        pytest.skip(f"{ends} ends nothing here")
     process, folder = reading(bundle, scratch)
     assert folder.is_dir()
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
     assert not folder.exists()
 
 
@@ -188,3 +199,18 @@ def test_what_a_killed_process_has_left_goes_with_the_next_and_a_living_ones_sta
         theirs.rmdir()
         living.terminate()
         living.communicate()
+
+
+def test_a_record_without_an_end_is_left_out(
+    mpprof: Mpprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a sparse file of 20 GB, which takes a kilobyte on disk."""
+    run = tmp_path / "run"
+    shutil.copytree(MIXED / "mpprof", run / "mpprof")
+    os.truncate(run / "mpprof" / "steps.jsonl", 1 << 22)
+    monkeypatch.setattr(bundle_writing, "MOST_RECORD_BYTES", 1 << 20)
+    done = mpprof("bundle", run, "-o", tmp_path / "x.zip", "--max-size", "1")
+    assert done.code == 0
+    assert "left out mpprof/steps.jsonl: larger than 1 MiB; --max-size raises the limit" in done.err
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert not any(name.endswith("steps.jsonl") for name in archive.namelist())

@@ -94,3 +94,11 @@ def test_standard_output_is_written_where_it_stands(tmp_path: Path, name: str) -
     assert log.read_bytes() == b"before\n" + TEXT + b"after\n"
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert piped.stdout == log.read_bytes()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
+def test_a_bundle_on_standard_output_is_the_zip_and_nothing_more() -> None:
+    command = [sys.executable, "-m", "mpprof", "bundle", str(MIXED), "-o", "/dev/stdout", "--force"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout[-22:-18] == b"PK\x05\x06"  # where a zip ends
+    assert b"files, " in done.stderr

@@ -537,3 +537,16 @@ def test_an_evaluate_or_predict_alone_says_that_nothing_is_recorded(
     assert "not recorded" not in capsys.readouterr().out
     made.predict(x, verbose=0, callbacks=[within])
     assert "this predict is not recorded" in capsys.readouterr().out
+
+
+def test_a_clock_that_breaks_in_the_midst_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Keras holds the batch hooks that it has begun with, and calls them to the end."""
+    ticks = iter(range(0, 40 * 10**6, 10**6))  # then StopIteration
+    made, (x, y) = model(), data(40)
+    recorded = callback(tmp_path, clock=lambda: next(ticks))
+    made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    assert [record.getMessage() for record in caplog.records if "stops recording" in record.getMessage()] == [
+        "mpprof stops recording, training goes on: StopIteration: "
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def test_the_cells_of_a_real_notebook(tmp_path: Path, monkeypatch: pytest.Monkey
     assert shown.startswith('<iframe sandbox="allow-scripts"')
 
 
-def compared(folder: Path) -> None:
+def tried(folder: Path) -> None:
     import keras
 
     import mpprof
@@ -94,27 +93,22 @@ def compared(folder: Path) -> None:
         made.compile("adam", "sparse_categorical_crossentropy")
         return made
 
-    told = mpprof.compare_policies(build, data(10), steps=40, logdir=folder / "runs", batch_size=8)
-    runs = [each.run for each in told.runs]
+    told = mpprof.try_settings(
+        build, data(10), policies=("float32", "mixed_float16"), steps=40, seconds=0.0, most_rounds=4,
+        logdir=folder / "runs", batch_size=8, say=lambda line: None,
+    )  # fmt: skip
     assert keras.config.dtype_policy().name == "float32"
-    answers = {
-        "backend": [run.facts.framework["backend"] for run in runs if run.facts],
-        "dtypes": [run.last_fit.policy.compute_dtype for run in runs if run.last_fit],
-        "steps": [each.steps.count for each in told.runs if each.steps],
-        "text": repr(told),
-    }
-    (folder / "answers.json").write_text(json.dumps(answers))
+    (folder / "answers.json").write_text(json.dumps(told.to_dict()))
 
 
 @pytest.mark.full
-def test_policies_are_compared_on_jax(tmp_path: Path) -> None:
+def test_settings_take_turns_on_jax(tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    done_on_jax(compared, tmp_path)
+    done_on_jax(tried, tmp_path)
     told = json.loads((tmp_path / "answers.json").read_text())
-    assert told["backend"] == ["jax", "jax"]
-    assert told["dtypes"] == ["float32", "float16"]
-    assert told["steps"] == [40, 40]
-    assert re.fullmatch(r"Comparison of float32 → mixed_float16: \S+ [µm]s → \S+ [µm]s a step", told["text"])
+    assert [each["name"] for each in told["settings"]] == ["float32", "mixed_float16"]
+    assert all(len(each["rounds"]) >= 4 for each in told["settings"])
+    assert told["settings"][1]["speedup_interval"] is not None
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["float32", "mixed_float16"]
 
 

@@ -31,9 +31,13 @@ def build() -> Any:
 
 def test_layers_and_ops_meet_though_their_names_are_counted_on(tmp_path: Path) -> None:
     x, y = data(24)
-    compared = mpprof.compare_policies(
-        build, (x, y), 24, policies=("float32", "mixed_bfloat16"), logdir=tmp_path, batch_size=BATCH
-    )
+    before_policy = keras.config.dtype_policy()
+    for policy in ("float32", "mixed_bfloat16"):
+        keras.config.set_dtype_policy(policy)
+        recorded = mpprof.MPProfilerCallback(tmp_path / policy, verbose=0, announce=None)
+        build().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    keras.config.set_dtype_policy(before_policy)
+    compared = mpprof.compare(tmp_path / "float32", tmp_path / "mixed_bfloat16")
     before, after = ({layer.name for layer in run.run.facts.model.layers} for run in compared.runs)
     assert before & after == {"head"}  # the premise: Keras numbered the others on
     document = documents.compare_document(compared)

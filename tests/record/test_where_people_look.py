@@ -1,4 +1,4 @@
-"""TensorBoard scalars and other sinks, `callback.result()`, `compare_policies`."""
+"""TensorBoard scalars and other sinks, `callback.result()`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import mpprof
-from mpprof.errors import UnableError, UsageError
+from mpprof.errors import UnableError
 from mpprof.record.sinks import Feed, Point, Series
 from mpprof.record.tensorboard_sink import EventFile, crc32c, event, record
 from tests.record import hangs
-from tests.record.training import BATCH, batches_of_unknown_number, callback, data, model
+from tests.record.training import BATCH, callback, data, model
 
 # --- points out of lines ----------------------------------------------------------------------------------
 
@@ -222,143 +221,3 @@ def test_a_result_without_the_windows_is_text(
     trained.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
     monkeypatch.setitem(sys.modules, "mpprof_dashboards.export", None)
     assert recorded.result()._repr_html_().startswith("<pre>4 steps")
-
-
-@pytest.mark.framework
-def test_two_policies_are_compared(keras: Any, tmp_path: Path) -> None:
-    seen = []
-
-    def build() -> Any:
-        seen.append(keras.config.dtype_policy().name)
-        layers = keras.layers
-        made = keras.Sequential(
-            [
-                keras.Input((8,)),
-                layers.Dense(16),
-                layers.Dense(4),
-                layers.Activation("softmax", dtype="float32"),
-            ]
-        )
-        made.compile("adam", "sparse_categorical_crossentropy")
-        return made
-
-    x, y = data(10)
-    compared = mpprof.compare_policies(build, (x, y), steps=40, logdir=tmp_path, batch_size=BATCH)
-    assert seen == ["float32", "mixed_float16"]
-    assert keras.config.dtype_policy().name == "float32"
-    assert [run.run.last_fit.policy.compute_dtype for run in compared.runs if run.run.last_fit] == [
-        "float32",
-        "float16",
-    ]
-    assert [run.steps.count for run in compared.runs if run.steps] == [40, 40]
-    assert len(compared.rungs) == 1
-    assert "mixed_float16" in repr(compared)
-    assert len(repr(compared).splitlines()) == 1
-    assert compared._repr_html_().startswith("<iframe")
-    assert np.isfinite(x).all()
-
-
-def small(keras: Any) -> Any:
-    made = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.Softmax(dtype="float32")])
-    made.compile("adam", "sparse_categorical_crossentropy")
-    return made
-
-
-@pytest.mark.framework
-@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras' own
-@pytest.mark.parametrize(("batches", "steps"), [(70, 60), (30, 20)])
-def test_policies_whose_data_run_out_are_not_compared(
-    keras: Any, tmp_path: Path, batches: int, steps: int
-) -> None:
-    x, y = data(1)
-    once = ((x, y) for _ in range(batches))
-    with pytest.raises(UnableError, match="the data ran out under mixed_float16: ") as raised:
-        mpprof.compare_policies(lambda: small(keras), once, steps=steps, logdir=tmp_path, shuffle=False)
-    assert "iterated again" in str(raised.value)
-    assert keras.config.dtype_policy().name == "float32"
-    assert mpprof.load(tmp_path / "float32").steps is not None  # what was recorded is still there
-
-
-@pytest.mark.framework
-def test_policies_whose_training_is_ended_before_are_not_compared(keras: Any, tmp_path: Path) -> None:
-    x, y = data(12)
-    more: dict[str, Any] = {"batch_size": BATCH, "logdir": tmp_path, "initial_epoch": 3}
-    with pytest.raises(UnableError, match="only 24 of 30 steps ran under float32"):
-        mpprof.compare_policies(lambda: small(keras), (x, y), steps=30, epochs=5, **more)
-    assert mpprof.compare_policies(lambda: small(keras), (x, y), steps=24, epochs=5, **more)
-
-
-@pytest.mark.framework
-@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras' own
-@pytest.mark.parametrize("steps", [20, 21, 25])
-def test_of_an_input_that_ends_by_itself_just_so_many_steps_are_trained(
-    keras: Any, tmp_path: Path, steps: int
-) -> None:
-    # Keras tells the begin of a call more at the end of each epoch.
-    batches = batches_of_unknown_number(*data(10))
-    compared = mpprof.compare_policies(
-        lambda: small(keras), batches, steps=steps, logdir=tmp_path, shuffle=False
-    )
-    for run in compared.runs:
-        assert run.run.steps is not None
-        assert run.run.steps.step.tolist() == list(range(1, steps + 1))
-
-
-@pytest.mark.framework
-def test_policies_are_compared_above_other_runs(keras: Any, tmp_path: Path) -> None:
-    fitted = callback(tmp_path / "float32" / "another")
-    x, y = data(22)
-    small(keras).fit(x, y, batch_size=BATCH, verbose=0, callbacks=[fitted])
-    compared = mpprof.compare_policies(
-        lambda: small(keras), (x, y), steps=20, logdir=tmp_path, batch_size=BATCH
-    )
-    assert [run.steps.count for run in compared.runs if run.steps] == [20, 20]
-
-
-@pytest.mark.framework
-@pytest.mark.parametrize(
-    ("said", "more"),
-    [
-        ("5 steps are too few", {"steps": 5}),
-        ("steps is '60'", {"steps": "60"}),
-        ("steps is 60.5", {"steps": 60.5}),
-        ("one policy", {"policies": ("float32",)}),
-        ("one policy", {"policies": "mixed_float16"}),
-        ("one policy", {"policies": ("float32", "mixed_float16", "float32")}),
-        ("no policy 'mixed_flaot16'", {"policies": ("float32", "mixed_flaot16")}),
-        ("build_model is not a function, but a Sequential", {"build_model": "model"}),
-        ("build_model is not a function, but a str", {"build_model": "text"}),
-        ("returned a builtins NoneType", {"build_model": lambda: None}),
-        ("a tuple of 4", {"data": (1, 2, 3, 4)}),
-    ],
-)
-def test_policies_that_cannot_be_compared(
-    keras: Any, tmp_path: Path, said: str, more: dict[str, Any]
-) -> None:
-    made = keras.Sequential([keras.Input((8,))])
-    given = {"build_model": lambda: made, "data": data(10), "logdir": tmp_path, **more}
-    given["build_model"] = made if given["build_model"] == "model" else given["build_model"]
-    with pytest.raises(UsageError, match=said):
-        mpprof.compare_policies(**given)
-    assert keras.config.dtype_policy().name == "float32"
-    assert list(tmp_path.rglob("run.json")) == []
-
-
-@pytest.mark.framework
-def test_what_fit_takes_is_handed_on_and_its_error_leaves_no_thread(keras: Any, tmp_path: Path) -> None:
-    def build() -> Any:
-        made = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
-        made.compile("sgd", "mse", run_eagerly=True)
-        return made
-
-    class Stop(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if batch == 3:
-                raise ZeroDivisionError
-
-    x, y = np.ones((80, 8), "float32"), np.ones((80, 4), "float32")
-    before = set(threading.enumerate())
-    with pytest.raises(ZeroDivisionError):
-        mpprof.compare_policies(build, (x, y, np.ones(80)), logdir=tmp_path, batch_size=8, callbacks=Stop())
-    assert set(threading.enumerate()) <= before
-    assert '"reason":"error"' in (tmp_path / "float32" / "mpprof" / "steps.jsonl").read_text()

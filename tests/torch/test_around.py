@@ -36,23 +36,24 @@ def command(*arguments: str) -> str:
     return ended.stdout
 
 
-def test_policies_are_compared(tmp_path: Path) -> None:
-    compared = mpprof.compare_policies(
-        build, data(60), steps=60, policies=("float32", "mixed_bfloat16"), logdir=tmp_path, batch_size=BATCH
+def test_settings_take_turns(tmp_path: Path) -> None:
+    tried = mpprof.try_settings(
+        build,
+        data(60),
+        steps=20,
+        seconds=0.0,
+        most_rounds=4,
+        logdir=tmp_path,
+        batch_size=BATCH,
+        say=lambda line: None,
     )
     assert keras.config.dtype_policy().name == "float32"
-    (rung,) = compared.rungs
-    assert rung.refused is None
-    assert rung.speedup is not None
-    assert rung.speedup.observed is not None
-    assert rung.speedup.observed > 0
-    assert "mixed_bfloat16" in repr(compared)
-    for policy in ("float32", "mixed_bfloat16"):
-        run = mpprof.load(tmp_path / policy)
-        assert run.steps is not None
-        assert run.steps.step[-1] == 60
-        assert run.facts is not None
-        assert run.facts.profile_windows[0].status == "done"
+    assert [row.setting.name for row in tried.rows] == ["float32", "mixed_bfloat16"]
+    assert all(len(row.rounds) >= 4 for row in tried.rows)
+    assert tried.rows[1].speedup is not None
+    run = mpprof.load(tmp_path / "mixed_bfloat16" / "1")
+    assert run.facts is not None
+    assert run.facts.profile_windows[0].status == "done"
 
 
 def test_the_result_and_the_last_line_tell_the_run(

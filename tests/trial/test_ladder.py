@@ -46,6 +46,14 @@ def test_two_equal_settings_are_no_difference_and_the_first_is_kept() -> None:
     assert "no difference" in tried.sentence
 
 
+def test_rounds_end_with_the_scatter_or_at_the_most_that_are_asked_for() -> None:
+    noisy = (1.0, 1.3, 0.8, 1.1)
+    train = Known(lambda setting, at: 20.0 * noisy[at * at % 4] * noisy[at % 3])
+    assert any(len(row.rounds) > 4 for row in climbed(train, minutes=5).rows)
+    train = Known(lambda setting, at: 20.0 * noisy[at * at % 4] * noisy[at % 3])
+    assert [len(row.rounds) for row in climbed(train, most_rounds=4).rows] == [4, 4]
+
+
 def test_the_usual_ladder_puts_one_change_to_the_best_so_far() -> None:
     train = Known(steps(float32=20.0, mixed_bfloat16=10.0))
     tried = climbed(train, None)

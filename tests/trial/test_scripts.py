@@ -96,6 +96,14 @@ def test_the_batch_of_arrays_and_of_a_data_set_is_doubled(name: str, batch: int,
     assert one.examples_per_s == pytest.approx(batch / one.step_ns * 1e9)
 
 
+def test_several_steps_are_executed_in_a_call(tmp_path: Path) -> None:
+    setting = Setting(sets=(("steps_per_execution", "3"),))
+    one, told, _ = tried(tmp_path, "arrays.py", setting, "--epochs", "9", steps=30)
+    assert one.error is None
+    facts = json.loads((Path(told["root"]) / "mpprof" / "run.json").read_text())
+    assert facts["fits"][0]["steps_per_execution"] == 3
+
+
 def test_batches_of_its_own_cannot_be_changed(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "pydataset.py", Setting(batch=2.0))
     assert one.error is not None

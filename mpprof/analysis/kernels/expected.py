@@ -12,7 +12,7 @@ from mpprof.analysis.kernels import device_peaks, shapes
 from mpprof.analysis.layers import flops, kinds
 from mpprof.model.audit import MatrixWork
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
-from mpprof.model.kernels import COMPUTE_DTYPES, NARROW, Placement, Precision
+from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, NARROW, Placement, Precision
 from mpprof.model.run import LayerFacts
 
 BF16_SINCE = (8, 0)
@@ -130,3 +130,31 @@ def _other(layer: LayerFacts, card: DeviceFacts, has: bool) -> Where:
     if not takes:
         return "cuda_core", own, f"its matrix units take no {layer.compute_dtype}"
     return "matrix_core", own, f"it computes in {layer.compute_dtype}"
+
+
+def least_ns(
+    layers: Sequence[LayerFacts], work: Sequence[MatrixWork], card: DeviceFacts, batch: int | None
+) -> float | None:
+    """Return the time of a step's products at the card's peak rates, forward and the weights' gradients: no
+    training takes less, by the direct algorithm. None: the batch, a rate or a unit is not known."""
+    peaks = device_peaks.peaks(card)
+    if peaks is None or batch is None or not work:
+        return None
+    counts, trained = flops.multiplications(layers), {layer.name: layer.trainable for layer in layers}
+    total = 0.0
+    for each in work:
+        rate = _rate(each, peaks.flops_per_s)
+        if not rate or each.layer not in counts:
+            return None
+        passes = 1 if trained[each.layer] is False else 2
+        total += 2 * passes * counts[each.layer] * batch / rate
+    return total * 1e9
+
+
+def _rate(each: MatrixWork, rates: Mapping[str, float]) -> float | None:
+    if each.unit in ACCELERATED:
+        return rates.get(each.precision)
+    if each.unit == "unknown":
+        return None
+    wide = rates.get("fp32_cuda")
+    return max(rates.get("fp16_cuda", 0.0), wide or 0.0) if each.precision == "fp16" else wide

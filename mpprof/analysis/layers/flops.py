@@ -16,6 +16,13 @@ def shares(layers: Sequence[LayerFacts]) -> dict[str, float]:
     """Return {layer: its part, 0 to 1, of the multiplications with weights in a forward pass}, for layers
     that multiply with any. Empty where that cannot be told: layers that were not built, convolutions of
     unknown size. An axis without a size, as a sequence may have, counts as one, in all layers alike."""
+    sizes = multiplications(layers)
+    whole = sum(sizes.values())
+    return {name: size / whole for name, size in sizes.items()} if whole else {}
+
+
+def multiplications(layers: Sequence[LayerFacts]) -> dict[str, float]:
+    """Return {layer: its multiplications with weights in a forward pass of one example}; see `shares`."""
     by_name = {layer.name: layer for layer in layers}
     sizes: dict[str, float] = {}
     for layer in layers:
@@ -25,8 +32,7 @@ def shares(layers: Sequence[LayerFacts]) -> dict[str, float]:
         if layer.parameters is None or (dims is None and kinds.is_convolution(layer)):
             return {}
         sizes[layer.name] = float(layer.parameters * math.prod(size or 1 for size in dims or ()))
-    whole = sum(sizes.values())
-    return {name: size / whole for name, size in sizes.items()} if whole else {}
+    return sizes
 
 
 def rows(layer: LayerFacts, layers: Layers) -> int | None:

@@ -1,0 +1,127 @@
+"""An audit as a gate that needs no GPU: `mpprof audit --bounds` and `--against`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mpprof
+from mpprof.cli import main
+from mpprof.errors import UsageError
+from mpprof.model.audit import AuditReport
+from mpprof.report import audit_checks
+from tests.record.on_tensorflow import keras
+
+pytestmark = pytest.mark.framework
+layers = keras.layers
+ALL = (
+    "min_matrix_unit_ratio = 0.99\nmin_16_bit_ratio = 0.99\nmax_peak_memory_bytes = 10_000_000_000\n"
+    'max_least_ns = 1_000_000_000\nforbidden = ["MP104", "error"]'
+)
+
+
+@cache
+def model(units: int = 33_728, dtype: str = "mixed_float16") -> Any:
+    keras.config.set_dtype_policy("mixed_float16")
+    made = keras.Sequential([
+        keras.Input((64,)), layers.Dense(64, name="first"), layers.Dense(units, dtype=dtype, name="words"),
+        layers.Activation("softmax", dtype="float32"),
+    ])  # fmt: skip
+    keras.config.set_dtype_policy("float32")
+    made.compile("adam", "sparse_categorical_crossentropy")
+    return made
+
+
+@cache
+def report(units: int = 33_728, dtype: str = "mixed_float16", gpu: str = "H100") -> AuditReport:
+    return mpprof.audit(model(units, dtype), batch_size=64, gpu=gpu)
+
+
+def bounds(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mpprof.toml"
+    path.write_text(f"[audit]\n{text}\n")
+    return path
+
+
+def kept(of: AuditReport) -> audit_checks.Kept:
+    return audit_checks.Kept(of.gpu, of.batch_size, of.policy, of.work, of.memory, of.least_ns)
+
+
+@pytest.mark.parametrize(
+    ("bound", "of", "named"),
+    [
+        ("min_matrix_unit_ratio = 0.95", (33_709,), "words: units 33,709"),
+        ("min_16_bit_ratio = 0.9", (33_728, "float32"), "words: tensor core in tf32"),
+        ("max_peak_memory_bytes = 1_000_000", (), "at most"),
+        ("max_least_ns = 1", (), "at most"),
+        ('forbidden = ["MP104"]', (33_728, "float32"), "words: float32-island"),
+        ('forbidden = ["odd-vocabulary"]', (33_709,), "words: odd-vocabulary"),
+    ],
+)
+def test_a_broken_bound_names_the_layer(bound: str, of: Any, named: str, tmp_path: Path) -> None:
+    wanted = audit_checks.read(bounds(tmp_path, bound))
+    (outcome,) = audit_checks.judge(report(*of), wanted)
+    assert outcome.verdict == "failed"
+    assert named in outcome.text
+
+
+def test_bounds_that_hold_pass(tmp_path: Path) -> None:
+    found = list(audit_checks.judge(report(), audit_checks.read(bounds(tmp_path, ALL))))
+    assert [each.verdict for each in found] == ["passed"] * 4
+
+
+def test_float32_leaves_16_bits_and_stays_on_the_matrix_units(tmp_path: Path) -> None:
+    wanted = audit_checks.read(bounds(tmp_path, "min_matrix_unit_ratio = 0.95"))
+    assert [each.verdict for each in audit_checks.judge(report(33_728, "float32"), wanted)] == ["passed"]
+
+
+@pytest.mark.parametrize(
+    ("of", "named"),
+    [
+        ((33_709,), "words: units 33,709, was 33,728"),
+        ((33_728, "float32"), "words: tensor core in tf32, was tensor core in fp16"),
+        ((67_456,), "words: units 67,456, was 33,728"),
+    ],
+)
+def test_against_an_audit_that_was_kept(of: Any, named: str) -> None:
+    assert [each.verdict for each in audit_checks.compare(report(), kept(report()))] == ["passed"]
+    found = list(audit_checks.compare(report(*of), kept(report())))
+    assert "failed" in [each.verdict for each in found]
+    assert any(named in each.text for each in found)
+
+
+def test_what_cannot_be_judged_is_unable(tmp_path: Path) -> None:
+    """Another card, no card, no batch."""
+    assert [each.verdict for each in audit_checks.compare(report(gpu="A100"), kept(report()))] == ["unable"]
+    bare = mpprof.audit(model())
+    found = audit_checks.judge(bare, audit_checks.read(bounds(tmp_path, ALL)))
+    assert {each.verdict for each in found} == {"unable"}
+
+
+@pytest.mark.parametrize(
+    "text", ["min_matrix_unit_ratio = 95", "min_tensor_core_ratio = 0.9", "", "forbidden = 3"]
+)
+def test_a_file_that_holds_no_such_bounds_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"mpprof\.toml"):
+        audit_checks.read(bounds(tmp_path, text))
+
+
+def test_the_command_keeps_an_audit_and_compares_with_it(tmp_path: Path, capsys: Any) -> None:
+    """Exit 0 for the same model, 1 for the later one, with the audit still written; 2 for another document."""
+    models = {name: tmp_path / f"{name}.keras" for name in ("before", "after")}
+    model().save(models["before"])
+    model(33_709).save(models["after"])
+    store, options = tmp_path / "kept.json", ["--gpu", "H100", "--batch-size", "64"]
+    wanted = str(bounds(tmp_path, ALL))
+    made = ["--bounds", wanted, "--format", "json", "-o", str(store)]
+    assert main(["audit", str(models["before"]), *options, *made]) == 0
+    capsys.readouterr()
+    assert main(["audit", str(models["after"]), *options, "--against", str(store)]) == 1
+    said = capsys.readouterr()
+    assert "words: units 33,709, was 33,728" in said.err
+    assert "for NVIDIA H100" in said.out
+    store.write_text('{"schema": "mpprof.report/1"}')
+    assert main(["audit", str(models["after"]), *options, "--against", str(store)]) == 2
