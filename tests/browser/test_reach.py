@@ -33,14 +33,12 @@ def serving(**reach: Any) -> Iterator[str]:
             if not closing.is_set():
                 raise
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    threading.Thread(target=run, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.effective_port}"
     finally:
         closing.set()
         server.close()
-        thread.join(timeout=20)
 
 
 @contextmanager
