@@ -25,7 +25,7 @@ STATEMENTS = {
     "mpprof/api": 1_450,
     "mpprof/cli": 2_280,
     "mpprof/diagnosis": 6_700,
-    "mpprof/forecasts": 2_100,
+    "mpprof/forecasts": 2_060,
     "mpprof/launch": 770,
     "mpprof/model": 2_620,
     "mpprof/numbers": 1_150,
