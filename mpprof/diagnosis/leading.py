@@ -72,6 +72,11 @@ def _time_ns(found: Finding) -> float:
     return found.cost_ns_per_step or found.cost_ns_in_window or 0.0
 
 
+def _is_faster(report: Diagnosis) -> bool:
+    speedup = report.speedup
+    return speedup is not None and speedup.baseline == "measured" and speedup.difference == "faster"
+
+
 def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> bool:
     """Return whether what makes the measurement doubtful could change the first cause, or its sign: where it
     hides more of a step than the first cause gains."""
@@ -81,6 +86,8 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
         return False
     if doubt.code == mp901_warm_up.CODE and report.steps is not None and report.steps.first_steady is None:
         return report.speedup is not None and report.speedup.baseline == "measured"  # never settled: the sign
+    if doubt.code == mp901_warm_up.CODE and first is None and _is_faster(report):
+        return False  # the records tell that, and the window shows no cause to act on
     interval = report.steps.mean_interval_ns if report.steps is not None else None
     if doubt.code == mp911_too_short.CODE and interval is not None:  # few steps leave as much of a step open
         sign = report.speedup is not None and report.speedup.difference == "not known"

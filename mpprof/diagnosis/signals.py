@@ -634,14 +634,25 @@ class Signals:
 
     @cached_property
     def whole_ns(self) -> float:
-        """What shares are shares of: the step; the profiled step where profiling distorted it, because then
-        the slices of that are no parts of the other; all work and idling where they are more than the step,
-        because profiling made the work longer. Without steps the whole window; 0 without an account."""
+        """What shares are shares of: the step; where profiling distorted it the profiled step, with stalls in
+        proportion, because then the slices of that are no parts of the other; all work and idling where they
+        are more than the step, because profiling made the work longer. Without steps the whole window; 0
+        without an account."""
         account = self.case.measured
         if account is None:
             return 0.0
         work_ns = sum(cell.ns_per_step for cell in self.cells if cell.category not in NO_WORK)
-        return max(account.window_ns if self.distorted else account.step_ns, self.idle_ns + work_ns)
+        return max(self._distorted_ns or account.step_ns, self.idle_ns + work_ns)
+
+    @property
+    def _distorted_ns(self) -> float:
+        """A step with its stalls, all of it as much longer as profiling made the profiled steps, in which no
+        stall is; 0 where profiling did not distort them."""
+        account = self.case.account
+        if account is None or not self.distorted:
+            return 0.0
+        usual_ns = account.unprofiled_ns or account.step_ns
+        return account.window_ns * max(1.0, account.step_ns / usual_ns)
 
     @property
     def busy_ratio(self) -> float:

@@ -479,14 +479,26 @@ class FitSession:
     def _end_with_time(self, line: Line, read_ns: int, hook: str) -> None:
         """Give the last calls of an epoch their time: the device had finished when the counters were read.
 
-        What Keras does after the last one is in it. The first end of a fit compiles the metrics' results, and
-        the first validation is prepared; later it is about a millisecond, mostly while the device works."""
+        What Keras does after the last one is in it. The first end of a fit compiles the metrics' results,
+        unless they are compiled already, and the first validation is prepared; later it is about a
+        millisecond, mostly while the device works."""
         first, self._ends_told = hook not in self._ends_told, self._ends_told | {hook}
+        if hook == "on_epoch_end" and self._compiled_at_ends == 0:
+            first = False
         waited = self.runs_behind and self.probe.reading_waits
         if first or not waited or line.covers < self.calls.per_call:  # times are means of whole calls
             return
         if self.calls.since_wait >= FEWEST_CALLS_TO_END and not self._comes_late(hook):
             self.calls.waited(read_ns, line)
+
+    @property
+    def _compiled_at_ends(self) -> int | None:
+        """How often something was compiled at the ends of this fit's epochs; None where nobody tells."""
+        source = self._compiles
+        if source is None:
+            return None
+        compiled = self.spent.of("compile", source.name, "epoch")
+        return compiled.earlier_calls + compiled.calls
 
     def _comes_late(self, hook: str) -> bool:
         """Return whether the input, or another callback at this hook before ours, has done something since

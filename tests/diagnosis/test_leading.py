@@ -70,6 +70,12 @@ def test_steps_that_never_settle_can_turn_a_comparison_alone() -> None:
     assert of(found("MP901"), steps=unsettled, speedup=c.speedup()) == ("invalid", "MP901")
 
 
+def test_a_window_within_warm_up_hides_no_cause_of_a_run_that_is_known_to_be_faster() -> None:
+    assert of(found("MP901")) == ("invalid", "MP901")
+    assert of(found("MP901"), speedup=c.speedup(interval=(1.8, 2.2))) == ("nothing", None)
+    assert of(found("MP901"), speedup=c.speedup(interval=(0.8, 1.3))) == ("invalid", "MP901")
+
+
 def test_the_profilers_own_time_hides_nothing() -> None:
     slow = c.account(c.cell("profiling", -20), step_ms=100)
     assert of(found("MP905"), account=slow) == ("nothing", None)

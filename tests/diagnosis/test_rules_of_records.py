@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.shared.skips import longest_run
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow
+from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow, Timing
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
 
@@ -377,6 +379,23 @@ def test_mp901_never_settled_and_mostly_warm_up() -> None:
     few = c.steps(19)
     assert "only 19 steps" in says("MP901", c.case(table=few, steps=c.summary(few)))
     assert "no step log was recorded" in says("MP901", c.case())
+
+
+def test_mp901_counts_all_steps_of_a_group() -> None:
+    """Where steps are timed in groups of ten, a group's line has the mean of its steps: two epochs of a
+    hundred, of which the first ten steps take 5 s each."""
+    timed = np.arange(200) % 10 == 9
+    ns = np.where(np.arange(200) < 10, 5_000, 100) * c.MS
+    columns = {
+        "interval_ns": np.where(timed, ns, -1),
+        "epoch": np.repeat([0, 1], 100),
+        "dispatch_ns": ns // 100,
+    }
+    table = c.steps(200, duration_ns=np.full(200, -1), t_ns=np.cumsum(ns), **columns)
+    summary = replace(c.summary(table, first_steady=20), mean_ns=100.0 * c.MS)
+    facts = c.facts(timing=Timing("asynchronous", 10, ""))
+    got = finding("MP901", c.case(records=facts, table=table, steps=summary))
+    assert got.summary.startswith("warm-up took 50.0 s, 72.5 % of the recorded time")
 
 
 def test_mp901_a_window_within_warm_up() -> None:

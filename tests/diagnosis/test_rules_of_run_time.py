@@ -73,6 +73,27 @@ def test_where_the_device_runs_behind_a_blocked_host_is_a_cause_only_if_the_devi
     assert says("MP301", case(blocked, tmp_path / "busy", c.account(c.healthy(100)))) == "clear"
 
 
+def test_a_loaders_stalls_count_on_jax_though_no_profiled_step_holds_one(tmp_path: Path) -> None:
+    """What the profiled steps lack of the mean step was no work of the device, and no profiler adds it."""
+    stalls = c.account(c.cell("idle_stall", 70), c.healthy(30))
+    got = finding("MP301", case(Play(backend="jax", batch=40), tmp_path, stalls))
+    assert got.cost_ns_per_step == pytest.approx(40 * MS, rel=0.03)
+
+
+def test_stalls_of_no_known_cause_leave_it_open_whether_they_wait_for_input(tmp_path: Path) -> None:
+    cells = {None: "unable", "runs Slow": "clear"}
+    for cause, said in cells.items():
+        stalls = c.account(c.cell("idle_stall", 40, cause=cause), c.healthy(60))
+        assert says("MP301", case(Play(), tmp_path / said, stalls)).startswith(said)
+
+
+def test_a_window_that_profiling_distorted_tells_of_steps_without_stalls(tmp_path: Path) -> None:
+    """Of 4 ms of a profiled step 2 are idle for input; an unprofiled one takes 1 ms, and 16 with its stalls."""
+    cells = (c.cell("idle_input", 2), c.healthy(2), c.cell("idle_stall", 15), c.cell("profiling", -3))
+    account = c.account(*cells, window_ns=4.0 * MS, usual_ns=1.0 * MS, step_ns=16.0 * MS)
+    assert says("MP301", case(Play(), tmp_path, account)).startswith("unable: stalls of no known cause")
+
+
 def test_idle_time_between_steps_of_jax_is_not_cleared_where_the_wait_was_not_recorded(
     tmp_path: Path,
 ) -> None:
@@ -103,6 +124,16 @@ def test_a_checkpoint_every_five_steps_counts_though_the_median_gap_is_short(
     got = finding("MP305", case(Play(backend=backend, callbacks=(saves,)), tmp_path))
     assert got.cost_ns_per_step == pytest.approx(20 * MS, rel=0.06)
     assert "ModelCheckpoint takes" in got.summary
+
+
+def test_of_two_slow_callbacks_no_one_is_said_to_take_the_time_of_both(tmp_path: Path) -> None:
+    other = Hook("Other", batch_end=25)
+    got = finding("MP305", case(Play(callbacks=(SLOW, other)), tmp_path / "both"))
+    assert got.said == "callbacks, most of all `Slow`, take[ {time}]"
+    assert got.cost_ns_per_step == pytest.approx(56 * MS, rel=0.05)
+    assert got.summary.startswith("Slow takes 30.0 ms a step")  # its own
+    alone = finding("MP305", case(Play(callbacks=(SLOW, Hook("Quick", batch_end=1))), tmp_path / "alone"))
+    assert alone.said == "`Slow` takes[ {time}]"
 
 
 def test_a_checkpoint_has_the_stalls_of_the_account(tmp_path: Path) -> None:

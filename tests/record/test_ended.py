@@ -210,6 +210,20 @@ def test_report_and_memory_say_what_filled_the_card_and_what_to_try(tmp_path: Pa
     assert "What to try" in done.out
 
 
+def test_a_run_that_an_error_ended_fails_a_gate_and_says_so_everywhere(
+    tmp_path: Path, command: Mpprof
+) -> None:
+    with pytest.raises(ZeroDivisionError), contextlib.closing(callback(tmp_path)) as mine:
+        fit(small(), 8, mine, at(5, failing))
+    assert command("report", tmp_path, "--fail-on", "error").code == 1
+    assert command("report", tmp_path, "--fail-on", "MP101", "--allow-unable").code == 0
+    for given in ((), ("-v",), ("--format", "markdown"), ("--format", "html")):
+        assert "ZeroDivisionError: no examples" in " ".join(command("report", tmp_path, *given).out.split())
+    assert "failed: ZeroDivisionError" in command("ls", tmp_path).out
+    lines = next(tmp_path.rglob("steps.jsonl")).read_text().splitlines()
+    assert [each["reason"] for each in map(json.loads, lines) if each.get("kind") == "fit_end"] == ["error"]
+
+
 def interrupting() -> None:
     raise KeyboardInterrupt
 

@@ -39,6 +39,7 @@ CALLBACKS_AND_LOOP = "callbacks and loop"
 CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
 END_OF_DATA = "the end of the data"
+BEFORE_ITS_HOOK: tuple[PartName, str] = ("validation", "before its first hook")
 ITERATORS = "making the iterator of an epoch"
 """What a part is named, within itself, where it holds what was not told apart."""
 
@@ -175,7 +176,7 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     """Return why parts could not be told apart."""
     facts, spent = run.facts, spans.spent
     said = {} if facts is None else facts.absent
-    own_loop = facts is not None and facts.framework.get("loop") == "custom"
+    own_loop = _own_loop(run)
     timed = {
         "input": bool(spent.rows("input").any() or (steps.input_wait_ns >= 0).any()),
         "callbacks": bool(spent.rows("callbacks").any()),
@@ -194,6 +195,10 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     if _begins_only(steps):
         absent["loop"] = WITHIN_STEPS
     return absent
+
+
+def _own_loop(run: Run) -> bool:
+    return run.facts is not None and run.facts.framework.get("loop") == "custom"
 
 
 def _begins_only(steps: StepTable) -> bool:
@@ -344,7 +349,7 @@ def _of_fit(
     for name, ns in sums.of("compile", "batch", "epoch").items():
         pools.take("compile", name, ns, CALL, EDGE)
     if split and not calls.begins_only:
-        _take_before_validations(pools, sums, fit)
+        _take_before_validations(pools, sums, fit, *(("loop", "loop") if _own_loop(run) else BEFORE_ITS_HOOK))
         if "input" in absent:
             pools.take("steps", ITERATORS, int(calls.ahead_ns.sum()), EDGE)
     _take_calls(pools, calls, absent)
@@ -393,15 +398,16 @@ def _ended(calls: _Calls, ns: int) -> int:
     return int(np.searchsorted(calls.end_ns, ns, side="right"))
 
 
-def _take_before_validations(pools: _Pools, sums: _Sums, fit: _Fit) -> None:
-    """Take what Keras does between an epoch's last call and the first hook of its validation."""
+def _take_before_validations(pools: _Pools, sums: _Sums, fit: _Fit, part: PartName, name: str) -> None:
+    """Take what Keras, or a loop of the user's own, does between an epoch's last call and the first hook of
+    its validation."""
     calls = fit.calls
     ahead_ns = -sum(sums.late.values())  # hooks of the last call
     for begin_ns, _ in fit.evaluated:
         row = _ended(calls, begin_ns)
         if row and calls.pool_before(row) == EDGE:
             ahead_ns += max(0, begin_ns - int(calls.end_ns[row - 1]))
-    pools.take("validation", "before its first hook", ahead_ns, EDGE)
+    pools.take(part, name, ahead_ns, EDGE)
 
 
 def _take_input(pools: _Pools, sums: _Sums, calls: _Calls) -> None:

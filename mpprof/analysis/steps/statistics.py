@@ -166,7 +166,7 @@ def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | Non
     before the call begins, however many workers there are: it is in no time of a call.
     """
     time, first = per_step_ns(steps), _first_of_epoch(steps)
-    workers, of = loaders(facts), _stands_for(steps, facts)
+    workers, of = loaders(facts), stands_for(steps, facts)
     framework = facts.framework if facts is not None else {}
     fetches_before = framework.get("backend") == "torch" and framework.get("loop") != "custom"
     waits = first & ~np.isin(steps.fit, list(workers)) & (not fetches_before)
@@ -379,15 +379,15 @@ def summarise(
     batch = facts.fits[-1].batch_size if facts and facts.fits else None
     epoch = steps_per_epoch(steps, finished=finished)
     gpus = facts.replicas if facts and any(device.kind == "gpu" for device in facts.devices) else None
-    stands_for = int(_stands_for(steps, facts)[rows].sum())
+    number = int(stands_for(steps, facts)[rows].sum())
     return StepSummary(
         count=int(steps.covers.sum()),
-        steady=stands_for,
+        steady=number,
         first_steady=_first_steady(steps),
         mean_ns=step_ns,
         median_ns=median(time) if len(time) else None,
         p95_ns=quantile(time, 0.95) if len(time) else None,
-        interval_ns=_interval(time, stands_for) if asynchronous(steps, facts) else median_interval(time),
+        interval_ns=_interval(time, number) if asynchronous(steps, facts) else median_interval(time),
         skipped=skipped,
         skipped_ratio=ratio,
         loss_scale=_loss_scale(steps),
@@ -448,7 +448,7 @@ def _of_worker(worker: int, steps: StepTable) -> WorkerSummary:
     )
 
 
-def _stands_for(steps: StepTable, facts: RunFacts | None) -> Int64:
+def stands_for(steps: StepTable, facts: RunFacts | None) -> Int64:
     """Return the optimizer steps that each row's interval is of: where steps are timed between waits, also
     those of the lines before it without an interval."""
     if not asynchronous(steps, facts):

@@ -11,12 +11,14 @@ How we know
     the loss scale. One of these is enough:
     an update was skipped at a loss scale of 1 or less, which leaves it below 1: the gradients overflow
     unscaled;
-    the last ten updates or more were all skipped;
+    the last ten updates or more were all skipped, in a training of 40 steps or more, or more than 20 in a
+    row;
     ten or more were skipped in a row after the first 20 steps, and lowered the scale;
     of the updates after the first 20 steps a hundredth or more were skipped, not counting those that only
     took back a doubling of the scale: ten of them or more, three where the scale was not read.
-    Updates skipped in a row are a lower bound, since the counter is read every 16 steps. Skips of steps in
-    which the loss itself was not finite are MP206's.
+    Updates that were all skipped from the first step on, until the scale held, are its search from far above
+    (MP204). Updates skipped in a row are a lower bound, since the counter is read every 16 steps. Skips of
+    steps in which the loss itself was not finite are MP206's.
 
 What it costs
     Every skipped step is wasted: the cost is the skipped share of the step time. No part of the account of a

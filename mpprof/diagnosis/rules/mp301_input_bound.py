@@ -101,6 +101,12 @@ def judge(signals: Signals) -> Outcome:
             f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show what "
             f"for{signals.hint('record host events')}"
         )
+    stalled = _unexplained_stalls(signals)
+    if stalled >= SCALE.warning_ratio and stalled > share:
+        return Unable(
+            f"stalls of no known cause take {format_ratio(stalled)} of the step, and no profiled step shows "
+            "what they wait for"
+        )
     between = need(signals.share("idle_between_steps"))
     if _fetches_on_host(signals) and share + between >= SCALE.warning_ratio:
         return Unable(
@@ -108,6 +114,15 @@ def judge(signals: Signals) -> Outcome:
             f"next batch, and that wait was not recorded: {_why_not_recorded(signals)}"
         )
     return Clear(f"waiting for input takes {format_ratio(share)} of the step")
+
+
+def _unexplained_stalls(signals: Signals) -> float:
+    """Return the share of the step that stalls take whose cause the records do not tell."""
+    account = known(signals.account)
+    if account is None or account.grouped:
+        return 0.0
+    rows = [row for row in signals.of("idle_stall") if signals.cells[row].cause is None]
+    return signals.time(rows) / account.step_ns if rows else 0.0
 
 
 def _recorded_ns(signals: Signals) -> float | None:
@@ -153,9 +168,8 @@ def _said(wait_ns: float, ratio: float) -> str:
 
 def _idle_up_to(signals: Signals, wait_ns: float) -> Iterator[Claim]:
     """Yield claims to idle time of no other known cause, as much as was waited."""
-    # Where steps are timed in groups a stall is not told apart from what profiling adds.
-    stalls = () if signals.runs_behind else signals.of("idle_stall")
-    for row in (*signals.select(_may_be_input), *stalls):
+    # Where steps are timed in groups, `idle_stall` is what profiled steps lack: no profiler adds that.
+    for row in (*signals.select(_may_be_input), *signals.of("idle_stall")):
         ns = min(wait_ns, signals.cells[row].ns_per_step)
         wait_ns -= ns
         if ns > 0:

@@ -57,6 +57,8 @@ BUSY_LOOP_NS = 100_000.0
 
 MOSTLY_RATIO = 0.5
 """A callback with half of the time is named first, and idle time is claimed that is half of it or more."""
+NEARLY_ALL_RATIO = 0.9
+"""With so much of it the whole time is said to be one callback's."""
 MOST_NAMED = 3
 """Callbacks that are named with their times."""
 
@@ -106,9 +108,12 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _what(hooks: dict[str, float], cost_ns: float) -> str:
-    """Return what takes the time: the callback that has most of it, where one has."""
+    """Return what takes all of the time: a callback alone, where the others and the loop take little."""
     name, ns = next(iter(hooks.items()), ("", 0.0))
-    return f"`{name}` takes" if ns >= MOSTLY_RATIO * cost_ns else "callbacks and the loop take"
+    if ns >= NEARLY_ALL_RATIO * cost_ns:
+        return f"`{name}` takes"
+    most = f", most of all `{name}`, take" if ns >= MOSTLY_RATIO * cost_ns else " and the loop take"
+    return f"callbacks{most}"
 
 
 def _said(hooks: dict[str, float], cost_ns: float, step_ns: float) -> str:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.idle import ALLOCATING
-from mpprof.analysis.steps.statistics import epochs_of_one_call
+from mpprof.analysis.steps.statistics import epochs_of_one_call, stands_for
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.shared.allocations import calls_per_step
@@ -85,7 +85,7 @@ def judge(signals: Signals) -> Outcome:
             confidence="medium",
             severity="warning",
         )
-    warm = _warm_up(table, summary, summary.first_steady)
+    warm = _warm_up(table, stands_for(table, known(signals.facts)), summary, summary.first_steady)
     return (
         _early_window(signals, table, summary, warm)
         or _much_warm_up(warm)
@@ -112,18 +112,21 @@ class _WarmUp:
         )
 
 
-def _warm_up(table: StepTable, summary: StepSummary, first_steady: int) -> _WarmUp:
-    times = _times(table)
+def _warm_up(table: StepTable, steps: NDArray[np.int64], summary: StepSummary, first_steady: int) -> _WarmUp:
+    """`steps`: those that each row's time is of; of a group, more than its own call's."""
+    times = _times(table, steps)
     warm = (table.step < first_steady) & (times >= 0)
     ns = float(times[warm].sum())
-    excess_ns = ns - (summary.mean_ns or 0.0) * float(table.covers[warm].sum())
-    first_epoch = _of_first_epoch(table, max(0.0, excess_ns))
+    excess_ns = ns - (summary.mean_ns or 0.0) * float(np.maximum(steps, table.covers)[warm].sum())
+    first_epoch = _of_first_epoch(table, times, max(0.0, excess_ns))
     return _WarmUp(first_steady, ns, excess_ns, float(times[times >= 0].sum()), first_epoch)
 
 
-def _times(table: StepTable) -> NDArray[np.int64]:
-    """Return the time to the next step where it was recorded, else the step's own; below 0: neither was."""
-    return np.where(table.interval_ns >= 0, table.interval_ns, table.duration_ns)
+def _times(table: StepTable, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the time to the next step where it was recorded, of all steps of a group, else the step's own;
+    below 0: neither was."""
+    of_all = table.interval_ns / np.maximum(table.covers, 1) * steps
+    return np.where(table.interval_ns >= 0, of_all, table.duration_ns.astype(np.float64))
 
 
 def _early_window(signals: Signals, table: StepTable, summary: StepSummary, warm: _WarmUp) -> Found | None:
@@ -201,13 +204,12 @@ def _allocating(signals: Signals) -> Found | None:
     )
 
 
-def _of_first_epoch(table: StepTable, excess_ns: float) -> float:
+def _of_first_epoch(table: StepTable, times: NDArray[np.float64], excess_ns: float) -> float:
     """Return the start-up's share of the first epoch, where there are others to compare it with; else 0."""
     first = table.epoch == table.epoch[0]
     if first.all():
         return 0.0
-    times = _times(table)[first]
-    whole = float(times[times >= 0].sum())
+    whole = float(times[first & (times >= 0)].sum())
     return min(1.0, excess_ns / whole) if whole > 0 else 0.0
 
 

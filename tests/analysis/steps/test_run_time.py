@@ -14,6 +14,7 @@ from mpprof.analysis.steps.run_time import run_time
 from mpprof.model.run import Run
 from mpprof.model.run_time import EpochTable, FitSpan, RunTime, Spans, SpentKey, SpentTable
 from mpprof.model.steps import ValidationTable
+from mpprof.record import StepRecorder
 from mpprof.runs.loading import load
 from tests.builders import cases
 from tests.builders.played_fit import MS, Hook, Play, Played, play
@@ -107,6 +108,32 @@ def test_a_recorders_loop_has_its_waits_from_the_step_lines(tmp_path: Path) -> N
     assert ms(found) == {name: passed for name, passed in played.truth.items() if passed}
     assert "no callbacks" in found.absent["callbacks"]
     assert list(names(found, "loop")) == ["loop"]
+
+
+def test_what_a_loop_does_between_its_last_step_and_its_validation_is_the_loops(tmp_path: Path) -> None:
+    """A checkpoint, say: of a `fit` that time is Keras' preparing of the validation."""
+    now = iter(range(0, 10**12, 1_000))
+    passed = 0
+
+    def clock() -> int:
+        return next(now) + passed
+
+    with StepRecorder(
+        tmp_path, clock=clock, hardware=False, profile_steps=None, verbose=0, backend="none"
+    ) as recorder:
+        for _ in range(3):
+            for _ in range(4):
+                with recorder.step():
+                    passed += 10 * MS
+            passed += 200 * MS
+            with recorder.validation():
+                passed += 50 * MS
+            recorder.epoch()
+    times = run_time(load(tmp_path))
+    assert times is not None
+    found = ms(times)
+    assert found["validation"] == pytest.approx(150, abs=1)
+    assert found["loop"] == pytest.approx(600, abs=1)
 
 
 def test_what_was_timed_and_took_nothing_is_0_and_not_absent(tmp_path: Path) -> None:
