@@ -23,11 +23,12 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards, hosts
 from mpprof_dashboards.components.context import Context, Page, listed
-from mpprof_dashboards.components.markup import settled
+from mpprof_dashboards.components.markup import prefixed, settled
 from mpprof_dashboards.compress import Packer
 from mpprof_dashboards.export import run_html
 from mpprof_dashboards.pages import PAGES, runs
 from mpprof_dashboards.rendered import Rendered
+from mpprof_dashboards.security import Reach
 
 _LOG = logging.getLogger("mpprof")
 _REFRESH_MS = 5000
@@ -36,12 +37,12 @@ _ASSETS = Path(__file__).parent / "assets"
 # page: chromium asks for an icon's file again at each change of the address, and a remedy's switch is one.
 _ICON = "data:image/svg+xml," + quote((_ASSETS / "icon.svg").read_text(encoding="utf-8").strip())
 _INDEX = """<!DOCTYPE html>
-<html lang="en">
+<html lang="en" data-base="BASE">
 <head>
 {%metas%}
 <title>{%title%}</title>
 <link rel="icon" href="ICON" type="image/svg+xml">
-<script src="/assets/scheme.js"></script>
+<script src="BASE/assets/scheme.js"></script>
 {%css%}
 </head>
 <body>
@@ -51,9 +52,10 @@ _INDEX = """<!DOCTYPE html>
 </html>""".replace("ICON", _ICON)
 
 
-def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
-    """Return the dashboard over `source`. It answers only to loopback names and to `host`, and with 403 to
-    other names."""
+def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
+    """Return the dashboard over `source`. It answers only to loopback names and to what `reach` allows (None:
+    nothing else), and with 403 to other names."""
+    reach = reach or Reach()
     # Dash writes with orjson where that is installed, which refuses names that are not whole characters.
     plotly.io.json.config.default_engine = "json"
     app = dash.Dash(
@@ -64,17 +66,19 @@ def create_app(source: RunSource, *, host: str = "127.0.0.1") -> dash.Dash:
         assets_ignore=r"scheme\.js",
         suppress_callback_exceptions=True,
         serve_locally=True,
-        index_string=_INDEX,
+        index_string=_INDEX.replace("BASE", reach.prefix),
+        requests_pathname_prefix=reach.base_path,
+        routes_pathname_prefix="/",
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
-    app.layout = lambda: _frame(source)
+    app.layout = lambda: prefixed(_frame(source), reach.prefix)
     rendered = Rendered()
-    _register(app, source, rendered)
+    _register(app, source, rendered, reach)
     for page in PAGES:
         if page.register is not None:
             page.register(app, source)
     routes.register(app, source)
-    _guard(app, source, rendered, host)
+    _guard(app, source, rendered, reach)
     _downloads(app, source)
     return app
 
@@ -158,7 +162,7 @@ def _keys() -> Any:
     )  # fmt: skip
 
 
-def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
+def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) -> None:
     def choose(search: str | None, _: int | None) -> tuple[Any, ...]:
         """Return what the choosers offer and show. choosers.js writes what is chosen there into the URL: as
         an output of this callback it would keep the page waiting."""
@@ -172,12 +176,13 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered) -> None:
 
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """Return the page that the URL names; a refresh that changes nothing leaves the page as it is."""
-        page, context, problem, version = _asked(source, path, search)
+        page, context, problem, version = _asked(source, reach.within(path or "/"), search)
         live = not context.entries or (context.entry is not None and context.entry.live)
         if dash.ctx.triggered_id == "live" and version == seen:
             raise PreventUpdate  # answered with 204: nothing is read, computed or sent
-        content = cards.failure(problem) if problem else _content(page, context, rendered, version)
-        return content, _navigation(page, context.choice), not live, version
+        prefix, tabs = reach.prefix, _navigation(page, context.choice)
+        content = cards.failure(problem) if problem else _content(page, context, rendered, version, prefix)
+        return content, prefixed(tabs, prefix), not live, version
 
     url, live = Input("url", "search"), Input("live", "n_intervals")
     app.callback(
@@ -243,7 +248,7 @@ def _navigation(current: Page | None, choice: Choice) -> list[Any]:
     ]
 
 
-def _content(page: Page | None, context: Context, rendered: Rendered, version: str) -> Any:
+def _content(page: Page | None, context: Context, rendered: Rendered, version: str, prefix: str) -> Any:
     if page is None:
         return cards.empty("There is no such page", "Choose one of the pages above.")
     if not context.entries:
@@ -255,7 +260,7 @@ def _content(page: Page | None, context: Context, rendered: Rendered, version: s
 
     def make() -> list[Any]:
         shown = [*_heading(page, context), hosts.switch(page, context), *page.layout(context)]
-        return list(settled(shown))
+        return list(prefixed(settled(shown), prefix))
 
     try:
         return rendered.get((page.path, context.search), (version, context.entries), make)
@@ -271,12 +276,12 @@ def _content(page: Page | None, context: Context, rendered: Rendered, version: s
         )
 
 
-def _draw_ahead(source: RunSource, rendered: Rendered, path: str, search: str) -> None:
+def _draw_ahead(source: RunSource, rendered: Rendered, path: str, search: str, prefix: str) -> None:
     """Draw and keep what the browser is going to ask for once it has loaded its scripts."""
     with source.one_answer():
         page, context, problem, version = _asked(source, path, search)
         if problem is None:
-            _content(page, context, rendered, version)
+            _content(page, context, rendered, version, prefix)
 
 
 def _heading(page: Page, context: Context) -> list[Any]:
@@ -300,13 +305,15 @@ def _version(context: Context, problem: MpprofError | None) -> str:
     return f"{files} {entry.state} {entry.live} {entry.problem}"
 
 
-def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> None:
+def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) -> None:
     """Add the checks and headers of every request: the Host, the run in the address, the content policy."""
-    app.server.wsgi_app = partial(_one_answer, source, app.server.wsgi_app)
+    app.server.wsgi_app = partial(_one_answer, source, partial(_own_path, reach, app.server.wsgi_app))
     app.server.config["MAX_CONTENT_LENGTH"] = call_bodies.MOST_BYTES
     app.server.register_error_handler(DependencyException, _no_such_file)
-    app.server.before_request(partial(_check, app, source, rendered, host))
-    app.server.after_request(partial(_with_headers, security.content_policy(app.csp_hashes())))
+    app.server.before_request(partial(_check, app, source, rendered, reach))
+    app.server.after_request(
+        partial(_with_headers, security.content_policy(app.csp_hashes(), reach.allow_frames))
+    )
     app.server.after_request(Packer())
 
 
@@ -315,34 +322,40 @@ def _one_answer(source: RunSource, answer: Any, environ: Any, start_response: An
         return answer(environ, start_response)
 
 
-def _check(app: dash.Dash, source: RunSource, rendered: Rendered, host: str) -> Any:
+def _own_path(reach: Reach, answer: Any, environ: Any, start_response: Any) -> Any:
+    """Answer a path that a proxy hands on whole as one from which it took the prefix away."""
+    environ["PATH_INFO"] = reach.within(environ.get("PATH_INFO") or "/")
+    return answer(environ, start_response)
+
+
+def _check(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) -> Any:
     """Return what is answered in place of what the request asks for; None lets it through. A page that is let
     through is drawn ahead."""
-    if not security.allows(flask.request.host or "", host):
+    if not reach.answers(flask.request.headers.get("Host", "")):
         return flask.Response(
             "mpprof answers only to this machine's own names.\n", 403, mimetype="text/plain"
         )
     if flask.request.method == "GET" and any(page.path == flask.request.path for page in PAGES):
         search = f"?{flask.request.query_string.decode('utf-8', 'replace')}"
         if "run" not in flask.request.args:
-            return _to_choice(source, search)
-        rendered.ahead(partial(_draw_ahead, source, rendered, flask.request.path, search))
+            return _to_choice(source, search, reach.prefix)
+        rendered.ahead(partial(_draw_ahead, source, rendered, flask.request.path, search, reach.prefix))
     if flask.request.path.endswith("/_dash-update-component") and not call_bodies.is_call(app):
         text = "This request does not come from a page of mpprof.\n"
         return flask.Response(text, 400, mimetype="text/plain")
     return None
 
 
-def _to_choice(source: RunSource, search: str) -> Any:
+def _to_choice(source: RunSource, search: str, prefix: str) -> Any:
     """Return a redirect to the address that names a run, so that the address bar always holds a link worth
     sharing."""
     path, entries = flask.request.path, listed(source)[0]
     if path == "/" and len(entries) > runs.LANDS_ABOVE and "with" not in flask.request.args:
-        return flask.redirect(runs.PAGE.path)
+        return flask.redirect(prefix + runs.PAGE.path)
     chosen = choices.read(search, entries)
     if chosen.run is None or path == runs.PAGE.path:
         return None
-    return flask.redirect(path + choices.stated(chosen, search))
+    return flask.redirect(prefix + path + choices.stated(chosen, search))
 
 
 def _with_headers(policy: str, response: flask.Response) -> flask.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -17,6 +17,7 @@ from mpprof.model.source import RunSource
 from mpprof_dashboards import call_bodies
 from mpprof_dashboards.app import create_app
 from mpprof_dashboards.components.context import listed
+from mpprof_dashboards.security import Reach
 
 # A page asks for a dozen files and callbacks at once; waitress' four threads would queue them.
 _THREADS = 16
@@ -46,17 +47,23 @@ def serve(
     port: int = 8050,
     open_browser: bool = False,
     *,
+    base_path: str = "/",
+    allow_hosts: Sequence[str] = (),
+    allow_frames: Sequence[str] = (),
     announce: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the dashboard over `source` until interrupted; port 0 takes any free one.
 
-    Raises UsageError where the address cannot be bound. Nothing is loaded from or sent to another host.
-    """
+    Behind a proxy, `base_path` is the path that it puts before the page's own, and `allow_hosts` are the
+    names under which it is asked for; `allow_frames` are origins whose pages may show it in a frame. Raises
+    UsageError where the address cannot be bound, or one of these is none. Nothing is loaded from or sent to
+    another host."""
     # A page's requests wait their turn for some ms, which is nothing to be warned of.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    server = _listening(create_app(source, host=host).server, host, port)
+    reach = Reach(host, base_path, allow_hosts, allow_frames)
+    server = _listening(create_app(source, reach).server, host, port)
     bound = getattr(server, "effective_port", None) or port
-    url = f"http://{_shown(host)}:{bound}/"
+    url = f"http://{_shown(host)}:{bound}{base_path}"
     say = announce or partial(print, flush=True)
     say(f"mpprof serves {source.title} at {url} (Ctrl+C stops it)")
     if open_browser:  # a browser in the terminal returns when it is left, and asks for the page before

@@ -118,16 +118,16 @@ LANE_KINDS: dict[str, str] = {
 }  # fmt: skip
 """What is drawn as what: `mp-k-…` of the style sheet."""
 KIND_COLOURS: dict[str, str] = {
-    "unit": "#1F78B4", "off": "#D9480F", "other": "#808F9F", "unknown": "#888D96", "wait": "#A0621B",
+    "unit": "#1F78B4", "off": "#D9480F", "other": "#808F9F", "unknown": "#888D96", "wait": "#F6E7C8",
     "plain": "#64748B", "quiet": "#7F90A8", "run": "#334155", "skip": CLASS_COLOURS["loss_scale"],
 }  # fmt: skip
-"""Matrix units blue, matrix work off them vermilion, other work grey, waiting brown, plain series slate,
-steps that the loss scale skips in its colour."""
+"""Matrix units blue, matrix work off them vermilion, other work grey, waiting pale with an outline, plain
+series slate, steps that the loss scale skips in its colour."""
+EDGES: dict[str, str] = {"#F6E7C8": "#A0621B", "#EEF1F4": "#76849A"}
+"""Outlines of pale colours."""
 LANE_COLOURS: dict[str, str] = {key: KIND_COLOURS[kind] for key, kind in LANE_KINDS.items()} | {
-    "idle_launch": "#B4861C", "idle_sync": "#BA7A66", "idle_compile": "#716E12", "idle_other": "#7F7C69",
-    "copy": "#5D6D82",
-}  # fmt: skip
-"""Waits are browns that stay apart side by side."""
+    "copy": "#EEF1F4",
+}
 LANE_LABELS: dict[str, str] = {
     "matrix_unit": "Tensor Cores", "off_matrix_unit": "matrix work off Tensor Cores", "other": "other work",
     "copy": "copies", "unknown": "unknown", "idle_input": "waiting for input",
@@ -135,6 +135,10 @@ LANE_LABELS: dict[str, str] = {
     "idle_compile": "waiting for compilation", "idle_other": "idle, no cause recorded",
     "input": "host waits for input", "pipeline": "input pipeline", "launch": "launches",
     "sync": "host waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
+}  # fmt: skip
+KIND_WORDS: dict[str, str] = {
+    "unit": LANE_LABELS["matrix_unit"], "off": LANE_LABELS["off_matrix_unit"], "cast": "casts",
+    "other": LANE_LABELS["other"], "unknown": LANE_LABELS["unknown"],
 }  # fmt: skip
 QUIET_LANES = frozenset(key for key, kind in LANE_KINDS.items() if kind == "quiet")
 """Of the host while others work: outlines with a faint ground, so that work and waiting stand out."""
@@ -199,7 +203,11 @@ FLOW_PLACES: dict[str, str] = {
     "unknown": "open", "": "open",
 }  # fmt: skip
 """Of matrix work, by where it ran; "": nothing tells."""
-FLOW_WORDS = {"matmul": "matrix work", "wait": "waits"}
+FLOW_WORDS = {
+    "matmul": "matrix work", "norm": "norms", "reduce": "reductions", "elementwise": "elementwise",
+    "cast": "casts", "rest": "optimizer, other", "copy": "copies", "unknown": "unknown", "wait": "waits",
+}  # fmt: skip
+"""Of bands."""
 UNIT_WORDS: dict[str, str] = {
     "tensor_core": "Tensor Cores", "matrix_core": "matrix cores", "cuda_core": "ordinary cores", "cpu": "CPU",
     "not_matmul": "helpers", "unknown": "where is unknown",

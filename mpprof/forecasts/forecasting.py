@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from mpprof.errors import NotFoundError, UnableError, UsageError
+from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
 from mpprof.forecasts import batches, compiling, judging, targets
 from mpprof.forecasts.compiling import TIME_LIMIT_S, Progress
 from mpprof.forecasts.judging import Compiled
@@ -54,10 +54,11 @@ def forecast(
         trust: for a saved model: load all of it, also the code that it holds; see `audit`.
 
     Returns a `Forecast`; print it. A card and policy that XLA does not compile (it refuses the program,
-    crashes, or takes too long) is among its `not_compiled`, and the others go on. Raises `UsageError`,
-    `NotFoundError` (an unknown card, with the nearest names), and `UnableError` where none was compiled.
+    crashes, or takes too long) is among its `not_compiled`, and the others go on. So is a card
+    that is not known or not described. Raises `UsageError` or `NotFoundError` (with the nearest names) where
+    no card can be forecast, and `UnableError` where none was compiled.
     """
-    wanted = _cards(cards)
+    wanted, refused = _cards(cards)
     batch_size = checked_batch(batch_size)
     if not time_limit_s > 0:
         raise UsageError(
@@ -71,15 +72,26 @@ def forecast(
             input_shapes=input_shapes, imports=imports, time_limit_s=time_limit_s,
             trust=trust or not isinstance(model, str | os.PathLike),
         )  # fmt: skip
-        return _forecast(_name(model), compile, wanted, named, batch_size, largest_batch, progress)
+        found = _forecast(_name(model), compile, wanted, named, batch_size, largest_batch, progress)
+    return replace(found, not_compiled=(*refused, *found.not_compiled))
 
 
-def _cards(names: Sequence[str]) -> list[Card]:
-    """Return the cards of those names, each once; a text names them between its commas."""
+def _cards(names: Sequence[str]) -> tuple[list[Card], list[NotCompiled]]:
+    """Return the cards of those names, each once, and those that cannot be forecast with the reason; a text
+    names them between its commas. Raises the first error where none can."""
     given = names.split(",") if isinstance(names, str) else names
     if not given:
         raise UsageError("no card was named", next="Name one or more, such as h100 or a100")
-    return [targets.card(name) for name in dict.fromkeys(given)]
+    cards: list[Card] = []
+    errors: list[tuple[str, MpprofError]] = []
+    for name in dict.fromkeys(given):
+        try:
+            cards.append(targets.card(name))
+        except MpprofError as error:
+            errors.append((name, error))
+    if errors and not cards:
+        raise errors[0][1]
+    return cards, [NotCompiled(name, "all policies", error.what) for name, error in errors]
 
 
 def _forecast(

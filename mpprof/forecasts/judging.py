@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any, cast
 
-from mpprof.analysis.kernels.placement_ops import products
 from mpprof.forecasts import deciding, least_time
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
@@ -36,16 +34,6 @@ _ALWAYS_UNKNOWN = (
     "the input pipeline and the host: a step that waits for them gains less from a faster card, or nothing",
     "TensorFlow: without XLA it launches other kernels, and with XLA it lowers the step in its own way",
 )
-
-CALIBRATED = (7, 0)
-FLOAT32_CONVOLUTIONS = Band(1.3, 1.6)
-NARROW_CONVOLUTIONS = Band(1.5, 2.5)
-"""Measured step over roofline time on V100. NVIDIA's article on automatic mixed precision in TensorFlow gives
-ResNet-50's images a second: float32, batch 128: 365 (1.34 times); 16 bits with XLA: 1,010 at 128 (1.84) and
-1,205 at 256 (1.55); without XLA: 780 at 128 (2.4). The ranges are drawn around these few points."""
-_LARGEST_FILTER = 3
-_FEWEST_CHANNELS = 16
-_MOSTLY = 0.9
 
 
 @frozen
@@ -85,8 +73,8 @@ def card_forecast(
         memory=replace(_memory(result), alive=_alive(own.program, result), card_bytes=card.memory_bytes),
         card_memory_bytes=card.memory_bytes,
         at_least_ns=at_least,
-        typical_ns=_typical(own, card, str(result["policy"])),
-        speedup=None if recurrent else _speedup(at_least, own, card, str(result["policy"]), float32, model),
+        typical_ns=None,
+        speedup=None if recurrent else _speedup(own, card, str(result["policy"]), float32, model),
         can_ratio=shares[0],
         cannot_ratio=shares[1],
         open_ratio=shares[2],
@@ -204,24 +192,19 @@ def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
 
 
 def _speedup(
-    at_least: float,
-    own: _Judged,
-    card: Card,
-    policy: str,
-    float32: Compiled | None,
-    model: ModelFacts | None,
+    own: _Judged, card: Card, policy: str, float32: Compiled | None, model: ModelFacts | None
 ) -> ForecastSpeedup | None:
-    if float32 is None or policy == "float32" or at_least <= 0:
+    """Return the ratio of the roofline times; None where launches take most of the float32 step."""
+    after = _ideal(own, card, slowest=False)
+    if float32 is None or policy == "float32" or after <= 0:
         return None
     source = launches(float32.programs["source"])
     programs = [judged for judged in _both(float32, source, card, model) if judged is not None]
     if all(_too_short(judged, card) for judged in programs):
         return None
-    slowest = max(_ideal(judged, card, slowest=True) for judged in programs)
-    before, after = _typical(programs[0], card, "float32"), _typical(own, card, policy)
-    typical = Band(before.low / after.high, before.high / after.low) if before and after else None
-    assumed = least_time.float32_over_ideal(card)
-    return ForecastSpeedup("float32", assumed * slowest / at_least, assumed, typical)
+    by_default, without_tf32 = (_ideal(programs[0], card, slowest=slowest) for slowest in (False, True))
+    over = "tf32" if "tf32" in card.highest_rates else "float32"
+    return ForecastSpeedup(over, by_default / after, without_tf32 / after)
 
 
 def _too_short(judged: _Judged, card: Card) -> bool:
@@ -229,38 +212,6 @@ def _too_short(judged: _Judged, card: Card) -> bool:
     the next."""
     kernels = sum(map(least_time.times, judged.program.launches))
     return _ideal(judged, card, slowest=True) < kernels * least_time.BETWEEN_KERNELS_NS
-
-
-def _typical(own: _Judged, card: Card, policy: str) -> Band | None:
-    """Return the range of measured steps of this kind of model on this card; None where none was
-    published."""
-    if card.compute_capability != CALIBRATED or "bfloat16" in policy or not _like_resnet(own):
-        return None
-    ideal = _ideal(own, card, slowest=False)
-    times = FLOAT32_CONVOLUTIONS if policy == "float32" else NARROW_CONVOLUTIONS
-    return Band(times.low * ideal, times.high * ideal)
-
-
-def _like_resnet(own: _Judged) -> bool:
-    """Return whether nearly all matrix work is convolutions with small filters and many channels."""
-    whole = like = 0.0
-    for at, work in enumerate(own.program.launches):
-        flops = own.asked[at].flops if at in own.asked else 0.0
-        whole += flops
-        if own.decisions[at].family.startswith("conv") and work.groups == 1 and _small(work):
-            like += flops
-    return whole > 0 and like >= _MOSTLY * whole
-
-
-def _small(work: Launch) -> bool:
-    inside = products(work.hlo)
-    shapes = (inside[0] if inside else work.hlo).operand_shapes[:2]
-    result = (inside[0] if inside else work.hlo).shape
-    filters = min(
-        [*shapes, result], key=lambda shape: prod(sorted(shape)[:-2]) if len(shape) > 2 else 1 << 60
-    )
-    spatial = sorted(filters)[:-2]
-    return bool(spatial) and max(spatial) <= _LARGEST_FILTER and sorted(filters)[-2] >= _FEWEST_CHANNELS
 
 
 # --- memory ------------------------------------------------------------------------------------------------

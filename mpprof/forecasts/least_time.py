@@ -22,22 +22,10 @@ L2_BYTES_PER_CLOCK_PER_SM = 64
 """More than one SM can get from the L2 cache in a clock on the two cards for which NVIDIA states it (A100
 whitepaper: 5,120 bytes for 108 SMs, 2,048 for V100's 80); for the others it is taken to hold."""
 
-FLOAT32_OVER_IDEAL = 2.0
-"""Measured over roofline time that is assumed of a float32 step. Published convolutional networks on V100:
-1.34 (NVIDIA's ResNet-50, 365 images/s) and 1.96 (an Imagenette convnet's step of 106 ms, in 78 % of which the
-card was busy)."""
-HELD_BACK = 3.0
-"""The same of cards that their power holds below the clock at which their peak is stated. Published on T4:
-2.59 (ResNet-50 with a new head, 756 ms a step of 64 images)."""
 BETWEEN_KERNELS_NS = 1000.0
 """Ideal time of a kernel below which no ratio to it is assumed of a float32 step: what lies between a kernel
 and the next is of that size (NVIDIA, "Getting Started with CUDA Graphs": kernels of 2.9 microseconds on V100
 took 3.8 each one after the other, 3.4 in a graph)."""
-_HELD_BACK_CARDS = ("Tesla T4", "NVIDIA L4", "NVIDIA A2")  # 60 to 75 W
-
-
-def float32_over_ideal(card: Card) -> float:
-    return HELD_BACK if card.name in _HELD_BACK_CARDS else FLOAT32_OVER_IDEAL
 
 
 def stated_rates(card: Card) -> Mapping[str, float]:

@@ -17,7 +17,14 @@ from mpprof.report import words
 _MOST_LAYERS = 4
 _LEAST_RATIO = 0.001
 """Obstacles that hold up less of the matrix operations are counted, not listed."""
-_COLUMNS = ("policy", "matrix units", "no faster than", "typical step", "speedup", "peak memory")
+_COLUMNS = (
+    "policy",
+    "matrix units",
+    "no faster than",
+    "typical step",
+    "speedup at peak rates",
+    "peak memory",
+)
 _LARGEST = "largest batch"
 
 
@@ -83,9 +90,9 @@ def _times(band: Band | None) -> str:
 def _gain(run: CardForecast) -> str:
     if run.speedup is None:
         return ""
-    most = f"at most {run.speedup.at_most:.1f}x"
-    typical = run.speedup.typical
-    return f"{typical.low:.1f}x to {typical.high:.1f}x, {most}" if typical else most
+    ratio, other = run.speedup.at_roofline, run.speedup.at_roofline_float32
+    beside = f" ({other:.1f}x over float32 without it)" if run.speedup.over == "tf32" else ""
+    return f"{ratio:.1f}x over {'TF32' if run.speedup.over == 'tf32' else 'float32'}{beside}"
 
 
 def _peak(run: CardForecast) -> str:
@@ -121,9 +128,9 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield ""
     yield "How to read it:"
     yield "  no faster than: a bound from bytes and operations, kernel by kernel; not an estimate."
-    yield from _about_speedups(runs)
-    if any(run.typical_ns for run in runs):
-        yield "  typical: a range around four published V100 steps of ResNet-50; not known for others."
+    yield "  typical step: not known: no two other models of a family were measured on such a card."
+    yield "  speedup at peak rates: of the two steps' roofline times, over what float32 runs as there;"
+    yield "    steps take longer, by factors that differ, so that the measured one can lie on either side."
     yield "  can: types, sizes and compiled kernels allow it; which kernel runs is chosen on the card."
     yield "  open: decided on the card."
     yield "  peak memory: of the programs that were compiled; the card may mix them."
@@ -156,18 +163,6 @@ def _alive(runs: Sequence[CardForecast]) -> Iterable[str]:
         if run.memory.alive:
             yield f"  {run.card}, {run.policy}: {whole}: {listed or 'no layer named'}"
     yield ""
-
-
-def _about_speedups(runs: Sequence[CardForecast]) -> Iterable[str]:
-    assumed: dict[float, list[str]] = {}
-    for run in runs:
-        if run.speedup is not None and run.card not in assumed.setdefault(run.speedup.assumed_ratio, []):
-            assumed[run.speedup.assumed_ratio].append(run.card)
-    for ratio, cards in assumed.items():
-        where = f" ({', '.join(cards)})" if len(assumed) > 1 else ""
-        yield f"  at most: if float32 takes no more than {ratio:g} times its roofline time{where}."
-    if assumed:
-        yield "    Published: 1.3 and 2.0 times on V100, 2.6 on T4."
 
 
 def _about_largest(run: CardForecast) -> Iterable[str]:

@@ -120,13 +120,18 @@ class Obstacle:
 
 @frozen
 class ForecastSpeedup:
-    """Over the same model in float32 on the same card. `at_most` is a bound if the float32 step takes no more
-    than `assumed_ratio` times its roofline time."""
+    """Over the same model in float32 on the same card, by roofline times alone: no measurement is in it.
+
+    `over`: what float32 runs as there by default, "tf32" or "float32". `at_roofline`: the ratio of the
+    two steps' roofline times; `at_roofline_float32`: the same with TF32 switched off, equal where the
+    card has none.
+    `typical` and `at_most`: None, not known: what a step takes over its roofline time is not calibrated."""
 
     over: str
-    at_most: float
-    assumed_ratio: float
-    typical: Band | None
+    at_roofline: float
+    at_roofline_float32: float
+    typical: Band | None = None
+    at_most: float | None = None
 
 
 @frozen

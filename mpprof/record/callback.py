@@ -398,19 +398,22 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if recorder.on:
             recorder.attempt("sinks", recorder.finish_sinks, ending)
         if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
-            root, summary = self._session.recorder.root, self._session.summary
             with failures_suppressed():  # all is on disk: what is said of it is an extra
-                tell([last_line(self._announce(self._session.calls.step), root, summary)])
+                tell([self._last_line(self._session)])
 
-    def _announce(self, steps: int) -> Announce | str | None:
-        """Return who judges the run of so many steps; None where mpprof's own verdict would say nothing
-        new."""
-        if self._settings.announce != ANNOUNCE:
-            return self._settings.announce
-        if steps < self._judged_steps * (1 + NEWS_RATIO):
-            return None
-        self._judged_steps = steps
-        return ANNOUNCE
+    def _last_line(self, session: FitSession) -> str:
+        """Return what is said at the end of a fit. Where the run has hardly grown since it was read, mpprof's
+        own verdict and the step time would say nothing new, and all of its steps are not read again."""
+        steps, announce = session.calls.step, self._settings.announce
+        if news := steps >= self._judged_steps * (1 + NEWS_RATIO):
+            self._judged_steps = steps
+        elif announce == ANNOUNCE:
+            announce = None
+
+        def summary(*, step_time: bool) -> str:
+            return session.summary(step_time=step_time and news)
+
+        return last_line(announce, session.recorder.root, summary)
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads, files and the model belong to this instance; a copy records a run of its own.

@@ -76,7 +76,7 @@ class RunResult:
     def line(self, *, step_time: bool = True) -> str:
         """Return what was recorded, in one line; with `step_time`, also the mean step time."""
         parts = ["1 step" if self.steps == 1 else f"{self.steps} steps"]
-        if self.mean_step_ns is not None and step_time:
+        if step_time and self.mean_step_ns is not None:  # which reads all of the run's steps
             parts.append(f"mean {self.mean_step_ns / 1e6:.3g} ms a step")
         if self.skipped is not None:
             parts.append(f"{self.skipped} skipped")

@@ -274,6 +274,7 @@ WHOLE_STEP, THIS_RUN, PROFILED, MEASURED = (
 )
 COMPUTED, ESTIMATED, IN_16_BITS = "computed", "estimated", "in 16 bits"
 PRECISION_ALONE, AFTER_CHANGE, AFTER_CHANGES = "precision alone", "after the change", "after the changes"
+HOST_LIMITS = "as long as the host needs"
 APPLIED_UPDATE, SKIPPED, PER_STEP = "an applied update", "skipped updates", "per step"
 SAME_RATIO = 0.05
 """What differs by less is called the same."""

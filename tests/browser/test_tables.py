@@ -70,7 +70,7 @@ def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
     seen.page.wait_for_selector("#roofline .js-plotly-plot[data-picks]")
     seen.page.evaluate(
         """() => { const plot = document.querySelector('#roofline .js-plotly-plot');
-                   const off = plot.data.find(each => each.name === 'matrix work off them');
+                   const off = plot.data.find(each => each.name === 'matrix work off Tensor Cores');
                    plot.emit('plotly_selected', {points: off.customdata.map(customdata => ({customdata}))}); }"""
     )
     seen.page.wait_for_function("n => +document.querySelector('#ops').dataset.found < n", arg=len(whole))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import re
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -456,7 +455,8 @@ MARKS = {
 
 @pytest.mark.parametrize("colour", sorted(MARKS))
 def test_every_mark_is_seen_on_the_light_and_on_the_dark_page(colour: str) -> None:
-    assert min(contrast(colour, ground) for ground in GROUNDS) >= 3.0
+    edge = theme.EDGES.get(colour, colour)
+    assert min(max(contrast(colour, ground), contrast(edge, ground)) for ground in GROUNDS) >= 3.0
     assert contrast(colour, theme.text_on(colour)) >= 4.0
 
 
@@ -480,25 +480,16 @@ _OPPONENTS = np.array(
 )  # fmt: skip
 
 
-def test_waits_for_one_thing_and_another_are_told_apart_by_their_colours() -> None:
-    waits = {key: oklab(colour) for key, colour in theme.LANE_COLOURS.items() if key.startswith("idle_")}
-    assert len(waits) == 5
-    work = [oklab(theme.LANE_COLOURS[key]) for key in ("off_matrix_unit", "other", "copy", "unknown")]
-    for (_, one), (_, other) in itertools.combinations(waits.items(), 2):
-        assert np.linalg.norm(one - other) > 0.08
-    for wait in waits.values():
-        assert min(np.linalg.norm(wait - each) for each in work) > 0.06
+def test_every_wait_is_pale_with_an_outline() -> None:
+    waits = {
+        colour for key, colour in theme.LANE_COLOURS.items() if key.startswith("idle_") or key == "input"
+    }
+    assert waits == {theme.KIND_COLOURS["wait"]} == {theme.FLOW_COLOURS["wait"]}
+    assert waits <= set(theme.EDGES)
 
 
 def test_nothing_else_looks_like_matrix_units_work_off_them_or_waiting() -> None:
-    waits = [
-        colour
-        for key, colour in theme.LANE_COLOURS.items()
-        if key.startswith("idle_") and key != "idle_other"
-    ]
-    taken = {
-        colour: oklab(colour) for colour in (*map(theme.KIND_COLOURS.get, ("unit", "off", "wait")), *waits)
-    }
+    taken = {colour: oklab(colour) for colour in map(theme.KIND_COLOURS.__getitem__, ("unit", "off", "wait"))}
     others = {
         *(colour for key, colour in theme.CLASS_COLOURS.items() if not key.startswith("idle_")),
         *theme.LAYER_COLOURS, *memory._COLOURS.values(), *memory._MORE_COLOURS, theme.ACCENT,

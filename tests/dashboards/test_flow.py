@@ -123,8 +123,8 @@ def test_bands_join_the_two_measured_bars_and_say_what_became_of_each() -> None:
     said = {band.kind: band.said for band in found.bands if band.said}
     assert said["matmul"] == "matrix work 5.5x as fast"
     assert said["wait"] == "waits +19.9 ms"
-    assert said["cast"] == "new: +3.28 ms"
-    assert said["norm"] == "same"
+    assert said["cast"] == "casts new: +3.28 ms"
+    assert said["norm"] == "norms same"
     for band in found.bands:
         assert 0.0 <= band.upper[0] <= band.upper[1] <= 1.0001 * found.bars[0].ns
         assert 0.0 <= band.lower[0] <= band.lower[1] <= 1.0001 * found.bars[1].ns
@@ -205,6 +205,15 @@ def test_classes_that_can_touch_are_told_apart_by_colour_blind_readers() -> None
     for (one, first), (other, second) in itertools.combinations(solid.items(), 2):
         assert least_distance(first, second) >= 10.0, (one, other)
     assert least_distance(theme.FLOW_COLOURS["plain"], theme.FLOW_COLOURS["skip"]) >= 10.0
+
+
+def test_what_can_touch_in_the_strip_is_told_apart_by_colour_blind_readers() -> None:
+    """Of the device and of the host: what is unknown is hatched, and what the host does while others work outlined."""
+    host = {"input", "pipeline", "launch", "sync", "compile", "op", "host"}
+    for lane in (host, set(theme.LANE_COLOURS) - host):
+        drawn = {theme.LANE_COLOURS[key] for key in lane - theme.QUIET_LANES - {"unknown"}}
+        for first, second in itertools.combinations(sorted(drawn), 2):
+            assert least_distance(first, second) >= 10.0, (first, second)
 
 
 def test_every_class_and_placement_has_a_colour_and_what_is_pale_an_outline() -> None:

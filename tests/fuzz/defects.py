@@ -678,6 +678,13 @@ DEFECTS = (
         (f"{_LIMITS}::test_a_record_without_an_end_is_left_out",),
     ),
     Defect(
+        "the line at a fit's end: all steps of all fits before it are read",
+        "mpprof/record/callback.py",
+        "session.summary(step_time=step_time and news)",
+        "session.summary(step_time=step_time)",
+        (f"{_SAVING}::test_a_fit_that_tells_nothing_new_reads_no_steps_of_the_fits_before_it",),
+    ),
+    Defect(
         "a clock that breaks: a warning each step",
         "mpprof/record/callback.py",
         "        if self._failed:  # a batch hook that Keras still holds\n",

@@ -338,6 +338,26 @@ def test_facts_that_did_not_change_are_not_written_again(
     recorder._recorder.close()
 
 
+def test_a_fit_that_tells_nothing_new_reads_no_steps_of_the_fits_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line's step time: a thousand fits read each step a thousand times."""
+    from mpprof.record import result
+    from tests.record.training import BATCH, callback, data, model
+
+    read: list[str] = []
+
+    def times(path: Path) -> tuple[float, float]:
+        read.append(path.name)
+        return 1.0, 1.0
+
+    monkeypatch.setattr(result, "named", lambda name: times)
+    made, (x, y), recorded = model(), data(2), callback(tmp_path, verbose=1)
+    for _ in range(40):
+        made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
+    assert 10 < len(read) < 30  # each tenth more of steps
+
+
 @pytest.mark.full
 def test_the_ten_thousandth_fit_costs_what_the_tenth_does(tmp_path: Path) -> None:
     """In processor time: the disk is the machine's."""

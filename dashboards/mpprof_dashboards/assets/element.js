@@ -6,6 +6,10 @@ window.mpprof = {
     if (className) made.className = className;
     return made;
   },
+  /* A path of the app's own, below that which a proxy puts before it. */
+  at: function (path) {
+    return (document.documentElement.dataset.base || "") + path;
+  },
   /* To another address within the app, as dcc.Link goes there. Never by setting a property of dcc.Location: it keeps
      the address from before a script replaced it, and would go back there. */
   go: function (address) {

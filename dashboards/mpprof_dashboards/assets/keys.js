@@ -14,7 +14,7 @@
     all[at < 0 ? (by > 0 ? 0 : all.length - 1) : (at + by + all.length) % all.length].focus();
   }
   function run(by) {
-    fetch("/runs.json")
+    fetch(window.mpprof.at("/runs.json"))
       .then(function (answer) {
         return answer.json();
       })

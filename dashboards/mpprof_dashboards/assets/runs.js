@@ -75,7 +75,7 @@
 
     function poll() {
       if (!root.isConnected) return;
-      fetch("/runs.json?version=" + encodeURIComponent(version))
+      fetch(window.mpprof.at("/runs.json?version=") + encodeURIComponent(version))
         .then(function (answer) {
           root.dataset.polls = String(Number(root.dataset.polls || 0) + 1);
           if (answer.status === 204) return null;
@@ -201,7 +201,7 @@
         link();
       });
       var to = name.appendChild(element("a", run.name));
-      to.href = "/" + run.query;
+      to.href = window.mpprof.at("/") + run.query;
       ["policy", "card", "batch", "written"].forEach(function (field) {
         part(line, field).textContent = part(line, field).title = run[field];
       });
@@ -243,7 +243,7 @@
       var run = held.run;
       var asks = new URLSearchParams({ run: id, baseline: run.baseline || "" });
       asking += 1;
-      fetch("/run.json?" + asks.toString())
+      fetch(window.mpprof.at("/run.json?") + asks.toString())
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : answer.text().then(function (text) { throw new Error(text); });
         })
@@ -344,7 +344,7 @@
       if (!held) return;
       var one = worst.appendChild(element("span", text));
       var to = one.appendChild(element("a", held.run.name));
-      to.href = "/" + held.run.query;
+      to.href = window.mpprof.at("/") + held.run.query;
       one.appendChild(element("span", ", " + held.said + " "));
       var row = one.appendChild(element("button", "show its row", "mp-copy"));
       row.type = "button";
@@ -361,7 +361,7 @@
       if (all.length) asks.set("run", all[all.length - 1]);
       if (all.length > 1) asks.set("baseline", all[0]);
       all.forEach(function (id) { asks.append("with", id); });
-      compare.href = "/compare?" + asks.toString();
+      compare.href = window.mpprof.at("/compare?") + asks.toString();
       compare.textContent = chosen.length < 2 ? "choose two or more to compare" : "compare " + chosen.length + " runs";
       compare.setAttribute("aria-disabled", chosen.length < 2 ? "true" : "false");
     }

@@ -109,7 +109,7 @@
       return copy(window.location.href, "link copied");
     },
     markdown: function () {
-      return fetch("/report.md?" + choice())
+      return fetch(window.mpprof.at("/report.md?") + choice())
         .then(function (answer) {
           return answer.ok ? answer.text() : Promise.reject(new Error(String(answer.status)));
         })
@@ -119,10 +119,10 @@
     },
     png: picture,
     html: function () {
-      window.location.assign("/report.html?" + choice());
+      window.location.assign(window.mpprof.at("/report.html?") + choice());
     },
     redacted: function () {
-      window.location.assign("/report.html?" + choice() + "&redacted=1");
+      window.location.assign(window.mpprof.at("/report.html?") + choice() + "&redacted=1");
     },
   };
   document.addEventListener("click", function (event) {

@@ -96,7 +96,7 @@
     function load(from) {
       if (busy) busy.abort();
       var mine = (busy = new AbortController());
-      fetch("/rows.json?" + query({ from: String(from) }), { signal: mine.signal })
+      fetch(window.mpprof.at("/rows.json?") + query({ from: String(from) }), { signal: mine.signal })
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : Promise.reject(answer.status);
         })
@@ -125,7 +125,7 @@
         (got.total === 1 ? " row" : " rows") +
         (state.filters.cause ? " of " + state.filters.cause : ""); /* a link from Why */
       clear.hidden = !filtered;
-      save.href = "/rows.csv?" + query();
+      save.href = window.mpprof.at("/rows.csv?") + query();
       Array.from(titles.children).forEach(function (cell, at) {
         var field = columns[at].field;
         if (state.sort === field) cell.setAttribute("aria-sort", "ascending");

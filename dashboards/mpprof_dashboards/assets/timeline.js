@@ -66,7 +66,7 @@
       Object.keys(window_).forEach(function (key) {
         if (window_[key] !== null && window_[key] !== undefined) asking.set(key, String(Math.round(window_[key])));
       });
-      return "/timeline.json?" + asking.toString();
+      return window.mpprof.at("/timeline.json?") + asking.toString();
     }
     function width() {
       return Math.max(50, root.clientWidth - left);
@@ -244,8 +244,9 @@
           context.fillStyle = paint_;
           context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
           context.globalAlpha = dim;
-          if (quiet) {
-            context.strokeStyle = paint_;
+          var edge = quiet ? paint_ : w > 3 && theme.edges[paint_];
+          if (edge) {
+            context.strokeStyle = edge;
             context.lineWidth = 1;
             context.strokeRect(x + 0.5, y + 0.5, w - 1.5, tall - 1);
           }
@@ -351,7 +352,9 @@
         var key = looks[look][0];
         var item = legend.appendChild(element("li"));
         var kind = unknown(key) ? " mp-k-unknown" : theme.quiet[key] ? " mp-swatch-quiet" : "";
-        item.appendChild(element("span", undefined, "mp-swatch" + kind)).style.setProperty("--k", hue(key));
+        var swatch = item.appendChild(element("span", undefined, "mp-swatch" + kind));
+        swatch.style.setProperty("--k", hue(key));
+        if (theme.edges[hue(key)]) swatch.style.border = "1px solid " + theme.edges[hue(key)];
         item.appendChild(document.createTextNode(looks[look].map(label).join(", ")));
       });
     }
@@ -486,7 +489,7 @@
         panel.replaceChildren();
         return;
       }
-      fetch("/kernel.json?" + new URLSearchParams({ run: root.dataset.run, row: String(row) }).toString())
+      fetch(window.mpprof.at("/kernel.json?") + new URLSearchParams({ run: root.dataset.run, row: String(row) }).toString())
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : answer.status === 204 ? null : Promise.reject(answer.status);
         })

@@ -7,15 +7,12 @@ from typing import Any
 from dash import html
 
 from mpprof.report import words
+from mpprof_dashboards import theme
 from mpprof_dashboards.icicle import KINDS, Node
 
 MOST_DEPTH = 6
 _LEAST_RATIO = 0.004
 """Of the whole: narrower nodes are drawn together, as one that says how many they are."""
-_SAID = {
-    "unit": "on matrix units", "off": "matrix work off them", "cast": "casts", "other": "other work",
-    "unknown": "unknown",
-}  # fmt: skip
 
 
 def icicle(root: Node, whole_ns: float, id: str, per: str) -> html.Div:
@@ -41,7 +38,8 @@ def _row(parent: Node, whole_ns: float, per: str, depth: int) -> html.Div:
 def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, depth: int) -> html.Div:
     times = node.count // max(parent.count, 1)
     name = f"{times} × {node.name}" if times > 1 else node.name
-    parts = [f"{_SAID[kind]} {words.duration(node.ns[kind])}" for kind in KINDS if node.ns.get(kind)]
+    known = [kind for kind in KINDS if node.ns.get(kind)]
+    parts = [f"{theme.KIND_WORDS[kind]} {words.duration(node.ns[kind])}" for kind in known]
     said = f"{name}: {words.duration(node.total)} {per} ({', '.join(parts)})"
     face = html.Button(
         [
@@ -90,9 +88,7 @@ def _percent(ratio: float) -> str:
 
 
 def legend() -> html.Ul:
-    names = {"unit": "Tensor Cores", "off": "matrix work off them", "cast": "casts", "other": "other work",
-             "unknown": "unknown"}  # fmt: skip
-    return html.Ul(
-        [html.Li([html.Span(className=f"mp-swatch mp-k-{kind}"), names[kind]]) for kind in KINDS],
-        className="mp-legend",
-    )
+    items = [
+        html.Li([html.Span(className=f"mp-swatch mp-k-{kind}"), theme.KIND_WORDS[kind]]) for kind in KINDS
+    ]
+    return html.Ul(items, className="mp-legend")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as markup
 from collections.abc import Callable
+from copy import copy
 from typing import Any, ClassVar
 
 from dash import dcc
@@ -51,6 +52,29 @@ def settled(part: Any) -> Any:
         attributes = {name: value for name, value in _attributes(part).items() if value is not None}
         return Html(tag, attributes, render(getattr(part, "children", None), _link, code=tag == _CODE))
     part.children = settled(part.children)
+    return part
+
+
+def prefixed(part: Any, prefix: str) -> Any:
+    """Return a tree whose links within the page begin with the path that a proxy puts before it."""
+    if not prefix:
+        return part
+    if isinstance(part, list | tuple):
+        return [prefixed(each, prefix) for each in part]
+    if not isinstance(part, Component):
+        return part
+    part = copy(part)
+    if isinstance(part, Html):
+        # Quotes in a text are written as &quot;: this can only be an attribute.
+        part.markup = part.markup.replace(' href="/', f' href="{prefix}/')
+        part.attributes = {
+            name: f"{prefix}{value}" if name == "href" and str(value).startswith("/") else value
+            for name, value in part.attributes.items()
+        }
+    elif str(getattr(part, "href", None) or "").startswith("/"):
+        part.href = f"{prefix}{part.href}"
+    if getattr(part, "children", None) is not None:
+        part.children = prefixed(part.children, prefix)
     return part
 
 

@@ -48,7 +48,11 @@ def remedies(document: Report, query: str) -> html.Section | None:
             note="no finding has a cost",
         )  # fmt: skip
     note = "switch a remedy off to see the step without it; computed, not measured" if paying else ""
-    if any(0 < (cause.added_ns_per_step or 0.0) < (cause.gain_ns_per_step or 0.0) for cause in facts.causes):
+    if any(
+        (cause.gain_ns_per_step or 0.0) > 1.002 * own
+        for cause in facts.causes
+        if (own := content.own_ns(cause)) is not None
+    ):
         note += f"; outlined: {content.baseline_words(document)} would gain it, too"
     if paying and one_step(document):
         note += "; from a single step, which may not be representative"
@@ -222,8 +226,8 @@ def _gain(document: Report, code: str, gain: float) -> list[Any]:
     the baseline would gain, too."""
     cause = next((cause for cause in document.facts.causes if cause.code == code), None)
     longest = max((cause.gain_ns_per_step or 0.0 for cause in document.facts.causes), default=0.0) or gain
-    added = cause.added_ns_per_step if cause else None
-    own = gain if added is None else min(gain, max(0.0, added))
+    known = content.own_ns(cause) if cause else None
+    own = gain if known is None else min(gain, max(0.0, known))
     parts = [
         html.Span(className=look, style={"width": f"{100 * ns / longest:.2f}%"})
         for look, ns in (("mp-gain-own", own), ("mp-gain-shared", gain - own))

@@ -22,6 +22,8 @@ _HATCHED_RATIO = 0.003
 _OUTLINED = (
     f' fill-opacity="{theme.QUIET_OPACITY}" stroke="{{}}" stroke-width="2" vector-effect="non-scaling-stroke"'
 )
+_EDGED = ' stroke="{}" stroke-width="1.5" vector-effect="non-scaling-stroke"'
+_EDGED_RATIO = 0.006
 _IDLE_TEXT = {
     "idle_input": "waits for the next batch",
     "idle_launch": "waits for launches",
@@ -63,7 +65,8 @@ def _swatch(key: str, colour: str) -> html.Span:
         return html.Span(className="mp-swatch mp-k-unknown")
     if key in theme.QUIET_LANES:
         return html.Span(className="mp-swatch mp-swatch-quiet", style={"--k": colour})
-    return html.Span(className="mp-swatch", style={"background": colour})
+    edge = {"border": f"1px solid {theme.EDGES[colour]}"} if colour in theme.EDGES else {}
+    return html.Span(className="mp-swatch", style={"background": colour} | edge)
 
 
 def _row(timeline: Timeline, lane: TimelineLane, kind: str) -> html.Div:
@@ -88,23 +91,31 @@ def _row(timeline: Timeline, lane: TimelineLane, kind: str) -> html.Div:
 
 def _drawing(timeline: Timeline, lane: TimelineLane, start: int, whole: int) -> str:
     """Return the lane as a picture of one path for each colour, stretched to whatever width there is."""
-    paths: dict[tuple[str, bool], list[str]] = {}
+    paths: dict[tuple[str, str], list[str]] = {}
     for begin, length, key in zip(lane["start_ns"], lane["length_ns"], lane["key"], strict=True):
         low, high = max(begin - start, 0), min(begin + length - start, whole)
         if high > low:
             x, w = 10_000 * low / whole, max(10_000 * (high - low) / whole, 2.0)
             name = timeline["keys"][key]
-            how = theme.LANE_COLOURS[name], name in theme.QUIET_LANES
-            paths.setdefault(how, []).append(f"M{x:.1f} 0h{w:.1f}v1h-{w:.1f}z")
+            paths.setdefault(_look(name, (high - low) / whole), []).append(f"M{x:.1f} 0h{w:.1f}v1h-{w:.1f}z")
     body = "".join(
-        f'<path fill="{colour}"{_OUTLINED.format(colour) if quiet else ""} d="{"".join(parts)}"/>'
-        for (colour, quiet), parts in paths.items()
+        f'<path fill="{colour}"{more} d="{"".join(parts)}"/>' for (colour, more), parts in paths.items()
     )
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10000 1" preserveAspectRatio="none">'
         f"{body}</svg>"
     )
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+
+
+def _look(name: str, ratio: float) -> tuple[str, str]:
+    """Return the colour of a stretch and its outline: quiet ones always have one, pale ones where they are
+    wide enough for more than an outline to be seen."""
+    colour = theme.LANE_COLOURS[name]
+    if name in theme.QUIET_LANES:
+        return colour, _OUTLINED.format(colour)
+    edge = theme.EDGES.get(colour)
+    return colour, _EDGED.format(edge) if edge and ratio >= _EDGED_RATIO else ""
 
 
 def _labels(timeline: Timeline, lane: TimelineLane, kind: str) -> list[tuple[str, float, float, str]]:

@@ -17,6 +17,7 @@ from mpprof.report.content import (
     baseline_words,
     changes_type,
     lost_per_update,
+    own_ns,
     time_slices,
     time_whole,
 )
@@ -258,17 +259,23 @@ def _alone(document: Report) -> Bar | None:
     if attainable is None or speedup is None or facts.attainable is None:
         return None
     parts: dict[tuple[str, str], float] = {}
+    name = words.WHOLE_STEP
     for limit in speedup.attainable_limits:
         at = {"float32": "cuda_core", "host": "", "wait": ""}.get(limit.kind, "tensor_core")
         key = limit.category, at if limit.category == "matmul" else ""
         parts[key] = parts.get(key, 0.0) + limit.best_ns
+    most = sum(parts.values())
+    if 0.9 * most <= attainable < most:  # what is below nothing has no limit: profiling
+        parts["profiling", ""] = attainable - most
     parts = _positive(parts)
     whole = sum(parts.values())
+    if any(limit.kind == "host" for limit in speedup.attainable_limits):
+        whole, name = 0.0, words.HOST_LIMITS
     close = whole > 0 and abs(whole - attainable) <= 0.02 * attainable
     segments = (
         _segments({key: ns * attainable / whole for key, ns in parts.items()}, words.PER_STEP)
         if close
-        else (Segment("attainable", "plain", words.WHOLE_STEP, attainable),)
+        else (Segment("attainable", "plain", name, attainable),)
     )
     said = words.about(words.speedup(facts.attainable))
     return Bar("attainable", words.PRECISION_ALONE, words.COMPUTED, segments, said, computed=True)
@@ -348,9 +355,9 @@ def after_said(document: Report, after: float, codes: Sequence[str]) -> str:
     shared = 0.0
     for cause in facts.causes:
         if cause.code in codes and cause.gain_ns_per_step is not None:
-            if cause.added_ns_per_step is None:
+            if (own := own_ns(cause)) is None:
                 return words.about(words.speedup(base / after))
-            shared += max(0.0, cause.gain_ns_per_step - cause.added_ns_per_step)
+            shared += max(0.0, cause.gain_ns_per_step - own)
     return words.after_changes(base / after, (base - shared) / after, baseline_words(document))
 
 

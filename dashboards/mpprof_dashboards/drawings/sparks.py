@@ -42,7 +42,7 @@ def draw(curve: Curve) -> str:
     usual = float(np.quantile(values, 0.995))
     low = float(values.min()) if curve.log or curve.stairs else 0.0
     high = float(values.max()) if curve.log or curve.stairs else max(usual * 1.15, 1e-9)
-    span = (high - low) or 1.0
+    span, low = (high - low, low) if high > low else (2.0, low - 1.0)  # what never changes lies in the middle
 
     def x(step: float) -> float:
         return _WIDTH * (step - first) / (last - first)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 MOST_DOTS = 600
 _ROOFS = (("fp16", "16 bit"), ("bf16", "16 bit"), ("tf32", "TF32"), ("fp32_cuda", "float32, ordinary"))
-_NAMES = {
-    "unit": "Tensor Cores", "off": "matrix work off them", "other": "other work", "unknown": "unknown",
-}  # fmt: skip
+_KINDS = ("unit", "off", "other", "unknown")
 
 
 def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure | None:
@@ -37,7 +35,7 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
     high = max(max(row["intensity"] for row in dots) * 2, _ridge(roofs))
     _draw_roofs(drawn, roofs, low, high)
     longest = max(row["ns"] for row in dots)
-    for kind, name in _NAMES.items():
+    for kind in _KINDS:
         same = [row for row in dots if row["kind"] == kind]
         if not same:
             continue
@@ -45,7 +43,7 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
 "scatter",
             x=[row["intensity"] for row in same], y=[row["flops_per_s"] / 1e12 for row in same],
             mode="markers",
-            name=name, customdata=[row["key"] for row in same],
+            name=theme.KIND_WORDS[kind], customdata=[row["key"] for row in same],
             marker={
                 "color": theme.KIND_COLOURS[kind], "opacity": 0.8, "line": {"width": 0},
                 "size": [6 + 22 * (row["ns"] / longest) ** 0.5 for row in same],

@@ -127,7 +127,7 @@ def _parts(table: StepTable) -> list[tuple[str, str, Float]]:
     """Return (name, colour, ns per step) of what the records state about a step's time; NaN where a line
     states nothing."""
     named = (
-        ("input wait", theme.KIND_COLOURS["wait"], table.input_wait_ns),
+        ("input wait", theme.EDGES[theme.KIND_COLOURS["wait"]], table.input_wait_ns),
         ("dispatch", theme.KIND_COLOURS["plain"], table.dispatch_ns),
     )
     covers = np.maximum(table.covers, 1)
@@ -359,7 +359,7 @@ def clocks(
         known = ~np.isnan(values)
         if not _varies(values[known]):
             continue
-        figure = _sampled(at, hardware_.gpu, np.where(near, values, np.nan), title, factor, unit)
+        figure = _sampled(at, hardware_, np.where(near, values, np.nan), title, factor, unit)
         rows = np.flatnonzero(held & known) if field == "sm_clock_hz" else np.zeros(0, np.int64)
         if len(rows):
             rows = rows[thin(len(rows), values[rows])]
@@ -381,8 +381,11 @@ _HARDWARE = (
 
 
 def _sampled(
-    at: Float, gpu: NDArray[np.int64], values: Float, title: str, factor: float, unit: str
+    at: Float, hardware_: HardwareTable, values: Float, title: str, factor: float, unit: str
 ) -> Figure:
+    """Return samples as dots: between two of them nothing is known. Each says how long the next one is
+    off."""
+    gpu, t_ns = hardware_.gpu, hardware_.t_ns
     figure = blank(200)
     shown = 1.0 if unit == "ratio" else factor  # the words of a ratio are a percentage by themselves
     colours = [
@@ -396,13 +399,14 @@ def _sampled(
         title += f", the first {MOST_DEVICES} of {words.count(len(devices))} series"
     for device in devices[:MOST_DEVICES]:
         rows = np.flatnonzero((gpu == device) & ~np.isnan(values))
+        between = float(np.median(np.diff(t_ns[rows]))) if len(rows) > 1 else None
+        covers = f"; one sample in {words.duration(between)}" if between else ""
         rows = rows[thin(len(rows), values[rows])]
         name = f"GPU {device}" if device >= 0 else "host"
         figure.add(
             "scatter", x=at[rows], y=values[rows] * factor, name=name,
-            mode="lines+markers" if len(rows) < 30 else "lines",
-            line={"width": 1.6, "color": colours[max(device, 0) % len(colours)]},
-            customdata=[words.quantity(float(value) * shown, unit) for value in values[rows]],
+            mode="markers", marker={"size": 4, "color": colours[max(device, 0) % len(colours)]},
+            customdata=[words.quantity(float(value) * shown, unit) + covers for value in values[rows]],
             hovertemplate="step %{x:.0f}: %{customdata}<extra>" + name + "</extra>",
         )  # fmt: skip
     figure.update_yaxes(title={"text": title}, rangemode="tozero", nticks=5)

@@ -397,7 +397,7 @@ def _devices(report: Report) -> html.Section | None:
     name = report.run.name
     return cards.section(
         f"Devices of {name}", html.Ul(items, className="mp-card mp-multiples", id=f"devices-{name}"),
-        note="a step of each on one scale: Tensor Cores, matrix work off them, other work, waiting",
+        note="a step of each on one scale: Tensor Cores, matrix work off Tensor Cores, other work, waiting",
     )  # fmt: skip
 
 

@@ -97,6 +97,7 @@ def _colours() -> str:
         {
             "colours": colours,
             "text": {each: theme.text_on(each) for each in {*colours.values(), *theme.LAYER_COLOURS}},
+            "edges": theme.EDGES,
             "quiet": dict.fromkeys(sorted(theme.QUIET_LANES), theme.QUIET_OPACITY),
             "labels": theme.LANE_LABELS | theme.WORK_LABELS,
             "lanes": list(theme.LANE_COLOURS),

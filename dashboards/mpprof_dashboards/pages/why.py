@@ -75,7 +75,10 @@ def content(
 ) -> list[Any]:
     """Return the page of a report. `baseline` is the chosen baseline's name, `base` its account; without
     `query` nothing is a link."""
-    proof = [part for part in (_strip(timeline, query), drawn.run_of(document, steps)) if part is not None]
+    parts = _strip(timeline, query), drawn.run_of(document, steps)
+    if document.answer.leads == "learning":  # what proves it are the skips below the loss scale
+        parts = parts[::-1]
+    proof = [part for part in parts if part is not None]
     return [
         _hero(document, baseline, state),
         drawn.flow_of(document, base, query),

@@ -113,7 +113,7 @@ class _WarmUp:
 
 
 def _warm_up(table: StepTable, steps: NDArray[np.int64], summary: StepSummary, first_steady: int) -> _WarmUp:
-    """`steps`: those that each row's time is of; of a group, more than its own call's."""
+    """Return the warm-up. `steps`: those that each row's time is of; of a group, more than its own call's."""
     times = _times(table, steps)
     warm = (table.step < first_steady) & (times >= 0)
     ns = float(times[warm].sum())
