@@ -60,10 +60,21 @@ def render(
     path: str | None = None,
     again: str | None = None,
 ) -> str:
-    """Return the report (`report.json.document`) on one screen.
+    """Return the report (`report.json.document`) on one screen: as many remedies as have room.
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
-    page = Page(color=color, width=width, time=document.time)
+    last = [*([(again, "all of it")] if again else []), *_one_step_on(document, path)]
+    for most in range(MOST_REMEDIES, 0, -1):
+        page = Page(color=color, width=width, time=document.time)
+        _report(page, document, most)
+        _next(page, last)
+        if len(page.lines) <= HEIGHT:
+            break
+    return page.text(ascii_only=ascii_only)
+
+
+def _report(page: Page, document: Report, most: int) -> None:
+    """Write the report with this many remedies at most."""
     page.paragraph(_identity(document, page.width), hang=2, style="dim")
     answer = document.answer
     for said in filter(None, (content.head(answer), answer.sentence)):
@@ -75,11 +86,9 @@ def render(
     page.row("")
     taken = sum(1 for line in page.lines if line)
     _chart(page, bars(document, max(LEAST_BARS, MOST_BARS - max(0, taken - 4))))
-    _what_to_change(page, document)
+    _what_to_change(page, document, most)
     _blank(page)
-    page.paragraph(rest(document, _warn(page, _warnings(document))))
-    _next(page, [*([(again, "all of it")] if again else []), *_one_step_on(document, path)])
-    return page.text(ascii_only=ascii_only)
+    page.paragraph(rest(document, _warn(page, _warnings(document)), most))
 
 
 # --- identity, verdict, figures ----------------------------------------------------------------------------
@@ -345,7 +354,7 @@ def _blank(page: Page) -> None:
         page.row("")
 
 
-def _what_to_change(page: Page, document: Report) -> None:
+def _what_to_change(page: Page, document: Report, most: int) -> None:
     """Write what the answer says to do first, then the other remedies by rank; for a float32 run that 16 bits
     may make faster, how to switch them on, too."""
     answer, gain, stays = document.answer, document.speedup, content.changes_type(document)
@@ -355,7 +364,7 @@ def _what_to_change(page: Page, document: Report) -> None:
         entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0].text}", ""))
     if answer.do:
         entries.insert(0, (_first(document), ""))
-    _numbered(page, entries, document.findings)
+    _numbered(page, entries[:most], document.findings)
 
 
 def _is_first(document: Report, code: str) -> bool:
@@ -455,11 +464,11 @@ def _first_clauses(text: str, width: int) -> str:
     return f"{' '.join(line.strip() for line in lines)[2:]} …"
 
 
-def rest(document: Report, warnings_left: int) -> str:
-    """Return how much is not shown, by kind."""
+def rest(document: Report, warnings_left: int, remedies: int = MOST_REMEDIES) -> str:
+    """Return how much is not shown, by kind, beside so many remedies."""
     codes = {cause.code for cause in document.facts.causes}
     notes = sum(found.code not in codes for found in document.findings)
-    shown = content.to_change(document)[:MOST_REMEDIES]
+    shown = content.to_change(document)[:remedies]
     return _counted(
         [
             (len(codes.difference(shown)), "cause"),

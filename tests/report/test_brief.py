@@ -248,7 +248,7 @@ def test_of_a_float32_run_it_is_said_that_tf32_is_on_and_how_to_switch_mixed_pre
     )
     assert re.search(r"1\. MP310: .* 2\. Mixed precision: \S+\(\"mixed_float16\"\)", tf32)
     sure = said_of(capsys, "v100-input-bound-float32")  # 1.40x at least
-    assert re.search(r"1\. MP301: .* 2\. Mixed precision: ", sure)
+    assert re.search(r"1\. MP301: .* 2\. MP310: .* 3\. Mixed precision: ", sure)
     assert "Mixed precision: " not in said_of(capsys, "a100-launch-bound-float32")  # 1.00x
     assert "Mixed precision: " not in said_of(capsys, "gtx1080ti-float32")
 
@@ -271,7 +271,7 @@ def test_where_another_type_is_the_remedy_the_others_promise_no_step(
     assert "all remedied" not in said
     assert "float32, measured 63.13 ms" in said
     assert "2. MP501, in 16 bits: " in said
-    assert "3. MP604, in 16 bits: " in said
+    assert "3. MP310, in 16 bits: " in said
     document = json.loads(
         shown(capsys, "report", SAMPLES / "gtx1080ti-mixed-float16", *base, "--format", "json")
     )
