@@ -28,17 +28,17 @@ class Reach:
 
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.base_path):
-            what = "is no path that a page can lie under"
+            what = "is not a path that a page can lie under"
             raise UsageError(
                 what, where=self.base_path, next="Give one such as /proxy/8050/, with both slashes."
             )
         for name in self.allow_hosts:
             if not name or re.search(r"[\s/*,@]", name):
-                what = "is no name of a host"
+                what = "is not the name of a host"
                 raise UsageError(what, where=name, next="Give one such as gpu7.lab, or gpu7.lab:8080.")
         for origin in self.allow_frames:
             if not _ORIGIN.fullmatch(origin.lower()):
-                what = "is no origin of a page"
+                what = "is not the origin of a page"
                 raise UsageError(what, where=origin, next="Give one such as https://notebooks.lab:8888.")
 
     @property

@@ -76,7 +76,7 @@ def read_kept(path: Path) -> Kept:
         content = read_regular(path, bounds_file.MOST_BYTES)
         document = json.loads(content) if len(content) <= bounds_file.MOST_BYTES else None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-            raise ValueError(f"it is no {SCHEMA}")
+            raise ValueError(f"its schema is not {SCHEMA}")
         return Kept(
             document["gpu"],
             document["batch_size"],
