@@ -30,7 +30,7 @@ STATEMENTS = {
     "mpprof/model": 2_620,
     "mpprof/numbers": 1_150,
     "mpprof/record": 5_760,
-    "mpprof/report": 3_950,
+    "mpprof/report": 3_960,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
     "mpprof/traces": 5_910,
