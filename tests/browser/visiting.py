@@ -131,7 +131,7 @@ class Visit:
         )
 
     def assert_quiet(self) -> None:
-        assert self.problems == []
+        assert self.problems == [], self.problems
         assert self.hosts <= {"127.0.0.1", "local"}
 
 

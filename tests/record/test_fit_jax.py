@@ -171,7 +171,7 @@ def test_the_line_before_a_window_that_was_wished_for_says_that_there_was_a_wait
     assert window.last_step == window.first_step + 4
     first = window.first_step
     assert steps.step[steps.profiled].tolist() == list(range(first, first + 5))
-    assert steps.step[steps.synced].tolist() == [16, 32, first - 1, first + 4, 48]
+    assert steps.step[steps.synced].tolist() == [16, 32, first - 1, first + 4, 48, len(steps)]
     lines = map(json.loads, (folder / name / "mpprof" / "steps.jsonl").read_text().splitlines()[1:])
     calls = {line["step"]: line["interval_calls"] for line in lines if "interval_calls" in line}
     # Since the wait before; after the window's edges, where the profiler starts and stops, counting is anew.

@@ -485,7 +485,8 @@ def _bar(bar: Bar, y: float, height: int, whole: float, query: str) -> str:
         )
         at += part.ns
     total = svg.element("tspan", words.duration(bar.ns), class_="mp-flow-total")
-    more = svg.element("tspan", f" {bar.said}", class_="mp-flow-said") if bar.said else ""
+    # A switch of a remedy writes into it, so that it is there without words, too.
+    more = svg.element("tspan", f" {bar.said}" if bar.said else "", class_="mp-flow-said")
     place = {"x": svg.percent(at / whole), "dx": 9, "y": y + height / 2 + _MIDDLE}
     end = svg.element("text", total + more, class_="mp-flow-end mp-flow-wide", **place)
     return svg.element(

@@ -318,7 +318,7 @@ def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
         better = up(width, wide if width >= WORTH_WIDENING else shapes.ALIGNMENT)
         # A small last layer has as many units as there are classes, and costs next to nothing.
         classes = last and width < WORTH_WIDENING and model.shares.get(layer.name, 0.0) < MUCH
-        small = classes or few or not _matters(model, layer)
+        small = classes or (few and last) or not _matters(model, layer)
         severity: Severity = "info" if small else "warning"
         reason = f"{said} is not a multiple of {shapes.ALIGNMENT}"
     elif wide > shapes.ALIGNMENT and width % wide and width >= WORTH_WIDENING:
