@@ -61,7 +61,7 @@ LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 def host_name(header: str) -> str:
     """Return the name in a Host header, without port and brackets: "[::1]:8050" -> "::1"."""
-    if header.startswith("["):
+    if header.startswith("[") and "]" in header:
         return header[1:].partition("]")[0].lower()
     return header.partition(":")[0].lower() if header.count(":") == 1 else header.lower()
 
