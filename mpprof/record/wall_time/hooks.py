@@ -7,7 +7,8 @@ whether it may train asynchronously. `MPProfilerCallback` is not in that list. T
 that a step begins behind the hooks of all callbacks and ends before them.
 
 Keras calls each hook of whatever is in the list, and a marker that does nothing at a batch would cost as much
-as one that does. So between the begin of an epoch and its end another list is there, with the few that do.
+as one that does. So between the begin of an epoch and its end another list is there, with the few that do,
+and without Keras' own callbacks that have no hooks of a batch, such as its `History`.
 
 Read in Keras 3.15, `callbacks/callback_list.py`. Of the hooks that Keras runs in a pool of threads
 (`_async_train`, `_async_test`) the training does not wait, so they are not timed.
