@@ -7,7 +7,8 @@ whether it may train asynchronously. `MPProfilerCallback` is not in that list. T
 that a step begins behind the hooks of all callbacks and ends before them.
 
 Keras calls each hook of whatever is in the list, and a marker that does nothing at a batch would cost as much
-as one that does. So between the begin of an epoch and its end another list is there, with the few that do.
+as one that does. So between the begin of an epoch and its end another list is there, with the few that do,
+and without Keras' own callbacks that have no hooks of a batch, such as its `History`.
 
 Read in Keras 3.15, `callbacks/callback_list.py`. Of the hooks that Keras runs in a pool of threads
 (`_async_train`, `_async_test`) the training does not wait, so they are not timed.
@@ -135,7 +136,8 @@ def time_hooks(
         _append(hooks, {hook: to_come.pop(hook) for hook in last if hook in to_come and hook not in later})
         markers = [_marker(hooks)] if hooks else []
         timed += [*markers, *others[k : k + 1]]
-        short += [*(markers if BATCH_HOOKS & hooks.keys() else ()), *others[k : k + 1]]
+        short += markers if BATCH_HOOKS & hooks.keys() else ()
+        short += [each for each in others[k : k + 1] if not _idle_at_batches(each)]
     _go_through(made, timed, short)
 
 
@@ -177,6 +179,14 @@ def _timed_hooks(made: Any, callback: Any) -> tuple[str, ...]:
         if not getattr(made, _IN_A_POOL.get(hook, ""), False)
         and (overrides(callback, hook) or (hook in _ALIASES and overrides(callback, _ALIASES[hook])))
     )
+
+
+def _idle_at_batches(callback: Any) -> bool:
+    """Return whether a callback is Keras' own and has no hooks of a batch: one of the user's might get them
+    while the training runs."""
+    hooks = {*BATCH_HOOKS, *(_ALIASES[hook] for hook in BATCH_HOOKS)}
+    keras_own = type(callback).__module__.startswith("keras.")
+    return keras_own and not any(overrides(callback, hook) for hook in hooks)
 
 
 def _laps(spent: Spent, failed: Callable[[BaseException], None]) -> Callable[[str | None, str], Hook]:

@@ -129,6 +129,19 @@ def test_the_list_of_callbacks_is_put_back_and_nothing_is_set_on_them(made: Any,
     assert type(made_list.callbacks[3]) is keras.callbacks.History
 
 
+def test_a_hook_that_a_callback_gets_while_the_training_runs_is_called(made: Any, tmp_path: Path) -> None:
+    batches, told_of = list[int](), list[int]()
+
+    class Gets(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.on_train_batch_end = lambda batch, logs=None: batches.append(batch)
+
+    keras_own = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: told_of.append(batch))
+    fitted = fit(made, Gets(), keras_own, recorded(tmp_path, Clock()))
+    assert batches == told_of == list(range(STEPS)) * EPOCHS
+    assert fitted.epoch == list(range(EPOCHS))
+
+
 class Fails(keras.callbacks.Callback):
     def __init__(self, error: BaseException) -> None:
         super().__init__()
