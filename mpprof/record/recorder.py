@@ -45,8 +45,8 @@ FIRST_SECONDS = 1.0
 """So long a training waits for its first run.json, before its first step: killed later, it has facts."""
 
 MOST_FITS_HELD = 8
-"""Of more fits, memory and run.json hold the first and the last, so that neither grows with each; the facts of
-those between are lines of the step log (kind "fit_facts")."""
+"""Of more fits, memory and run.json hold the first and the last, so that neither grows with each; the facts
+of those between are lines of the step log (kind "fit_facts")."""
 
 SHORTEST_USER = 4
 """Names as short ("root") are other things' names, too."""
