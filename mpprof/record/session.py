@@ -151,7 +151,7 @@ class FitSession:
         self._ends_told: frozenset[str] = frozenset()  # hooks that have told the end of an epoch of this fit
         self._calls_run = 0
         self._described = False
-        self._trained: set[str | None] = set()  # names of the models
+        self._trained: set[str] = set()  # names of the models
         self._validation_ns: int | None = None
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
@@ -901,8 +901,9 @@ class FitSession:
         facts = self.recorder.facts["model"] = model_facts(model)
         if too_many := layers_not_described(facts):
             self.recorder.absent[LAYERS] = too_many
-        self._trained |= {self._fit_facts.get("model")}
-        if earlier := sorted(self._trained - {None, getattr(model, "name", None)}):
+        if name := self._fit_facts.get("model"):
+            self._trained.add(name)
+        if earlier := sorted(self._trained - {getattr(model, "name", None)}):
             more = f" and {len(earlier) - MOST_NAMED} more" if len(earlier) > MOST_NAMED else ""
             self.recorder.absent["model.earlier"] = (
                 f"only the model of the last fit is described, not {', '.join(earlier[:MOST_NAMED])}{more}"
