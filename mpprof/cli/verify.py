@@ -34,6 +34,7 @@ class Verify:
             "--launch-skip", metavar="N", type=_positive, default=0, help="leave out the first N launches"
         )
         parser.add_argument("--keep", metavar="FILE.csv", type=Path, help="keep what ncu wrote")
+        parser.add_argument("--force", action="store_true", help="replace FILE.csv if it exists")
         parser.add_argument("--ncu", metavar="PATH", help="the ncu to run; default: the first on the PATH")
         parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
         parser.add_argument("command", metavar="-- COMMAND", nargs=argparse.REMAINDER, help="what to run")
@@ -47,7 +48,7 @@ class Verify:
             raise UsageError(
                 "no command to run", next="Write it after two dashes: mpprof verify -- python train.py"
             )
-        output.check_output(args.keep, force=False)
+        output.check_output(args.keep, force=args.force)
         counters.target(args)  # fail now rather than after the command has run
         ncu = found(args.ncu)
         with tempfile.TemporaryDirectory(prefix="mpprof-verify-") as folder:
@@ -58,7 +59,7 @@ class Verify:
             )
             lines = counters.read_lines(log) if log.exists() else []
         if args.keep is not None and lines:
-            output.write("\n".join(lines), args.keep)
+            output.write("\n".join(lines), args.keep, force=args.force)
         complain(lines, done.returncode, command)
         if done.returncode != 0:
             output.note(

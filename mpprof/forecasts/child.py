@@ -274,7 +274,7 @@ def _loaded(request: dict[str, Any], stack: contextlib.ExitStack) -> Any:
     except MpprofError as error:
         where = "" if request["model"] in error.what else f"{request['model']}: "
         raise Mendable(f"{where}{error.what}", error.next) from error
-    settings = saved.get_compile_config() if saved.optimizer is not None else None
+    settings = saved.get_compile_config() if getattr(saved, "optimizer", None) is not None else None
     if settings is None:
         return saved
     # A model under mixed_float16 is saved with its optimizer already wrapped.

@@ -44,9 +44,9 @@ SINK_DEADLINE_S = 60.0
 FIRST_SECONDS = 1.0
 """So long a training waits for its first run.json, before its first step: killed later, it has facts."""
 
-MOST_FITS_HELD = 32
-"""Of more fits run.json holds the first and the last, so that it does not grow with each; the facts of those
-between are lines of the step log (kind "fit_facts")."""
+MOST_FITS_HELD = 8
+"""Of more fits, memory and run.json hold the first and the last, so that neither grows with each; the facts
+of those between are lines of the step log (kind "fit_facts")."""
 
 SHORTEST_USER = 4
 """Names as short ("root") are other things' names, too."""
@@ -154,9 +154,6 @@ class Recorder:
         if self._run_file is None:
             return
         facts = {key: value for key, value in self.facts.items() if value is not None}
-        fits = facts.get("fits", [])
-        if len(fits) > MOST_FITS_HELD:
-            facts["fits"] = [*fits[: MOST_FITS_HELD - 1], fits[-1]]
         facts["absent"] = {key: self._unnamed(why) for key, why in dict(self.absent).items()}
         for entry in (facts.get("ended", {}), *facts.get("profile_windows", ())):
             entry |= {key: self._unnamed(entry[key]) for key in ("error", "text", "status") if key in entry}
@@ -171,6 +168,12 @@ class Recorder:
             for pattern, instead in self._private:
                 error = pattern.sub(instead, error)
         return error
+
+    def add_fit(self, facts: dict[str, Any]) -> None:
+        """Add the facts of a fit that begins, and let go of one whose facts the step log has."""
+        fits = self.facts.setdefault("fits", [])
+        del fits[MOST_FITS_HELD - 1 :]
+        fits.append(facts)
 
     def _note_fit(self) -> None:
         """Write the facts of the last fit into the step log, where run.json may hold them no more as another

@@ -75,6 +75,9 @@ SPENT_NS = 100_000_000
 MOST_ALIKE = 256
 """So many calls at most are recorded without asking whether anybody still writes, however seldom is read."""
 
+MOST_NAMED = 8
+"""So many earlier models are named at most: a search makes a model for each fit."""
+
 ASK_NS = 20_000_000
 """Whether a reading has arrived is not asked more often: the device may be dozens of short steps behind."""
 
@@ -148,6 +151,7 @@ class FitSession:
         self._ends_told: frozenset[str] = frozenset()  # hooks that have told the end of an epoch of this fit
         self._calls_run = 0
         self._described = False
+        self._trained: set[str] = set()  # names of the models
         self._validation_ns: int | None = None
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
@@ -875,7 +879,7 @@ class FitSession:
             "fits", fit_facts, self.model, self.calls.fit, self.calls.step + 1, None, self._batch_size
         )
         self._fit_facts: Facts = facts or {"fit": self.calls.fit, "first_step": self.calls.step + 1}
-        self.recorder.facts.setdefault("fits", []).append(self._fit_facts)
+        self.recorder.add_fit(self._fit_facts)
         self._describe_loss()
         self._describe_input()
         self.recorder.attempt("model", self._describe_model)
@@ -897,10 +901,12 @@ class FitSession:
         facts = self.recorder.facts["model"] = model_facts(model)
         if too_many := layers_not_described(facts):
             self.recorder.absent[LAYERS] = too_many
-        trained = {fit.get("model") for fit in self.recorder.facts["fits"]}
-        if earlier := trained - {None, getattr(model, "name", None)}:
+        if name := self._fit_facts.get("model"):
+            self._trained.add(name)
+        if earlier := sorted(self._trained - {getattr(model, "name", None)}):
+            more = f" and {len(earlier) - MOST_NAMED} more" if len(earlier) > MOST_NAMED else ""
             self.recorder.absent["model.earlier"] = (
-                f"only the model of the last fit is described, not {', '.join(sorted(earlier))}"
+                f"only the model of the last fit is described, not {', '.join(earlier[:MOST_NAMED])}{more}"
             )
 
     def _split_wall_time(self) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from mpprof.errors import NotFoundError
 from mpprof.folders import names_in, walk
 from mpprof.store import formats
+
+_WORKER = re.compile("worker-[1-9][0-9]{0,7}")
+"""As recording names it: "worker-01" beside "worker-1" would be the same worker twice."""
 
 
 def find_runs(path: Path) -> tuple[Path, ...]:
@@ -32,10 +36,8 @@ def find_runs(path: Path) -> tuple[Path, ...]:
 def further_workers(root: Path) -> tuple[int, ...]:
     """Return the numbers of the workers after the first whose files lie in this run, in order."""
     folder = formats.folder_of(Path(root))
-    workers = (name for name in names_in(folder) if name.startswith("worker-"))
-    found = (name.removeprefix("worker-") for name in workers if (folder / name).is_dir())
-    numbers = (int(number) for number in found if number.isdecimal() and len(number) < 9)
-    return tuple(sorted(number for number in numbers if number > 0))
+    names = (name for name in names_in(folder) if _WORKER.fullmatch(name) and (folder / name).is_dir())
+    return tuple(sorted(int(name.removeprefix("worker-")) for name in names))
 
 
 def _walk(path: Path) -> list[Path]:

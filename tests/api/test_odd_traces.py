@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mpprof
+from mpprof import traces
 from mpprof.api import workflows
 from mpprof.report import json as documents
 from tests.builders.xspace import Space
@@ -155,3 +156,4 @@ def test_what_a_plane_of_an_unknown_kind_holds_is_no_work(run: str, name: str, t
         space.planes.append(host)
     tree_of(root).write_bytes(space.to_bytes())
     assert not list(saying.differences(before, saying.said(root)))
+    assert f"planes of other kinds were not read: {name}" in traces.read(tree_of(root)).notes

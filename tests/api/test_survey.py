@@ -379,8 +379,24 @@ def test_parquet_holds_every_column(
 
 def test_what_is_no_row_of_a_survey_is_passed_over(tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl"
-    kept.write_bytes(b"[" * 3000 + b'\n\xff\n{"signature": 1}\n')
+    kept.write_bytes(b'{"signature":1}\n' + b"[" * 3000 + b"\n\xff\n")
     assert all(row["problem"] is None for row in mpprof.survey(MIXED, workers=1, resume=kept))
+
+
+@pytest.mark.parametrize("content", [b"loss: 0.3\nloss: 0.2", b'{"schema": 1}\n', b"\n", bytes(64)])
+def test_a_file_that_no_survey_wrote_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    kept = tmp_path / "notes.txt"
+    kept.write_bytes(content)
+    with pytest.raises(UsageError, match=r"notes\.txt: is not a survey's table.*--resume a new file"):
+        mpprof.survey(MIXED, workers=1, resume=kept)
+    assert kept.read_bytes() == content
+
+
+def test_a_survey_that_was_killed_in_its_first_row_goes_on(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.jsonl"
+    kept.write_bytes(b'{"sig')
+    assert len(mpprof.survey(MIXED, workers=1, resume=kept)) == 1
+    assert [line[:13] for line in kept.read_text().splitlines()] == ['{"sig', '{"signature":']
 
 
 def test_wrong_calls_are_refused(tmp_path: Path, logs: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 from urllib.parse import quote
@@ -328,6 +329,18 @@ def test_only_records_of_mpprof_are_packed(mpprof: Mpprof, stranger: Path) -> No
     said, members = held(mpprof, stranger)
     assert not any(b"hunter2" in content for content in members.values())
     assert "mpprof/hardware.jsonl: it is not a record of mpprof" in said
+
+
+def test_a_folder_named_almost_like_a_workers_is_not_packed(mpprof: Mpprof, stranger: Path) -> None:
+    """Two spellings of one number would give two members of one name."""
+    folder = stranger / "mpprof"
+    for name in ("worker-1", "worker-01", "worker-\u0661", "worker-0"):
+        (folder / name).mkdir(exist_ok=True)
+        shutil.copy(folder / "run.json", folder / name / "run.json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, members = held(mpprof, stranger)
+    assert sorted(name for name in members if "worker" in name) == ["run/mpprof/worker-1/run.json"]
 
 
 def test_a_file_that_only_begins_as_a_trace_is_not_packed(mpprof: Mpprof, stranger: Path) -> None:

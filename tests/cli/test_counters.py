@@ -210,6 +210,21 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "table"
 
 
+def test_what_verify_keeps_replaces_a_file_only_where_that_is_asked_for(
+    mpprof: Mpprof, run: Path, ncu: Path, tmp_path: Path
+) -> None:
+    ncu.write_text(table(("volta_h884gemm_64x64_nn", 9)))
+    kept, command = tmp_path / "kept.csv", ("--", "touch", tmp_path / "ran")
+    kept.write_text("mine")
+    done = mpprof("verify", "--run", run, "--keep", kept, *command)
+    assert done.code == 2
+    assert "--force to replace it" in done.err
+    assert not (tmp_path / "ran").exists()
+    assert kept.read_text() == "mine"
+    assert mpprof("verify", "--run", run, "--keep", kept, "--force", *command).code == 0
+    assert "h884gemm" in kept.read_text()
+
+
 def test_verify_counts_and_keeps(mpprof: Mpprof, run: Path, ncu: Path, tmp_path: Path) -> None:
     ncu.write_text(table(("volta_h884gemm_64x64_nn", 9)))
     done = mpprof(

@@ -255,6 +255,24 @@ def test_a_model_that_cannot_be_forecast(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.framework
+def test_a_saved_model_that_is_not_compiled_cannot_be_forecast(tmp_path: Path) -> None:
+    from tests.forecast.models import uncompiled
+    from tests.record.on_tensorflow import keras
+
+    path = str(tmp_path / "model.keras")
+    uncompiled().save(path)
+    asked = {"model": path, "function": False, "policy": "float32", "imports": (), "trust": False}
+    with (
+        pytest.raises(
+            child_module.Mendable, match=r"model\.keras is not compiled: without optimizer"
+        ) as raised,
+        child_module._model(keras, asked),
+    ):
+        pass
+    assert raised.value.next == "Call model.compile(optimizer, loss) before it is saved or returned"
+
+
 @pytest.mark.parametrize("file", ["own.hlo", "programs.json"])
 @pytest.mark.parametrize("damage", [b"", b"[]", b"\x0a\x03abc"])
 def test_a_damaged_entry_of_the_cache_is_not_used(tmp_path: Path, file: str, damage: bytes) -> None:

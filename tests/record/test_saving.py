@@ -19,6 +19,7 @@ import pytest
 
 from mpprof.cli import main
 from mpprof.record import StepRecorder
+from mpprof.record.recorder import MOST_FITS_HELD
 from mpprof.store import read_records, writing
 from tests.record import hangs
 
@@ -300,7 +301,7 @@ def test_a_fit_writes_no_facts_of_the_fits_before_it(tmp_path: Path, monkeypatch
     first, second, third = each
     assert third < 1.05 * second < 2 * first
     facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
-    assert [fit["fit"] for fit in facts["fits"]] == [*range(1, 32), 120]  # as a reader of before takes it
+    assert [fit["fit"] for fit in facts["fits"]] == [*range(1, 8), 120]  # as a reader of before takes it
     read = read_records(tmp_path)
     assert read.facts is not None
     assert read.steps is not None
@@ -356,6 +357,83 @@ def test_a_fit_that_tells_nothing_new_reads_no_steps_of_the_fits_before_it(
     for _ in range(40):
         made.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[recorded])
     assert 10 < len(read) < 30  # each tenth more of steps
+
+
+def fits_of_a_callback(recorded: Any, made: Any) -> Callable[[int], None]:
+    """Returns what runs so many fits: the hooks as `fit` calls them, of one step each, with a real optimizer to be
+    read, and no training in between."""
+    import keras
+
+    made.optimizer.build(made.trainable_variables)
+
+    def run(number: int) -> None:
+        for _ in range(number):
+            hooks = keras.callbacks.CallbackList([recorded], model=made, epochs=1, steps=1, verbose=0)
+            hooks.on_train_begin()
+            hooks.on_epoch_begin(0)
+            hooks.on_train_batch_begin(0)
+            made.optimizer.inner_optimizer._iterations.assign_add(1)
+            hooks.on_train_batch_end(0, {"loss": 0.25})
+            hooks.on_epoch_end(0, {"loss": 0.25})
+            hooks.on_train_end()
+
+    return run
+
+
+@pytest.mark.framework
+@pytest.mark.usefixtures("keras")
+def test_the_callback_holds_no_more_facts_after_many_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in memory and in each text of run.json, after 10 fits and after 60; each fit trains a model of
+    another name."""
+    from tests.record.training import callback, model
+
+    written: list[int] = []
+    put = writing.DocumentWriter.put
+
+    def counted(self: writing.DocumentWriter, text: str) -> None:
+        written.append(len(text))
+        put(self, text)
+
+    monkeypatch.setattr(writing.DocumentWriter, "put", counted)
+    made, recorded = model(kind="linear"), callback(tmp_path)
+    run, sizes = fits_of_a_callback(recorded, made), []
+    for number in range(60):
+        made.name = f"model_{number:02}"
+        run(1)
+        sizes.append((len(written), max(written)))
+        written.clear()
+    assert sizes[59][0] == sizes[9][0]
+    assert sizes[59][1] < 1.02 * sizes[9][1]
+    assert len(recorded._session.recorder.facts["fits"]) == MOST_FITS_HELD
+    read = read_records(tmp_path)
+    assert read.facts is not None
+    assert [fit.fit for fit in read.facts.fits] == list(range(1, 61))
+    assert read.facts.absent["model.earlier"].endswith("not " + ", ".join(
+        f"model_{number:02}" for number in range(8)
+    ) + " and 51 more")  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.framework
+@pytest.mark.usefixtures("keras")
+def test_the_ten_thousandth_fit_of_a_callback_costs_what_the_tenth_does(tmp_path: Path) -> None:
+    """In processor time of the training's thread: the disk is the machine's."""
+    from tests.record.training import callback, model
+
+    hangs.by_the_clock()
+    run, at, costs = fits_of_a_callback(callback(tmp_path), model(kind="linear")), 0, {}
+    for last in (10, 1_000, 3_000, 10_000):
+        run(last - 5 - at)
+        each = []
+        for _ in range(11):
+            began = time.thread_time()
+            run(1)
+            each.append(time.thread_time() - began)
+        costs[last], at = statistics.median(each), last + 6
+    print({last: round(cost * 1e3, 2) for last, cost in costs.items()}, "ms")
+    assert costs[10_000] < 1.2 * costs[10]
 
 
 @pytest.mark.full

@@ -14,6 +14,9 @@ from mpprof.model.rows import SurveyRow
 from mpprof.regular import open_regular
 from mpprof.report import json as documents
 
+_BEGIN = b'{"signature":'
+"""How each line begins."""
+
 GIVEN_UP = "given up: "
 """How the problem of a run begins whose process ended or took too long."""
 
@@ -35,7 +38,8 @@ def signature_of(root: Path, baseline: Path | None, files: Iterable[Path]) -> st
 class Journal:
     """The rows of earlier surveys, one JSON line each, and where new ones are added. Without a file, none.
 
-    A torn last line is left out. A run whose process was killed or took too long is tried again."""
+    A torn last line is left out. A run whose process was killed or took too long is tried again. Raises
+    UsageError for a file that is not empty and begins otherwise, before anything is added to it."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -46,6 +50,12 @@ class Journal:
             path.touch()
             with open_regular(path) as file:
                 line = b"\n"
+                if not _BEGIN.startswith(file.read(len(_BEGIN))):
+                    raise UsageError(
+                        "is not a survey's table, nothing was added to it", where=str(path),
+                        next="Give --resume a new file, or one that a survey wrote",
+                    )  # fmt: skip
+                file.seek(0)
                 for line in file:
                     self._keep(line)
             if not line.endswith(b"\n"):
