@@ -301,7 +301,7 @@ def test_a_fit_writes_no_facts_of_the_fits_before_it(tmp_path: Path, monkeypatch
     first, second, third = each
     assert third < 1.05 * second < 2 * first
     facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
-    assert [fit["fit"] for fit in facts["fits"]] == [*range(1, 8), 120]  # as a reader of before takes it
+    assert [fit["fit"] for fit in facts["fits"]] == [*range(1, MOST_FITS_HELD), 120]  # as a reader of before takes it
     read = read_records(tmp_path)
     assert read.facts is not None
     assert read.steps is not None
@@ -385,7 +385,7 @@ def fits_of_a_callback(recorded: Any, made: Any) -> Callable[[int], None]:
 def test_the_callback_holds_no_more_facts_after_many_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in memory and in each text of run.json, after 10 fits and after 60; each fit trains a model of
+    """What is in memory and in each text of run.json, after 20 fits and after 60; each fit trains a model of
     another name."""
     from tests.record.training import callback, model
 
@@ -404,8 +404,8 @@ def test_the_callback_holds_no_more_facts_after_many_fits(
         run(1)
         sizes.append((len(written), max(written)))
         written.clear()
-    assert sizes[59][0] == sizes[9][0]
-    assert sizes[59][1] < 1.02 * sizes[9][1]
+    assert sizes[59][0] == sizes[19][0]
+    assert sizes[59][1] < 1.02 * sizes[19][1]
     assert len(recorded._session.recorder.facts["fits"]) == MOST_FITS_HELD
     read = read_records(tmp_path)
     assert read.facts is not None
