@@ -29,7 +29,7 @@ STATEMENTS = {
     "mpprof/launch": 770,
     "mpprof/model": 2_620,
     "mpprof/numbers": 1_150,
-    "mpprof/record": 5_760,
+    "mpprof/record": 5_770,
     "mpprof/report": 3_960,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
