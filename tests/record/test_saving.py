@@ -301,7 +301,8 @@ def test_a_fit_writes_no_facts_of_the_fits_before_it(tmp_path: Path, monkeypatch
     first, second, third = each
     assert third < 1.05 * second < 2 * first
     facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
-    assert [fit["fit"] for fit in facts["fits"]] == [*range(1, MOST_FITS_HELD), 120]  # as a reader of before takes it
+    held = [*range(1, MOST_FITS_HELD), 120]  # as a reader of before takes it
+    assert [fit["fit"] for fit in facts["fits"]] == held
     read = read_records(tmp_path)
     assert read.facts is not None
     assert read.steps is not None
