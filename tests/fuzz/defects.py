@@ -419,8 +419,8 @@ DEFECTS = (
     Defect(
         "ten thousand fits: 1.2 s for the last, 39 ms for the first",
         "mpprof/record/recorder.py",
-        "if len(fits) > MOST_FITS_HELD:",
-        "if False:",
+        "        del fits[MOST_FITS_HELD - 1 :]",
+        "        pass",
         (f"{_SAVING}::test_a_fit_writes_no_facts_of_the_fits_before_it",),
     ),
     Defect(
