@@ -503,8 +503,9 @@ def test_a_disk_without_room_for_another_file(survives: Survives, tmp_path: Path
 @real
 def test_a_disk_that_is_full_when_the_trace_is_written(survives: Survives, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", *in_memory("size=36k")) as disk:
-        # Lines that meet the disk while the profiler fills it are lost, those of the second before with them.
-        survives(callback(disk / "run", profile_steps=WINDOW), disk / "run", (1, STEPS))
+        # Lines that meet the disk while the profiler fills it are lost; those before the window are not.
+        at = {WINDOW[0] - 1: lambda: written(disk / "run", WINDOW[0] - 2)}
+        survives(callback(disk / "run", profile_steps=WINDOW), disk / "run", (WINDOW[0] - 2, STEPS), at=at)
 
 
 @real
