@@ -71,7 +71,7 @@ def pays(done: Sequence[Trained], best: Setting, new: Setting, first: Setting, r
     finite, and where the batch is the same, no worse at as many updates. Where the best so far could not be
     measured, it is enough that the new one can be."""
     mine = [each for each in done if each.setting == new]
-    if not any(each.counts for each in mine) or not all(each.finite for each in mine if each.counts):
+    if not any(each.counts for each in mine) or any(each.finite is False for each in mine if each.counts):
         return False
     if not any(each.counts for each in done if each.setting == best):
         return True

@@ -140,12 +140,11 @@ def _last_line(output: Path) -> str:
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "no output")
 
 
-def _is_finite(run: Run) -> bool:
-    """Return whether the last loss that is known is a number; True where none is."""
-    if run.steps is None:
-        return True
-    known = run.steps.loss[run.steps.loss_known]
-    return not len(known) or bool(np.isfinite(known[-1]))
+def _is_finite(run: Run) -> bool | None:
+    """Return whether the last loss that is known is a number; None where none is."""
+    if run.steps is None or not run.steps.loss_known.any():
+        return None
+    return bool(np.isfinite(run.steps.loss[run.steps.loss_known][-1]))
 
 
 def _joules(run: Run, step_ns: float, batch: int | None) -> float | None:

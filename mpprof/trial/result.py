@@ -35,7 +35,7 @@ class Row:
     joules_per_example: float | None
     skipped: int | None
     loss: float | None
-    finite: bool
+    finite: bool | None
     worse: bool
     kept: bool
     error: str | None
@@ -154,11 +154,17 @@ def _row(
         joules_per_example=_mean([each.joules_per_example for each in counted]),
         skipped=sum(skips) if skips else None,
         loss=_mean(found),
-        finite=all(each.finite for each in counted),
+        finite=_finite(counted),
         worse=setting.batch == plan.first.batch and learns_worse(counted, firsts),
         kept=kept,
         error=None if last is None else _why_not(last, counted),
     )
+
+
+def _finite(counted: Sequence[Trained]) -> bool | None:
+    """Return whether every training's last loss is finite; None where none has one."""
+    known = [each.finite for each in counted if each.finite is not None]
+    return all(known) if known else None
 
 
 def _why_not(last: Trained, counted: Sequence[Trained]) -> str | None:
@@ -219,7 +225,7 @@ def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> s
 
 
 def _but(row: Row) -> str:
-    if not row.finite:
+    if row.finite is False:
         return ", and its loss is not finite"
     if row.worse:
         return ", and its loss is higher"

@@ -26,7 +26,8 @@ class Trained:
     """One training. `rung`: the rung of the ladder that it was run for, `cycle`: the cycle within it, both
     counted from 0; `round`: how many its setting has had, from 1. Where `error` is set, nothing was measured.
     `script_failed`: it would fail under any setting. `curve`: applied updates and the mean loss up to there.
-    `took`: how many layers compute in the policy's type, of how many; None: not asked, or not known."""
+    `finite`: whether its last loss is; None: none was recorded. `took`: how many layers compute in the
+    policy's type, of how many; None: not asked, or not known."""
 
     setting: Setting
     rung: int
@@ -43,7 +44,7 @@ class Trained:
     joules_per_example: float | None = None
     skipped: int | None = None
     curve: tuple[tuple[float, float], ...] = ()
-    finite: bool = True
+    finite: bool | None = None
     took: tuple[int, int] | None = None
     is_cpu: bool = False
     capability: tuple[int, int] | None = None

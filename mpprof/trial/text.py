@@ -72,7 +72,7 @@ def _cells(row: Row, *, is_first: bool, on_cpu: bool) -> tuple[str, ...]:
         _known(row.peak_memory_bytes, words.size),
         _known(row.joules_per_example, lambda value: f"{value:.3g}"),
         _known(row.skipped, words.count),
-        loss if row.finite else "not finite",
+        "not finite" if row.finite is False else loss,
         "kept" if row.kept and not on_cpu else "",
     )  # fmt: skip
 

@@ -166,6 +166,13 @@ def test_a_setting_that_learns_worse_is_not_kept_however_fast(facts: dict[str, A
     assert said in tried.sentence
 
 
+def test_where_no_loss_was_recorded_none_is_called_finite() -> None:
+    facts = {FLOAT32: {"finite": True, "curve": ((60.0, 0.9),)}}
+    tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: facts.get(setting, {})))
+    assert [row["loss_finite"] for row in tried.to_dict()["settings"][:2]] == [True, None]
+    assert tried.keep == "mixed_bfloat16"
+
+
 def test_skipped_updates_and_memory_are_in_the_sentence() -> None:
     def facts(setting: Setting) -> dict[str, Any]:
         if setting == FLOAT16:
