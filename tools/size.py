@@ -23,7 +23,7 @@ STATEMENTS = {
     "mpprof": 500,
     "mpprof/analysis": 10_000,
     "mpprof/api": 1_460,
-    "mpprof/cli": 2_290,
+    "mpprof/cli": 2_300,
     "mpprof/diagnosis": 6_700,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 770,
@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 3_950,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
-    "mpprof/traces": 5_910,
+    "mpprof/traces": 5_920,
     "mpprof/trial": 920,
     "dashboards/mpprof_dashboards": 4_060,
 }
