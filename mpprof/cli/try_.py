@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpprof.cli import output
-from mpprof.cli.run import LOGS, at_least_one, script_of
+from mpprof.cli.script import LOGS, add_script, at_least_one, script_of
 from mpprof.errors import UsageError
 from mpprof.model.shell import quoted
 
@@ -42,13 +42,7 @@ class Try:
     name = "try"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        parser.usage = (
-            "mpprof try [option ...] SCRIPT [ARG ...]\n       mpprof try [option ...] -m MODULE [ARG ...]"
-        )
-        parser.add_argument(
-            "--logdir", metavar="DIR", type=Path,
-            help=f"where the runs go, DIR/<setting>/<round> (default: {LOGS}/ and the script's name)",
-        )  # fmt: skip
+        add_script(parser, self.name, "where the runs go, DIR/<setting>/<round>")
         choice = parser.add_argument_group("what to try (without these: the usual ladder)")
         choice.add_argument(
             "--policies",
@@ -84,13 +78,6 @@ class Try:
         parser.add_argument("--resume", action="store_true", help="go on where this was broken off")
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
-        parser.add_argument(
-            "-m", dest="module", nargs=argparse.REMAINDER,
-            help="MODULE [ARG ...]: run a module, as `python -m` does",
-        )  # fmt: skip
-        parser.add_argument(
-            "script", metavar="SCRIPT [ARG ...]", nargs=argparse.REMAINDER, help="what to run"
-        )
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.trial import training, trying
@@ -140,7 +127,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     if args.all and choices is None:
         raise UsageError("--all of nothing", next="Choose with --policies, --jit, --batch, --set")
     return Asked(
-        words=tuple(words),
+        words=words,
         name=name,
         logdir=_logdir(args, stem),
         choices=choices,
