@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 3_930,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
-    "mpprof/traces": 5_910,
+    "mpprof/traces": 5_920,
     "mpprof/trial": 1_090,
     "dashboards/mpprof_dashboards": 4_060,
 }
