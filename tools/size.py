@@ -29,7 +29,7 @@ STATEMENTS = {
     "mpprof/launch": 820,
     "mpprof/model": 2_650,
     "mpprof/numbers": 1_150,
-    "mpprof/record": 5_770,
+    "mpprof/record": 5_790,
     "mpprof/report": 3_930,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
