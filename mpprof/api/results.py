@@ -211,9 +211,9 @@ class Comparison(finding.Comparison):
         return f"Comparison of {len(self.runs)} runs: {first} to {last}"
 
     def __str__(self) -> str:
-        from mpprof.report import brief
+        from mpprof.report import brief_comparison
 
-        return brief.render_comparison(documents.comparison(self))
+        return brief_comparison.render(documents.comparison(self))
 
     def _repr_html_(self) -> str:
         document = documents.comparison(self)

@@ -17,7 +17,8 @@ from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
 from mpprof.analysis.layers import attribution
-from mpprof.analysis.memory import assigned, composition, records, saved
+from mpprof.analysis.memory import records
+from mpprof.analysis.memory.blocks import why_none as why_no_blocks
 from mpprof.analysis.steps import host_floor, host_path, machine_load, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
@@ -121,7 +122,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         ownership=ownership,
         account=account,
         tensor_core=_tensor_core(measured, trace, placements, units),
-        memory=composition.at_peak(trace, ownership, run, _programs(trace)),
+        memory=_at_peak(trace, ownership, run),
         peaks=_peaks(run, trace),
         trace_problem=problem,
         computes=compute_precision(run, cells),
@@ -357,8 +358,19 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
     )
 
 
+def _at_peak(trace: Trace, ownership: attribution.Ownership, run: Run) -> MemoryAccount | None:
+    """Return what held the memory at its peak; None for a trace without allocator events, as most are."""
+    if not len(trace.allocations):
+        return None
+    from mpprof.analysis.memory import composition
+
+    return composition.at_peak(trace, ownership, run, _programs(trace))
+
+
 def _programs(trace: Trace) -> tuple[Program, ...]:
     """Return the compiled programs of a trace in which XLA took memory for some."""
+    from mpprof.analysis.memory import assigned
+
     if not (sizes := assigned.sizes_taken(trace)):
         return ()
     from mpprof.traces.xspace.programs import programs
@@ -376,6 +388,8 @@ def _saved(mine: Analysis, baseline: Analysis | None, unlike: Sequence[str]) -> 
     alone."""
     if baseline is None:
         return mine.memory
+    from mpprof.analysis.memory import saved
+
     if unlike:
         return saved.unknown(mine.memory, mine.steps, unlike)
     return saved.against(mine.memory, mine.steps, baseline.steps, baseline.memory, mine.run, baseline.run)
@@ -480,7 +494,7 @@ def _absent(mine: Analysis, memory: MemoryAccount | None, proof: Proof | None) -
 
 
 def _why_no_memory(mine: Analysis) -> str:
-    why = composition.why_not(mine.trace) if mine.trace is not None else mine.trace_problem
+    why = why_no_blocks(mine.trace) if mine.trace is not None else mine.trace_problem
     return why or "no allocations were recorded"
 
 

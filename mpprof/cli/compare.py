@@ -82,9 +82,13 @@ def _written(document: ComparedRuns, args: argparse.Namespace) -> str:
         from mpprof.report import text
 
         return text.render_comparison(document, color=color, width=output.width(), ascii_only=ascii_only)
-    from mpprof.report import brief
+    from mpprof.report import brief, brief_comparison
 
     again = paths.again(args, "compare", [args.baseline, *args.runs], ["step_range", "bounds"])
-    return brief.render_comparison(
-        document, color=color, width=output.width(brief.WIDTH), ascii_only=ascii_only, again=f"{again} -v"
+    return brief_comparison.render(
+        document,
+        color=color,
+        width=output.width(brief.WIDTH),
+        ascii_only=ascii_only,
+        again=f"{again} -v",
     )

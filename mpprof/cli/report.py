@@ -46,7 +46,6 @@ class Report:
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import workflows
-        from mpprof.report import dismissals
         from mpprof.report import json as documents
 
         output.check_output(args.output, force=args.force)
@@ -60,7 +59,11 @@ class Report:
             mine = workflows.analyse(run, strict=args.strict)
             base = workflows.analyse(baseline, strict=args.strict) if baseline is not None else None
             document = documents.report(workflows.judge(mine, base, dismissed=ignore))
-            document = dismissals.applied(paths.renamed(document, path, args.path), ignore)
+            document = paths.renamed(document, path, args.path)
+            if ignore:
+                from mpprof.report import dismissals
+
+                document = dismissals.applied(document, ignore)
             if args.redact:
                 from mpprof.report.redact import redactor_of
 

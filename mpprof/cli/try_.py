@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpprof.cli import output
-from mpprof.cli.run import LOGS, at_least_one, script_of
+from mpprof.cli.script import LOGS, add_script, at_least_one, script_of
 from mpprof.errors import UsageError
 from mpprof.model.shell import quoted
 
@@ -42,13 +42,7 @@ class Try:
     name = "try"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        parser.usage = (
-            "mpprof try [option ...] SCRIPT [ARG ...]\n       mpprof try [option ...] -m MODULE [ARG ...]"
-        )
-        parser.add_argument(
-            "--logdir", metavar="DIR", type=Path,
-            help=f"where the runs go, DIR/<setting>/<round> (default: {LOGS}/ and the script's name)",
-        )  # fmt: skip
+        add_script(parser, self.name, "where the runs go, DIR/<setting>/<round>")
         choice = parser.add_argument_group("what to try (without these: the usual ladder)")
         choice.add_argument(
             "--policies",
@@ -59,12 +53,17 @@ class Try:
         choice.add_argument("--batch", metavar="x2,x4", help="times the script's own batch")
         choice.add_argument(
             "--set", metavar="NAME=VALUE", action="append", default=[],
-            help="steps_per_execution=N, tf32=on or off, command_buffers=off, determinism=on, or a "
-            "variable of the environment; may be given several times",
+            help="steps_per_execution=N, prefetch=auto, workers=N, loss_scale=N, loss_scale_growth=N, "
+            "tf32=on or off, command_buffers=off, determinism=on, or a variable of the environment; may be "
+            "given several times",
         )  # fmt: skip
         choice.add_argument(
             "--all", action="store_true", help="try all combinations, instead of one change after the other"
         )
+        choice.add_argument(
+            "--remedies", action="store_true",
+            help="try each remedy that the diagnosis of the first training has, and a switch applies",
+        )  # fmt: skip
         parser.add_argument(
             "--steps", metavar="N", type=at_least_one, default=STEPS,
             help=f"steady steps of a training at least; 5 s at least, too (default: {STEPS})",
@@ -84,13 +83,6 @@ class Try:
         parser.add_argument("--resume", action="store_true", help="go on where this was broken off")
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
-        parser.add_argument(
-            "-m", dest="module", nargs=argparse.REMAINDER,
-            help="MODULE [ARG ...]: run a module, as `python -m` does",
-        )  # fmt: skip
-        parser.add_argument(
-            "script", metavar="SCRIPT [ARG ...]", nargs=argparse.REMAINDER, help="what to run"
-        )
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.trial import training, trying
@@ -137,10 +129,14 @@ def _asked(args: argparse.Namespace) -> Asked:
 
     words, name, stem = script_of(args, "try")
     choices = _choices(args)
+    if args.remedies and (choices is not None or args.all):
+        raise UsageError(
+            "--remedies chooses what is tried", next="Leave out --policies, --jit, --batch, --set and --all"
+        )
     if args.all and choices is None:
         raise UsageError("--all of nothing", next="Choose with --policies, --jit, --batch, --set")
     return Asked(
-        words=tuple(words),
+        words=words,
         name=name,
         logdir=_logdir(args, stem),
         choices=choices,
@@ -150,6 +146,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         fit=args.fit,
         keep_callbacks=args.keep_callbacks,
         resume=args.resume,
+        remedies=args.remedies,
     )
 
 

@@ -34,9 +34,9 @@ from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model import finding as noun
 from mpprof.model.account import Cell, Class, Phase, Slice, Speedup
+from mpprof.model.answer import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
-from mpprof.model.remedy import Remedy
 
 __all__ = ["Case", "Judgement", "codes", "explain", "judge", "unlike"]
 

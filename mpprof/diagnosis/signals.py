@@ -44,12 +44,12 @@ from mpprof.model.account import (
     Speedup,
     TensorCoreShare,
 )
+from mpprof.model.answer import Remedy
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
 from mpprof.model.kernels import ACCELERATED, Placements
 from mpprof.model.memory import MemoryAccount, PeakParts
-from mpprof.model.remedy import Remedy
 from mpprof.model.run import FitFacts, LayerFacts, OptimizerFacts, Run, RunFacts
 from mpprof.model.run_time import RunTime
 from mpprof.model.shell import quoted

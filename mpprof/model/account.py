@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated, Literal, get_args
 
+from mpprof.model.answer import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import COMPUTE_DTYPES, MATMUL_FAMILIES, Family, Placement, Precision
 from mpprof.model.quantities import format_ratio
-from mpprof.model.remedy import Remedy
 from mpprof.model.trace import HloInstruction
 from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, After, If, Interval, Key, Ns
 

@@ -1,11 +1,11 @@
-"""What a report says first: the one answer of a run, in fields that every place prints as they are."""
+"""The one answer of a run, in fields that every place prints as they are; and what to do about a cause."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
 from mpprof.model.frozen import frozen
-from mpprof.model.written import Code
+from mpprof.model.written import LEFT_OUT, NULL, Code
 
 Kind = Literal["measured", "estimated", "float32", "window", "cpu", "records", "incomparable"]
 Leading = Literal["error", "learning", "inactive", "invalid", "time", "memory", "nothing"]
@@ -42,3 +42,21 @@ class Answer:
     def head(self) -> str:
         """The figure with its label, in one line; "" where there is none."""
         return " · ".join(filter(None, (self.figure, self.label)))
+
+
+@frozen
+class Remedy:
+    """One thing to do about a cause. `snippet` "": there is no code to copy."""
+
+    text: str
+    snippet: Annotated[str, NULL, "Code to copy, Python or shell."] = ""
+    larger_batch: Annotated[
+        bool,
+        LEFT_OUT,
+        "It raises the batch: more examples a second, no shorter step. Left out where not.",
+    ] = False
+    other_type: Annotated[
+        bool,
+        LEFT_OUT,
+        "It changes the type to compute in. What other remedies gain is known for this run's type only.",
+    ] = False

@@ -29,14 +29,13 @@ from mpprof.model.account import (
     UnexplainedNs,
     WithHost,
 )
-from mpprof.model.answer import Answer
+from mpprof.model.answer import Answer, Remedy
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
 from mpprof.model.kernels import Family
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.outcome import Learning, Promises, RemediesTotal, RemedyOutcome
-from mpprof.model.remedy import Remedy
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges

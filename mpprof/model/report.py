@@ -20,7 +20,7 @@ from mpprof.model.account import (
     Speedup,
     TensorCoreShare,
 )
-from mpprof.model.answer import Answer
+from mpprof.model.answer import Answer, Remedy
 from mpprof.model.finding import (
     Batches,
     Finding,
@@ -34,7 +34,6 @@ from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Communication, Hosts
 from mpprof.model.kernels import Family, Placement, Precision
 from mpprof.model.memory import MemoryAccount, OutOfMemory
-from mpprof.model.remedy import Remedy
 from mpprof.model.run_time import RunTime
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import NamedRanges

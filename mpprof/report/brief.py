@@ -1,4 +1,4 @@
-"""The report and the comparison on one screen: 25 lines of 80 columns; `text` has all of it (`-v`).
+"""The report on one screen: 25 lines of 80 columns; `text` has all of it (`-v`).
 
 Which run, the answer, four figures, the causes as bars, the first remedies, warnings, how much is not
 shown, what to run next. Nothing is cut in the middle: what does not fit is left out as a whole and counted.
@@ -16,19 +16,19 @@ from mpprof.model.account import tells
 from mpprof.model.frozen import frozen
 from mpprof.model.run import BROKEN_OFF
 from mpprof.model.run_time import RECORDING_ENDED
-from mpprof.report import comparing, composing, content, units, words
+from mpprof.report import content, units, words
 from mpprof.report import without_finding as limited
-from mpprof.report.text import Page, wrapped
+from mpprof.report.page import Page, wrapped
 
 if TYPE_CHECKING:
     from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding, Rung
-    from mpprof.model.report import ComparedRuns, Report
+    from mpprof.model.finding import Finding
+    from mpprof.model.report import Report
 
 WIDTH, HEIGHT = 80, 25
 MOST_FIRST = 7
 """Lines of the run and its answer."""
-MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES, MOST_ROWS = 7, 4, 4, 3, 7
+MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES = 7, 4, 4, 3
 LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _ENDED_BY_ERROR = "MP913"
@@ -37,7 +37,6 @@ _OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
 _OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704", "MP705"}
 MUCH_RATIO = 0.10
 _NEARLY = 0.995
-_PROMISED = "Remedies of the earlier report"
 _LONG_BAR, _SHORT_BAR = 28, 8
 
 
@@ -67,7 +66,7 @@ def render(
     for most in range(MOST_REMEDIES, 0, -1):
         page = Page(color=color, width=width, time=document.time)
         _report(page, document, most)
-        _next(page, last)
+        commands(page, last)
         if len(page.lines) <= HEIGHT:
             break
     return page.text(ascii_only=ascii_only)
@@ -87,8 +86,8 @@ def _report(page: Page, document: Report, most: int) -> None:
     taken = sum(1 for line in page.lines if line)
     _chart(page, bars(document, max(LEAST_BARS, MOST_BARS - max(0, taken - 4))))
     _what_to_change(page, document, most)
-    _blank(page)
-    page.paragraph(rest(document, _warn(page, _warnings(document)), most))
+    blank(page)
+    page.paragraph(rest(document, warn(page, _warnings(document)), most))
 
 
 # --- identity, verdict, figures ----------------------------------------------------------------------------
@@ -348,7 +347,7 @@ def _chart(page: Page, rows: Sequence[Bar]) -> None:
 # --- remedies, warnings, the rest --------------------------------------------------------------------------
 
 
-def _blank(page: Page) -> None:
+def blank(page: Page) -> None:
     """Add an empty line, unless the page has one at its end."""
     if page.lines and page.lines[-1]:
         page.row("")
@@ -364,7 +363,7 @@ def _what_to_change(page: Page, document: Report, most: int) -> None:
         entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0].text}", ""))
     if answer.do:
         entries.insert(0, (_first(document), ""))
-    _numbered(page, entries[:most], document.findings)
+    numbered(page, entries[:most], document.findings)
 
 
 def _is_first(document: Report, code: str) -> bool:
@@ -384,12 +383,12 @@ def _first(document: Report) -> str:
     return f"{said} (and {more} more with -v)" if more > 0 else said
 
 
-def _numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[Finding]) -> None:
+def numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[Finding]) -> None:
     """Write the first lines of what to do, each with its head and the code of its finding; without a code the
     head is all of it."""
     by_code = {found.code: found for found in findings}
     if entries:
-        _blank(page)
+        blank(page)
     for number, (head, code) in enumerate(entries[:MOST_REMEDIES], 1):
         start = f"{number}. {head}"
         if code:
@@ -438,7 +437,7 @@ def _warnings(document: Report) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def _warn(page: Page, warnings: Sequence[str]) -> int:
+def warn(page: Page, warnings: Sequence[str]) -> int:
     """Write the first warnings, as many as two lines hold whole; return how many are left."""
     used = shown = 0
     for warning in warnings:
@@ -469,7 +468,7 @@ def rest(document: Report, warnings_left: int, remedies: int = MOST_REMEDIES) ->
     codes = {cause.code for cause in document.facts.causes}
     notes = sum(found.code not in codes for found in document.findings)
     shown = content.to_change(document)[:remedies]
-    return _counted(
+    return counted(
         [
             (len(codes.difference(shown)), "cause"),
             (notes, "note"),
@@ -483,7 +482,7 @@ def rest(document: Report, warnings_left: int, remedies: int = MOST_REMEDIES) ->
     )
 
 
-def _counted(things: Sequence[tuple[int, str]], states: Sequence[tuple[int, str]]) -> str:
+def counted(things: Sequence[tuple[int, str]], states: Sequence[tuple[int, str]]) -> str:
     said = [words.plural(number, thing) for number, thing in things if number]
     said += [f"{number} {state}" for number, state in states if number]
     return f"More: {', '.join(said)}." if said else "There is no more to it."
@@ -498,111 +497,9 @@ def _one_step_on(document: Report, path: str | None) -> list[tuple[str, str]]:
     return (more[:1] if content.on_cpu(document) else more[-1:]) or steps[:1]
 
 
-def _next(page: Page, steps: Iterable[tuple[str, str]]) -> None:
+def commands(page: Page, steps: Iterable[tuple[str, str]]) -> None:
     """Write commands, never broken, because they are there to be copied; each with what it does where the
     width suffices."""
     for command, why in steps:
         fits = len(command) + len(why) + 3 <= page.width
         page.row(f"{command}   {page.paint(why, 'dim')}" if fits else command)
-
-
-# --- two runs and more -------------------------------------------------------------------------------------
-
-
-def render_comparison(
-    document: ComparedRuns,
-    *,
-    color: bool = False,
-    width: int = WIDTH,
-    ascii_only: bool = False,
-    again: str | None = None,
-) -> str:
-    """Return the comparison (`report.json.compare_document`) on one screen: of two runs the gap and its
-    causes, of a ladder the table and a line for each rung. `again` is the command that shows the rest."""
-    page = Page(color=color, width=width)
-    rungs = document.steps
-    if len(rungs) == 1:
-        _rung(page, document, rungs[0])
-    else:
-        if (runs := composing.ladder(document)) is not None:
-            page.table(runs)
-        page.row("")
-        for rung in rungs:
-            page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
-            _result(page, document, rung, indent=2)
-        for statement in [said for found in comparing.batches(document) for said in found][:2]:
-            page.paragraph(statement, hang=2)
-    warnings = list(dict.fromkeys(w for report in document.runs for w in content.warnings(report)))
-    _blank(page)
-    left = _warn(page, warnings)
-    page.paragraph(_rest_of_comparison(document, left))
-    _next(page, [(again, "all of it")] if again else [])
-    return page.text(ascii_only=ascii_only)
-
-
-def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
-    page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
-    _result(page, document, rung)
-    beside, taken = _beside(document, rung), len(page.lines)
-    for line in beside:
-        page.paragraph(fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
-    report = document.runs[rung.end]
-    if rung.windows is not None:
-        page.row("")
-        page.table(composing.windows(rung.windows, MOST_ROWS))
-    if rung.slices:
-        most = max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4))
-        page.row("")
-        page.table(composing.gap(rung, content.step_ns(report), most))
-    if promised := comparing.remedies(document, rung)[:1]:
-        page.row("")
-        page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
-    told = {found.code for found in comparing.serious(rung)}
-    found = rung.answer
-    own = found.code if found else None
-    codes = [cause.code for cause in report.facts.causes if cause.code in told - {own}]
-    entries = [(f"{code}: ", code) for code in codes]
-    if found and found.do:
-        entries.insert(0, (f"{f'{own}: ' if own else ''}{found.do}", ""))
-    _numbered(page, entries, rung.findings)
-
-
-def _result(page: Page, document: ComparedRuns, rung: Rung, indent: int = 0) -> None:
-    """Write the answer on one comparison, or why there is none; with it in what else the two runs differ."""
-    found, first = rung.answer, comparing.lines(document, rung)[0]
-    if rung.refused or rung.windows is not None or not found:
-        page.paragraph(first, indent=indent, hang=2)
-    if not found:
-        return
-    for said in filter(None, (content.head(found), found.sentence)):
-        page.paragraph(said, indent=indent, hang=2, style="bold")
-    if not indent and found.because:
-        page.paragraph(" ".join(found.because), hang=2)
-    labels = [words.plain(label).partition(":")[0] for label in rung.labels]
-    if labels and found.kind != "incomparable":
-        page.paragraph(f"They differ in more than precision: {', '.join(labels)}", indent=indent, hang=2)
-
-
-def _beside(document: ComparedRuns, rung: Rung) -> list[str]:
-    """Return examples per second and memory, and what the losses say."""
-    if rung.refused:
-        return []
-    rate, memory = comparing.throughput(rung), comparing.peak_memory(document, rung)
-    figures = ", ".join(part for part in (rate, f"peak memory {memory}" if memory else "") if part)
-    return [line for line in (figures, *comparing.learned(document, rung)) if line]
-
-
-def _rest_of_comparison(document: ComparedRuns, warnings_left: int) -> str:
-    told = [found for rung in document.steps for found in comparing.serious(rung)]
-    notes = sum(len(rung.findings) for rung in document.steps) - len(told)
-    unable = sum(len(limited.open_ones(document.runs[rung.end])) for rung in document.steps)
-    return _counted(
-        [(warnings_left, "warning"), (notes, "note"), (max(0, len(told) - MOST_REMEDIES), "cause")],
-        [(unable, "not judged"), (len(document.kernels), "changed kernels and ops")],
-    )
-
-
-def _to_semicolon(line: str) -> str:
-    """Return what stands before the first semicolon, without a parenthesis that would stay open."""
-    head = line.partition("; ")[0]
-    return head.rpartition(" (")[0] if head.count("(") > head.count(")") else head

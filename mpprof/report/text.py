@@ -1,17 +1,15 @@
 """Blocks as plain text for a terminal: the whole report, read from the top down (`-v`).
 
 Eighty columns are enough; colour and bars beyond ASCII are added only where asked for. `brief` is what is
-shown without `-v`, on the same `Page`.
+shown without `-v`.
 """
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.report import composing, tables, units, words
+from mpprof.report import composing, tables, words
 from mpprof.report.blocks import (
     Bars,
     Block,
@@ -25,80 +23,14 @@ from mpprof.report.blocks import (
     Text,
     Title,
 )
+from mpprof.report.page import Page, wrapped
 
 if TYPE_CHECKING:
-    from mpprof.model.report import ComparedRuns, Report, Time
+    from mpprof.model.report import ComparedRuns, Report
     from mpprof.report.content import TimeRow
 
-MIN_WIDTH = 68
 LABELS = 14
 """Columns for the labels of facts."""
-_COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}
-
-
-# A number and its unit stay on one line, and so does a path that is quoted for a shell.
-_TOGETHER = re.compile(r"(?<=\d) (?=(?:%|s|ms|µs|ns|[KMGT]iB|bytes?)(?![\w-]))|(?<=\s)'[^']*/[^']*'(?!\S)")
-
-
-def wrapped(text: str, width: int, *, indent: int = 0, hang: int = 0) -> list[str]:
-    """Return `text` in lines of at most `width` columns; those after the first start `hang` further in."""
-    pad = " " * indent
-    lines = textwrap.wrap(
-        _TOGETHER.sub(lambda match: match[0].replace(" ", "\xa0"), words.plain(text)),
-        width,
-        initial_indent=pad,
-        subsequent_indent=pad + " " * hang,
-        break_on_hyphens=False,
-    )
-    return [line.replace("\xa0", " ") for line in lines]
-
-
-class Page:
-    """Lines of text with an indent, wrapped to a width; colour goes on after wrapping. `time`: of the report,
-    for what its "step" is called."""
-
-    def __init__(self, *, color: bool, width: int, time: Time | None = None) -> None:
-        self.width = max(MIN_WIDTH, width)
-        self._color = color
-        self._time = time
-        self.lines: list[str] = []
-
-    def paint(self, text: str, style: str) -> str:
-        return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if self._color and text else text
-
-    def heading(self, text: str) -> None:
-        self.lines.append("")
-        self.paragraph(text, style="bold")
-
-    def paragraph(
-        self, text: str, *, indent: int = 0, hang: int = 0, label: str = "", style: str = ""
-    ) -> None:
-        """Add `text` behind a `label`; lines after the first start `hang` further in than the label."""
-        said = units.worded(f"{label}{text}", self._time)
-        lines = wrapped(said, self.width, indent=indent, hang=hang)
-        self.lines += [self.paint(line, style) if style else line for line in lines]
-
-    def row(self, text: str, style: str = "") -> None:
-        text = units.worded(text.rstrip(), self._time)
-        self.lines.append(self.paint(text, style) if style else text)
-
-    def table(self, found: Table) -> None:
-        """Add a table, two columns in; where the page is narrow, what may be left out of it goes."""
-        titles = {each.key: each.title for each in found.columns}
-        lines = [*([] if found.headless else [titles]), *found.rows]
-        room, name = self.width - 2, found.name
-        kept, widths = tables.fitted(found.columns, lines, room, name, least=found.least)
-        for line in lines:
-            for part in _wrapped_cell(line, name, widths[name]) if found.cut is None else [line]:
-                (said,) = tables.in_columns(kept, [part], widths, found.cut or words.shorten)
-                self.row(f"  {said}")
-
-    def text(self, *, ascii_only: bool) -> str:
-        text = "\n".join(self.lines).strip("\n") + "\n"
-        # Colour codes are ASCII themselves; the translation leaves them alone.
-        if not ascii_only:
-            return text
-        return "".join(f"{line.rstrip()}\n" for line in words.ascii_only(text).splitlines())
 
 
 def render(
@@ -165,7 +97,7 @@ def _add(page: Page, block: Block, before: Block | None) -> None:
         case Table():
             if not block.headless and not isinstance(before, Heading):
                 page.row("")
-            page.table(block)
+            add_table(page, block)
         case Judged():
             _judged(page, block)
         case Commands(commands):
@@ -218,6 +150,18 @@ def _commands(page: Page, commands: Sequence[tuple[str, str]]) -> None:
         else:
             page.row(f"  {command}")  # never broken: it is there to be copied
             page.paragraph(why, indent=4, style="dim")
+
+
+def add_table(page: Page, found: Table) -> None:
+    """Add a table, two columns in; where the page is narrow, what may be left out of it goes."""
+    titles = {each.key: each.title for each in found.columns}
+    lines = [*([] if found.headless else [titles]), *found.rows]
+    room, name = page.width - 2, found.name
+    kept, widths = tables.fitted(found.columns, lines, room, name, least=found.least)
+    for line in lines:
+        for part in _wrapped_cell(line, name, widths[name]) if found.cut is None else [line]:
+            (said,) = tables.in_columns(kept, [part], widths, found.cut or words.shorten)
+            page.row(f"  {said}")
 
 
 def _wrapped_cell(line: Mapping[str, str], name: str, width: int) -> Iterator[Mapping[str, str]]:

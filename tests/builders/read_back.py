@@ -15,6 +15,7 @@ from mpprof.model.report import ComparedRuns, Report, Time, Window
 from mpprof.model.steps import StepSummary
 from mpprof.model.written import Written, is_written, keys
 from mpprof.report import brief as _brief
+from mpprof.report import brief_comparison as _brief_comparison
 from mpprof.report import checks as _checks
 from mpprof.report import comparing as _comparing
 from mpprof.report import content as _content
@@ -125,5 +126,5 @@ def reading(what: Any) -> Any:
 
 
 brief, checks, comparing, content = map(reading, (_brief, _checks, _comparing, _content))
-markdown, text = map(reading, (_markdown, _text))
+brief_comparison, markdown, text = map(reading, (_brief_comparison, _markdown, _text))
 without_finding = reading(_without_finding)

@@ -19,7 +19,7 @@ from mpprof.api import ladder, survey_row, workflows
 from mpprof.report import json as documents
 from mpprof.report.runs import survey
 from tests.builders.gpus import V100
-from tests.builders.read_back import brief, markdown, reading, text, typed
+from tests.builders.read_back import brief, brief_comparison, markdown, reading, text, typed
 from tests.builders.records import Recorded, imagenette_convnet, write
 from tests.builders.windows import serving
 from tests.dashboards.test_compare_page import texts
@@ -99,7 +99,7 @@ PLACES: dict[str, Callable[[Any, Path, Path | None], str | None]] = {
     "notebook": lambda document, *_: texts(why.card(document)),
     "runs": _summary,
     "survey": _row,
-    "compare": _comparison(brief.render_comparison),
+    "compare": _comparison(brief_comparison.render),
     "compare -v": _comparison(text.render_comparison),
     "compare page": _comparison(lambda found: texts(compare_page.content(found))),
     "last line": _last_line,

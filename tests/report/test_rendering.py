@@ -17,7 +17,7 @@ from mpprof.model.steps import WorkerSummary
 from mpprof.report import json as documents
 from mpprof.report import words
 from mpprof.report.memory import account
-from tests.builders.read_back import brief, content, markdown, reading, text
+from tests.builders.read_back import brief, brief_comparison, content, markdown, reading, text
 from tests.report import hand_made
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -42,7 +42,7 @@ def test_golden_report(name: str) -> None:
 
 def test_golden_comparison() -> None:
     document = documents.compare_document(hand_made.comparison())
-    check("brief-compare.txt", brief.render_comparison(document, again="mpprof compare a b -v"))
+    check("brief-compare.txt", brief_comparison.render(document, again="mpprof compare a b -v"))
     check("compare.txt", text.render_comparison(document, width=80))
     check("compare.md", markdown.render_comparison(document))
 
@@ -72,7 +72,7 @@ def test_the_ascii_fallback_is_ascii_and_keeps_the_columns() -> None:
     other = next(line for line in rich.splitlines() if line.startswith("  idle_input"))
     assert len(row) == len(other)
     assert "#" in row
-    compared = brief.render_comparison(documents.compare_document(hand_made.comparison()), ascii_only=True)
+    compared = brief_comparison.render(documents.compare_document(hand_made.comparison()), ascii_only=True)
     assert compared.isascii()
     assert " -> " in compared.partition("\n")[0]
     assert " > " not in compared
@@ -81,7 +81,7 @@ def test_the_ascii_fallback_is_ascii_and_keeps_the_columns() -> None:
 def test_a_name_cannot_steer_the_terminal_or_the_page() -> None:
     document = documents.document(hand_made.diagnosis())
     comparison = documents.compare_document(hand_made.comparison())
-    for rendered in (brief.render(document), brief.render_comparison(comparison)):
+    for rendered in (brief.render(document), brief_comparison.render(comparison)):
         assert "\x1b" not in rendered
     for rendered in (text.render(document), text.render_comparison(comparison)):
         assert "\x1b" not in rendered

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from dash import dcc, html
 
 from mpprof.model.account import IDLE_CLASSES, tells
-from mpprof.model.remedy import Remedy
+from mpprof.model.answer import Remedy
 from mpprof.report import content, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards.components import cards

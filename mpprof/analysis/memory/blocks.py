@@ -54,6 +54,17 @@ class Blocks:
         return self.older_bytes - int(self.older_sizes[self.older_died <= place].sum())
 
 
+def why_none(trace: Trace) -> str | None:
+    """Return why there is no memory account; None where there is one."""
+    if "allocations" in trace.missing:
+        return trace.missing["allocations"]
+    if not len(trace.allocations):
+        return "the trace holds no allocator events"
+    if not allocators(trace):
+        return "the trace's allocator events do not state how much was allocated"
+    return None
+
+
 def is_device(allocator: str) -> bool:
     """Return whether an allocator of this name gives out a device's memory: not the host's memory for copies
     to it (`gpu_host_bfc`), not the CPU's own (`mklcpu`)."""

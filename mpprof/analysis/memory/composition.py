@@ -44,27 +44,16 @@ _MOST_TENSORS = 40
 _MOST_HELD = 20
 
 
-def why_not(trace: Trace) -> str | None:
-    """Return why there is no memory account; None where there is one."""
-    if "allocations" in trace.missing:
-        return trace.missing["allocations"]
-    if not len(trace.allocations):
-        return "the trace holds no allocator events"
-    if not blocks_of.allocators(trace):
-        return "the trace's allocator events do not state how much was allocated"
-    return None
-
-
 def at_peak(
     trace: Trace, ownership: Ownership, run: Run | None = None, programs: Sequence[Program] = ()
 ) -> MemoryAccount | None:
     """Return what was live when the fullest allocator held most, within the trace, and the course until then.
 
-    A device's allocator goes before the host's. None where there are no events (`why_not` says which). The
-    items of each `by` sum to `peak_bytes`. What no event tells is `unknown`. What is older than the trace is,
-    in every division alike, the parameters and slots that `run` recorded or the trace tells of, marked as
-    estimated, and the rest `held before the window`. What XLA took for one of `programs` is divided as its
-    buffer assignment states, marked as assigned.
+    A device's allocator goes before the host's. None where there are no events (`blocks.why_none` says
+    which). The items of each `by` sum to `peak_bytes`. What no event tells is `unknown`. What is older than
+    the trace is, in every division alike, the parameters and slots that `run` recorded or the trace tells of,
+    marked as estimated, and the rest `held before the window`. What XLA took for one of `programs` is divided
+    as its buffer assignment states, marked as assigned.
     """
     found = () if "allocations" in trace.missing else blocks_of.allocators(trace)
     if not found:

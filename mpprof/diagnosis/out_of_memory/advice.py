@@ -8,9 +8,9 @@ from mpprof.analysis.memory.out_of_memory import PINNED
 from mpprof.diagnosis.remedies import choosing
 from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.forecasts.memory.training import FILL_RATIO
+from mpprof.model.answer import Remedy
 from mpprof.model.memory import Advice, MemoryForecast, OutOfMemory
 from mpprof.model.quantities import format_bytes
-from mpprof.model.remedy import Remedy
 
 _LOOSE_RATIO = 0.1
 """Memory that nothing of the step uses is worth mending from a tenth of the card on."""

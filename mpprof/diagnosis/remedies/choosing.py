@@ -11,7 +11,7 @@ from mpprof.diagnosis.remedies.frameworks import Framework
 from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import AMD
 from mpprof.diagnosis.remedies.table import ROWS
-from mpprof.model.remedy import Remedy
+from mpprof.model.answer import Remedy
 
 if TYPE_CHECKING:
     from mpprof.diagnosis.signals import Signals

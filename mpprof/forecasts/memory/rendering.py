@@ -11,7 +11,8 @@ from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.report import words
 from mpprof.report.blocks import Block, Heading, Table, Text, number, table
 from mpprof.report.blocks import text as column
-from mpprof.report.text import Page, laid_out
+from mpprof.report.page import Page
+from mpprof.report.text import laid_out
 from mpprof.report.to_json import to_json
 
 _MOST_LAYERS = 8

@@ -5,8 +5,6 @@ Text and markdown differ in their layout only: both are made from these. Everyth
 """
 
 from mpprof.report.content.breakdown import *
-from mpprof.report.content.causes import *
-from mpprof.report.content.memory_lines import *
 from mpprof.report.content.remedies import *
 from mpprof.report.content.run import *
 from mpprof.report.content.speedup_lines import *

@@ -1,19 +1,20 @@
-"""The run, its step log, its warnings and its wall time, in sentences and rows."""
+"""The run, its step log, its warnings, its wall time and its memory, in sentences and rows."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
 from mpprof.report import words
 
 if TYPE_CHECKING:
+    from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
     from mpprof.model.report import Report
     from mpprof.model.run_time import RunPart
     from mpprof.model.steps import StepSummary, WorkerSummary
 
 RUN_TIME_HEADING = "Where the run's time went"
-RUN_TIME_COLUMNS = ("part", "time", "share", "by")
 MOST_NAMED = 3
 """So many pieces of a part are named."""
 LEAST_NAMED = 0.01
@@ -135,3 +136,183 @@ def _by(part: RunPart) -> str:
     said = [f"{words.plain(each.name)} {words.duration(each.ns)}" for each in named[:MOST_NAMED]]
     more = len(named) - MOST_NAMED
     return ", ".join(said) + (f" and {more} more" if more > 0 else "")
+
+
+# --- memory ------------------------------------------------------------------------------------------------
+
+MOST_PARTS_OF_MEMORY = 4
+ONE_LAYER_RATIO = 0.99
+"""Where all but a hundredth is in one layer, naming the rest divides nothing."""
+_SMALLER = r"\d+ smaller ones"
+BEFORE = "held before the window"
+BEYOND_THE_GAP = "they overlap, or other memory shrank by more than was expected"
+"""Why the causes together may be more than what was not saved."""
+UNOWNED = ("unknown", BEFORE)
+"""Parts of memory of which no event tells the op, layer or type."""
+
+
+def ran_out_of_memory(document: Report) -> bool:
+    """Return whether the training ended for want of memory."""
+    ended = document.run.ended
+    return ended is not None and ended.reason == "out_of_memory"
+
+
+def _advised(advice: Advice) -> str:
+    line = advice.snippet if advice.snippet and "\n" not in advice.snippet else None
+    return ": ".join(filter(None, (advice.text, line)))
+
+
+def out_of_memory(document: Report) -> list[str]:
+    """Return what ended the training, what filled the memory and what to try first; empty where the training
+    did not run out of memory."""
+    failed = document.out_of_memory
+    if failed is None:
+        ended = document.run.ended
+        return [ended.error or ""] if ended and ended.reason == "out_of_memory" else []
+    where = f" of {words.size(failed.limit_bytes)}" if failed.limit_bytes else ""
+    used = f", {words.size(failed.used_bytes)}{where} in use" if failed.used_bytes else ""
+    by = f" for {words.shorten(words.plain(failed.op), 60)}" if failed.op else ""
+    lines = [f"{did_not_fit(failed.asked_bytes, failed.words)}{by}{used}"]
+    largest = [f"{words.shorten(words.plain(each.name), 60)} {words.size(each.bytes)}"
+               for each in failed.filled[:3]]  # fmt: skip
+    listed = failed.listed_bytes
+    of = f" of {words.size(listed)} in all" if listed else ""
+    lines += [f"The largest that it lists{of}: {', '.join(largest)}"] if largest else []
+    return [*lines, *(f"To try: {_advised(each)}" for each in failed.advice)]
+
+
+def did_not_fit(asked_bytes: int | None, said: str | None) -> str:
+    """Return how much an error says did not fit, or its words where it states no size."""
+    if asked_bytes is None:
+        return f'"{words.plain(said or "out of memory")}": how much did not fit is not stated'
+    return f"{words.size(asked_bytes)} did not fit"
+
+
+def memory(document: Report) -> list[str]:
+    """Return what was live at the peak, the largest of each kind; empty where nothing is known."""
+    account = document.memory
+    if account is None:
+        return []
+    lines = [f"peak {words.size(account.peak_bytes)}{_beside_the_peak(account)}"]
+    if (saved := account.saved_bytes) is not None:
+        said = "saved against" if saved >= 0 else "more than"
+        lines[0] += f", {words.size(abs(saved))} {said} the baseline"
+    reachable = account.reachable_bytes
+    if reachable:
+        lines[0] += f", {words.size(reachable)} could still be saved"
+    if reachable is not None and (causes := account.gap):
+        parts = [f"{part.code} {words.size(part.bytes)}" for part in causes]
+        way = f"in the way of these {words.size(reachable)}" if reachable else "the peak could still fall by"
+        lines.append(f"{way}: {', '.join(parts)}{_unexplained(account) if reachable else ''}")
+    if told := drivers_figure(account):
+        lines.append(told)
+    # Whether the backward pass keeps a result is not known of a window without a whole step.
+    divisions = ("dtype", "layer", "op") if document.window is not None else ("kind", "dtype", "layer", "op")
+    divided = {by: _divided([i for i in account.at_peak if i.by == by], by) for by in divisions}
+    return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
+
+
+def _unexplained(account: MemoryAccount) -> str:
+    """Return how much of the gap the causes leave unexplained, or by how much they exceed it."""
+    rest = account.unexplained_bytes
+    if not rest:
+        return ""
+    left = f"{words.size(abs(rest))}"
+    return f"; {left} unexplained" if rest > 0 else f"; together {left} more than that: {BEYOND_THE_GAP}"
+
+
+def live_memory_unknown(document: Report) -> str:
+    """Return why nothing is known of what was live, and what to switch on; "" where it is known."""
+    memory, absent = document.memory, document.absent
+    if memory is not None and memory.at_peak:
+        return ""
+    why = absent.get("memory" if memory is None else "memory.allocator", "no allocator events are there")
+    said = f"What was live is not known: {why}."
+    if document.run.backend == "torch":
+        return said  # the reason names the setting
+    said += " TensorFlow and JAX write allocator events while they profile a GPU"
+    profiled = (
+        document.time or document.window is not None or any(name.startswith("trace.") for name in absent)
+    )
+    if profiled:  # another window of the same kind would hold none either
+        return f"{said}."
+    return f'{said}: open a window with MPProfilerCallback(logdir, profile_steps="auto").'
+
+
+def drivers_figure(account: MemoryAccount) -> str:
+    """Return why the driver's figure hardly fell though memory was saved; "" where it fell, or is not
+    known."""
+    driver = account.driver
+    if not driver or driver.code is None:
+        return ""
+    saved = driver.saved_bytes
+    fell = f"fell by only {words.size(saved)}" if saved > 0 else "did not fall"
+    now, before = words.size(driver.bytes), words.size(driver.baseline_bytes)
+    return (
+        f"the driver's number {fell} ({now} in use, {before} in the baseline), though the allocator's peak "
+        f"did by {words.size(driver.peak_saved_bytes)}: the framework reserves "
+        f"{words.size(driver.unused_bytes)} ahead ({driver.code})"
+    )
+
+
+def is_told(item: MemoryItem) -> bool:
+    """Return whether the item's type, layer or op is known: of estimated parameters and slots only the kind
+    is."""
+    return item.name not in UNOWNED and (item.by == "kind" or not item.estimated)
+
+
+def held(item: MemoryItem) -> str:
+    """Return the name of a part of the peak; the name says so where the part is estimated."""
+    if item.estimated:
+        return f"{item.name} (estimated)"
+    return f"{item.name} (assigned)" if item.assigned else item.name
+
+
+def _divided(items: list[MemoryItem], by: str) -> str:
+    """Return the largest parts of the peak and the rest; "" where nothing is known of them, or where all is
+    in one layer: that is the whole model."""
+    named = sorted((i for i in items if not re.fullmatch(_SMALLER, i.name)), key=lambda i: -i.bytes)
+    known = [item.bytes for item in named if is_told(item)]
+    if not known or (by == "layer" and max(known) >= ONE_LAYER_RATIO * sum(known)):
+        return ""
+    shown = named[:MOST_PARTS_OF_MEMORY]
+    rest = sum(item.bytes for item in items) - sum(item.bytes for item in shown)
+    parts = [f"{words.op(words.allocated_by(held(i)), 48)} {words.size(i.bytes)}" for i in shown]
+    return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
+
+
+def main_allocator(account: MemoryAccount) -> Allocator | None:
+    """Return the allocator whose memory is accounted for."""
+    return next((a for a in account.allocators if a.name == account.allocator), None)
+
+
+def peak(document: Report) -> tuple[int, str] | None:
+    """Return the most that was held, and to what it refers: "" for all steps after warm-up, by the
+    records; else since the process began, by the allocator's own count in the trace, with that of the
+    profiler window."""
+    if (recorded := recorded_peak(document)) is not None:
+        return recorded, ""
+    if (account := document.memory) is None:
+        return None
+    mine = main_allocator(account)
+    on_host = " on the host" if mine is not None and mine.where == "host" else ""
+    window, life = account.peak_bytes, (mine.lifetime_peak_bytes or 0) if mine else 0
+    if life <= window:
+        return window, f"{on_host} in the window"
+    return life, f"{on_host} since the process began, {words.size(window)} in the window"
+
+
+def _beside_the_peak(account: MemoryAccount) -> str:
+    """Return what the allocator held before the window, where that was more, and what it could hold."""
+    mine = main_allocator(account)
+    if mine is None:
+        return ""
+    most, said = mine.peak_bytes, " in the window"
+    if (life := mine.lifetime_peak_bytes) is not None and life >= most:
+        said += (
+            f", {words.size(life)} since the process began" if life > most else " and since the process began"
+        )
+        most = life
+    if capacity := mine.capacity_bytes:
+        said += f"; {words.percent(most / capacity)} of the {words.size(capacity)} that it may take"
+    return said

@@ -19,7 +19,8 @@ from mpprof.report.content import (
     live_memory_unknown,
     main_allocator,
 )  # fmt: skip
-from mpprof.report.text import Page, laid_out, wrapped
+from mpprof.report.page import Page, wrapped
+from mpprof.report.text import laid_out
 
 if TYPE_CHECKING:
     from mpprof.model.memory import MemoryAccount, MemoryCause, MemoryItem, OutOfMemory, Tensor

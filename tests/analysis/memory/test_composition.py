@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpprof.analysis.layers import attribution
-from mpprof.analysis.memory import composition
+from mpprof.analysis.memory import blocks, composition
 from mpprof.model.memory import MemoryAccount
 from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
@@ -79,7 +79,7 @@ def test_the_fullest_device_allocator_is_taken_before_the_hosts() -> None:
 
 def test_no_events_say_why() -> None:
     trace = TraceBuilder().build()
-    assert composition.why_not(trace) == "the trace holds no allocator events"
+    assert blocks.why_none(trace) == "the trace holds no allocator events"
     assert composition.at_peak(trace, TraceBuilder().ownership()) is None
 
 

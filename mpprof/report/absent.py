@@ -12,7 +12,6 @@ from mpprof.model.memory import MemoryAccount
 from mpprof.model.report import Report
 from mpprof.model.run_time import RunTime
 from mpprof.model.written import is_written, items
-from mpprof.report.json.account import on_host
 
 _FACT_OF = {
     "step_ns": ("steps.mean_ns", "steps", "time"),
@@ -27,6 +26,12 @@ _FACT_OF = {
     "limited_by": ("whatif",),
 }
 """Where in the document the reason stands for a fact that is not known."""
+
+
+def on_host(diagnosis: Diagnosis) -> bool:
+    """Return whether what was measured are ops on the host's threads, of a run without an accelerator."""
+    measured = diagnosis.account or diagnosis.window
+    return measured is not None and measured.trace_basis == "host"
 
 
 def code_of_other_type(diagnosis: Diagnosis) -> str | None:

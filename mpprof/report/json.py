@@ -1,27 +1,98 @@
-"""The report of one run, `mpprof.report/1`."""
+"""The report as a JSON document: schemas `mpprof.report/1` and `mpprof.compare/1`.
+
+Text, markdown, HTML and the dashboard are all made from these documents, so whatever a person reads can
+be read by a program too. Numbers are raw, in the unit that ends their name. What is not known is null,
+with its reason in `absent` (a nested field by its path: "steps.skipped"). The documents are strict JSON:
+non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
+
+The types are the model's own: `model.report` has the top of both documents. What stands here is what a report
+composes of a judgement: the views of an account, the facts of its verdict, a reason for each null.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from mpprof.analysis.breakdown.communication import straggling
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.ranking import causes, per_update, unlike
+from mpprof.model.account import Account, Cell, DeviceAccount, Slice
+from mpprof.model.answer import Remedy
 from mpprof.model.device import DeviceFacts
-from mpprof.model.finding import Diagnosis
-from mpprof.model.hosts import Communication, DeviceName
+from mpprof.model.finding import Comparison, Diagnosis, Rung
+from mpprof.model.hosts import Communication, DeviceName, Hosts
+from mpprof.model.kernels import Family
 from mpprof.model.memory import MemoryAccount, MemoryCause, OutOfMemory
-from mpprof.model.report import AccountOf, Cause, Facts, Report, ReportedEnd, ReportedRun
+from mpprof.model.report import (
+    AccountOf,
+    Cause,
+    ComparedRuns,
+    Facts,
+    FamilyTime,
+    Report,
+    ReportedEnd,
+    ReportedRun,
+    Time,
+    Window,
+    WindowCause,
+    WindowDevice,
+    WindowShare,
+    WindowSlice,
+)
 from mpprof.model.run import Run
+from mpprof.model.trace import NamedRanges
 from mpprof.report import units
-from mpprof.report.json.absent import absent_of, code_of_other_type
-from mpprof.report.json.account import on_host, time_of, window_of
+from mpprof.report.absent import absent_of, code_of_other_type, on_host
+from mpprof.report.to_json import dumps as dumps
+from mpprof.report.to_json import to_json
 
 _LONGEST_ERROR = 300
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "google": "Google", "intel": "Intel", "apple": "Apple"}
+
+
+def document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the report of one run as JSON, schema `mpprof.report/1`."""
+    made: dict[str, Any] = to_json(report(diagnosis))
+    return made
+
+
+def comparison(compared: Comparison) -> ComparedRuns:
+    """Return the comparison of several runs, which text, markdown, page and JSON are made from."""
+    return ComparedRuns(
+        runs=tuple(map(report, compared.runs)),
+        steps=tuple(map(_told, compared.rungs)),
+        kernels=tuple(
+            replace(change, step=row) for row, rung in enumerate(compared.rungs) for change in rung.kernels
+        ),
+        batches=compared.batches,
+    )
+
+
+def _told(rung: Rung) -> Rung:
+    if rung.windows is None:
+        return rung
+    from mpprof.report.two_windows import told  # seldom needed
+
+    return replace(rung, windows=told(rung.windows))
+
+
+def compare_document(compared: Comparison) -> dict[str, Any]:
+    """Return the comparison of several runs as JSON, schema `mpprof.compare/1`."""
+    made: dict[str, Any] = to_json(comparison(compared))
+    return made
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of "report" or "compare", as shipped."""
+    from importlib import resources  # not needed to write a report
+
+    text = resources.files("mpprof.report").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def report(diagnosis: Diagnosis) -> Report:
@@ -201,3 +272,109 @@ def _per_update(step_ns: float | None, diagnosis: Diagnosis) -> float | None:
     """Return the time of a step for each applied update, including the steps that were skipped before it."""
     skipped = diagnosis.steps.skipped_ratio if diagnosis.steps else None
     return None if step_ns is None or skipped is None or skipped >= 1 else step_ns / (1 - skipped)
+
+
+# --- the account of a step, and of a window ---------------------------------------------------------------
+
+
+def time_of(
+    account: Account | None,
+    step_range: str | None,
+    unlike: str | None,
+    hosts: Hosts | None,
+    ranges: tuple[NamedRanges, ...] = (),
+) -> Time | None:
+    """Return the view of an account of steps; None without one."""
+    if account is None:
+        return None
+    path = account.host_path
+    of_step = account.unit == "step" or account.unit == "window"
+    return Time(
+        basis="host" if account.trace_basis == "host" else account.basis,
+        step_ns=account.step_ns,
+        function_ns=account.function_ns,
+        wall_ns=account.wall_ns,
+        window_ns=account.window_ns,
+        device_ns=account.device_ns,
+        between_steps=account.between,
+        slices=account.main.slices,
+        devices=_devices(account, hosts),
+        device=account.main.device,
+        window_steps=account.main.steps,
+        step_source=account.step_source,
+        notes=account.notes,
+        idle_between_steps_ns=account.between_ns,
+        unit="step" if account.unit == "window" else account.unit,
+        ranges=None if of_step else ranges,
+        unit_name="" if of_step else account.unit_name,
+        step_range=step_range,
+        unlike=unlike,
+        call_ns=path.call_ns if path else None,
+        launched_ns=path.launched_ns if path else None,
+        waited_ns=path.waited_ns if path else None,
+    )
+
+
+def _devices(account: Account, hosts: Hosts | None) -> tuple[DeviceAccount, ...]:
+    """Return all devices of the account, and those of further hosts."""
+    if hosts is None:
+        return account.devices
+    own = [replace(device, host=hosts.read[0].host) for device in account.devices]
+    others = [replace(device, host=each.host) for each in hosts.read[1:] for device in each.devices]
+    return (*own, *others)
+
+
+def window_of(
+    window: Account, how_to_mark: tuple[Remedy, ...], ranges: tuple[NamedRanges, ...] = ()
+) -> Window:
+    """Return the view of an account of a whole window, whose "per step" is of the window."""
+    span_ns, busy_ns = round(window.window_ns, 3), round(window.device_ns, 3)
+    ran = [cell for cell in window.main.cells if cell.kernel is not None and cell.category != "copy"]
+    calls = window.main.calls
+    return Window(
+        basis=window.trace_basis,
+        span_ns=span_ns,
+        busy_ns=busy_ns,
+        idle_ns=span_ns - busy_ns,
+        kernel_ns=calls.ns_per_step if calls else 0.0,
+        kernels=round(calls.per_step if calls else 0.0),
+        device=window.main.device,
+        slices=_slices(window.main.slices),
+        devices=tuple(
+            WindowDevice(each.device, each.busy_ns, _slices(each.slices)) for each in window.devices
+        ),
+        families=_families(ran),
+        reason=(window.absent or {}).get("step_ns", "no step can be told apart"),
+        mark=how_to_mark,
+        ranges=ranges,
+        notes=window.notes,
+    )
+
+
+def _slices(slices: tuple[Slice, ...]) -> tuple[WindowSlice, ...]:
+    return tuple(
+        WindowSlice(
+            part.category,
+            part.ns_per_step,
+            part.ratio,
+            part.hidden_ns_per_step,
+            tuple(
+                WindowShare(share.placement, share.precision, share.ns_per_step, share.transforms_ns_per_step)
+                for share in part.by
+            ),
+            tuple(WindowCause(each.cause, each.ns_per_step) for each in part.causes),
+            part.pooling_ns_per_step,
+        )
+        for part in slices
+    )
+
+
+def _families(ran: list[Cell]) -> tuple[FamilyTime, ...]:
+    ns: dict[Family, float] = {}
+    calls: dict[Family, float] = {}
+    for cell in ran:
+        family = cell.family or "other"
+        ns[family] = ns.get(family, 0.0) + cell.busy_ns_per_step
+        calls[family] = calls.get(family, 0.0) + cell.calls_per_step
+    longest = sorted(ns, key=lambda family: -ns[family])
+    return tuple(FamilyTime(family, ns[family], round(calls[family])) for family in longest)

@@ -1,0 +1,54 @@
+"""A script with its arguments on the command line, as the commands take it that run one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from mpprof.errors import NotFoundError, UsageError
+
+LOGS = "mpprof-logs"
+
+
+class Words(NamedTuple):
+    """`words`: what stands behind `python`. `name`: of the script, as a user writes it. `stem`: without its
+    folders and its suffix."""
+
+    words: tuple[str, ...]
+    name: str
+    stem: str
+
+
+def add_script(parser: argparse.ArgumentParser, command: str, logdir: str) -> None:
+    """Add --logdir, and last a script or `-m` and a module. `logdir`: what lies in it."""
+    form = f"mpprof {command} [option ...]"
+    parser.usage = f"{form} SCRIPT [ARG ...]\n       {form} -m MODULE [ARG ...]"
+    parser.add_argument(
+        "--logdir", metavar="DIR", type=Path, help=f"{logdir} (default: {LOGS}/ and the script's name)"
+    )
+    parser.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER,
+        help="MODULE [ARG ...]: run a module, as `python -m` does",
+    )  # fmt: skip
+    parser.add_argument("script", metavar="SCRIPT [ARG ...]", nargs=argparse.REMAINDER, help="what to run")
+
+
+def script_of(args: argparse.Namespace, command: str) -> Words:
+    """Return what a command was given to run. Raises UsageError, NotFoundError."""
+    script = args.script[1:] if args.script[:1] == ["--"] else args.script
+    if args.module:
+        return Words(("-m", *args.module), args.module[0], args.module[0])
+    if args.module is not None or not script:
+        raise UsageError("no script to run", next=f"Write it last: mpprof {command} train.py --epochs 3")
+    if not Path(script[0]).exists():
+        raise NotFoundError(f"there is no script {script[0]}", next="Check the path")
+    return Words(tuple(script), script[0], Path(os.path.abspath(script[0])).stem)
+
+
+def at_least_one(text: str) -> int:
+    """Return a number of at least 1; the `type` of an option."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)

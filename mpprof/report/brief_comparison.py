@@ -1,0 +1,116 @@
+"""The comparison of two runs or more on one screen; `text` has all of it (`-v`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpprof.report import brief, comparing, composing, content, without_finding, words
+from mpprof.report.brief import WIDTH
+from mpprof.report.page import Page
+from mpprof.report.text import add_table
+
+if TYPE_CHECKING:
+    from mpprof.model.finding import Rung
+    from mpprof.model.report import ComparedRuns
+
+MOST_ROWS = 7
+_PROMISED = "Remedies of the earlier report"
+
+
+def render(
+    document: ComparedRuns,
+    *,
+    color: bool = False,
+    width: int = WIDTH,
+    ascii_only: bool = False,
+    again: str | None = None,
+) -> str:
+    """Return the comparison (`report.json.compare_document`) on one screen: of two runs the gap and its
+    causes, of a ladder the table and a line for each rung. `again` is the command that shows the rest."""
+    page = Page(color=color, width=width)
+    rungs = document.steps
+    if len(rungs) == 1:
+        _rung(page, document, rungs[0])
+    else:
+        if (runs := composing.ladder(document)) is not None:
+            add_table(page, runs)
+        page.row("")
+        for rung in rungs:
+            page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
+            _result(page, document, rung, indent=2)
+        for statement in [said for found in comparing.batches(document) for said in found][:2]:
+            page.paragraph(statement, hang=2)
+    warnings = list(dict.fromkeys(w for report in document.runs for w in content.warnings(report)))
+    brief.blank(page)
+    left = brief.warn(page, warnings)
+    page.paragraph(_rest_of_comparison(document, left))
+    brief.commands(page, [(again, "all of it")] if again else [])
+    return page.text(ascii_only=ascii_only)
+
+
+def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
+    page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
+    _result(page, document, rung)
+    beside, taken = _beside(document, rung), len(page.lines)
+    for line in beside:
+        page.paragraph(brief.fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
+    report = document.runs[rung.end]
+    if rung.windows is not None:
+        page.row("")
+        add_table(page, composing.windows(rung.windows, MOST_ROWS))
+    if rung.slices:
+        most = max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4))
+        page.row("")
+        add_table(page, composing.gap(rung, content.step_ns(report), most))
+    if promised := comparing.remedies(document, rung)[:1]:
+        page.row("")
+        page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
+    told = {found.code for found in comparing.serious(rung)}
+    found = rung.answer
+    own = found.code if found else None
+    codes = [cause.code for cause in report.facts.causes if cause.code in told - {own}]
+    entries = [(f"{code}: ", code) for code in codes]
+    if found and found.do:
+        entries.insert(0, (f"{f'{own}: ' if own else ''}{found.do}", ""))
+    brief.numbered(page, entries, rung.findings)
+
+
+def _result(page: Page, document: ComparedRuns, rung: Rung, indent: int = 0) -> None:
+    """Write the answer on one comparison, or why there is none; with it in what else the two runs differ."""
+    found, first = rung.answer, comparing.lines(document, rung)[0]
+    if rung.refused or rung.windows is not None or not found:
+        page.paragraph(first, indent=indent, hang=2)
+    if not found:
+        return
+    for said in filter(None, (content.head(found), found.sentence)):
+        page.paragraph(said, indent=indent, hang=2, style="bold")
+    if not indent and found.because:
+        page.paragraph(" ".join(found.because), hang=2)
+    labels = [words.plain(label).partition(":")[0] for label in rung.labels]
+    if labels and found.kind != "incomparable":
+        page.paragraph(f"They differ in more than precision: {', '.join(labels)}", indent=indent, hang=2)
+
+
+def _beside(document: ComparedRuns, rung: Rung) -> list[str]:
+    """Return examples per second and memory, and what the losses say."""
+    if rung.refused:
+        return []
+    rate, memory = comparing.throughput(rung), comparing.peak_memory(document, rung)
+    figures = ", ".join(part for part in (rate, f"peak memory {memory}" if memory else "") if part)
+    return [line for line in (figures, *comparing.learned(document, rung)) if line]
+
+
+def _rest_of_comparison(document: ComparedRuns, warnings_left: int) -> str:
+    told = [found for rung in document.steps for found in comparing.serious(rung)]
+    notes = sum(len(rung.findings) for rung in document.steps) - len(told)
+    unable = sum(len(without_finding.open_ones(document.runs[rung.end])) for rung in document.steps)
+    return brief.counted(
+        [(warnings_left, "warning"), (notes, "note"), (max(0, len(told) - brief.MOST_REMEDIES), "cause")],
+        [(unable, "not judged"), (len(document.kernels), "changed kernels and ops")],
+    )
+
+
+def _to_semicolon(line: str) -> str:
+    """Return what stands before the first semicolon, without a parenthesis that would stay open."""
+    head = line.partition("; ")[0]
+    return head.rpartition(" (")[0] if head.count("(") > head.count(")") else head
