@@ -74,6 +74,10 @@ class RunTables(Protocol):
         it."""
         ...
 
+    def roofs(self, run: str) -> Roofs | None:
+        """Return the peak rates of the run's main device; None where they are not known."""
+        ...
+
     def redactor(self, run: str) -> Callable[[Any], Any]:
         """Return a function that removes hosts, users and paths from a JSON value, as `mpprof bundle`
         does."""
@@ -87,6 +91,11 @@ class RunSource(RunTables, Protocol):
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 
+    def ladders(self) -> list[dict[str, Any]]:
+        """Return the ladders of `mpprof try` in the directory, the newest first: `place`, `script`,
+        `sentence`, `titles` and `rows`, all of it text."""
+        ...
+
     def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row of a survey, where the survey has kept it and no file of either run has changed
         since."""
@@ -99,10 +108,6 @@ class RunSource(RunTables, Protocol):
     def version(self, run: str, baseline: str | None = None) -> str:
         """Return a text that changes when the files of either run change: nothing is read or computed for
         it."""
-        ...
-
-    def roofs(self, run: str) -> Roofs | None:
-        """Return the peak rates of the run's main device; None where they are not known."""
         ...
 
     def timeline(

@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from mpprof.errors import UsageError
+from mpprof.errors import MpprofError, UsageError
 from mpprof.model.limits import LONG_CALL_NS
 from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
@@ -149,6 +149,9 @@ class FitSession:
         self._keep_interval = self.observer.new_intervals.append
         self._first_of_epoch = True
         self._ends_told: frozenset[str] = frozenset()  # hooks that have told the end of an epoch of this fit
+        self._before_last: tuple[int, int] | None = (
+            None  # of it, before an epoch's last call: its interval's ns, calls
+        )
         self._calls_run = 0
         self._described = False
         self._trained: set[str] = set()  # names of the models
@@ -172,6 +175,7 @@ class FitSession:
         self._epoch: tuple[int, int] | None = None  # that runs: its number, and when it began
         self._end_ns: int | None = None  # of the fit's record
         self._last_ns = 0  # when a hook beside those of batches was told last
+        self.looks: Any = None  # a `mpprof.numbers.looks.Looks`, where numbers by layer are wanted
 
     # --- one fit ---------------------------------------------------------------------------------------
 
@@ -231,6 +235,10 @@ class FitSession:
         self._read_batch_size()
         self._find_counters(begins=True)
         self._describe_fit()
+        if self.looks is not None:
+            iterator = recorder.attempt("numerics", epoch_iterator_of_running_fit)
+            self.looks.start_fit(self.calls.step, getattr(iterator, "data_adapter", None))
+            self.observer.broke = self._broke
         self._split_wall_time()
         recorder.save()
 
@@ -238,10 +246,12 @@ class FitSession:
         """Note that the record of the fit ends here: what callbacks do at the end of training is not in it,
         wherever in the list they stand."""
         if self._active():
+            self._last_look()
             self._end_ns = self._clock()
 
     def end_fit(self, stopped: bool) -> None:
         if self._end_ns is None:
+            self._last_look()
             self._end_ns = self._clock()
         self._end_fit("stopped" if stopped else "finished")
 
@@ -362,7 +372,7 @@ class FitSession:
 
     def _end_fit(self, reason: str) -> None:
         self._over()
-        self._awaited = None
+        self._awaited = self._before_last = None
         self._unsignal()
         self._ended = reason
         rest: Facts = {}
@@ -431,6 +441,8 @@ class FitSession:
         begin_ns = self._clock()
         self.end_epoch(logs)
         self.spent.add(self.spent.of("callbacks", OURS, "epoch"), self._clock() - begin_ns)
+        if self.looks is not None and self._active():
+            self._look_at_numbers("epoch")
 
     def close_epoch(self) -> None:
         """Write the line of the epoch whose last hook has been told, and what was spent in it."""
@@ -449,12 +461,12 @@ class FitSession:
         end; `hook` is the one that tells it."""
         if not self._active():
             return
-        line = self.calls.ended_line()
+        line, awaited = self.calls.ended_line(), None
         if self.queues:
             if self._state is not None and self._state == self.probe.state(self.model):
                 self.calls.drop()  # its begin was told, and then there was no more input
             line = self.calls.dispatched(None, self._clock())
-            self._awaited = None  # it has finished; when is not known
+            awaited, self._awaited = self._awaited, None  # it has finished; when may not be known
             if line is not None:
                 self._calls_run += 1
                 self._after_call(line)
@@ -467,11 +479,12 @@ class FitSession:
         self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:
-            read_ns = self._clock()
+            self._end_with_time(line, self._clock(), hook)
+            self._settle_before_last(awaited, line)
             self._drain()
             self.observer.note(line, reading)
-            self._end_with_time(line, read_ns, hook)
         else:
+            self._settle_before_last(awaited, line)
             self._drain()
             if self.queues and (late := self.observer.rest()):  # the last step's line is written already
                 t_ns = self._clock() - self.recorder.zero_ns
@@ -494,6 +507,13 @@ class FitSession:
             return
         if self.calls.since_wait >= FEWEST_CALLS_TO_END and not self._comes_late(hook):
             self.calls.waited(read_ns, line)
+
+    def _settle_before_last(self, awaited: Line | None, line: Line | None) -> None:
+        """Give the calls before an epoch's last one the time that they had as that began, unless the epoch's
+        end has timed them together with it."""
+        found, self._before_last = self._before_last, None
+        if found is not None and awaited is not None and (line is None or line.interval_ns is None):
+            awaited.synced, (awaited.interval_ns, awaited.interval_calls) = True, found
 
     @property
     def _compiled_at_ends(self) -> int | None:
@@ -580,8 +600,10 @@ class FitSession:
             line = self.calls.dispatched(batch, now)
             self._state = self.probe.state(self._model())
             if line is not None:
-                if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
-                    self._dispatched(line, now)
+                last = self._last_of_epoch(batch)
+                due = last or line.step >= self._schedule.next
+                if self._special or self._awaited or due or self._end_unknown:
+                    self._dispatched(line, now, before_last=last)
                 else:  # as nearly always
                     self._calls_run += 1
                     if self._queued:
@@ -609,6 +631,8 @@ class FitSession:
             # handed over, and has to wait for the next call's.
             at_hand, self._special = self._special or not self.runs_behind, True
             self.profiling.before_call(batch, self._first_of_epoch, at_hand)
+        if self.looks is not None and self.looks.due:
+            self._look_between_calls("epoch" if self._first_of_epoch else "batch")
         if self._queued and now >= self._ask_ns:
             self._drain(now, self._not_read())
         self._first_of_epoch = False
@@ -630,6 +654,8 @@ class FitSession:
             self._after_call(line)
         if line.step >= self._schedule.next or self._end_unknown:
             self._look(line)
+            if self.looks is not None and self.looks.due:
+                self._look_between_calls("batch")
         self._spend_own(now)
         self._enter_fast_path()
 
@@ -650,6 +676,8 @@ class FitSession:
         if calls.per_call > 1 or self._special or self.queues is not self.runs_behind:
             return
         until = min(self._schedule.next - 1, calls.step + MOST_ALIKE)
+        if self.runs_behind and calls.in_epoch is not None:
+            until = min(until, calls.step + calls.in_epoch - calls.batch - 2)  # see `_last_of_epoch`
         calls.enter_fast_path(until, self._keep_interval, recorder.put, recorder.append)
         # Asked after that: another thread may just now wish for a window.
         if self.profiling.plan is not None or not recorder.on:
@@ -677,8 +705,9 @@ class FitSession:
                 observer.note_memory(line)
             observer.look_at(line)
 
-    def _dispatched(self, line: Line, now_ns: int) -> None:
-        """Note that this call has been dispatched, on an asynchronous backend."""
+    def _dispatched(self, line: Line, now_ns: int, *, before_last: bool = False) -> None:
+        """Note that this call has been dispatched, on an asynchronous backend. `before_last`: an epoch's last
+        one begins, and the epoch's end may give it and the calls before it no time."""
         if self._awaited is not None:
             self._wait_for(self._awaited)
         self._calls_run += 1
@@ -686,6 +715,8 @@ class FitSession:
             self._after_call(line)
         if line.step < self._schedule.next and not self._end_unknown:
             self._queued.append(line)
+            if before_last:
+                self._wait_before_last(line)
             return
         observer, in_window, before = self.observer, self.profiling.profiles, line.step - line.covers
         if line.t_ns >= self._spent_ns:
@@ -695,7 +726,9 @@ class FitSession:
             if observer.memory_on:
                 observer.note_memory(line)
         self._queued.append(line)
-        if not in_window and self._waits(before, now_ns):
+        if before_last and not in_window:
+            self._wait_before_last(line)
+        elif not in_window and self._waits(before, now_ns):
             if line.snapshot is None:
                 self._wait(line)
             elif line.snapshot.ready():
@@ -716,6 +749,21 @@ class FitSession:
         waited_ns = self.calls.waited_ns
         return self.calls.step <= WAIT_STEPS or waited_ns is None or now_ns - waited_ns >= WAIT_NS
 
+    def _last_of_epoch(self, batch: int) -> bool:
+        """Return whether the call that begins with `batch` is known to be an epoch's last one, and its steps
+        are timed between waits."""
+        left = self.calls.left(batch) if self.runs_behind and not self.profiling.profiles else None
+        return left is not None and left <= self.calls.per_call
+
+    def _wait_before_last(self, line: Line) -> None:
+        """Wait until the device has finished the call of this line, and hold the line back: its epoch's end
+        decides whose time that was."""
+        begin_ns = self._clock()
+        if self.recorder.attempt("waiting", self._waited):
+            now = self._clock()
+            self._awaited, self._before_last = line, self.calls.since_waited(now)
+            self._waited_ns += now - begin_ns
+
     def _wait(self, line: Line | None = None) -> None:
         begin_ns = self._clock()
         if self.recorder.attempt("waiting", self._waited):
@@ -730,7 +778,7 @@ class FitSession:
     def _wait_for(self, line: Line) -> None:
         """Wait until the device has finished the call of this line. The one after it was dispatched
         meanwhile, so the device does not run idle while the host waits."""
-        self._awaited, begin_ns = None, self._clock()
+        self._awaited, self._before_last, begin_ns = None, None, self._clock()
         reading = None if line.snapshot is None else self.observer.arrived(line.snapshot)
         line.snapshot = None if reading is None else Taken(reading)
         if reading is not None:
@@ -824,13 +872,67 @@ class FitSession:
         """Settle the lines that wait: only a wait gives the window whole steps where the device runs
         behind."""
         if self.runs_behind:
-            self._awaited = None
+            self._awaited = self._before_last = None
             newest = self._queued[-1] if self._queued else None
             self._wait(newest if isinstance(newest, Line) else None)
         self._drain(keeps=self._not_read())
 
     def _resumed(self) -> None:
         self.calls.restart_interval(self._clock())
+
+    # --- numbers by layer ------------------------------------------------------------------------------
+
+    def _broke(self, seen: Seen, scale: float | None) -> None:
+        """Note what a reading shows that numbers by layer may explain."""
+        self.looks.see(seen.step, seen.span, seen.skipped, seen.loss, scale)
+        if self.looks.due:
+            self.calls.fast_until = NEVER  # the next call begins with the look
+
+    def _look_between_calls(self, at: str) -> None:
+        """Look at the model's numbers; the time is no call's. A window is left as it is: it is looked at
+        after it."""
+        if self.profiling.profiles:
+            return
+        self._settle()
+        took_ns = self._look_at_numbers(at)
+        self._waited_ns += took_ns
+        if self.runs_behind:
+            self._resumed()
+        else:
+            self.calls.leave_out(took_ns)
+
+    def _last_look(self) -> None:
+        if self.looks is not None and self._active():
+            self.looks.end()
+            self._look_at_numbers("train")
+
+    def _look_at_numbers(self, at: str) -> int:
+        """Look at the model's numbers where that is wanted, and return how long it took. A failure is said
+        once, and numbers are not looked at again."""
+        begin_ns, recorder = self._clock(), self.recorder
+        looked = recorder.attempt("numerics", self._looked, begin_ns - recorder.zero_ns)
+        if looked is None:
+            self.looks = self.observer.broke = None
+        if looked is False:
+            return 0
+        took_ns = self._clock() - begin_ns
+        self.spent.add(self.spent.of("profiler", "numerics", at), took_ns)
+        if self.observer.memory_on and self.probe.backend == "jax":
+            self.observer.memory_on = False
+            recorder.absent["memory"] = (
+                "a look at the numbers by layer raised the peak, which JAX cannot reset"
+            )
+        self.observer.reset_memory_peak()
+        return took_ns
+
+    def _looked(self, t_ns: int) -> bool | None:
+        """Return whether the model was looked at; None where it cannot be."""
+        try:
+            return bool(self.looks.look(self.recorder.root, self.model, self.calls.step, t_ns, self._clock))
+        except MpprofError as error:
+            self.recorder.absent["numerics"] = str(error)
+            warn_once("mpprof does not look at the numbers by layer: %s", error)
+            return None
 
     # --- facts -----------------------------------------------------------------------------------------
 
@@ -956,9 +1058,17 @@ class FitSession:
             return Absent("the batches are taken within the train function: only a trace shows the wait")
         kind = str(self._fit_facts.get("input", {}).get("kind", "input"))
         wait = InputWait(self.spent, kind, within_call=self.probe.backend == "jax")
-        why_not = time_input(iterator, wait, lambda error: self.recorder.fail("run_time.input", error))
+        keep = None if self.looks is None or self.looks.keep is None else self._kept
+        why_not = time_input(iterator, wait, lambda error: self.recorder.fail("run_time.input", error), keep)
         self._input = wait if why_not is None else None
         return why_not
+
+    def _kept(self, batch: Any) -> None:
+        """Have a batch that was drawn kept for a look."""
+        begin_ns = self._clock()
+        if self.looks is not None and (keep := self.looks.keep) is not None:
+            self.recorder.attempt("numerics", keep, batch)
+            self.spent.add(self.spent.of("profiler", "numerics", "batch"), self._clock() - begin_ns)
 
     def _compiled(self, calls: int, ns: int | None) -> None:
         """Note what was compiled, where a source tells of it at once, or was asked by `_ask_compiles`."""

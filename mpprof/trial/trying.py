@@ -14,7 +14,7 @@ from mpprof.model.quantities import format_ns
 from mpprof.trial import ladder, measured, training
 from mpprof.trial.journal import Journal
 from mpprof.trial.ladder import Plan, Turn
-from mpprof.trial.result import Tried, conclude
+from mpprof.trial.result import Tried, conclude, shared
 from mpprof.trial.rounds import Trained
 from mpprof.trial.settings import FLOAT32, Choices, Setting, changes, first, product, usual
 
@@ -29,7 +29,8 @@ Train = Callable[[Turn, float], Trained]
 @frozen
 class Asked:
     """What is asked for. `words`: the script with its arguments, or `-m` and a module. `choices`: None for
-    the usual ladder. `together`: all combinations take turns."""
+    the usual ladder. `together`: all combinations take turns. `remedies`: those that the
+    first training's diagnosis has are tried instead."""
 
     words: tuple[str, ...]
     name: str
@@ -42,12 +43,14 @@ class Asked:
     keep_callbacks: bool = False
     resume: bool = False
     most_rounds: int | None = None
+    remedies: bool = False
 
     def journal(self) -> Journal:
         choices = None if self.choices is None else repr(self.choices)
         return Journal(self.logdir, {
             "script": list(self.words), "choices": choices, "all": self.together, "steps": self.steps,
             "fit": self.fit, "keep_callbacks": self.keep_callbacks,
+            **({"remedies": True} if self.remedies else {}),
         })  # fmt: skip
 
 
@@ -68,7 +71,9 @@ def in_processes(asked: Asked) -> Train:
             str(root), asked.name, asked.steps, None, setting.policy, setting.jit, quiet=True, trial=trial
         )
         ended = training.run(asked.words, options, output, within_s)
-        return measured.trained(turn, ended, answer, output, asked.steps)
+        one = measured.trained(turn, ended, answer, output, asked.steps)
+        is_first = (turn.rung, turn.round) == (0, 1) and setting == Setting()
+        return measured.advised(one) if asked.remedies and is_first else one
 
     return train
 
@@ -88,9 +93,11 @@ def climb(
     done: Sequence[Trained] = (),
     add: Callable[[Trained], None] = lambda one: None,
     clock: Callable[[], float] = time.monotonic,
+    grown: Callable[[Tried], None] = lambda tried: None,
 ) -> Tried:
-    """Run trainings until the ladder is known, or the time is spent. Raises UnableError where the script
-    cannot be measured under any setting; Interrupted."""
+    """Run trainings until the ladder is known, or the time is spent. `add` gets each training, `grown` what
+    the ladder shows with it. Raises UnableError where the script cannot be measured under any setting;
+    Interrupted."""
     history, end = list(done), clock() + asked.minutes * 60
     plan = _plan(asked, history)
     said_of: set[str] = set()
@@ -102,6 +109,7 @@ def climb(
             if one.script_failed or (one.error is not None and _twice(history)):
                 raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
             plan = _plan(asked, history)
+            grown(conclude(asked.name, plan, history))
             _say_once(said_of, _notes(one), say)
             say(_progress(plan, history, end - clock()))
     except KeyboardInterrupt as error:
@@ -111,6 +119,10 @@ def climb(
 
 def _plan(asked: Asked, done: Sequence[Trained]) -> Plan:
     """Return what is to be tried: the usual ladder is known once the first training has shown the script."""
+    if asked.remedies:
+        promises = done[0].advice.promises if done and done[0].advice is not None else ()
+        changes_tried = tuple(each.change for each in promises)
+        return Plan(Setting(), changes_tried, most_rounds=asked.most_rounds)
     choices = asked.choices
     if choices is None:
         start = Setting(FLOAT32)
@@ -146,9 +158,8 @@ def _what_next(one: Trained, asked: Asked) -> str:
 
 
 def _notes(one: Trained) -> list[str]:
-    overridden = [text.partition(" was overridden")[0] for text in one.overridden]
     return [
-        *(f"overridden: {text}" for text in overridden),
+        *(f"overridden: {shared(text)}" for text in one.overridden),
         *(f"left out: {name} (--keep-callbacks keeps it)" for name in one.left_out),
     ]
 
