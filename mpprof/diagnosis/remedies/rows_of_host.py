@@ -129,7 +129,7 @@ INPUT = (
     Row("MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller", loop=True),
     Row(
         "MP310", ANY, "send uint8 instead of float32 and scale on the device", case="from outside",
-        unless=(its.only_infers,),
+        unless=(its.only_infers, its.sends_integers),
     ),
     Row(
         "MP310", ANY, "keep the copied data (weights) on the device, or send it in 16 bits, which halves the bytes", case="from outside", when=(its.only_infers,),
