@@ -53,12 +53,17 @@ class Try:
         choice.add_argument("--batch", metavar="x2,x4", help="times the script's own batch")
         choice.add_argument(
             "--set", metavar="NAME=VALUE", action="append", default=[],
-            help="steps_per_execution=N, tf32=on or off, command_buffers=off, determinism=on, or a "
-            "variable of the environment; may be given several times",
+            help="steps_per_execution=N, prefetch=auto, workers=N, loss_scale=N, loss_scale_growth=N, "
+            "tf32=on or off, command_buffers=off, determinism=on, or a variable of the environment; may be "
+            "given several times",
         )  # fmt: skip
         choice.add_argument(
             "--all", action="store_true", help="try all combinations, instead of one change after the other"
         )
+        choice.add_argument(
+            "--remedies", action="store_true",
+            help="try each remedy that the diagnosis of the first training has, and a switch applies",
+        )  # fmt: skip
         parser.add_argument(
             "--steps", metavar="N", type=at_least_one, default=STEPS,
             help=f"steady steps of a training at least; 5 s at least, too (default: {STEPS})",
@@ -124,6 +129,10 @@ def _asked(args: argparse.Namespace) -> Asked:
 
     words, name, stem = script_of(args, "try")
     choices = _choices(args)
+    if args.remedies and (choices is not None or args.all):
+        raise UsageError(
+            "--remedies chooses what is tried", next="Leave out --policies, --jit, --batch, --set and --all"
+        )
     if args.all and choices is None:
         raise UsageError("--all of nothing", next="Choose with --policies, --jit, --batch, --set")
     return Asked(
@@ -137,6 +146,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         fit=args.fit,
         keep_callbacks=args.keep_callbacks,
         resume=args.resume,
+        remedies=args.remedies,
     )
 
 

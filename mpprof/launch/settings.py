@@ -78,6 +78,26 @@ def set_compiled(keras: ModuleType, name: str, value: int) -> None:
     replace(keras, "compile", around)
 
 
+def set_loss_scale(optimizer: Any, name: str, value: float) -> str | None:
+    """Have a dynamic loss scale start at `value` ("loss_scale"), or grow after so many steps
+    ("loss_scale_growth"). Returns why it does not; None: it does."""
+    if not type(optimizer).__name__.startswith("LossScaleOptimizer"):
+        return "the optimizer has no loss scale"
+    state = getattr(optimizer, "_loss_scale", None)  # in tf_keras; a number where it does not change
+    if isinstance(state, float):
+        return "the loss scale is fixed"
+    if name == "loss_scale_growth":
+        owner, attribute = (optimizer, "dynamic_growth_steps") if state is None else (state, "_growth_steps")
+        setattr(owner, attribute, int(value))
+    elif state is not None:
+        state.current_loss_scale.assign(value)
+    else:
+        optimizer.initial_scale = value
+        if optimizer.built:
+            optimizer.dynamic_scale.assign(value)
+    return None
+
+
 def computing_in(model: Any, policy: str) -> tuple[int, int] | None:
     """Return how many of the layers with weights compute in the policy's type, and how many there are; None
     where that is not known."""

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from mpprof import child
-from mpprof.launch import batches
+from mpprof.launch import batches, reading_ahead
 from mpprof.launch.fit import Argument, Method, callbacks_in, is_list_object, replace
 from mpprof.launch.options import Options, Trial
 from mpprof.launch.script import Script
@@ -68,7 +68,7 @@ class TriedScript(Script):
         self._answer["keras"] = keras.__name__
         super()._put_into(keras)
         for name, value in self.trial.sets:
-            if not name.isupper() and value.isdecimal():  # all others are in the environment
+            if name == "steps_per_execution":
                 settings.set_compiled(keras, name, int(value))
         replace(keras, "fit", self._prepared)
 
@@ -83,13 +83,39 @@ class TriedScript(Script):
                 args, kwargs = callbacks.put(args, kwargs, self._without_writers(given))
             if self.trial.batch != 1:
                 args, kwargs, found = batches.times(fit, args, kwargs, self.trial.batch)
-                key = "batch" if isinstance(found, int) else "unchanged"
-                self._answer[key] = found
-                if key == "unchanged":
-                    self._leave("batch")
+                if isinstance(found, str):
+                    self._leave_unchanged("the batch", found)
+                self._answer["batch"] = found
+            for name, value in self.trial.sets:
+                args, kwargs, why = self._switched(name, value, fit, model, args, kwargs)
+                if why is not None:
+                    self._leave_unchanged(name, why)
             return fit(model, *args, **kwargs)
 
         return fit_prepared
+
+    def _switched(
+        self, name: str, value: str, fit: Method, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> reading_ahead.Given:
+        """Return the arguments of a fit with one switch, and why it changes nothing; None: it does. Switches
+        of the environment and of `compile` are set by now."""
+        from mpprof.launch import settings
+
+        if name == "prefetch":
+            return reading_ahead.prefetched(fit, args, kwargs, value)
+        if name == "workers":
+            return reading_ahead.with_workers(fit, args, kwargs, value)
+        if name.startswith("loss_scale"):
+            return (
+                args,
+                kwargs,
+                settings.set_loss_scale(getattr(model, "optimizer", None), name, float(value)),
+            )
+        return args, kwargs, None
+
+    def _leave_unchanged(self, what: str, why: str) -> None:
+        self._answer["unchanged"] = f"{what} cannot be changed: {why}"
+        self._leave("unchanged")
 
     def _without_writers(self, given: Any) -> Any:
         kept: list[Any] = []
@@ -122,8 +148,7 @@ class TriedScript(Script):
 
     def _loop_recorder(self, model: Any) -> Any:
         if self.trial.batch != 1:
-            self._answer["unchanged"] = "train_on_batch is called with batches of the script's own"
-            self._leave("batch")
+            self._leave_unchanged("the batch", "train_on_batch is called with batches of the script's own")
         return super()._loop_recorder(model)
 
     def _profile(self) -> Any:

@@ -256,6 +256,11 @@ class CallLog:
         return self.covers(self._batch) if self.is_open else 0
 
     @property
+    def batch(self) -> int:
+        """Where the open call began, or the last one."""
+        return self._batch
+
+    @property
     def begun_ns(self) -> int:
         """When the open call began, or the last one."""
         return self._begin_ns
@@ -299,12 +304,17 @@ class CallLog:
     def waited(self, now_ns: int, line: Line | None = None, behind: int = 0) -> None:
         """Note that the device has finished all calls so far, but for the last `behind`: the mean interval
         since the wait before is known. It belongs to `line`, of the last call that has finished."""
-        calls = self.since_wait - behind
         if line is not None:
             line.synced = True
-            if self.waited_ns is not None and calls > 0:
-                line.interval_ns, line.interval_calls = (now_ns - self.waited_ns) // calls, calls
+            if (found := self.since_waited(now_ns, behind)) is not None:
+                line.interval_ns, line.interval_calls = found
         self.waited_ns, self.since_wait = now_ns, behind
+
+    def since_waited(self, now_ns: int, behind: int = 0) -> tuple[int, int] | None:
+        """Return the mean interval in ns of the calls since the wait before, but for the last `behind`, and
+        how many these are; None where there are none, or no wait."""
+        calls = self.since_wait - behind
+        return None if self.waited_ns is None or calls <= 0 else ((now_ns - self.waited_ns) // calls, calls)
 
     def _start_waiting(self, now_ns: int) -> None:
         if self.waited_ns is None:  # the first call of an epoch starts with an idle device

@@ -149,6 +149,9 @@ class FitSession:
         self._keep_interval = self.observer.new_intervals.append
         self._first_of_epoch = True
         self._ends_told: frozenset[str] = frozenset()  # hooks that have told the end of an epoch of this fit
+        self._before_last: tuple[int, int] | None = (
+            None  # of it, before an epoch's last call: its interval's ns, calls
+        )
         self._calls_run = 0
         self._described = False
         self._trained: set[str] = set()  # names of the models
@@ -362,7 +365,7 @@ class FitSession:
 
     def _end_fit(self, reason: str) -> None:
         self._over()
-        self._awaited = None
+        self._awaited = self._before_last = None
         self._unsignal()
         self._ended = reason
         rest: Facts = {}
@@ -449,12 +452,12 @@ class FitSession:
         end; `hook` is the one that tells it."""
         if not self._active():
             return
-        line = self.calls.ended_line()
+        line, awaited = self.calls.ended_line(), None
         if self.queues:
             if self._state is not None and self._state == self.probe.state(self.model):
                 self.calls.drop()  # its begin was told, and then there was no more input
             line = self.calls.dispatched(None, self._clock())
-            self._awaited = None  # it has finished; when is not known
+            awaited, self._awaited = self._awaited, None  # it has finished; when may not be known
             if line is not None:
                 self._calls_run += 1
                 self._after_call(line)
@@ -467,11 +470,12 @@ class FitSession:
         self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:
-            read_ns = self._clock()
+            self._end_with_time(line, self._clock(), hook)
+            self._settle_before_last(awaited, line)
             self._drain()
             self.observer.note(line, reading)
-            self._end_with_time(line, read_ns, hook)
         else:
+            self._settle_before_last(awaited, line)
             self._drain()
             if self.queues and (late := self.observer.rest()):  # the last step's line is written already
                 t_ns = self._clock() - self.recorder.zero_ns
@@ -494,6 +498,13 @@ class FitSession:
             return
         if self.calls.since_wait >= FEWEST_CALLS_TO_END and not self._comes_late(hook):
             self.calls.waited(read_ns, line)
+
+    def _settle_before_last(self, awaited: Line | None, line: Line | None) -> None:
+        """Give the calls before an epoch's last one the time that they had as that began, unless the epoch's
+        end has timed them together with it."""
+        found, self._before_last = self._before_last, None
+        if found is not None and awaited is not None and (line is None or line.interval_ns is None):
+            awaited.synced, (awaited.interval_ns, awaited.interval_calls) = True, found
 
     @property
     def _compiled_at_ends(self) -> int | None:
@@ -580,8 +591,10 @@ class FitSession:
             line = self.calls.dispatched(batch, now)
             self._state = self.probe.state(self._model())
             if line is not None:
-                if self._special or self._awaited or line.step >= self._schedule.next or self._end_unknown:
-                    self._dispatched(line, now)
+                last = self._last_of_epoch(batch)
+                due = last or line.step >= self._schedule.next
+                if self._special or self._awaited or due or self._end_unknown:
+                    self._dispatched(line, now, before_last=last)
                 else:  # as nearly always
                     self._calls_run += 1
                     if self._queued:
@@ -650,6 +663,8 @@ class FitSession:
         if calls.per_call > 1 or self._special or self.queues is not self.runs_behind:
             return
         until = min(self._schedule.next - 1, calls.step + MOST_ALIKE)
+        if self.runs_behind and calls.in_epoch is not None:
+            until = min(until, calls.step + calls.in_epoch - calls.batch - 2)  # see `_last_of_epoch`
         calls.enter_fast_path(until, self._keep_interval, recorder.put, recorder.append)
         # Asked after that: another thread may just now wish for a window.
         if self.profiling.plan is not None or not recorder.on:
@@ -677,8 +692,9 @@ class FitSession:
                 observer.note_memory(line)
             observer.look_at(line)
 
-    def _dispatched(self, line: Line, now_ns: int) -> None:
-        """Note that this call has been dispatched, on an asynchronous backend."""
+    def _dispatched(self, line: Line, now_ns: int, *, before_last: bool = False) -> None:
+        """Note that this call has been dispatched, on an asynchronous backend. `before_last`: an epoch's last
+        one begins, and the epoch's end may give it and the calls before it no time."""
         if self._awaited is not None:
             self._wait_for(self._awaited)
         self._calls_run += 1
@@ -686,6 +702,8 @@ class FitSession:
             self._after_call(line)
         if line.step < self._schedule.next and not self._end_unknown:
             self._queued.append(line)
+            if before_last:
+                self._wait_before_last(line)
             return
         observer, in_window, before = self.observer, self.profiling.profiles, line.step - line.covers
         if line.t_ns >= self._spent_ns:
@@ -695,7 +713,9 @@ class FitSession:
             if observer.memory_on:
                 observer.note_memory(line)
         self._queued.append(line)
-        if not in_window and self._waits(before, now_ns):
+        if before_last and not in_window:
+            self._wait_before_last(line)
+        elif not in_window and self._waits(before, now_ns):
             if line.snapshot is None:
                 self._wait(line)
             elif line.snapshot.ready():
@@ -716,6 +736,21 @@ class FitSession:
         waited_ns = self.calls.waited_ns
         return self.calls.step <= WAIT_STEPS or waited_ns is None or now_ns - waited_ns >= WAIT_NS
 
+    def _last_of_epoch(self, batch: int) -> bool:
+        """Return whether the call that begins with `batch` is known to be an epoch's last one, and its steps
+        are timed between waits."""
+        left = self.calls.left(batch) if self.runs_behind and not self.profiling.profiles else None
+        return left is not None and left <= self.calls.per_call
+
+    def _wait_before_last(self, line: Line) -> None:
+        """Wait until the device has finished the call of this line, and hold the line back: its epoch's end
+        decides whose time that was."""
+        begin_ns = self._clock()
+        if self.recorder.attempt("waiting", self._waited):
+            now = self._clock()
+            self._awaited, self._before_last = line, self.calls.since_waited(now)
+            self._waited_ns += now - begin_ns
+
     def _wait(self, line: Line | None = None) -> None:
         begin_ns = self._clock()
         if self.recorder.attempt("waiting", self._waited):
@@ -730,7 +765,7 @@ class FitSession:
     def _wait_for(self, line: Line) -> None:
         """Wait until the device has finished the call of this line. The one after it was dispatched
         meanwhile, so the device does not run idle while the host waits."""
-        self._awaited, begin_ns = None, self._clock()
+        self._awaited, self._before_last, begin_ns = None, None, self._clock()
         reading = None if line.snapshot is None else self.observer.arrived(line.snapshot)
         line.snapshot = None if reading is None else Taken(reading)
         if reading is not None:
@@ -824,7 +859,7 @@ class FitSession:
         """Settle the lines that wait: only a wait gives the window whole steps where the device runs
         behind."""
         if self.runs_behind:
-            self._awaited = None
+            self._awaited = self._before_last = None
             newest = self._queued[-1] if self._queued else None
             self._wait(newest if isinstance(newest, Line) else None)
         self._drain(keeps=self._not_read())

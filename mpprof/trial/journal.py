@@ -11,6 +11,7 @@ from typing import Any
 
 from mpprof.errors import UnreadableError, UsageError
 from mpprof.store.writing import replace_text
+from mpprof.trial.remedies import Advice, ByHand, Promise
 from mpprof.trial.rounds import Trained
 from mpprof.trial.settings import Setting
 
@@ -75,7 +76,13 @@ def _trained(record: dict[str, Any]) -> Trained:
     sets = tuple((name, value) for name, value in setting.pop("sets"))
     kept = {each.name: record[each.name] for each in fields(Trained) if each.name in record}
     lists = {key: _frozen(value) for key, value in kept.items() if isinstance(value, list)}
-    return Trained(**{**kept, **lists, "setting": Setting(**setting, sets=sets)})
+    advice = _advice(kept["advice"]) if kept.get("advice") else None
+    return Trained(**{**kept, **lists, "advice": advice, "setting": Setting(**setting, sets=sets)})
+
+
+def _advice(record: dict[str, Any]) -> Advice:
+    promises = tuple(Promise(*_frozen(each)) for each in record["promises"])
+    return Advice(record["step_ns"], promises, tuple(ByHand(*each) for each in record["by_hand"]))
 
 
 def _frozen(value: Any) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.model.frozen import frozen
-from mpprof.trial.rounds import FEWEST_ROUNDS, Trained, learns_worse, ratio
+from mpprof.trial import switches
+from mpprof.trial.rounds import FEWEST_ROUNDS, Trained, learns_worse, ratio, skips_less
 from mpprof.trial.settings import Change, Setting, changed, differences
 
 
@@ -68,7 +69,8 @@ def best_before(plan: Plan, done: Sequence[Trained], at: int) -> Setting:
 
 def pays(done: Sequence[Trained], best: Setting, new: Setting, first: Setting, rung: int) -> bool:
     """Return whether a new setting is to be kept: it is faster beyond the scatter between rounds, its loss is
-    finite, and where the batch is the same, no worse at as many updates. Where the best so far could not be
+    finite, and where the batch is the same, no worse at as many updates. Another loss scale is to skip fewer
+    updates, and need not be faster. Where the best so far could not be
     measured, it is enough that the new one can be."""
     mine = [each for each in done if each.setting == new]
     if not any(each.counts for each in mine) or any(each.finite is False for each in mine if each.counts):
@@ -76,7 +78,13 @@ def pays(done: Sequence[Trained], best: Setting, new: Setting, first: Setting, r
     if not any(each.counts for each in done if each.setting == best):
         return True
     found = ratio(done, best, new, rung)
-    if found is None or not found.faster:
+    if found is None:
+        return False
+    if switches.loss_scale(new.sets) != switches.loss_scale(best.sets):
+        old = [each for each in done if each.setting == best and each.counts]
+        if found.slower or not skips_less([each for each in mine if each.counts], old):
+            return False
+    elif not found.faster:
         return False
     theirs = [each for each in done if each.setting == first and each.counts]
     return new.batch != first.batch or not learns_worse([each for each in mine if each.counts], theirs)

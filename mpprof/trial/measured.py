@@ -11,10 +11,12 @@ import numpy as np
 
 from mpprof.analysis.comparison import learning
 from mpprof.analysis.steps import statistics
+from mpprof.api import workflows
 from mpprof.errors import MpprofError
 from mpprof.model.run import Run
 from mpprof.record.facts.ended import ended as how_ended
 from mpprof.runs.loading import load_at
+from mpprof.trial import remedies
 from mpprof.trial.ladder import Turn
 from mpprof.trial.rounds import Trained
 from mpprof.trial.training import Ended
@@ -65,6 +67,17 @@ def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
     )
 
 
+def advised(one: Trained) -> Trained:
+    """Return a training with what its diagnosis advises; none, where it cannot be diagnosed."""
+    if one.root is None or not one.counts:
+        return one
+    try:
+        diagnosis = workflows.judge(workflows.analyse(load_at(Path(one.root))))
+    except MpprofError:
+        return one
+    return _with(one, advice=remedies.advice(diagnosis))
+
+
 def in_short(error: BaseException) -> str:
     """Return why a training failed, in a line."""
     found = how_ended(error)
@@ -105,8 +118,8 @@ def _error(
         return f"{told.get('steady') or 'fewer than'} {steps} steady steps were not reached in time", False
     if reason == "steps":
         return None, False
-    if reason == "batch":
-        return f"the batch cannot be changed: {told.get('unchanged')}", False
+    if reason == "unchanged":
+        return told.get("unchanged"), False
     if ended.code < 0:
         return f"ended by {_signal(-ended.code)}", False
     stated = run.facts.ended if run is not None and run.facts is not None else None

@@ -10,9 +10,11 @@ import numpy as np
 
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio
-from mpprof.trial import ladder, switches, text
+from mpprof.trial import kept_word, ladder, switches, text
+from mpprof.trial.kept_word import Outcome
 from mpprof.trial.ladder import Plan
-from mpprof.trial.rounds import Ratio, Trained, learns_worse, losses, ratio
+from mpprof.trial.remedies import Advice, ByHand
+from mpprof.trial.rounds import Ratio, Trained, interval, learns_worse, losses, ratio
 from mpprof.trial.settings import Setting, differences
 
 SCHEMA = "mpprof.try/1"
@@ -43,7 +45,8 @@ class Row:
 
 @frozen
 class Tried:
-    """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended."""
+    """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended. Where
+    remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those no switch applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -54,6 +57,8 @@ class Tried:
     keep: str | None
     sentence: str
     keras: str = "keras"
+    outcomes: tuple[Outcome, ...] = ()
+    by_hand: tuple[ByHand, ...] = ()
 
     def __str__(self) -> str:
         return text.render(self)
@@ -71,6 +76,8 @@ class Tried:
             "keep": self.keep,
             "sentence": self.sentence,
             "code": self.code(),
+            "remedies": [each.document() for each in self.outcomes],
+            "by_hand": [each._asdict() for each in self.by_hand],
         }
 
     def code(self) -> list[str]:
@@ -90,6 +97,8 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
     sentence = sentence_of(rows, best, on_cpu=on_cpu)
     measured = any(row.step_ns is not None for row in rows)
     tried = set(settings)
+    advice = next((each.advice for each in done if each.advice is not None), Advice())
+    outcomes = kept_word.outcomes(plan, done, advice)
     return Tried(
         script=script,
         rows=rows,
@@ -100,6 +109,8 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
         keep=best.name if best is not None and measured and not on_cpu else None,
         sentence=sentence,
         keras=done[-1].keras if done else "keras",
+        outcomes=outcomes,
+        by_hand=kept_word.left_to_do(advice, outcomes),
     )
 
 
@@ -113,7 +124,7 @@ def _kept(plan: Plan, done: Sequence[Trained]) -> list[Setting]:
             return started
         return [*started, max(paying, key=lambda each: _value(ratio(done, plan.first, each)))]
     rungs = 1 + max((each.rung for each in done), default=-1)
-    found = [ladder.best_before(plan, done, at) for at in range(rungs + 1)]
+    found = [ladder.best_before(plan, done, at) for at in range(min(rungs, plan.rungs) + 1)]
     return [each for each in dict.fromkeys(found) if each != plan.first or started]
 
 
@@ -124,6 +135,8 @@ def _value(found: Ratio | None) -> float:
 def _dropped(plan: Plan, done: Sequence[Trained], tried: set[Setting]) -> tuple[str, ...]:
     if plan.together:
         return tuple(each.name for each in plan.together if each not in tried)
+    if not plan.changes:
+        return ()
     new = [each.rung for each in done if each.setting in ladder.rung_at(plan, done, each.rung).new]
     return ladder.names_from(plan, done, 1 + max(new, default=-1))
 
@@ -213,14 +226,14 @@ def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> s
         return "No setting could be measured."
     others = [row for row in rows[1:] if row.speedup is not None]
     if on_cpu:
-        found = "; ".join(f"{row.setting.name} {text.interval(row.speedup)}" for row in others)
+        found = "; ".join(f"{row.setting.name} {interval(row.speedup)}" for row in others)
         return f"{text.ON_A_CPU}. {found or first.setting.name + ' alone was measured'}."
     kept = next((row for row in rows if row.setting == best), None)
     if kept is None or kept is first:
-        said = "; ".join(f"{row.setting.name} {text.interval(row.speedup)}{_but(row)}" for row in others)
+        said = "; ".join(f"{row.setting.name} {interval(row.speedup)}{_but(row)}" for row in others)
         return f"Keep {first.setting.name}: {said or 'nothing else was measured'}."
     rest = [f"{row.setting.name} brings no more{_but(row)}" for row in others if not row.kept]
-    head = f"{kept.setting.name}: {text.interval(kept.speedup)}{_memory(kept, first)}"
+    head = f"{kept.setting.name}: {interval(kept.speedup)}{_memory(kept, first)}"
     return "; ".join([head, *rest]) + "."
 
 

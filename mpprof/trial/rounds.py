@@ -14,6 +14,8 @@ import numpy as np
 
 from mpprof.analysis.arrays.student_t import quantile_95
 from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_speedup
+from mpprof.trial.remedies import Advice
 from mpprof.trial.settings import Setting
 
 FEWEST_ROUNDS = 4
@@ -53,6 +55,7 @@ class Trained:
     asked: tuple[str, ...] = ()
     overridden: tuple[str, ...] = field(default=())
     left_out: tuple[str, ...] = field(default=())
+    advice: Advice | None = None  # of the first training, where remedies are tried
 
     @property
     def did_not_take(self) -> bool:
@@ -117,6 +120,17 @@ def ratio(done: Iterable[Trained], slow: Setting, fast: Setting, rung: int | Non
     return of_cycles(logs) if logs else None
 
 
+def interval(found: Ratio | None) -> str:
+    """Return a speedup with its interval: "1.82x (1.74 to 1.90)"; "no difference" where that holds 1."""
+    if found is None:
+        return "not known"
+    if found.interval is None:
+        return f"{format_speedup(found.value)} (one round)"
+    low, high = (format_speedup(value).removesuffix("x") for value in found.interval)
+    none = "" if found.faster or found.slower else ", no difference"
+    return f"{format_speedup(found.value)} ({low} to {high}{none})"
+
+
 def _log(one: Trained, other: Trained, *, same_batch: bool) -> float | None:
     if same_batch:
         assert one.step_ns is not None
@@ -125,6 +139,13 @@ def _log(one: Trained, other: Trained, *, same_batch: bool) -> float | None:
     if one.examples_per_s is None or other.examples_per_s is None:
         return None
     return math.log(other.examples_per_s / one.examples_per_s)
+
+
+def skips_less(new: Sequence[Trained], old: Sequence[Trained]) -> bool:
+    """Return whether each training of `new` skips fewer updates than any of `old`, which four of each do by
+    chance once in 70."""
+    mine, theirs = ([each.skipped for each in of if each.skipped is not None] for of in (new, old))
+    return min(len(mine), len(theirs)) >= FEWEST_ROUNDS and max(mine) < min(theirs)
 
 
 # --- what was learned --------------------------------------------------------------------------------------

@@ -7,8 +7,16 @@ from collections.abc import Iterable, Mapping
 
 from mpprof.errors import UsageError, did_you_mean
 
-COMPILED = ("steps_per_execution",)
-"""Set by an argument of `compile`; all others by the environment."""
+IN_THE_SCRIPT = {
+    "steps_per_execution": "model.compile(..., steps_per_execution={value})",
+    "prefetch": "data = data.prefetch({value})  # last, of the tf.data set",
+    "workers": "super().__init__(workers={value})  # of the PyDataset",
+    "loss_scale": "keras.optimizers.LossScaleOptimizer(optimizer, initial_scale={value})",
+    "loss_scale_growth": "keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps={value})",
+}
+"""Switches of what the script compiles and fits, with the line that sets them; all others are set by the
+environment."""
+_AUTO = {("prefetch", "auto"): "tf.data.AUTOTUNE"}
 _FLAGS = "XLA_FLAGS"
 _ENVIRONMENT: dict[tuple[str, str], dict[str, str]] = {
     ("tf32", "off"): {"NVIDIA_TF32_OVERRIDE": "0"},
@@ -28,13 +36,13 @@ def checked(text: str) -> tuple[str, str]:
         raise UsageError(f"--set {text!r} is not NAME=VALUE", next="Example: --set steps_per_execution=8")
     if name.isupper():
         return name, value
-    if name in COMPILED:
-        if not value.isdecimal() or int(value) < 1:
+    if name in IN_THE_SCRIPT:
+        if (name, value) not in _AUTO and (not value.isdecimal() or int(value) < 1):
             raise UsageError(f"--set {text}: not a number of at least 1", next=f"Example: --set {name}=8")
         return name, value
     values = [known for switch, known in _ENVIRONMENT if switch == name]
     if not values:
-        names = sorted({*COMPILED, *(switch for switch, _ in _ENVIRONMENT)})
+        names = sorted({*IN_THE_SCRIPT, *(switch for switch, _ in _ENVIRONMENT)})
         meant = did_you_mean(name, names)
         raise UsageError(
             f"there is no switch {name!r}",
@@ -58,10 +66,15 @@ def environment(sets: Iterable[tuple[str, str]], given: Mapping[str, str] = os.e
     return found
 
 
+def loss_scale(sets: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return those switches that are of the loss scale: what they bring shows in skipped updates."""
+    return [(name, value) for name, value in sets if name.startswith("loss_scale")]
+
+
 def code(name: str, value: str) -> list[str]:
     """Return the lines of a script for a switch."""
-    if name in COMPILED:
-        return [f"model.compile(..., {name}={value})"]
+    if name in IN_THE_SCRIPT:
+        return [IN_THE_SCRIPT[name].format(value=_AUTO.get((name, value), value))]
     set_by = environment([(name, value)], {})
     return [
         f'os.environ["{key}"] = "{text}"  # before the framework is imported' for key, text in set_by.items()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mpprof.model.quantities import format_speedup
 from mpprof.report import words
-from mpprof.trial.rounds import Ratio
+from mpprof.trial import kept_word
+from mpprof.trial.rounds import interval
 
 if TYPE_CHECKING:
     from mpprof.trial.result import Row, Tried
@@ -45,20 +45,16 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
         *([f"No time was left for: {'; '.join(tried.dropped)}"] if tried.dropped else []),
     ]
     code = tried.code()
-    parts = [head, lines, notes, ["To keep it:", *(f"    {line}" for line in code)] if code else []]
+    of_remedies = kept_word.lines(tried.outcomes, tried.by_hand)
+    parts = [
+        head,
+        lines,
+        notes,
+        *of_remedies,
+        ["To keep it:", *(f"    {line}" for line in code)] if code else [],
+    ]
     text = "\n\n".join("\n".join(words.plain(line) for line in part) for part in parts if part) + "\n"
     return words.ascii_only(text) if ascii_only else text
-
-
-def interval(found: Ratio | None) -> str:
-    """Return a speedup with its interval: "1.82x (1.74 to 1.90)"; "no difference" where that holds 1."""
-    if found is None:
-        return "not known"
-    if found.interval is None:
-        return f"{format_speedup(found.value)} (one round)"
-    low, high = (format_speedup(value).removesuffix("x") for value in found.interval)
-    none = "" if found.faster or found.slower else ", no difference"
-    return f"{format_speedup(found.value)} ({low} to {high}{none})"
 
 
 def _cells(row: Row, *, is_first: bool, on_cpu: bool) -> tuple[str, ...]:

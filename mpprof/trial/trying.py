@@ -29,7 +29,8 @@ Train = Callable[[Turn, float], Trained]
 @frozen
 class Asked:
     """What is asked for. `words`: the script with its arguments, or `-m` and a module. `choices`: None for
-    the usual ladder. `together`: all combinations take turns."""
+    the usual ladder. `together`: all combinations take turns. `remedies`: those that the
+    first training's diagnosis has are tried instead."""
 
     words: tuple[str, ...]
     name: str
@@ -42,12 +43,14 @@ class Asked:
     keep_callbacks: bool = False
     resume: bool = False
     most_rounds: int | None = None
+    remedies: bool = False
 
     def journal(self) -> Journal:
         choices = None if self.choices is None else repr(self.choices)
         return Journal(self.logdir, {
             "script": list(self.words), "choices": choices, "all": self.together, "steps": self.steps,
             "fit": self.fit, "keep_callbacks": self.keep_callbacks,
+            **({"remedies": True} if self.remedies else {}),
         })  # fmt: skip
 
 
@@ -68,7 +71,9 @@ def in_processes(asked: Asked) -> Train:
             str(root), asked.name, asked.steps, None, setting.policy, setting.jit, quiet=True, trial=trial
         )
         ended = training.run(asked.words, options, output, within_s)
-        return measured.trained(turn, ended, answer, output, asked.steps)
+        one = measured.trained(turn, ended, answer, output, asked.steps)
+        is_first = (turn.rung, turn.round) == (0, 1) and setting == Setting()
+        return measured.advised(one) if asked.remedies and is_first else one
 
     return train
 
@@ -111,6 +116,10 @@ def climb(
 
 def _plan(asked: Asked, done: Sequence[Trained]) -> Plan:
     """Return what is to be tried: the usual ladder is known once the first training has shown the script."""
+    if asked.remedies:
+        promises = done[0].advice.promises if done and done[0].advice is not None else ()
+        changes_tried = tuple(each.change for each in promises)
+        return Plan(Setting(), changes_tried, most_rounds=asked.most_rounds)
     choices = asked.choices
     if choices is None:
         start = Setting(FLOAT32)

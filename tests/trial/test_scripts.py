@@ -104,6 +104,24 @@ def test_several_steps_are_executed_in_a_call(tmp_path: Path) -> None:
     assert facts["fits"][0]["steps_per_execution"] == 3
 
 
+def test_a_pydataset_gets_workers_and_a_loss_scale_starts_elsewhere(tmp_path: Path) -> None:
+    _, told, _ = tried(tmp_path, "pydataset.py", Setting(sets=(("workers", "3"),)))
+    facts = json.loads((Path(told["root"]) / "mpprof" / "run.json").read_text())
+    assert facts["fits"][0]["input"]["workers"] == 3
+    (tmp_path / "scale").mkdir()
+    setting = Setting("mixed_float16", sets=(("loss_scale", "8"), ("loss_scale_growth", "3000")))
+    _, told, _ = tried(tmp_path / "scale", "policy.py", setting)
+    facts = json.loads((Path(told["root"]) / "mpprof" / "run.json").read_text())
+    optimizer = facts["fits"][0]["optimizer"]
+    assert (optimizer["initial_scale"], optimizer["growth_steps"]) == (8, 3000)
+
+
+def test_a_switch_of_what_the_script_has_not_says_so(tmp_path: Path) -> None:
+    one, _, _ = tried(tmp_path, "arrays.py", Setting(sets=(("prefetch", "auto"),)))
+    assert one.error == "prefetch cannot be changed: a ndarray has no prefetch: that is of a tf.data set"
+    assert not one.script_failed
+
+
 def test_batches_of_its_own_cannot_be_changed(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "pydataset.py", Setting(batch=2.0))
     assert one.error is not None

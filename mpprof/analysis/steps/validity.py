@@ -26,12 +26,6 @@ NOTABLE_LONG_RATIO = 0.02
 """Of the time of all steady steps, what the long ones take above the median."""
 
 
-def timings(run: Run) -> int:
-    """Return how many times of steady steps were read: fewer than the steps where a backend runs ahead and
-    the callback waits for it now and then."""
-    return 0 if run.steps is None else int(stepping.steady(run.steps).sum())
-
-
 @frozen
 class LongSteps:
     """Steady steps of more than five medians: how many of how many, and the share of the time of all that

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import FEW_WORKS, Class
+from mpprof.model.account import Class
 from mpprof.model.frozen import changed, frozen
 from mpprof.report import units, whole_window, words
 
@@ -299,33 +299,6 @@ def _causes(part: Slice, step_ns: float, *, on_host: bool) -> list[TimeRow]:
         return []  # the row above has that number
     shown.sort(key=lambda item: -item[1])
     return [TimeRow(cause, ns, ns / step_ns, part=True) for cause, ns in shown]
-
-
-def has_matrix_work(document: Report) -> bool:
-    """Return whether any matrix work was seen in the step, or in the whole window."""
-    return any(part.category == "matmul" for part in slices_of(document))
-
-
-def shows_work(document: Report) -> bool:
-    """Return whether a window holds enough kernels for what it lacks to tell something."""
-    return document.window is not None and document.window.kernels >= FEW_WORKS
-
-
-def other_idle(document: Report) -> tuple[float, str | None]:
-    """Return the share of the step, or of the whole window, that the device idled for neither input nor
-    launches, and for what: the largest part that the trace shows, or None and what the trace does not show,
-    where that is more. 0 without an account, and in a window with next to no work."""
-    if document.window is not None and document.window.kernels < FEW_WORKS:
-        return 0.0, None
-    for part in slices_of(document):
-        if part.category == "idle_other" and (idle_ns := part.ns_per_step) > 0:
-            by_cause = {cause.cause: cause.ns_per_step for cause in part.causes}
-            hidden_ns = max(0.0, idle_ns - sum(by_cause.values()))
-            cause = max(by_cause, key=by_cause.__getitem__, default=None)
-            if cause is not None and by_cause[cause] > hidden_ns:
-                return part.ratio * by_cause[cause] / idle_ns, cause
-            return part.ratio * hidden_ns / idle_ns, None
-    return 0.0, None
 
 
 def _helpers(share: MatmulShare) -> str:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mpprof.model.steps import StepSummary, WorkerSummary
 
 RUN_TIME_HEADING = "Where the run's time went"
-RUN_TIME_COLUMNS = ("part", "time", "share", "by")
 MOST_NAMED = 3
 """So many pieces of a part are named."""
 LEAST_NAMED = 0.01
@@ -156,13 +155,6 @@ def ran_out_of_memory(document: Report) -> bool:
     """Return whether the training ended for want of memory."""
     ended = document.run.ended
     return ended is not None and ended.reason == "out_of_memory"
-
-
-def first_for_memory(document: Report) -> str | None:
-    """Return what to try first of a training that ran out of memory, with its line of code; None where it did
-    not, or where nothing is to be advised."""
-    failed = document.out_of_memory
-    return _advised(failed.advice[0]) if failed and failed.advice else None
 
 
 def _advised(advice: Advice) -> str:
