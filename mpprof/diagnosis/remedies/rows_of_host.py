@@ -152,6 +152,10 @@ INPUT = (
         "MP310", JAX, "jax.device_put the next batch while the step runs",
         "batch = jax.device_put(next(batches))", "from outside", loop=True,
     ),
+    Row(
+        "MP310", ANY, "send fewer bytes a step, or send them while the step before runs", case="from outside",
+        when=(its.sends_integers,), unless=(its.only_infers,),
+    ),
     Row("MP310", UNKNOWN, "copy from pinned memory while the previous step runs", case="from outside", loop=True),
     Row(
         "MP310", ANY,

@@ -258,9 +258,9 @@ REST = (
     ),
     Row(
         "MP508", KERAS, "use_bias=False: needless before batch normalisation; elsewhere it changes the model",
-        "layer = keras.layers.Conv2D(filters, 3, use_bias=False)",
+        "layer = {keras}.layers.Conv2D(filters, 3, use_bias=False)",
     ),
-    Row("MP508", TENSORFLOW, "leave biases out before batch normalisation"),
+    Row("MP508", WITHOUT_KERAS, "leave biases out before batch normalisation"),
     Row("MP601", ANY, "use a larger batch, so that activations are a larger share", larger_batch=True),
     Row("MP601", ANY, "use an optimizer with fewer slots for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
