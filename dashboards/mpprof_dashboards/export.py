@@ -12,7 +12,7 @@ from dash import dcc, html
 from mpprof.errors import MpprofError
 from mpprof.model.steps import StepTable
 from mpprof.report.to_json import to_json
-from mpprof_dashboards.components import cards, markup
+from mpprof_dashboards.components import cards, markup, proof
 from mpprof_dashboards.components.graph import Graph
 from mpprof_dashboards.pages import compare, kernels, layers, memory, why
 from mpprof_dashboards.redacted import Redacted
@@ -32,15 +32,15 @@ def report_html(document: Report, *, steps: StepTable | None = None) -> str:
 
     The document itself is inside too, as JSON in the element `mpprof-report`, so no number is lost.
     """
-    return _report(document, why.content(document, steps=steps))
+    return _report(document, why.content(document, given=proof.Material(steps=steps)))
 
 
 def run_html(
     source: RunTables, run: str, baseline: str | None, *, step: int | None = None, redact: bool = False
 ) -> str:
-    """Return a run of `source` as one self-contained HTML file: Why, a step as a strip (the one that the
-    timeline shows as `step`; None means one of median length), layers, kernels, and what `report_html` holds.
-    With `redact`, hosts, users and paths are removed. Raises MpprofError."""
+    """Return a run of `source` as one self-contained HTML file: Why, the proof of its first cause, a step as
+    a strip (the one that the timeline shows as `step`; None means one of median length), layers, kernels, and
+    what `report_html` holds. With `redact`, hosts, users and paths are removed. Raises MpprofError."""
     given: Any = Redacted(source, source.redactor(run)) if redact else source
     document = given.report(run, baseline)
     name = _baseline_name(document) or baseline
@@ -49,9 +49,8 @@ def run_html(
     parts = why.content(
         document,
         baseline=name,
-        timeline=given.timeline(run, step=step, width=why.STRIP_WIDTH),
         base=why.baseline_time(given, document, baseline),
-        steps=given.steps(run),
+        given=proof.material(given, run, document, step=step),
     )
     try:
         parts += layers.content(given, run, document, baseline)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
     from mpprof.model.report import Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow
-    from mpprof.model.timeline import Timeline
+    from mpprof.model.timeline import Roofs, Timeline
 
 RUN, BASELINE = "run", "baseline"
 
@@ -70,6 +70,9 @@ class OneRun(TableMethods):
     def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> Timeline | None:
         known = timelines.timeline_of(self._of[run])
         return None if known is None else timelines.window(known, step=step, width=width)
+
+    def roofs(self, run: str) -> Roofs | None:
+        return workflows.roofs_of(self._of[run])
 
     def redactor(self, run: str) -> Callable[[Any], Any]:
         return redactor_of(self._of[run].run).record

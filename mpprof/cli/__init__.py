@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any, NoReturn, Protocol, TextIO
+from typing import Any, NoReturn, Protocol
 
 from mpprof._version import __version__
 from mpprof.cli import output, progress
@@ -88,7 +88,8 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
     """Run one command; return its exit code. `argv` without the program's name. `before` is called once the
     command line is understood, so that `--version` and `--help` do not wait for it."""
     # Names from foreign files may hold characters that this terminal has no code for.
-    sys.stdout, sys.stderr = sys.stdout or _nobody(), sys.stderr or _nobody()
+    # A stream is None in a process that was started without it (`>&-`).
+    sys.stdout, sys.stderr = sys.stdout or output.nobody(), sys.stderr or output.nobody()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -127,11 +128,6 @@ def _is_nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def _nobody() -> TextIO:
-    """Return the file that output goes to in a process that was started without it (`>&-`)."""
-    return open(os.devnull, "w", encoding="utf-8")
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -60,7 +60,7 @@ class Bundle:
         if output.is_stdout(target):  # no text behind the zip
             output.note(args, done)
         else:
-            print(done)
+            output.write(done, None)
         for left in manifest["left_out"]:
             output.note(args, f"left out {left['name']}: {left['reason']}")
         for line in manifest["not_redacted"]:

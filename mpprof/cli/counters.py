@@ -140,6 +140,8 @@ def show(verdicts: Verdicts, form: str) -> None:
     if form == "json":
         output.write(documents.dumps(rows), None)
         return
+    lines = []
     for row in rows:
         said = f"{row['placement']:<12} {row['precision']:<8} {row['family']:<12}"
-        print(f"{said} {words.plain(row['name'])}\n{'':<13}{words.plain(row['reason']['text'])}")
+        lines += [f"{said} {words.plain(row['name'])}", f"{'':<13}{words.plain(row['reason']['text'])}"]
+    output.write("\n".join(lines), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,7 +144,7 @@ def conclude(args: argparse.Namespace, outcomes: Iterable[Outcome]) -> int:
         text = f"{' '.join(each.text.split())}{hint}"
         output.complain(f"failed: {each.check}: {text}")
         if annotates(args):
-            print(annotation(f"mpprof: {each.check}", text), file=sys.stderr)
+            output.say(annotation(f"mpprof: {each.check}", text))
     return FAILED if failed else 0
 
 

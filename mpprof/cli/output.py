@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from time import time_ns
+from typing import TextIO
 
 from mpprof.cli import progress
 from mpprof.errors import MpprofError, UsageError
@@ -194,7 +195,21 @@ def complain(text: str) -> None:
     """Write the text to stderr. Names in it may come from foreign files: only its line breaks act on the
     terminal."""
     lines = (words.plain(line) for line in f"mpprof: {text}".split("\n"))
-    print("\n".join(lines), file=sys.stderr)
+    say("\n".join(lines))
+
+
+def say(text: str) -> None:
+    """Write lines to stderr as they are. Where it takes none (a full disk, a reader who has left) there is
+    nobody to tell, and the command goes on to its exit code."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = nobody()
+
+
+def nobody() -> TextIO:
+    """Return the file that words go to where nobody takes them."""
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def note(args: argparse.Namespace, text: str) -> None:

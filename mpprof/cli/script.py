@@ -22,7 +22,7 @@ class Words(NamedTuple):
 
 
 def add_script(parser: argparse.ArgumentParser, command: str, logdir: str) -> None:
-    """Let a command take --logdir, and last a script or `-m` and a module. `logdir`: what lies in it."""
+    """Add --logdir, and last a script or `-m` and a module. `logdir`: what lies in it."""
     form = f"mpprof {command} [option ...]"
     parser.usage = f"{form} SCRIPT [ARG ...]\n       {form} -m MODULE [ARG ...]"
     parser.add_argument(

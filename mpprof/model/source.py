@@ -74,6 +74,10 @@ class RunTables(Protocol):
         it."""
         ...
 
+    def roofs(self, run: str) -> Roofs | None:
+        """Return the peak rates of the run's main device; None where they are not known."""
+        ...
+
     def redactor(self, run: str) -> Callable[[Any], Any]:
         """Return a function that removes hosts, users and paths from a JSON value, as `mpprof bundle`
         does."""
@@ -99,10 +103,6 @@ class RunSource(RunTables, Protocol):
     def version(self, run: str, baseline: str | None = None) -> str:
         """Return a text that changes when the files of either run change: nothing is read or computed for
         it."""
-        ...
-
-    def roofs(self, run: str) -> Roofs | None:
-        """Return the peak rates of the run's main device; None where they are not known."""
         ...
 
     def timeline(

@@ -44,7 +44,7 @@ SINK_DEADLINE_S = 60.0
 FIRST_SECONDS = 1.0
 """So long a training waits for its first run.json, before its first step: killed later, it has facts."""
 
-MOST_FITS_HELD = 16
+MOST_FITS_HELD = 8
 """Of more fits, memory and run.json hold the first and the last, so that neither grows with each; the facts
 of those between are lines of the step log (kind "fit_facts")."""
 

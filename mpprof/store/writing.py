@@ -323,7 +323,8 @@ def claim(logdir: Path, name: str, cluster: str = "") -> Path:
         try:
             os.write(claimed, f"{cluster} {name}".encode())
         finally:
-            os.close(claimed)
+            with contextlib.suppress(OSError):  # the name, which is the claim, is there
+                os.close(claimed)
         return root
     raise FileExistsError(17, "holds a hundred runs that began in this second", str(logdir))
 

@@ -332,16 +332,32 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("command", [("report", MIXED), ("explain",), ("classify", "sgemm"), ("doctor",)])
-def test_a_full_disk_behind_stdout_is_one_line(command: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [("report", MIXED), ("explain",), ("classify", "sgemm"), ("doctor",),
+     ("bundle", MIXED, "--quiet", "-o", "run.zip")],
+)  # fmt: skip
+def test_a_full_disk_behind_stdout_is_one_line(command: tuple[object, ...], tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "mpprof.cli", *map(str, command)],
+            [sys.executable, "-m", "mpprof.cli", *map(str, command)], cwd=tmp_path, env=elsewhere(),
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 2
     assert "standard output: cannot be written" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_the_exit_code_does_not_depend_on_who_reads_stderr(tmp_path: Path) -> None:
+    """1 says that a check failed; what cannot be read is 2, and a bundle that was written is 0."""
+    for command, code in (("report", "/nope"), 2), (("bundle", str(MIXED), "-o", "run.zip"), 0):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "mpprof.cli", *command], cwd=tmp_path, env=elsewhere(),
+                stdout=subprocess.DEVNULL, stderr=full, check=False,
+            )  # fmt: skip
+        assert done.returncode == code, command
 
 
 def test_a_terminal_without_unicode_still_gets_a_report() -> None:
@@ -654,12 +670,16 @@ def test_started_without_its_streams_it_ends_as_it_would(closed: str) -> None:
         assert "Traceback" not in said.stderr
 
 
+def elsewhere() -> dict[str, str]:
+    """Returns the environment of a process with another working directory."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
+
+
 def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
     (gone := tmp_path / "gone").mkdir()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
     said = subprocess.run(
         ["sh", "-c", 'rmdir "$1" && "$0" -m mpprof ls .', sys.executable, str(gone)],
-        cwd=gone, env=environment, capture_output=True, text=True, check=False,
+        cwd=gone, env=elsewhere(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert said.returncode == 2
     assert said.stderr == "mpprof: the working directory is gone. Change into one that exists\n"

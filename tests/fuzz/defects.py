@@ -30,6 +30,7 @@ _SNAPSHOTS = "tests/cli/test_memory_snapshots.py"
 _TUNING = "tests/analysis/steps/test_autotuning.py"
 _STORE = "tests/store/test_store.py"
 _AUDIT = "tests/record/test_audit.py"
+_COMMANDS = "tests/cli/test_commands.py"
 _SERVER = "tests/dashboards/test_hostile_server.py"
 _MODELS = "tests/record/facts/test_model_attacks.py"
 
@@ -713,6 +714,62 @@ DEFECTS = (
         "if total - before < timeouts.LEAST_BYTES_PER_S * took_s:",
         "if False:",
         (f"{_REMOTE}::test_a_file_that_comes_too_slowly_is_given_up",),
+    ),
+    Defect(
+        "a cache that another user, or every user, may write to: shows what was never read",
+        "mpprof/traces/cache/folder.py",
+        "if root is not None and (why := _others(root)):",
+        "if False:",
+        (f"{_CACHE}::test_what_another_user_could_have_put_there_is_not_shown",),
+    ),
+    Defect(
+        "a full stderr: 1, as a check that failed, for what cannot be read and for a bundle that was written",
+        "mpprof/cli/output.py",
+        "    except OSError:\n        sys.stderr = nobody()\n",
+        "    except NotImplementedError:\n        sys.stderr = nobody()\n",
+        (f"{_COMMANDS}::test_the_exit_code_does_not_depend_on_who_reads_stderr",),
+    ),
+    Defect(
+        "a full stdout behind bundle: a traceback",
+        "mpprof/cli/bundle.py",
+        "output.write(done, None)",
+        "print(done)",
+        (f"{_COMMANDS}::test_a_full_disk_behind_stdout_is_one_line",),
+    ),
+    Defect(
+        "closing the first file of a directory fails: no step is kept",
+        "mpprof/store/writing.py",
+        "with contextlib.suppress(OSError):  # the name, which is the claim, is there",
+        "with contextlib.nullcontext():",
+        ("tests/record/test_faults.py::test_a_file_that_cannot_be_closed_has_all_lines",),
+    ),
+    Defect(
+        "a Host with an open bracket: answered as localhost",
+        "dashboards/mpprof_dashboards/security.py",
+        'if header.startswith("[") and "]" in header:',
+        'if header.startswith("["):',
+        (f"{_SERVER}::test_hosts_that_are_none",),
+    ),
+    Defect(
+        "a file that no survey wrote, given to --resume: rows are added to it",
+        "mpprof/report/runs/journal.py",
+        "if not _BEGIN.startswith(file.read(len(_BEGIN))):",
+        "if False:",
+        (f"{_SURVEY}::test_a_file_that_no_survey_wrote_is_refused_and_stays_as_it_is",),
+    ),
+    Defect(
+        "a worker's folder spelled in two ways: two members of one name in a bundle",
+        "mpprof/store/run_folders.py",
+        're.compile("worker-[1-9][0-9]{0,7}")',
+        're.compile("worker-[0-9]{1,8}")',
+        (f"{_PRIVATE}::test_a_folder_named_almost_like_a_workers_is_not_packed",),
+    ),
+    Defect(
+        "a saved model without an optimizer, to be forecast: AttributeError",
+        "mpprof/forecasts/child.py",
+        'getattr(saved, "optimizer", None) is not None',
+        "saved.optimizer is not None",
+        ("tests/forecast/test_compiling.py::test_a_saved_model_that_is_not_compiled_cannot_be_forecast",),
     ),
 )
 

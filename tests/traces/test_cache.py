@@ -234,6 +234,23 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(
         assert len(fill(path).kernels) == 12
 
 
+@pytest.mark.parametrize("reach", ["belongs to another user", "may be written by every user"])
+def test_what_another_user_could_have_put_there_is_not_shown(
+    path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reach: str
+) -> None:
+    """The entry is whole, and says what no reader has read."""
+    forged = replace(traces.read(path), warnings=("all is well",))
+    cache.Cache(folder).save(cache.digest(path, "1"), forged)
+    assert fill(path).warnings == forged.warnings
+    monkeypatch.setattr(place, "_said", set())
+    if reach == "belongs to another user":
+        monkeypatch.setattr(place.os, "geteuid", lambda: os.getuid() + 1)
+    else:
+        folder.parent.chmod(0o777)
+    assert fill(path).warnings == traces.read(path).warnings
+    assert [reach in text for text in caplog.messages] == [True]
+
+
 def test_errors_of_the_reader_pass_through_and_are_not_kept(path: Path, folder: Path) -> None:
     def fail() -> Trace:
         raise UnreadableError("no trace", where="here")

@@ -46,7 +46,25 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     return cards.section(title, drawn, note=units.worded(note, document.time))
 
 
-def curves_of(document: Report, table: StepTable | None) -> list[Any]:
+def scale_of(document: Report, table: StepTable | None) -> sparks.Curve | None:
+    """Return the loss scale over the steps, with skipped updates as ticks; None where it was not recorded."""
+    if table is None or not table.loss_scale_known.any():
+        return None
+    at, steps = table.step.astype(float), document.steps
+    said = words.joined(
+        (
+            f"loss scale {loss_scale(steps)}" if steps and loss_scale(steps) else "loss scale",
+            f"{words.count(steps.skipped)} of {words.count(steps.count)} updates skipped"
+            if steps and steps.skipped is not None
+            else None,
+        )
+    )
+    scale = np.where(table.loss_scale_known, table.loss_scale, np.nan)
+    ticks = at[table.skipped > 0].tolist()
+    return sparks.Curve("scale", said, at, scale, stairs=True, ticks=ticks, log=True)
+
+
+def curves_of(document: Report, table: StepTable | None, *, without_scale: bool = False) -> list[Any]:
     """Return step time, loss scale and memory over the steps, each under what is said of it; empty without
     steps."""
     if table is None or not len(table):
@@ -64,18 +82,9 @@ def curves_of(document: Report, table: StepTable | None) -> list[Any]:
         warm = table.step < steps.first_steady if steps.first_steady else np.zeros(len(table), bool)
         usual = np.where(warm | table.profiled, np.nan, step_ns(table))
         found.append(sparks.Curve("step", said, at, usual))
-    if table.loss_scale_known.any():
-        scale = np.where(table.loss_scale_known, table.loss_scale, np.nan)
-        ticks = at[table.skipped > 0]
-        said = words.joined(
-            (
-                f"loss scale {loss_scale(steps)}" if steps and loss_scale(steps) else "loss scale",
-                f"{words.count(steps.skipped)} of {words.count(steps.count)} updates skipped"
-                if steps and steps.skipped is not None
-                else None,
-            )
-        )
-        found.append(sparks.Curve("scale", said, at, scale, stairs=True, ticks=ticks.tolist(), log=True))
+    scale = scale_of(document, table)
+    if scale is not None and not without_scale:
+        found.append(scale)
     if (table.peak_bytes != ABSENT).any():
         known = peak(document)
         held = np.where(table.peak_bytes != ABSENT, table.peak_bytes, np.nan)
@@ -90,8 +99,8 @@ def curves_of(document: Report, table: StepTable | None) -> list[Any]:
     ]
 
 
-def run_of(document: Report, table: StepTable | None) -> html.Section | None:
-    curves = curves_of(document, table)
+def run_of(document: Report, table: StepTable | None, *, without_scale: bool = False) -> html.Section | None:
+    curves = curves_of(document, table, without_scale=without_scale)
     if not curves:
         return None
     return cards.section("The run", html.Div(curves, className="mp-card"), id="run-curves")

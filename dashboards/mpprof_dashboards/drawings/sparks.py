@@ -50,7 +50,7 @@ def draw(curve: Curve) -> str:
     def y(value: float) -> float:
         return round(_HEIGHT - 3 - (_HEIGHT - 6) * min(1.0, max(0.0, (value - low) / span)), 2)
 
-    drawn = _stairs(at, values, x, y) if curve.stairs else _stretches(at, values, x, y)
+    drawn = stairs(at, values, x, y) if curve.stairs else _stretches(at, values, x, y)
     if len(curve.ticks):
         places = {round(x(step)) for step in curve.ticks}
         rail = "".join(f"M{place} {_HEIGHT + 2:g}v8" for place in sorted(places))
@@ -63,7 +63,8 @@ def draw(curve: Curve) -> str:
     )  # fmt: skip
 
 
-def _stairs(at: Floats, values: Floats, x: Place, y: Place) -> str:
+def stairs(at: Floats, values: Floats, x: Place, y: Place) -> str:
+    """Return values that hold until the next one as a path."""
     rows = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     if len(rows) > MOST_POINTS:
         rows = rows[:: -(-len(rows) // MOST_POINTS)]

@@ -65,6 +65,11 @@ class Part:
     bytes: tuple[int, ...]
     colour: str
 
+    @property
+    def estimated(self) -> bool:
+        """Whether no event states it."""
+        return self.name.endswith(_ESTIMATED)
+
 
 def parts(memory: MemoryAccount, by: str) -> list[Part]:
     """Return what `course` stacks, from the bottom: what was held before the window, then the largest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dash import dcc, html
+from dash import html
 
 from mpprof.errors import MpprofError
 from mpprof.report import units, whole_window, without_finding, words
@@ -19,10 +19,9 @@ from mpprof.report.content import (
     undecided,
 )
 from mpprof_dashboards import theme
-from mpprof_dashboards.components import bars, cards, drawn
+from mpprof_dashboards.components import bars, cards, drawn, proof
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.remedies import remedies
-from mpprof_dashboards.components.strip import legend, strip
 from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import waterfall
 
@@ -31,11 +30,6 @@ if TYPE_CHECKING:
     from mpprof.model.answer import Answer
     from mpprof.model.report import Report, Time, Window
     from mpprof.model.source import RunTables
-    from mpprof.model.steps import StepTable
-    from mpprof.model.timeline import Timeline
-
-STRIP_WIDTH = 1200
-"""Pixels into which the step is merged: what is shorter cannot be seen."""
 
 
 def layout(context: Context) -> list[Any]:
@@ -46,9 +40,8 @@ def layout(context: Context) -> list[Any]:
         baseline=context.name_of(context.choice.baseline) if context.choice.baseline else None,
         query=context.choice.query(),
         state=entry.state if entry else None,
-        timeline=context.source.timeline(context.run, width=STRIP_WIDTH),
         base=baseline_time(context.source, document, context.choice.baseline),
-        steps=context.source.steps(context.run),
+        given=proof.material(context.source, context.run, document),
     )
 
 
@@ -69,21 +62,21 @@ def content(
     baseline: str | None = None,
     query: str = "",
     state: str | None = None,
-    timeline: Timeline | None = None,
     base: Time | None = None,
-    steps: StepTable | None = None,
+    given: proof.Material | None = None,
 ) -> list[Any]:
     """Return the page of a report. `baseline` is the chosen baseline's name, `base` its account; without
     `query` nothing is a link."""
-    parts = _strip(timeline, query), drawn.run_of(document, steps)
-    if document.answer.leads == "learning":  # what proves it are the skips below the loss scale
-        parts = parts[::-1]
-    proof = [part for part in parts if part is not None]
+    given = given or proof.Material()
+    curves = drawn.run_of(document, given.steps, without_scale=proof.shows_scale(document, given))
+    first, *step = proof.sections(document, given, query) or (None,)
+    pair = [part for part in (first, curves) if part is not None]
     return [
         _hero(document, baseline, state),
         drawn.flow_of(document, base, query),
         remedies(document, query),
-        *([html.Div(proof, className="mp-pair")] if len(proof) > 1 else proof),
+        *([html.Div(pair, className="mp-pair")] if len(pair) > 1 else pair),
+        *step,
         cards.warnings(document.warnings),
         _time(document),
         _matrix(document),
@@ -237,22 +230,6 @@ def _peak(document: Report) -> tuple[str, str, str, str]:
     name = "peak" + (f", {words.saved(saved)}" if saved is not None else "")
     size, of = found
     return words.size(size), name, "peak-memory", f"allocated{of or ' on the device'}"
-
-
-def _strip(timeline: Timeline | None, query: str) -> html.Section | None:
-    if timeline is None:
-        return None
-    length = words.duration(timeline["to_ns"] - timeline["from_ns"])
-    number = timeline["steps"][timeline["step"]]["number"]
-    which = f"step {number}, " if number is not None else ""
-    more = dcc.Link("open the timeline", href=f"/timeline{query}", className="mp-more") if query else None
-    place = "the median" if timeline["step"] == timeline["median"] else "one"
-    said = [html.Span(f"{which}{place} of {len(timeline['steps'])} profiled, {length}"), " ", more]
-    return cards.section(
-        "One step",
-        html.Div(strip(timeline), className="mp-card"),
-        head=[legend(timeline), html.P(said, className="mp-note mp-right")],
-    )
 
 
 # --- below it ----------------------------------------------------------------------------------------------

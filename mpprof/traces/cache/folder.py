@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,9 +28,30 @@ def switched_off() -> Iterator[None]:
 
 
 def folder() -> Path | None:
-    """Return the directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off"."""
-    if _off:
+    """Return the directory of the cache: MPPROF_CACHE, else the platform's own; None where it is "off", or
+    where another user could have put there what is shown as read from a trace."""
+    root = None if _off else _chosen()
+    if root is not None and (why := _others(root)):
+        say(f"nothing is cached: {root} {why}. Set MPPROF_CACHE to another place, or to off")
         return None
+    return root
+
+
+def _others(root: Path) -> str:
+    """Return why users other than this one, and whom the directory's group lets, could have written there;
+    "" where they could not, or where there is no such directory."""
+    try:
+        seen = root.stat()
+    except (OSError, ValueError):  # said by who makes it
+        return ""
+    if not (hasattr(os, "geteuid") and stat.S_ISDIR(seen.st_mode)):
+        return ""
+    if seen.st_uid != os.geteuid():
+        return "belongs to another user"
+    return "may be written by every user" if seen.st_mode & stat.S_IWOTH else ""
+
+
+def _chosen() -> Path | None:
     chosen = os.environ.get("MPPROF_CACHE")
     if chosen is not None:
         return None if chosen.lower() in ("", "off", "0") else Path(os.path.expanduser(chosen))
