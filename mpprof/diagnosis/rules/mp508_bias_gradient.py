@@ -2,20 +2,20 @@
 
 What it means
     The gradient of a bias is the sum of its layer's gradient over all examples and positions. TensorFlow's
-    kernels without XLA sum by atomic additions to one value a unit. In 16 bits they took 2 to 42 times as long
-    on an H200 as in float32 for the same layer: longest for the logits of a large vocabulary.
+    kernels without XLA sum by atomic additions to one value a unit. In 16 bits they took 2 to 42 times as
+    long on an H200 as in float32 for the same layer: longest for the logits of a large vocabulary.
 
 How we know
-    Kernels of the op BiasAddGrad in float16 or bfloat16, held against the same op of the float32 baseline, or,
-    without one, against the op that adds the same layer's bias in the forward pass: it reads the tensor that is
-    summed, and writes it besides.
+    Kernels of the op BiasAddGrad in float16 or bfloat16, held against the same op of the float32 baseline,
+    or, without one, against the op that adds the same layer's bias in the forward pass: it reads a tensor of
+    that size, and writes one besides.
 
 What it costs
     Their time beyond that.
 
 What to do
-    Let XLA compile the step, which sums in kernels of its own. Or leave the bias out where batch normalisation follows
-    and takes it away again; elsewhere, as of the logits, that changes the model:
+    Let XLA compile the step, which sums in kernels of its own. Or leave the bias out where batch
+    normalisation follows and takes it away again; elsewhere, as of the logits, that changes the model:
 
         model.compile(optimizer, loss, jit_compile=True)
         keras.layers.Conv2D(filters, 3, use_bias=False)
@@ -24,7 +24,8 @@ When to ignore
     When the kernels take little of the step.
 
 Sources
-    Recorded for mpprof (H200, TensorFlow 2.20): 33.8 ms a step for the bias of 33,709 logits, 0.80 in float32.
+    Recorded for mpprof (H200, TensorFlow 2.20): 33.8 ms a step for the bias of 33,709 logits, and 0.80 in
+    float32.
     tf#41715 supposes the same of the gradient of depthwise convolutions.
 """
 
