@@ -21,15 +21,15 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 500,
-    "mpprof/analysis": 10_000,
+    "mpprof/analysis": 10_020,
     "mpprof/api": 1_460,
     "mpprof/cli": 2_300,
     "mpprof/diagnosis": 6_700,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 820,
     "mpprof/model": 2_650,
-    "mpprof/numbers": 1_150,
-    "mpprof/record": 5_790,
+    "mpprof/numbers": 1_310,
+    "mpprof/record": 5_870,
     "mpprof/report": 3_930,
     "mpprof/runs": 440,
     "mpprof/store": 1_030,
@@ -45,7 +45,7 @@ COUNTS = {
     "engines of attainable time": 1,
     "files beside the rules and remedies that name a code": 15,
     "own modules of a report": 300,
-    "own functions run by a report": 2_550,
+    "own functions run by a report": 2_560,
     "own frames at the deepest": 23,
 }
 
