@@ -20,19 +20,19 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
-    "mpprof": 500,
+    "mpprof": 520,
     "mpprof/analysis": 10_020,
     "mpprof/api": 1_460,
     "mpprof/cli": 2_300,
     "mpprof/diagnosis": 6_700,
     "mpprof/forecasts": 2_060,
-    "mpprof/launch": 820,
+    "mpprof/launch": 830,
     "mpprof/model": 2_650,
     "mpprof/numbers": 1_310,
     "mpprof/record": 5_870,
     "mpprof/report": 3_930,
     "mpprof/runs": 440,
-    "mpprof/store": 1_030,
+    "mpprof/store": 1_070,
     "mpprof/traces": 5_920,
     "mpprof/trial": 1_090,
     "dashboards/mpprof_dashboards": 4_320,

@@ -20,6 +20,7 @@ from mpprof.launch import batches, reading_ahead
 from mpprof.launch.fit import Argument, Method, callbacks_in, is_list_object, replace
 from mpprof.launch.options import Options, Trial
 from mpprof.launch.script import Script
+from mpprof.launch.stopping import ending_after
 
 WRITERS = frozenset({
     "BackupAndRestore", "CSVLogger", "ModelCheckpoint", "MPProfilerCallback", "MlflowCallback",
@@ -36,6 +37,11 @@ class LongEnough:
         self._steps, self._seconds, self._clock = steps, seconds, clock
         self._since: float | None = None
         self.steady = 0
+
+    @property
+    def steps_reached(self) -> bool:
+        """Whether there were enough steps, however long they lasted."""
+        return self.steady >= self._steps
 
     def __call__(self, steady: int) -> bool:
         self.steady = steady
@@ -144,7 +150,8 @@ class TriedScript(Script):
         recorded = MPProfilerCallback(
             self.options.logdir, profile_steps=self._profile(), verbose=0, announce=None
         )
-        return [*self._ending(keras, model, recorded), recorded]
+        enough, end = self._enough(), functools.partial(self._end_now, model)
+        return [ending_after(keras, model, recorded, enough, end, lambda: enough.steps_reached), recorded]
 
     def _loop_recorder(self, model: Any) -> Any:
         if self.trial.batch != 1:

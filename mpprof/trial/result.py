@@ -102,7 +102,7 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
     return Tried(
         script=script,
         rows=rows,
-        overridden=_once(_shared(note) for each in done for note in each.overridden),
+        overridden=_once(shared(note) for each in done for note in each.overridden),
         left_out=_once(name for each in done for name in each.left_out),
         dropped=_dropped(plan, done, tried),
         on_cpu=on_cpu,
@@ -197,9 +197,9 @@ def _once(texts: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _shared(note: str) -> str:
+def shared(note: str) -> str:
     """Return a note without the value that differs from setting to setting."""
-    return note.partition(" was overridden")[0]
+    return note.partition(": ")[0].removesuffix(" was overridden")
 
 
 def _document(row: Row) -> dict[str, Any]:
