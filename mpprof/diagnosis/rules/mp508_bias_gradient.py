@@ -88,8 +88,8 @@ def judge(signals: Signals) -> Outcome:
         if open_ns / account.step_ns < SCALE.warning_ratio:
             return Clear(f"they take {format_ratio(signals.time(rows) / account.step_ns)} of the step")
         return Unable(
-            f"they take {format_ratio(open_ns / account.step_ns)} of the step, and whether they were faster in "
-            f"float32 is not known{signals.hint('record other precision')}"
+            f"they take {format_ratio(open_ns / account.step_ns)} of the step, and whether they were faster "
+            f"in float32 is not known{signals.hint('record other precision')}"
         )
     against = "float32" if baseline else "the kernels that add the same biases"
     return Found(
