@@ -59,6 +59,7 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
         *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
         *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
         *([f"No time was left for: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+        *([f"Energy: {tried.energy_absent}"] if tried.energy_absent and not tried.on_cpu else []),
     ]
     code = tried.code()
     of_remedies = kept_word.lines(tried.outcomes, tried.by_hand)

@@ -151,7 +151,10 @@ def _what_next(one: Trained, asked: Asked) -> str:
     if "steady steps" in said:
         return "Give it more epochs, or fewer --steps"
     if "no fit" in said:
-        return "It measures fit and train_on_batch of Keras. Runs of a loop of your own: mpprof compare"
+        return (
+            "It measures fit and train_on_batch of Keras in the script's own process. Runs of a loop of your "
+            "own: mpprof compare"
+        )
     if "input" in said:
         return "Give by arguments what it asks for"
     return f"What it printed is below {asked.logdir}"
