@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_020,
     "mpprof/api": 1_460,
     "mpprof/cli": 2_310,
-    "mpprof/diagnosis": 6_810,
+    "mpprof/diagnosis": 6_820,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 890,
     "mpprof/model": 2_670,
