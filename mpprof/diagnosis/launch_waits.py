@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mpprof.analysis.steps import host_waits
 from mpprof.analysis.steps.idle import CALLING, CHECKING, LAUNCHING, LEAVING
 from mpprof.diagnosis.outcomes import Claim, Scale, known
 from mpprof.diagnosis.signals import Signals
@@ -67,6 +68,19 @@ def left_out(signals: Signals) -> str:
     if added >= NOTABLE_RATIO * signals.whole_ns:
         return f" (without the {format_ratio(added / signals.whole_ns)} that profiling added)"
     return " (including what profiling added)" if with_the_profilers(signals) else ""
+
+
+def in_mid_step(signals: Signals) -> tuple[str, ...]:
+    """Return the driver's calls in which the host waits for the device in mid-step, and whose they are: those
+    that take as much of the step as a mention needs, the longest first."""
+    trace, account = signals.case.trace, signals.case.account
+    if trace is None or account is None:
+        return ()
+    return tuple(
+        each.words
+        for each in host_waits.in_mid_step(trace, account)
+        if each.ns_per_step >= SCALE.info_ratio * signals.whole_ns
+    )
 
 
 def host_gets_ahead(signals: Signals) -> bool:

@@ -147,6 +147,38 @@ def begins_with_an_empty_queue(steps: int = 6, *, trains: bool) -> Kineto:
     return k
 
 
+def waits_in_mid_step(steps: int = 5, *, call: str = "cudaStreamSynchronize", small: int = 60) -> Kineto:
+    """Steps of 10 ms: a product of 4 ms, whose result the host reads and waits for 3.98 ms, in `call`; then `small`
+    kernels of 2 us, launched every 30 us, so that the device idles 28 of each 30; then products of 3.8 ms."""
+    k = Kineto()
+    square = {"Input Dims": [[4096, 4096]] * 2, "Input type": ["c10::Half"] * 2}
+    for number in range(steps):
+        at = 10_000.0 * number
+        k.host("user_annotation", f"ProfilerStep#{number}", at, 9_990)
+        k.op("aten::mm", at + 10, 20, **square)
+        k.launch(HALF, at + 15, at + 25, 4_000)
+        read = "Memcpy DtoH (Device -> Pageable)", {"cat": "gpu_memcpy", "bytes": 4}
+        if call == "cudaStreamSynchronize":
+            k.op("aten::item", at + 40, 4_000)
+            k.op("aten::_local_scalar_dense", at + 42, 3_996)
+            k.launch(read[0], at + 45, at + 4_028, 2, **read[1])
+            k.host("cuda_runtime", call, at + 50, 3_980)
+        else:
+            k.op("aten::to", at + 40, 4_000)
+            k.op("aten::copy_", at + 42, 3_996)
+            k.host("cuda_runtime", call, at + 50, 3_980, correlation=9_000 + number)
+            k.work(read[0], at + 4_028, 2, correlation=9_000 + number, **read[1])
+        then = at + 4_045
+        for which in range(small):
+            k.launch(ADD, then + 30 * which, then + 30 * which + 8, 2)
+        then += 30 * small
+        k.op("aten::mm", then, 20, **square)
+        k.launch(HALF, then + 5, then + 15, 3_000)
+        k.op("aten::mm", then + 35, 20, **square)
+        k.launch(HALF, then + 40, then + 3_020, 800)
+    return k
+
+
 def clones_in_each_step(steps: int = 6, *, within: str | None = None) -> Kineto:
     """Steps of a product and of tensors cloned on the device, in an op of this name."""
     k = Kineto()

@@ -274,3 +274,35 @@ def test_an_evaluation_in_16_bits_and_a_training_in_float32_are_not_outside_auto
     said = [each.summary for each in found.findings if each.code == "MP412"]
     assert bool(said) is gradient
     assert not any("autocast" in each for each in said)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        ("cudaStreamSynchronize", "cudaStreamSynchronize of aten::item"),
+        ("cudaMemcpyAsync", "cudaMemcpyAsync of aten::to"),
+    ],
+)
+def test_a_wait_for_the_device_in_mid_step_is_named_by_its_call_and_op(
+    call: str, named: str, tmp_path: Path
+) -> None:
+    """The 60 launches behind it leave the device idle 28 of 30 us each: 1.7 of 10 ms, and the way to them."""
+    found = diagnosed(windows.waits_in_mid_step(call=call).write(tmp_path / "host.pt.trace.json"))
+    (got,) = (each for each in found.findings if each.code == "MP311")
+    assert got.summary.endswith(f"in mid-step the host waits for it, in {named}")
+    assert got.gain_ns_per_step == pytest.approx(1.9e6, rel=0.15)
+    assert ".item()" in got.remedies[0].text
+
+
+def test_a_step_bound_by_its_launches_names_the_wait_in_its_evidence(tmp_path: Path) -> None:
+    trace = windows.waits_in_mid_step(small=180)  # 5 ms of launching, more than the device works behind them
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    (got,) = (each for each in found.findings if each.code == "MP302")
+    assert "cudaStreamSynchronize of aten::item" in [each.value for each in got.evidence]
+
+
+def test_a_wait_at_a_step_s_end_is_none_in_mid_step(tmp_path: Path) -> None:
+    trace = windows.begins_with_an_empty_queue(trains=True)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    (got,) = (each for each in found.findings if each.code == "MP311")
+    assert "mid-step" not in got.summary

@@ -253,6 +253,11 @@ def held_up(trace: Trace) -> Bool:
     return blocked & ~_copying(trace, blocked)
 
 
+def copying(trace: Trace) -> Bool:
+    """Return which host events are copies that do not return before all work queued in front of them."""
+    return _copying(trace, _blocked(trace))
+
+
 def _blocked(trace: Trace) -> Bool:
     """Return which host events are driver calls that took far longer than the device worked on what they
     enqueued: a copy from pageable memory may block as long as that."""

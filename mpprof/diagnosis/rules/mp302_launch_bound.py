@@ -79,6 +79,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the host gets ahead by more than the device's idle time (MP311)")
     calls = known(signals.kernel_calls)
     short = calls is not None and _short(calls)
+    waits = launch_waits.in_mid_step(signals)
     summary = "the device idles {cost} {each} ({share}) waiting for launches"
     if calls is not None:
         many = format_count(round(calls.per_step))
@@ -94,6 +95,7 @@ def judge(signals: Signals) -> Outcome:
             ),
             *_counted(calls),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
+            *((evidence.text("the host waits in mid-step in", evidence.listed(waits)),) if waits else ()),
         ),
         confidence="high" if short else "medium",
         scale=launch_waits.SCALE,

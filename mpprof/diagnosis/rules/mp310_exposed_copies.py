@@ -44,7 +44,7 @@ from collections.abc import Sequence
 
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.steps.idle import COPYING
-from mpprof.diagnosis import attainable, evidence
+from mpprof.diagnosis import attainable, evidence, launch_waits
 from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -99,6 +99,7 @@ def judge(signals: Signals) -> Outcome:
     case = "there and back" if returning else "from outside" if outside else "within"
     largest = _largest(signals, cells) if outside else None
     does = "copies, or waits for copies that block the host, for" if waits else "does nothing but copy for"
+    calls = launch_waits.in_mid_step(signals) if blocking else ()
     named = evidence.listed(_moving(cells)) if blocking else _said(largest) if largest else ""
     return Found(
         summary=f"the device {does} {{cost}} {{each}} ({{share}})"
@@ -114,6 +115,7 @@ def judge(signals: Signals) -> Outcome:
             evidence.count("copies {per}", math.fsum(c.calls_per_step for c in cells if c.family in _COPIES)),
             evidence.ratio("of their time, within the device", within / copied),
             *((evidence.ns("idle behind copies that block the host", waited),) if waits else ()),
+            *((evidence.text("calls that block the host", evidence.listed(calls)),) if calls else ()),
             *((evidence.rate("rate of the largest copies", largest.rate),) if largest else ()),
         ),
         cases=("blocking" if blocking else case,),

@@ -55,11 +55,14 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the host is never so far ahead that this idle time would be hidden")
     path = account.host_path
     ahead_ns = path.ahead_ns if path else 0.0
+    waits = launch_waits.in_mid_step(signals)
     return Found(
         summary=(
             "the device idles {cost} {each} ({share}) until its queue fills; once the host has launched the "
             f"last kernel, the device works {format_ns(ahead_ns)} more"
+            + (f"; in mid-step the host waits for it, in {evidence.listed(waits)}" if waits else "")
         ),
+        proof=f"{waits[0]} waits in mid-step" if waits else "",
         evidence=(
             evidence.ratio(
                 f"{{span}} idle until the queue fills{launch_waits.left_out(signals)}",
@@ -69,6 +72,7 @@ def judge(signals: Signals) -> Outcome:
             evidence.ns("device's work after the last launch", ahead_ns),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
+        cases=("mid-step",) if waits else ("",),
         confidence="medium",
         scale=launch_waits.SCALE,
         claims=claims,

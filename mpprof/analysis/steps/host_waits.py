@@ -1,0 +1,79 @@
+"""The calls in which the host waits for the device in mid-step, and the ops that make them.
+
+A wait after a step's last launch is how a step ends. One with launches of the same step behind it empties the
+queue: the device idles until the host has launched anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpprof.analysis.steps.calls import calls
+from mpprof.analysis.steps.idle import copying
+from mpprof.model.account import Account
+from mpprof.model.frozen import frozen
+from mpprof.model.trace import HostKind, HostTable, Trace
+
+Int64 = NDArray[np.int64]
+
+_LAUNCHES = (HostKind.LAUNCH, HostKind.COPY)
+
+
+@frozen
+class HostWait:
+    """All waits in one call of the driver's by one op; `op` is the outermost around the call, None where the
+    trace shows none."""
+
+    call: str
+    op: str | None
+    ns_per_step: float
+
+    @property
+    def words(self) -> str:
+        """The call, and whose it is: "cudaStreamSynchronize of aten::item"."""
+        return f"{self.call} of {self.op}" if self.op else self.call
+
+
+def in_mid_step(trace: Trace, account: Account) -> tuple[HostWait, ...]:
+    """Return the waits for the device that launches of the same step follow on their thread, the longest
+    first; empty where there are none, or no calls tell the steps apart."""
+    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    found = calls(trace, row)
+    if found is None or account.trace_basis == "host":
+        return ()
+    host = trace.host
+    waits = np.flatnonzero((host.kind == HostKind.SYNC) | copying(trace))
+    begin, end = host.start_ns[waits], host.start_ns[waits] + host.duration_ns[waits]
+    step, launches = found.at(begin), np.flatnonzero(np.isin(host.kind, _LAUNCHES))
+    followed = np.zeros(len(waits), np.bool_)
+    for thread in set(host.thread[waits].tolist()):
+        own = np.append(host.start_ns[launches[host.thread[launches] == thread]], np.iinfo(np.int64).max)
+        mine = host.thread[waits] == thread
+        followed[mine] = own[np.searchsorted(own, end[mine])] < found.end_ns[step[mine]]
+    chosen = followed & (step >= 0)
+    total: dict[tuple[int, int], int] = {}
+    of = _outermost(host, waits[chosen])
+    for at, op in zip(waits[chosen].tolist(), of.tolist(), strict=True):
+        key = int(host.name[at]), int(host.name[op]) if op >= 0 else -1
+        total[key] = total.get(key, 0) + int(host.duration_ns[at])
+    steps = len(found) * account.main.steps / max(1, len(account.steps))
+    return tuple(
+        HostWait(trace.strings[call], trace.strings[op] if op >= 0 else None, ns / steps)
+        for (call, op), ns in sorted(total.items(), key=lambda item: -item[1])
+    )
+
+
+def _outermost(host: HostTable, rows: Int64) -> Int64:
+    """Return the row of the outermost op around each of these events, -1 where there is none."""
+    around = np.full(len(rows), -1)
+    for thread in set(host.thread[rows].tolist()):
+        ops = np.flatnonzero((host.thread == thread) & (host.kind == HostKind.OP))
+        ends = np.maximum.accumulate(host.start_ns[ops] + host.duration_ns[ops])
+        ops = ops[np.append(True, host.start_ns[ops][1:] >= ends[:-1])] if len(ops) else ops
+        mine = np.flatnonzero(host.thread[rows] == thread)
+        at = np.searchsorted(host.start_ns[ops], host.start_ns[rows[mine]], side="right") - 1
+        held = at >= 0
+        held[held] = (host.start_ns[ops] + host.duration_ns[ops])[at[held]] > host.start_ns[rows[mine[held]]]
+        around[mine[held]] = ops[at[held]]
+    return around
