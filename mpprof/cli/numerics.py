@@ -52,8 +52,9 @@ class Numerics:
 
 
 def _number(looks: list[dict[str, Any]]) -> int:
-    broken = (n for n, one in enumerate(looks, 1) if one["first_forward"] or one["first_backward"])
-    return next(broken, len(looks))
+    breaks = [n for n, one in enumerate(looks, 1) if one["first_forward"] or one["first_backward"]]
+    asked = [n for n, one in enumerate(looks, 1) if one.get("trigger") in ("skipped", "loss")]
+    return [*breaks, *asked, len(looks)][0]
 
 
 def _heading(look: dict[str, Any], number: int, of: int, triggers: dict[str, str]) -> str:

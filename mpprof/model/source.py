@@ -92,6 +92,11 @@ class RunSource(RunTables, Protocol):
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 
+    def ladders(self) -> list[dict[str, Any]]:
+        """Return the ladders of `mpprof try` in the directory, the newest first: `place`, `script`,
+        `sentence`, `titles` and `rows`, all of it text."""
+        ...
+
     def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row of a survey, where the survey has kept it and no file of either run has changed
         since."""

@@ -18,7 +18,7 @@ from mpprof.store.lines import Faults, read_blocks
 from mpprof.store.writing import open_above_standard
 
 TRIGGERS = {
-    "start": "before the first step",
+    "start": "at the start",
     "skipped": "an update was skipped",
     "loss": "the loss was not finite",
     "end": "at the end of training",

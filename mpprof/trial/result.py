@@ -45,8 +45,9 @@ class Row:
 
 @frozen
 class Tried:
-    """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended. Where
-    remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those no switch applies."""
+    """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
+    `energy_absent`: why no energy is known. Where remedies were tried, `outcomes`: what they promised and
+    brought, `by_hand`: those that no switch applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -57,6 +58,7 @@ class Tried:
     keep: str | None
     sentence: str
     keras: str = "keras"
+    energy_absent: str | None = None
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
 
@@ -74,6 +76,7 @@ class Tried:
             "dropped": list(self.dropped),
             "on_cpu": self.on_cpu,
             "keep": self.keep,
+            "energy_absent": self.energy_absent,
             "sentence": self.sentence,
             "code": self.code(),
             "remedies": [each.document() for each in self.outcomes],
@@ -102,16 +105,24 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
     return Tried(
         script=script,
         rows=rows,
-        overridden=_once(_shared(note) for each in done for note in each.overridden),
+        overridden=_once(shared(note) for each in done for note in each.overridden),
         left_out=_once(name for each in done for name in each.left_out),
         dropped=_dropped(plan, done, tried),
         on_cpu=on_cpu,
         keep=best.name if best is not None and measured and not on_cpu else None,
         sentence=sentence,
         keras=done[-1].keras if done else "keras",
+        energy_absent=_why_no_energy(done),
         outcomes=outcomes,
         by_hand=kept_word.left_to_do(advice, outcomes),
     )
+
+
+def _why_no_energy(done: Sequence[Trained]) -> str | None:
+    """Return why no training's energy is known; None: one is, or nothing was measured."""
+    counted = [each for each in done if each.counts]
+    known = any(each.joules_per_example is not None for each in counted)
+    return None if known or not counted else counted[-1].energy_absent or "it was not read"
 
 
 def _kept(plan: Plan, done: Sequence[Trained]) -> list[Setting]:
@@ -197,9 +208,9 @@ def _once(texts: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _shared(note: str) -> str:
+def shared(note: str) -> str:
     """Return a note without the value that differs from setting to setting."""
-    return note.partition(" was overridden")[0]
+    return note.partition(": ")[0].removesuffix(" was overridden")
 
 
 def _document(row: Row) -> dict[str, Any]:

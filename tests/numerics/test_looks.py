@@ -206,4 +206,4 @@ def test_the_looks_of_a_run_are_read_back_and_shown(
     assert main(["numerics", str(root), "--look", "3"]) == 2
     torn = root / "mpprof" / "numerics.jsonl"
     torn.write_bytes(torn.read_bytes()[:-40])
-    assert printed().startswith("Look 1 of 1 at step 0, before the first step.")
+    assert printed().startswith("Look 1 of 1 at step 0, at the start.")

@@ -185,6 +185,20 @@ def test_skipped_updates_and_memory_are_in_the_sentence() -> None:
     assert tried.sentence.endswith("), 41.0 % less memory; mixed_float16 brings no more and skips updates.")
 
 
+def test_why_no_energy_is_known_is_said_where_none_is() -> None:
+    def facts(setting: Setting) -> dict[str, Any]:
+        return {"energy_absent": "Not Supported"}
+
+    tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0), facts))
+    assert tried.to_dict()["energy_absent"] == "Not Supported"
+    assert "Energy: Not Supported" in text.render(tried)
+    train = Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: {"joules_per_example": 0.25})
+    tried = climbed(train)
+    assert tried.energy_absent is None
+    assert "Energy" not in text.render(tried)
+    assert "J/example" in text.render(tried)
+
+
 def test_on_a_cpu_no_policy_is_recommended() -> None:
     tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: {"is_cpu": True}))
     assert tried.keep is None

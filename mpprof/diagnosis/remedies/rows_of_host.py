@@ -129,7 +129,7 @@ INPUT = (
     Row("MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller", loop=True),
     Row(
         "MP310", ANY, "send uint8 instead of float32 and scale on the device", case="from outside",
-        unless=(its.only_infers,),
+        unless=(its.only_infers, its.sends_integers),
     ),
     Row(
         "MP310", ANY, "keep the copied data (weights) on the device, or send it in 16 bits, which halves the bytes", case="from outside", when=(its.only_infers,),
@@ -151,6 +151,10 @@ INPUT = (
     Row(
         "MP310", JAX, "jax.device_put the next batch while the step runs",
         "batch = jax.device_put(next(batches))", "from outside", loop=True,
+    ),
+    Row(
+        "MP310", ANY, "send fewer bytes a step, or send them while the step before runs", case="from outside",
+        when=(its.sends_integers,), unless=(its.only_infers,),
     ),
     Row("MP310", UNKNOWN, "copy from pinned memory while the previous step runs", case="from outside", loop=True),
     Row(

@@ -79,7 +79,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("ops on the CPU cost next to nothing")
     names = sorted(slow, key=lambda op: -slow[op])
-    shown = evidence.listed([name.rsplit("/", 2)[-2] if "/" in name else name for name in names])
+    shown = evidence.listed([_short(name) for name in names])
     return Found(
         summary=f"ops of {shown} run on the CPU, and their tensors are copied there and back: "
         + "{cost} a step ({share})",
@@ -93,6 +93,13 @@ def judge(signals: Signals) -> Outcome:
         claims=claims,
         layers=signals.layers_of(copies),
     )
+
+
+def _short(op: str) -> str:
+    """Return the op's layer, or its own last part where that is the step's function (an H200's
+    `StatefulPartitionedCall/TensorScatterUpdate`)."""
+    *around, own = op.split("/")
+    return around[-1] if around and not around[-1].endswith("PartitionedCall") else own
 
 
 def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
