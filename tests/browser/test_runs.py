@@ -49,7 +49,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     assert tuple(seen.page.locator(cell % "speedup").locator("strong, .mp-note").all_inner_texts()) == shown
     assert seen.page.inner_text(cell % "share") == words.percent(document["tensor_core"]["ratio"])
     assert seen.page.inner_text(cell % "cause") == answer["sentence"]
-    assert seen.page.inner_text("#runs-worst a") == "v100-odd-vocabulary-mixed-float16"
+    assert seen.page.inner_text("#runs-worst a") == "recorded-h200-transformer-mixed-float16"
     assert len(seen.page.query_selector_all("#runs tr[data-run]")) == len(source.entries())
     for run in ("v100-convnet-mixed-float16", "v100-convnet-float32"):
         seen.page.check(f'#runs tr[data-run="{run}"] input')
