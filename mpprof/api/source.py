@@ -31,6 +31,7 @@ from mpprof.runs.loading import Place, closed_beside, lone_beside
 from mpprof.runs.run_entries import entry_of, why_no_trace
 from mpprof.runs.state import state_of
 from mpprof.shared_results import SharedResults
+from mpprof.store import ladder
 
 if TYPE_CHECKING:
     from mpprof.model.report import ComparedRuns, Report
@@ -60,6 +61,10 @@ REFRESH_S = 30.0
 
 Signature = tuple[watching.Stated, ...]
 _T = TypeVar("_T")
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(each) for each in value] if isinstance(value, list) else words.plain(value)
 
 
 class _Analysed:
@@ -141,6 +146,10 @@ class LogDirectory(TableMethods):
             _entry(name, signature, read, elsewhere=elsewhere) for name, (signature, read) in found.items()
         ]
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
+
+    def ladders(self) -> list[dict[str, Any]]:
+        """Return the ladders of `mpprof try`, as model.source.RunSource states."""
+        return [{key: _plain(value) for key, value in each.items()} for each in ladder.found(self.path)]
 
     def report(self, run: str, baseline: str | None = None) -> Report:
         """Return the `mpprof.report/1` document of a run, against a baseline run where one is named.
@@ -345,6 +354,7 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
         problem=why_no_trace(read.traces[-1]) if read.facts is None and read.traces else None,
         state=state,
         written_unix_ns=written_ns,
+        size_bytes=sum(size for _, size, _ in signature),
         hosts=read.hosts,
     )
 

@@ -42,6 +42,7 @@ class RunEntry:
     on_gpu: bool | None = None
     batch_size: int | None = None
     parameters: int | None = None  # of its model
+    size_bytes: int | None = None  # of all its files
     hosts: tuple[HostTrace, ...] = ()  # that of the account first; empty: it is on one host
 
 
@@ -90,6 +91,11 @@ class RunSource(RunTables, Protocol):
     title: str
 
     def entries(self) -> tuple[RunEntry, ...]: ...
+
+    def ladders(self) -> list[dict[str, Any]]:
+        """Return the ladders of `mpprof try` in the directory, the newest first: `place`, `script`,
+        `sentence`, `titles` and `rows`, all of it text."""
+        ...
 
     def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row of a survey, where the survey has kept it and no file of either run has changed

@@ -527,6 +527,9 @@ class FakeSource:
     def entries(self) -> tuple[RunEntry, ...]:
         return self._entries
 
+    def ladders(self) -> list[dict[str, Any]]:
+        return []
+
     def surveyed(self, run: str, baseline: str | None = None) -> None:
         return None
 
