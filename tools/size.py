@@ -21,13 +21,13 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 520,
-    "mpprof/analysis": 10_020,
+    "mpprof/analysis": 10_050,
     "mpprof/api": 1_460,
     "mpprof/cli": 2_320,
     "mpprof/diagnosis": 6_820,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 890,
-    "mpprof/model": 2_670,
+    "mpprof/model": 2_680,
     "mpprof/numbers": 1_310,
     "mpprof/record": 5_920,
     "mpprof/report": 3_940,
