@@ -275,8 +275,8 @@ def warm_up(time_ns: Float64) -> int:
     absolute deviation of the logarithms), less three of them. Votes are clipped to half as
     many for it as against it, so that of the steps of a warm-up two in three are slow: a loader's bursts are
     none, and neither are slow steps later on. A single step is warm-up: it traced and compiled. Steps after
-    it are none whose mean is that of as many of those that follow, within their scatter, whatever their median:
-    a loader of several workers delivers now one by one, now all at once.
+    it are none whose mean is that of as many of those that follow, within their scatter, whatever their
+    median: a loader of several workers delivers now one by one, now all at once.
     """
     n = len(time_ns)
     if n <= 1:
