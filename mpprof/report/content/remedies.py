@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
@@ -196,7 +197,7 @@ def _comparison(run: ReportedRun, path: str) -> tuple[str, str]:
 
 AS_GOOD_RATIO = 0.98
 """From here on a step after remedies is the attainable one."""
-_EMULATED = "MP806"
+_EMULATED = mp806_other_vendor.CODE
 _OF_SKIPS, _OF_MEMORY = "MP2", "MP6"
 
 
