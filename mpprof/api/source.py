@@ -361,6 +361,7 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
         problem=why_no_trace(read.traces[-1]) if read.facts is None and read.traces else None,
         state=state,
         written_unix_ns=written_ns,
+        size_bytes=sum(size for _, size, _ in signature),
         hosts=read.hosts,
     )
 

@@ -43,6 +43,7 @@ class RunEntry:
     on_gpu: bool | None = None
     batch_size: int | None = None
     parameters: int | None = None  # of its model
+    size_bytes: int | None = None  # of all its files
     hosts: tuple[HostTrace, ...] = ()  # that of the account first; empty: it is on one host
 
 
