@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mpprof.model.report import Cause, Report, ReportedRun
     from mpprof.model.trace import NamedRanges
 
+LIMITED_BY_WORK = ", limited by the device's work"
+MOSTLY_WORK = 0.8
+"""A step of which the device works less than this is limited by something else, too."""
 PAYING_RATIO = 0.01
 """A remedy is worth a place in the plan from a hundredth of the step."""
 SURFACING_RATIO = 0.05
@@ -120,8 +123,9 @@ def plan(document: Report) -> list[str]:
         lines.append(f"after all remedies {best}, limited by the host{need}")
     elif len(paying) > 1:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
-        limit = "" if one_step(document) else ", limited by the device's work"
-        lines.append(f"after all remedies {best}{limit}")
+        time = None if one_step(document) else document.time
+        works = time is not None and time.device_ns >= MOSTLY_WORK * found.best_step_ns
+        lines.append(f"after all remedies {best}{LIMITED_BY_WORK if works else ''}")
     if surfacing := found.surfacing:
         shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
         lines.append(f"too small to be found in this step, but notable after these remedies: {shown}")
