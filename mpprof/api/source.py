@@ -34,6 +34,7 @@ from mpprof.shared_results import SharedResults
 from mpprof.store import ladder
 
 if TYPE_CHECKING:
+    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import SurveyRow
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
@@ -185,6 +186,12 @@ class LogDirectory(TableMethods):
 
     def hardware(self, run: str) -> HardwareTable | None:
         return self._run(run).hardware
+
+    def numbers(self, run: str) -> ShownLook | None:
+        from mpprof.numbers import files
+
+        found = self._run(run)
+        return files.shown(found.path) if found.looks else None
 
     def version(self, run: str, baseline: str | None = None) -> str:
         with self._lock:
@@ -354,6 +361,7 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
         problem=why_no_trace(read.traces[-1]) if read.facts is None and read.traces else None,
         state=state,
         written_unix_ns=written_ns,
+        size_bytes=sum(size for _, size, _ in signature),
         hosts=read.hosts,
     )
 
