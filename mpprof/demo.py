@@ -1,4 +1,4 @@
-"""`mpprof demo`: real trainings on the CPU. Two policies compared, then a slow input found and mended."""
+"""`mpprof demo`: real trainings on the CPU. A script run and tried, then a slow input found and mended."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ from mpprof.errors import MpprofError
 from mpprof.model.shell import program, quoted
 
 POLICIES = ("float32", "mixed_float16")
+TRIED = ("float32", "mixed_bfloat16")
 SLOW, MENDED = "slow-input", "mended-input"
-STEPS = 120
+STEPS, EPOCHS = 120, 5
 STEPS_OF_IMAGES = 60
 BATCH = 16
 IMAGES = 64
 A_SAMPLE = "v100-odd-vocabulary"
+ENVIRONMENT = {
+    "KERAS_BACKEND": "tensorflow",
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+}
 Command = Callable[[list[str]], int]
 
 
@@ -41,17 +48,40 @@ def run(directory: Path, command: Command, *, serve: bool, port: int) -> None:
     """
     folder = directory / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    _say(f"1. A small convolutional network on the CPU, {STEPS} steps in each policy.")
-    for policy in POLICIES:
-        train(policy, folder / policy)
-    baseline, mixed = (str(folder / policy) for policy in POLICIES)
-    _show(command, "compare", baseline, mixed)
+    _show_script(folder)
     _show_sample(command, folder / "samples")
     _show_mended(command, folder)
     if serve:
         _show(command, "serve", str(folder), "--port", str(port))
     else:
         _say(f"All of it as a page:\n\n$ {program()} serve {quoted(folder)}")
+
+
+def _show_script(folder: Path) -> None:
+    """Show what an unchanged script is told, and what its settings bring."""
+    path = folder / "train.py"
+    path.write_text(script(), encoding="utf-8")
+    _say(f"1. A script that trains a small convolutional network: {quoted(path)}. It stays as it is.")
+    for name, *options in (("run",), ("try", "--policies", ",".join(TRIED), "--minutes", "1")):
+        words = [name, "--logdir", str(folder / f"{name}-train"), *options, str(path)]
+        _say(f"$ {program()} {' '.join(map(quoted, words))}\n")
+        launch(words)
+
+
+def launch(words: list[str]) -> None:
+    """Run a command of ours that trains: in a process of its own, whose place it may take."""
+    command = child.command("-c", "from mpprof.__main__ import run; run()", *words)
+    done = subprocess.run(command, env=child.environment(**ENVIRONMENT), check=False)
+    if done.returncode != 0:
+        raise MpprofError(f"mpprof {words[0]} failed", next="See the message above")
+
+
+def script() -> str:
+    """Return a training as people write one."""
+    parts = [inspect.getsource(each).rstrip() for each in (in_memory, network)]
+    parts.append(f"x, y = in_memory()\nnetwork().fit(x, y, batch_size=BATCH, epochs={EPOCHS}, verbose=0)")
+    head = f"from typing import Any\n\nBATCH, STEPS = {BATCH}, {STEPS}"
+    return "\n\n\n".join([head, *parts]) + "\n"
 
 
 def _show_sample(command: Command, folder: Path) -> None:
@@ -104,16 +134,10 @@ def train(name: str, directory: Path) -> None:
             "the demo trains with Keras on TensorFlow, which is not installed",
             next="pip install 'mpprof[demo]'",
         )
-    environment = {
-        "KERAS_BACKEND": "tensorflow",
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_ENABLE_ONEDNN_OPTS": "0",
-    }
     command = child.command("-m", "mpprof.demo", name, str(directory))
     # TensorFlow prints to stderr even when all is well: shown only when it is not.
     done = subprocess.run(
-        command, env=child.environment(**environment), stderr=subprocess.PIPE, text=True, check=False
+        command, env=child.environment(**ENVIRONMENT), stderr=subprocess.PIPE, text=True, check=False
     )
     if done.returncode != 0:
         raise MpprofError(
@@ -128,8 +152,20 @@ def train_here(name: str, directory: Path) -> None:
 
     from mpprof import MPProfilerCallback
 
-    keras.utils.set_random_seed(1)
     keras.config.set_dtype_policy(name if name in POLICIES else "float32")
+    model, callbacks = network(), [MPProfilerCallback(directory, verbose=0)]
+    if name in POLICIES:
+        model.fit(*in_memory(), batch_size=BATCH, verbose=0, callbacks=callbacks)
+        return
+    data = {SLOW: slow_input, MENDED: mended_input}[name](files(), decoded)
+    model.fit(data, steps_per_epoch=STEPS_OF_IMAGES, verbose=0, callbacks=callbacks)
+
+
+def network() -> Any:
+    """Return a small convolutional network, compiled."""
+    import keras
+
+    keras.utils.set_random_seed(1)
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -144,12 +180,7 @@ def train_here(name: str, directory: Path) -> None:
         ]
     )
     model.compile("adam", "sparse_categorical_crossentropy")
-    callbacks = [MPProfilerCallback(directory, verbose=0)]
-    if name in POLICIES:
-        model.fit(*in_memory(), batch_size=BATCH, verbose=0, callbacks=callbacks)
-        return
-    data = {SLOW: slow_input, MENDED: mended_input}[name](files(), decoded)
-    model.fit(data, steps_per_epoch=STEPS_OF_IMAGES, verbose=0, callbacks=callbacks)
+    return model
 
 
 def in_memory() -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from tests.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MIXED, FLOAT = (
-    f"sample_traces/recorded-h100-transformer-{policy}" for policy in ("mixed-float16", "float32")
+    f"sample_traces/recorded-h200-transformer-{policy}" for policy in ("mixed-float16", "float32")
 )
 
 
@@ -38,7 +38,7 @@ def test_the_report_in_the_readme_is_the_report(
 def test_it_is_short_and_what_was_run_on_a_gpu_stands_before_what_is_said_of_gpus() -> None:
     assert 500 <= len(README.replace(shown(), "").split()) <= 750
     install, honest, report = map(
-        README.index, ("pip install", "Its authors have run it on one", "<!-- report -->")
+        README.index, ("pip install", "Its authors have run it on two GPUs", "<!-- report -->")
     )
     assert install < honest < report
 

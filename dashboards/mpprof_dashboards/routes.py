@@ -90,6 +90,10 @@ def _runs(source: RunSource, asked: Query) -> Any:
     return None if asked.get("version") == known["version"] else known
 
 
+def _ladders(source: RunSource, asked: Query) -> Any:
+    return source.ladders()
+
+
 def _run(source: RunSource, asked: Query) -> Any:
     return runs.row(source, asked.get("run", ""), asked.get("baseline") or None)
 
@@ -97,6 +101,7 @@ def _run(source: RunSource, asked: Query) -> Any:
 _DOCUMENTS: dict[str, Ask] = {
     "/runs.json": _runs,
     "/run.json": _run,
+    "/ladders.json": _ladders,
     "/rows.json": _rows,
     "/timeline.json": _timeline,
     "/kernel.json": _kernel,

@@ -31,8 +31,10 @@ from mpprof.runs.loading import Place, closed_beside, lone_beside
 from mpprof.runs.run_entries import entry_of, why_no_trace
 from mpprof.runs.state import state_of
 from mpprof.shared_results import SharedResults
+from mpprof.store import ladder
 
 if TYPE_CHECKING:
+    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import SurveyRow
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
@@ -60,6 +62,10 @@ REFRESH_S = 30.0
 
 Signature = tuple[watching.Stated, ...]
 _T = TypeVar("_T")
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(each) for each in value] if isinstance(value, list) else words.plain(value)
 
 
 class _Analysed:
@@ -142,6 +148,10 @@ class LogDirectory(TableMethods):
         ]
         return tuple(sorted(entries, key=lambda e: (e.created_unix_ns or 0, e.name)))
 
+    def ladders(self) -> list[dict[str, Any]]:
+        """Return the ladders of `mpprof try`, as model.source.RunSource states."""
+        return [{key: _plain(value) for key, value in each.items()} for each in ladder.found(self.path)]
+
     def report(self, run: str, baseline: str | None = None) -> Report:
         """Return the `mpprof.report/1` document of a run, against a baseline run where one is named.
 
@@ -183,6 +193,12 @@ class LogDirectory(TableMethods):
 
     def hardware(self, run: str) -> HardwareTable | None:
         return self._run(run).hardware
+
+    def numbers(self, run: str) -> ShownLook | None:
+        from mpprof.numbers import files
+
+        found = self._run(run)
+        return files.shown(found.path) if found.looks else None
 
     def version(self, run: str, baseline: str | None = None) -> str:
         with self._lock:

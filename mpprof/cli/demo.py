@@ -11,9 +11,9 @@ from mpprof.cli.serve import port_number
 class Demo:
     """Train small models on the CPU, find a slow input and fix it.
 
-    Two policies are compared first. Each command is printed before it runs, to be
-    copied. The demo needs TensorFlow (pip install 'mpprof[demo]') and takes under
-    two minutes; then it serves the page."""
+    First `mpprof run` and `mpprof try` are shown on a script. Each command is
+    printed before it runs, to be copied. The demo needs TensorFlow (pip install
+    'mpprof[demo]') and takes under three minutes; then it serves the page."""
 
     name = "demo"
 

@@ -85,7 +85,7 @@ class Try:
         output.add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof.trial import training, trying
+        from mpprof.trial import text, training, trying
 
         output.check_output(args.output, force=args.force)
         asked = _asked(args)
@@ -97,7 +97,12 @@ class Try:
         try:
             with training.interrupted_by_signals():
                 tried = trying.climb(
-                    asked, trying.in_processes(asked), lambda text: output.note(args, text), done, journal.add
+                    asked,
+                    trying.in_processes(asked),
+                    lambda text: output.note(args, text),
+                    done,
+                    journal.add,
+                    grown=lambda tried: text.write_table(tried, asked.logdir),
                 )
         except trying.Interrupted as stopped:
             tried, code = stopped.tried, _code_of(stopped)

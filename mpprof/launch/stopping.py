@@ -8,12 +8,17 @@ from typing import Any
 
 
 def ending_after(
-    keras: ModuleType, model: Any, recorded: Any, enough: Callable[[int], bool], end: Callable[[], None]
+    keras: ModuleType,
+    model: Any,
+    recorded: Any,
+    enough: Callable[[int], bool],
+    end: Callable[[], None],
+    ends_well: Callable[[], bool] = lambda: False,
 ) -> Any:
     """Return a callback that stands before `recorded`, an `MPProfilerCallback`, and calls `end` when that has
     recorded `enough` steady steps: as the epoch is broken off, before its validation and before any other
     callback learns of it, so that nothing saves what is half trained. Where nothing is recorded any more, it
-    counts the steps that begin."""
+    counts the steps that begin. A fit that ends before is the end, too, where `ends_well` says so."""
 
     class EndAfter(keras.callbacks.Callback):  # type: ignore[misc, name-defined]  # keras has no types
         begun = 0
@@ -31,6 +36,11 @@ def ending_after(
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self._end(epoch, logs)
+
+        def on_train_end(self, logs: Any = None) -> None:
+            if not self.last and ends_well():
+                recorded.on_train_end()
+                end()
 
         def _end(self, epoch: int = 0, logs: Any = None) -> None:
             if self.last:

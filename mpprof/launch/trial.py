@@ -11,15 +11,18 @@ import json
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from mpprof import child
 from mpprof.launch import batches, reading_ahead
+from mpprof.launch.energy import Energy
 from mpprof.launch.fit import Argument, Method, callbacks_in, is_list_object, replace
 from mpprof.launch.options import Options, Trial
 from mpprof.launch.script import Script
+from mpprof.launch.stopping import ending_after
 
 WRITERS = frozenset({
     "BackupAndRestore", "CSVLogger", "ModelCheckpoint", "MPProfilerCallback", "MlflowCallback",
@@ -30,17 +33,30 @@ WRITERS = frozenset({
 
 
 class LongEnough:
-    """Whether a number of steady steps is enough, and they have lasted so many seconds."""
+    """Whether a number of steady steps is enough, and they have lasted so many seconds. `begins` gets the
+    first of these numbers."""
 
-    def __init__(self, steps: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._steps, self._seconds, self._clock = steps, seconds, clock
+    def __init__(
+        self,
+        steps: int,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        begins: Callable[[int], None] = lambda steady: None,
+    ) -> None:
+        self._steps, self._seconds, self._clock, self._begins = steps, seconds, clock, begins
         self._since: float | None = None
         self.steady = 0
+
+    @property
+    def steps_reached(self) -> bool:
+        """Whether there were enough steps, however long they lasted."""
+        return self.steady >= self._steps
 
     def __call__(self, steady: int) -> bool:
         self.steady = steady
         if self._since is None and steady > 0:
             self._since = self._clock()
+            self._begins(steady)
         return (
             steady >= self._steps and self._since is not None and self._clock() - self._since >= self._seconds
         )
@@ -55,6 +71,8 @@ class TriedScript(Script):
         self.trial: Trial = options.trial
         self.fits = 0
         self._measures: list[LongEnough] = []
+        self._energy = Energy()
+        self._loop_model: Any = lambda: None
         self._answer: dict[str, Any] = {"left_out": [], "unchanged": None, "batch": None, "took": None}
 
     def begin(self) -> None:
@@ -141,21 +159,27 @@ class TriedScript(Script):
         self.fits += 1
         if self.trial.fit not in (None, self.fits):
             return []
+        self._energy.open()
         recorded = MPProfilerCallback(
             self.options.logdir, profile_steps=self._profile(), verbose=0, announce=None
         )
-        return [*self._ending(keras, model, recorded), recorded]
+        enough, end = self._enough(), functools.partial(self._end_now, model)
+        return [ending_after(keras, model, recorded, enough, end, lambda: enough.steps_reached), recorded]
 
     def _loop_recorder(self, model: Any) -> Any:
         if self.trial.batch != 1:
             self._leave_unchanged("the batch", "train_on_batch is called with batches of the script's own")
+        self._loop_model = weakref.ref(model)
+        self._energy.open()
         return super()._loop_recorder(model)
 
     def _profile(self) -> Any:
         return (self.options.profile or "auto") if self.trial.profiles else None
 
     def _enough(self) -> LongEnough:
-        self._measures.append(LongEnough(self.options.steps or 1, self.trial.seconds))
+        self._measures.append(
+            LongEnough(self.options.steps or 1, self.trial.seconds, begins=self._energy.begin)
+        )
         return self._measures[-1]
 
     def _look_at_types(self, model: Any) -> None:
@@ -168,6 +192,7 @@ class TriedScript(Script):
     # --- its end ---------------------------------------------------------------------------------------
 
     def _end_now(self, model: Any) -> None:
+        self._energy.end(self._steady)
         self._attempt("reading the layers' types", self._look_at_types, model)
         self._leave("steps")
 
@@ -181,9 +206,15 @@ class TriedScript(Script):
         self._attempt("ending the script's processes", ending.end_children)
         os._exit(0)
 
+    @property
+    def _steady(self) -> int:
+        return max((each.steady for each in self._measures), default=0)
+
     def _say_end(self) -> None:
         self._hook.remove()
         self.machine.stop()
+        if (model := self._loop_model()) is not None:  # whose loop may have had enough steps in less time
+            self._attempt("reading the layers' types", self._look_at_types, model)
         self._write_answer("error" if getattr(sys, "last_value", None) is not None else "script")
 
     def _say_notes(self) -> None:
@@ -198,7 +229,8 @@ class TriedScript(Script):
             "reason": reason,
             "root": str(roots[-1]) if roots else None,
             "fits": self.fits,
-            "steady": max((each.steady for each in self._measures), default=0),
+            "steady": self._steady,
+            "energy": self._energy.told,
             "asked": self.asked,
             "overridden": self._notes,
             "error": None if error is None else f"{type(error).__name__}: {error}".partition("\n")[0][:300],

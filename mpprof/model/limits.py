@@ -37,11 +37,14 @@ MOST_LAYERS = 10_000
 """Layers of a model, and its outputs."""
 DEEPEST_LAYER = 32
 """Models that lie in one another, each a part of a layer's path: some five in real ones."""
+DEEPEST_OBJECT = 2 * DEEPEST_LAYER
+"""Objects of a saved model that lie in one another: models, wrappers, layers and what these hold."""
 MOST_INPUTS = 1_024
 """Tensors that one layer takes or gives."""
 MOST_FITS, MOST_WINDOWS = 10_000, 1_000
 """Calls of `fit` in a run, and its profile windows."""
 MOST_SPENT_NAMES = 1_000
+MOST_LOOKS = 1_000
 """What time of a run is recorded of, each by its name: callbacks, inputs and compilers in their places."""
 MOST_GPUS = 1_024
 """Devices of a process, and the number of a GPU in a sample."""

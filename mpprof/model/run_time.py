@@ -124,7 +124,8 @@ class RunPart:
         PartName,
         "`steps`: calls of the train function; on a backend that tells only their begins, with the loop "
         "between them. `input`: the host was blocked for the next batch. `callbacks`: hooks in the "
-        "training's thread. `compile`: tracing and compiling. `profiler`: opening and closing windows. "
+        "training's thread. `compile`: tracing and compiling. `profiler`: opening and closing windows, "
+        "and looks at the numbers by layer. "
         "`between_epochs`: what remains before the first, between and after the last call of epochs. `loop`: "
         "what remains between two calls. `setup`: before the first hook.",
     ]

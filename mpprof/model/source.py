@@ -11,6 +11,7 @@ from mpprof.model.run import HostTrace
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
+    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow, SurveyRow
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
@@ -90,7 +91,16 @@ class RunSource(RunTables, Protocol):
 
     title: str
 
+    def numbers(self, run: str) -> ShownLook | None:
+        """Return the look at the run's numbers by layer that shows most; None where it has none."""
+        ...
+
     def entries(self) -> tuple[RunEntry, ...]: ...
+
+    def ladders(self) -> list[dict[str, Any]]:
+        """Return the ladders of `mpprof try` in the directory, the newest first: `place`, `script`,
+        `sentence`, `titles` and `rows`, all of it text."""
+        ...
 
     def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row of a survey, where the survey has kept it and no file of either run has changed

@@ -113,9 +113,10 @@ def _why_not_finite(broken: Break | None, scale: ScaleBand | None, now: float) -
 def _not_finite_before(job: Job, place: Place) -> Why | None:
     if not all(np.isfinite(array).all() for array in _arrays(job, (job.x, job.y, job.sample_weight))):
         return "batch", "the batch holds values that are not finite"
-    for variable in _weights(job, place):
-        if not all(np.isfinite(array).all() for array in _arrays(job, variable)):
-            return "weights", f"its weight {variable.name} is not finite"
+    with job.scope():
+        for variable in _weights(job, place):
+            if not all(np.isfinite(array).all() for array in _arrays(job, variable.value)):
+                return "weights", f"its weight {variable.name} is not finite"
     return None
 
 
@@ -123,9 +124,10 @@ def _beyond_float16(job: Job, entry: Entry, first: bool) -> Why | None:
     """Return that a weight, or the batch, is finite and beyond float16, in which its layer computes."""
     if entry.tally.dtype != "float16":
         return None
-    for variable in _weights(job, entry.place):
-        if (most := _largest(job, variable)) > LARGEST16:
-            return "weights", f"its weight {variable.name} holds {causes.figure(most)}, beyond float16"
+    with job.scope():
+        for variable in _weights(job, entry.place):
+            if (most := _largest(job, variable.value)) > LARGEST16:
+                return "weights", f"its weight {variable.name} holds {causes.figure(most)}, beyond float16"
     if first and (most := _largest(job, job.x)) > LARGEST16:
         return "cast", f"the batch holds {causes.figure(most)}, and float16 ends at {LARGEST16:,.0f}"
     return None

@@ -31,9 +31,7 @@ class JaxStep:
         eager = bool(model.run_eagerly) or getattr(model, "jit_compile", True) is False
         self.compiled, self.note = not eager, "the training's own step runs eagerly, too" if eager else None
         self._state = _state(model)
-        self._variables = [
-            *model.trainable_variables, *model.non_trainable_variables, *model.metrics_variables
-        ]  # fmt: skip
+        self._variables = _variables(model)
         self._shapes: list[tuple[tuple[int, ...], Any]] = []
         self._places: list[tuple[Place, Tensor, str, str | None]] = []
         job.taps.take = self._note_shape
@@ -123,6 +121,16 @@ def _state(model: Any) -> tuple[list[Any], list[Any]]:
         return list(state["trainable_variables"]), others
     others = [each.value for each in (*model.non_trainable_variables, *model.metrics_variables)]
     return [each.value for each in model.trainable_variables], others
+
+
+def _variables(model: Any) -> list[Any]:
+    return [*model.trainable_variables, *model.non_trainable_variables, *model.metrics_variables]
+
+
+def values(model: Any) -> list[tuple[Any, Any]]:
+    """Return the model's variables with their values, which within an epoch they do not hold."""
+    trained, others = _state(model)
+    return list(zip(_variables(model), [*trained, *others], strict=True))
 
 
 def step(job: Job) -> JaxStep:

@@ -46,7 +46,8 @@ class Step(Protocol):
 @dataclass(slots=True)
 class Job:
     """`x`, `y` and `sample_weight` are tensors, or structures of them; `loss` None: what `compile` was given.
-    `with_loss` False: only the forward pass can be looked at, for the reason in `why_not`."""
+    `with_loss` False: only the forward pass can be looked at, for the reason in `why_not`. `values`: the
+    variables with what they hold, where they do not hold it themselves; else None."""
 
     keras: Any
     model: Any
@@ -56,6 +57,7 @@ class Job:
     sample_weight: Any
     loss: Callable[[Any, Any], Any] | None = None
     why_not: str | None = None
+    values: list[tuple[Any, Any]] | None = None
 
     @property
     def with_loss(self) -> bool:
@@ -81,6 +83,7 @@ class Job:
     def scope(self, mapping: Any = None) -> Any:
         """Return the scope in which no variable of Keras changes, and none that is new gets its value: within
         a function that is traced that would be none of its own."""
+        mapping = self.values if mapping is None else mapping
         return self.keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
 
     def owners(self) -> dict[int, tuple[str, str]]:

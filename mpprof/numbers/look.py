@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mpprof.numbers import band, breaks, causes, given, guard
@@ -13,6 +13,9 @@ from mpprof.numbers.job import LOSS, Entry, Job, Step, key
 from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
 from mpprof.numbers.tallies import HALF
 from mpprof.numbers.taps import Place, Taps
+
+Batch = tuple[Any, Any, Any]
+"""`x`, `y` and `sample_weight`."""
 
 
 def numerics(
@@ -42,24 +45,39 @@ def numerics(
         UsageError: `model` is something other than a Keras 3 model, or is not built.
         UnableError: the look would change the training, or the model trains on several devices.
     """
+    return look_at(model, [(x, y, sample_weight)], loss=loss, loss_scale=loss_scale)[0]
+
+
+def look_at(
+    model: Any,
+    batches: Sequence[Batch],
+    *,
+    loss: Callable[[Any, Any], Any] | None = None,
+    loss_scale: float | None = None,
+) -> tuple[Numerics, int]:
+    """Return what `numerics` does, of the first of these batches in which something is not finite, else of
+    the first; and which it is. Those of other shapes than the first are passed over."""
     keras = given.keras_of(model)
     backend = importlib.import_module(f"mpprof.numbers.{keras.backend.backend()}")
     taps = Taps(model, keras)
-    inputs, wanted, weights = (
-        backend.tensors(keras, given.batch(keras, each)) for each in (x, y, sample_weight)
-    )
-    job = Job(keras, model, taps, inputs, wanted, weights, loss, given.why_no_loss(model, y, loss))
+    made = [backend.tensors(keras, [given.batch(keras, each) for each in one]) for one in batches]
+    shapes = [[each.shape for each in keras.tree.flatten(one) if each is not None] for one in made]
+    alike = [number for number, each in enumerate(shapes) if each == shapes[0]]
+    why_not = given.why_no_loss(model, batches[0][1], loss)
+    x, y, sample_weight = made[0]
+    job = Job(keras, model, taps, x, y, sample_weight, loss, why_not, backend.values(model))
     compiled = [each for each in (getattr(model, "_compile_loss", None),) if each is not None]
     state = keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER
     with guard.kept([*taps.operations.values(), *compiled], state), backend.kept(model):
         taps.install()
-        return _Look(job, backend, loss_scale).result()
+        look = _Look(job, backend, loss_scale, [made[number] for number in alike])
+        return look.result(), alike[look.tried]
 
 
 class _Look:
-    """One look at one batch, while the taps are in."""
+    """One look at one batch, while the taps are in. `tried`: which of the batches it is."""
 
-    def __init__(self, job: Job, backend: Any, loss_scale: float | None) -> None:
+    def __init__(self, job: Job, backend: Any, loss_scale: float | None, batches: Sequence[Any]) -> None:
         self._job, self._backend = job, backend
         own = given.loss_scale(job.model)
         self._scales = own is not None if loss_scale is None else loss_scale != 1
@@ -67,8 +85,19 @@ class _Look:
         self._absent: dict[str, str] = {}
         self._step: Step = backend.step(job)
         self._runs: dict[float, list[Entry]] = {}
+        self.tried = self._first_broken(batches) if len(batches) > 1 else 0
         self._entries = self._run(self._now)
         self._float32 = self._run_in_float32()
+
+    def _first_broken(self, batches: Sequence[Any]) -> int:
+        """Take, and return the number of, the first batch in which something is not finite, else the
+        first."""
+        for number, batch in [*enumerate(batches), (0, batches[0])]:
+            self._job.x, self._job.y, self._job.sample_weight = batch
+            self._runs[self._now] = entries = self._step.run(self._now)
+            if any(entry.tally.nonfinite for entry in entries):
+                return number
+        return 0
 
     def _run(self, scale: float) -> list[Entry]:
         """Return what is seen at a loss scale; each is run once."""

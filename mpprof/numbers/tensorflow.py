@@ -37,13 +37,13 @@ class TensorFlowStep:
         self._places: list[tuple[Place, Tensor, str, str | None]] = []
         xla = bool(getattr(job.model, "jit_compile", False)) and not eager
         traced = tf.function(self._step, jit_compile=xla, autograph=False)
-        self._arguments = job.x, job.y, job.sample_weight
-        concrete = traced.get_concrete_function(*self._arguments, tf.constant(1.0))
+        concrete = traced.get_concrete_function(job.x, job.y, job.sample_weight, tf.constant(1.0))
         _refuse_changes(concrete.graph)
         self._run = self._step if eager else traced
 
     def run(self, scale: float) -> list[Entry]:
-        counts = self._run(*self._arguments, self._tf.constant(scale, self._tf.float32)).numpy()
+        tf, job = self._tf, self._job
+        counts = self._run(job.x, job.y, job.sample_weight, tf.constant(scale, tf.float32)).numpy()
         return [
             Entry(place, tensor, tallies.tally(dtype, row), weight)
             for (place, tensor, dtype, weight), row in zip(self._places, counts, strict=True)
@@ -111,6 +111,10 @@ def kept(model: Any) -> AbstractContextManager[None]:
     """Return the context in which what is the backend's own is kept: there is nothing, `_refuse_changes`
     refuses a model that has it."""
     return nullcontext()
+
+
+def values(model: Any) -> None:
+    """Return None: the model's variables hold their values."""
 
 
 def bits_of(tensor: Any, name: str) -> Any:

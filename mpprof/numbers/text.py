@@ -11,8 +11,27 @@ from mpprof.store.formats import number
 LAYER_WIDTH = 36
 
 
+NOT_REPRODUCED = {
+    "skipped": "An update was skipped, and this pass does not reproduce it.",
+    "loss": "The loss was not finite, and this pass does not reproduce it.",
+}
+"""By why it was looked at."""
+
+
+def is_broken(document: dict[str, Any]) -> bool:
+    """Return whether something is not finite."""
+    forward, backward = document["first_forward"], document["first_backward"]
+    return forward is not None or (backward is not None and backward.get("kind") != "underflow")
+
+
 def headline(document: dict[str, Any]) -> str:
-    """Return the first break in a sentence; of the forward pass before the backward pass."""
+    """Return the first break in a sentence, of the forward pass before the backward pass; first that the pass
+    does not reproduce what it was to explain."""
+    missed = NOT_REPRODUCED.get(document.get("trigger", ""))
+    return " ".join(filter(None, [None if is_broken(document) else missed, _first_break(document)]))
+
+
+def _first_break(document: dict[str, Any]) -> str:
     forward, backward = document["first_forward"], document["first_backward"]
     if forward is not None:
         return f"{_tensor(forward)} is the first to break: {forward['reason']}."
@@ -29,7 +48,8 @@ def table(document: dict[str, Any]) -> str:
     return "\n".join(_lines(document))
 
 
-def _lines(document: dict[str, Any]) -> Iterator[str]:
+def summary(document: dict[str, Any]) -> Iterator[str]:
+    """Yield what breaks, how it was run, and the loss scales that are good."""
     yield headline(document)
     backward = document["first_backward"]
     if document["first_forward"] is not None and backward is not None:
@@ -38,6 +58,10 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"Basis: {document['basis']} step" + (f"; {note}." if note else ".")
     if document["loss_scale"] is not None:
         yield _scale(document["loss_scale"])
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    yield from summary(document)
     for one in document["advice"]:
         yield ""
         yield f"{one['text']} ({one['code']})"

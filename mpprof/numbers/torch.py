@@ -110,6 +110,10 @@ def _set_random(torch: Any, states: tuple[Any, list[Any]]) -> None:
         torch.cuda.set_rng_state_all(states[1])
 
 
+def values(model: Any) -> None:
+    """Return None: the model's variables hold their values."""
+
+
 def bits_of(tensor: Any, name: str) -> Any:
     """Return a tensor's bits as integers of that type."""
     import torch

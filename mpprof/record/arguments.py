@@ -71,6 +71,18 @@ def checked_sinks(sinks: Iterable[Sink]) -> tuple[Sink, ...]:
     return given
 
 
+def checked_numerics(numerics: bool | tuple[Any, ...]) -> bool | tuple[Any, ...]:
+    """Return the value. Raises `UsageError` where it is neither True or False nor a batch."""
+    if isinstance(numerics, bool):
+        return numerics
+    if isinstance(numerics, tuple | list) and 1 <= len(numerics) <= 3:
+        return tuple(numerics)
+    raise UsageError(
+        f"numerics is a {type(numerics).__name__}",
+        next="Give True, or a batch: (x, y) or (x, y, sample_weight)",
+    )
+
+
 def checked_batch_size(size: int | None) -> int | None:
     """Return the batch size. Raises `UsageError` where it is no whole number of 1 or more."""
     if size is None or (isinstance(size, int) and type(size) is not bool and size >= 1):

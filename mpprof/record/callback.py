@@ -16,10 +16,16 @@ import keras
 
 from mpprof.errors import UnableError
 from mpprof.record.alarms import checked
-from mpprof.record.arguments import checked_announce, checked_clock, checked_logdir, checked_sinks
+from mpprof.record.arguments import (
+    checked_announce,
+    checked_clock,
+    checked_logdir,
+    checked_numerics,
+    checked_sinks,
+)
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import NEVER, Hook
-from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, tell
+from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, named, tell
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.reading import Schedule
@@ -36,6 +42,9 @@ log = logging.getLogger("mpprof")
 
 BEGINS_ONLY = keras.backend.backend() in ASYNCHRONOUS
 """Whether only the begins of batches are told, see `Probe.asynchronous`."""
+
+LOOKS = "mpprof.numbers.looks:Looks"
+"""What looks at the numbers by layer: a name, because it stands on recording."""
 
 NEWS_RATIO = 0.1
 """A further verdict is given when the run has grown by so much: short fits of a long run end at once."""
@@ -55,6 +64,7 @@ class _Settings:
     sinks: tuple[Sink, ...]
     tensorboard: bool
     clock: Callable[[], int]
+    numerics: bool | tuple[Any, ...]
 
 
 class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
@@ -95,6 +105,12 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         sinks: other destinations of the same series: `mpprof.WandbSink()`, `mpprof.MlflowSink()`, or a
             `mpprof.record.sinks.Sink` of your own. A sink with a method `finish` gets a summary and the HTML
             report when a `fit` ends; `fit` waits for both, as it does for the verdict.
+        numerics: look at the numbers by layer (see `mpprof.numerics`) at the start, when an update was
+            skipped or the loss is not finite, and at the end; 8 times a run at most. Each look takes some 15
+            steps and two compiles, at the model as it then is; `run_time` has what it cost. The batch is the
+            one given as `(x, y)` or `(x, y, sample_weight)`. With True it is one that `fit` has drawn: on JAX
+            and torch a copy of each is kept, of the last `read_every` and 64 MiB at most. On TensorFlow it is
+            made of the first rows of the arrays that `fit` was given; for other data give a batch.
         clock: a function that returns monotonic nanoseconds.
 
     To profile 5 more steps of a running training, create a file `window-please` in the run's `mpprof`
@@ -126,6 +142,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         tensorboard: bool = False,
         window_signal: int | None = None,
         sinks: Iterable[Sink] = (),
+        numerics: bool | tuple[Any, ...] = False,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__()
@@ -144,6 +161,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             checked_sinks(sinks),
             tensorboard,
             checked_clock(clock),
+            checked_numerics(numerics),
         )
         self._session: FitSession | None = None
         self._begin_call: Hook = _ignore  # of a batch, in the session
@@ -346,6 +364,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             session = FitSession(recorder, probe, plan, settings.read_every, settings.stop_on)
             session.observer.stop = session.stop_training
             session.opened = self._open_sinks
+            if settings.numerics is not False:
+                given = settings.numerics if isinstance(settings.numerics, tuple) else None
+                session.looks = recorder.attempt("numerics", _looks, given, settings.read_every)
             if settings.window_signal is not None:
                 session.signalled = SignalledWish(settings.window_signal, session.profiling.wish)
             spent = Spent(settings.clock)  # of no fit
@@ -426,6 +447,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
         self._begun = self._spent = None
         self._told = False
+
+
+def _looks(given: tuple[Any, ...] | None, most_kept: int) -> Any:
+    return named(LOOKS)(given, most_kept)
 
 
 def _nothing() -> None:

@@ -41,6 +41,8 @@ class Observer:
     ) -> None:
         self._recorder, self._probe, self._calls, self._stop_on = recorder, probe, calls, stop_on
         self.stop: Callable[[], None] | None = None  # asks the training to stop
+        self.broke: Callable[[Seen, float | None], None] | None = None  # told of skips with the scale before
+        self._scale_before: float | None = None
         self.schedule = Schedule(read_every)
         self.memory_on = False
         self.skipped: int | None = None
@@ -170,6 +172,7 @@ class Observer:
             line.skipped, self.skipped = line.skipped or 0, self.skipped or 0
             return
         before = self._skips.last
+        self._scale_before = None if before is None else before.loss_scale
         # Where the input ends within a call, fewer steps ran than it claimed. TensorFlow's graph has begun
         # the next one then, and where no loss is scaled its counter with it.
         per_call, ends, self.ends = self._calls.per_call, self.ends, 0
@@ -265,6 +268,8 @@ class Observer:
 
     def alarm(self, seen: Seen) -> None:
         """Raise the alarms that begin with what was seen."""
+        if self.broke is not None:
+            self.broke(seen, self._scale_before)
         for alarm in self._watch.see(seen):
             self._raise(alarm)
 

@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from mpprof.errors import UsageError
+from mpprof.errors import MpprofError, UsageError
 from mpprof.model.limits import LONG_CALL_NS
 from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
@@ -175,6 +175,7 @@ class FitSession:
         self._epoch: tuple[int, int] | None = None  # that runs: its number, and when it began
         self._end_ns: int | None = None  # of the fit's record
         self._last_ns = 0  # when a hook beside those of batches was told last
+        self.looks: Any = None  # a `mpprof.numbers.looks.Looks`, where numbers by layer are wanted
 
     # --- one fit ---------------------------------------------------------------------------------------
 
@@ -234,6 +235,10 @@ class FitSession:
         self._read_batch_size()
         self._find_counters(begins=True)
         self._describe_fit()
+        if self.looks is not None:
+            iterator = recorder.attempt("numerics", epoch_iterator_of_running_fit)
+            self.looks.start_fit(self.calls.step, getattr(iterator, "data_adapter", None))
+            self.observer.broke = self._broke
         self._split_wall_time()
         recorder.save()
 
@@ -241,10 +246,12 @@ class FitSession:
         """Note that the record of the fit ends here: what callbacks do at the end of training is not in it,
         wherever in the list they stand."""
         if self._active():
+            self._last_look()
             self._end_ns = self._clock()
 
     def end_fit(self, stopped: bool) -> None:
         if self._end_ns is None:
+            self._last_look()
             self._end_ns = self._clock()
         self._end_fit("stopped" if stopped else "finished")
 
@@ -434,6 +441,8 @@ class FitSession:
         begin_ns = self._clock()
         self.end_epoch(logs)
         self.spent.add(self.spent.of("callbacks", OURS, "epoch"), self._clock() - begin_ns)
+        if self.looks is not None and self._active():
+            self._look_at_numbers("epoch")
 
     def close_epoch(self) -> None:
         """Write the line of the epoch whose last hook has been told, and what was spent in it."""
@@ -622,6 +631,8 @@ class FitSession:
             # handed over, and has to wait for the next call's.
             at_hand, self._special = self._special or not self.runs_behind, True
             self.profiling.before_call(batch, self._first_of_epoch, at_hand)
+        if self.looks is not None and self.looks.due:
+            self._look_between_calls("epoch" if self._first_of_epoch else "batch")
         if self._queued and now >= self._ask_ns:
             self._drain(now, self._not_read())
         self._first_of_epoch = False
@@ -643,6 +654,8 @@ class FitSession:
             self._after_call(line)
         if line.step >= self._schedule.next or self._end_unknown:
             self._look(line)
+            if self.looks is not None and self.looks.due:
+                self._look_between_calls("batch")
         self._spend_own(now)
         self._enter_fast_path()
 
@@ -867,6 +880,60 @@ class FitSession:
     def _resumed(self) -> None:
         self.calls.restart_interval(self._clock())
 
+    # --- numbers by layer ------------------------------------------------------------------------------
+
+    def _broke(self, seen: Seen, scale: float | None) -> None:
+        """Note what a reading shows that numbers by layer may explain."""
+        self.looks.see(seen.step, seen.span, seen.skipped, seen.loss, scale)
+        if self.looks.due:
+            self.calls.fast_until = NEVER  # the next call begins with the look
+
+    def _look_between_calls(self, at: str) -> None:
+        """Look at the model's numbers; the time is no call's. A window is left as it is: it is looked at
+        after it."""
+        if self.profiling.profiles:
+            return
+        self._settle()
+        took_ns = self._look_at_numbers(at)
+        self._waited_ns += took_ns
+        if self.runs_behind:
+            self._resumed()
+        else:
+            self.calls.leave_out(took_ns)
+
+    def _last_look(self) -> None:
+        if self.looks is not None and self._active():
+            self.looks.end()
+            self._look_at_numbers("train")
+
+    def _look_at_numbers(self, at: str) -> int:
+        """Look at the model's numbers where that is wanted, and return how long it took. A failure is said
+        once, and numbers are not looked at again."""
+        begin_ns, recorder = self._clock(), self.recorder
+        looked = recorder.attempt("numerics", self._looked, begin_ns - recorder.zero_ns)
+        if looked is None:
+            self.looks = self.observer.broke = None
+        if looked is False:
+            return 0
+        took_ns = self._clock() - begin_ns
+        self.spent.add(self.spent.of("profiler", "numerics", at), took_ns)
+        if self.observer.memory_on and self.probe.backend == "jax":
+            self.observer.memory_on = False
+            recorder.absent["memory"] = (
+                "a look at the numbers by layer raised the peak, which JAX cannot reset"
+            )
+        self.observer.reset_memory_peak()
+        return took_ns
+
+    def _looked(self, t_ns: int) -> bool | None:
+        """Return whether the model was looked at; None where it cannot be."""
+        try:
+            return bool(self.looks.look(self.recorder.root, self.model, self.calls.step, t_ns, self._clock))
+        except MpprofError as error:
+            self.recorder.absent["numerics"] = str(error)
+            warn_once("mpprof does not look at the numbers by layer: %s", error)
+            return None
+
     # --- facts -----------------------------------------------------------------------------------------
 
     def _active(self) -> bool:
@@ -991,9 +1058,17 @@ class FitSession:
             return Absent("the batches are taken within the train function: only a trace shows the wait")
         kind = str(self._fit_facts.get("input", {}).get("kind", "input"))
         wait = InputWait(self.spent, kind, within_call=self.probe.backend == "jax")
-        why_not = time_input(iterator, wait, lambda error: self.recorder.fail("run_time.input", error))
+        keep = None if self.looks is None or self.looks.keep is None else self._kept
+        why_not = time_input(iterator, wait, lambda error: self.recorder.fail("run_time.input", error), keep)
         self._input = wait if why_not is None else None
         return why_not
+
+    def _kept(self, batch: Any) -> None:
+        """Have a batch that was drawn kept for a look."""
+        begin_ns = self._clock()
+        if self.looks is not None and (keep := self.looks.keep) is not None:
+            self.recorder.attempt("numerics", keep, batch)
+            self.spent.add(self.spent.of("profiler", "numerics", "batch"), self._clock() - begin_ns)
 
     def _compiled(self, calls: int, ns: int | None) -> None:
         """Note what was compiled, where a source tells of it at once, or was asked by `_ask_compiles`."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from mpprof.errors import UnableError, UsageError
 from mpprof.launch import batches
+from mpprof.launch.energy import Energy
 from mpprof.launch.settings import computing_in
 from mpprof.launch.trial import LongEnough
 from mpprof.runs.loading import load_at
@@ -106,9 +107,13 @@ class _Training:
         profile: Any = "auto" if turn.round == 1 else None
         recorded = MPProfilerCallback(root, profile_steps=profile, verbose=0, announce=None)
         facts = Trained(turn.setting, turn.rung, turn.cycle, turn.round, seconds=0.0)
-        enough = LongEnough(self._steps, self._seconds)
+        energy = Energy()
+        energy.open()
+        enough = LongEnough(self._steps, self._seconds, begins=energy.begin)
         try:
             told = self._train(turn, recorded, enough, begun + within_s)
+            energy.end(enough.steady)
+            told["energy"] = energy.told
         except (UsageError, KeyboardInterrupt):
             raise
         except Exception as error:  # noqa: BLE001 - of one setting: the others go on

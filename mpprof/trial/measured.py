@@ -56,7 +56,8 @@ def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
         batch=batch,
         examples_per_s=batch / summary.mean_ns * 1e9 if batch else None,
         peak_memory_bytes=summary.peak_memory_bytes,
-        joules_per_example=_joules(run, summary.mean_ns, batch),
+        joules_per_example=_joules(told, batch),
+        energy_absent=_why_no_joules(told, batch),
         skipped=summary.skipped,
         curve=tuple((each.updates, each.loss) for each in learning.curve_of(run)),
         finite=_is_finite(run),
@@ -114,13 +115,14 @@ def _error(
 ) -> tuple[str | None, bool]:
     """Return why nothing was measured, and whether that is of the script, under whatever setting."""
     reason, error = told.get("reason"), told.get("error")
-    if ended.code is None:
-        return f"{told.get('steady') or 'fewer than'} {steps} steady steps were not reached in time", False
-    if reason == "steps":
+    if ended.code is None and not told:
+        return f"{steps} steady steps were not reached in time", False
+    # A loop of train_on_batch may have had its steps in less time than they are to last.
+    if reason == "steps" or (reason == "script" and not told.get("fits") and told.get("steady", 0) >= steps):
         return None, False
     if reason == "unchanged":
         return told.get("unchanged"), False
-    if ended.code < 0:
+    if ended.code is not None and ended.code < 0:
         return f"ended by {_signal(-ended.code)}", False
     stated = run.facts.ended if run is not None and run.facts is not None else None
     if stated is not None and stated.reason == "out_of_memory":
@@ -129,7 +131,7 @@ def _error(
         return "it asks for input, and there is no terminal here", True
     if error is not None:
         return error, False
-    if ended.code != 0 and not told:
+    if ended.code and not told:
         return f"it ended with exit code {ended.code}: {_last_line(output)}", True
     if not told.get("fits") and not told.get("root"):
         return "no fit of Keras was called", True
@@ -160,13 +162,16 @@ def _is_finite(run: Run) -> bool | None:
     return bool(np.isfinite(run.steps.loss[run.steps.loss_known][-1]))
 
 
-def _joules(run: Run, step_ns: float, batch: int | None) -> float | None:
-    """Return the energy of the one GPU that trains for an example, by the samples of its power once steps are
-    steady; None where it is not measured, or there are several."""
-    hardware, steps = run.hardware, run.steps
-    if hardware is None or steps is None or not batch or not len(steps):
+def _joules(told: dict[str, Any], batch: int | None) -> float | None:
+    """Return the energy of the GPU for an example; None where it is not known."""
+    if _why_no_joules(told, batch) is not None or batch is None:
         return None
-    known = ~np.isnan(hardware.power_w) & (hardware.gpu >= 0) & (hardware.t_ns > steps.t_ns[len(steps) // 4])
-    if not known.any() or len(set(hardware.gpu[known].tolist())) > 1:
-        return None
-    return float(hardware.power_w[known].mean()) * step_ns / 1e9 / batch
+    joules, steps = (float(told["energy"][key]) for key in ("joules", "steps"))
+    return joules / (steps * batch)
+
+
+def _why_no_joules(told: dict[str, Any], batch: int | None) -> str | None:
+    energy = told.get("energy") or {}
+    if "joules" in energy:
+        return None if batch else "the batch is not known"
+    return str(energy.get("absent", "it was not read"))

@@ -45,8 +45,9 @@ class Row:
 
 @frozen
 class Tried:
-    """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended. Where
-    remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those no switch applies."""
+    """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
+    `energy_absent`: why no energy is known. Where remedies were tried, `outcomes`: what they promised and
+    brought, `by_hand`: those that no switch applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -57,6 +58,7 @@ class Tried:
     keep: str | None
     sentence: str
     keras: str = "keras"
+    energy_absent: str | None = None
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
 
@@ -74,6 +76,7 @@ class Tried:
             "dropped": list(self.dropped),
             "on_cpu": self.on_cpu,
             "keep": self.keep,
+            "energy_absent": self.energy_absent,
             "sentence": self.sentence,
             "code": self.code(),
             "remedies": [each.document() for each in self.outcomes],
@@ -96,22 +99,31 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
     best = kept[-1] if kept else None
     sentence = sentence_of(rows, best, on_cpu=on_cpu)
     measured = any(row.step_ns is not None for row in rows)
+    decided = best != plan.first or not undecided(rows[1:])
     tried = set(settings)
     advice = next((each.advice for each in done if each.advice is not None), Advice())
     outcomes = kept_word.outcomes(plan, done, advice)
     return Tried(
         script=script,
         rows=rows,
-        overridden=_once(_shared(note) for each in done for note in each.overridden),
+        overridden=_once(shared(note) for each in done for note in each.overridden),
         left_out=_once(name for each in done for name in each.left_out),
         dropped=_dropped(plan, done, tried),
         on_cpu=on_cpu,
-        keep=best.name if best is not None and measured and not on_cpu else None,
+        keep=best.name if best is not None and measured and decided and not on_cpu else None,
         sentence=sentence,
         keras=done[-1].keras if done else "keras",
+        energy_absent=_why_no_energy(done),
         outcomes=outcomes,
         by_hand=kept_word.left_to_do(advice, outcomes),
     )
+
+
+def _why_no_energy(done: Sequence[Trained]) -> str | None:
+    """Return why no training's energy is known; None: one is, or nothing was measured."""
+    counted = [each for each in done if each.counts]
+    known = any(each.joules_per_example is not None for each in counted)
+    return None if known or not counted else counted[-1].energy_absent or "it was not read"
 
 
 def _kept(plan: Plan, done: Sequence[Trained]) -> list[Setting]:
@@ -197,9 +209,9 @@ def _once(texts: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _shared(note: str) -> str:
+def shared(note: str) -> str:
     """Return a note without the value that differs from setting to setting."""
-    return note.partition(" was overridden")[0]
+    return note.partition(": ")[0].removesuffix(" was overridden")
 
 
 def _document(row: Row) -> dict[str, Any]:
@@ -230,11 +242,19 @@ def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> s
         return f"{text.ON_A_CPU}. {found or first.setting.name + ' alone was measured'}."
     kept = next((row for row in rows if row.setting == best), None)
     if kept is None or kept is first:
+        if once := undecided(others):
+            found = "; ".join(f"{row.setting.name} {interval(row.speedup)}" for row in once)
+            return f"One round decides nothing: {found}. Give it more time: --resume and more --minutes."
         said = "; ".join(f"{row.setting.name} {interval(row.speedup)}{_but(row)}" for row in others)
         return f"Keep {first.setting.name}: {said or 'nothing else was measured'}."
     rest = [f"{row.setting.name} brings no more{_but(row)}" for row in others if not row.kept]
     head = f"{kept.setting.name}: {interval(kept.speedup)}{_memory(kept, first)}"
     return "; ".join([head, *rest]) + "."
+
+
+def undecided(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that were faster in their one round, which is no evidence yet."""
+    return [row for row in rows if row.speedup and row.speedup.interval is None and row.speedup.value > 1]
 
 
 def _but(row: Row) -> str:

@@ -44,6 +44,7 @@ class Trained:
     examples_per_s: float | None = None
     peak_memory_bytes: int | None = None
     joules_per_example: float | None = None
+    energy_absent: str | None = None  # why the energy is not known
     skipped: int | None = None
     curve: tuple[tuple[float, float], ...] = ()
     finite: bool | None = None

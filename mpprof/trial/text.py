@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpprof.report import words
+from mpprof.store import ladder
 from mpprof.trial import kept_word
 from mpprof.trial.rounds import interval
 
@@ -21,8 +23,8 @@ _OPTIONAL = (5, 6, 7)
 """Columns that are left out where nothing is known."""
 
 
-def render(tried: Tried, *, ascii_only: bool = False) -> str:
-    """Return the sentence, a line for each setting, what was overridden, and the lines to change."""
+def table(tried: Tried) -> list[tuple[str, ...]]:
+    """Return the titles, then a row of text for each setting."""
     cells = [
         _TITLES,
         *(_cells(row, is_first=at == 0, on_cpu=tried.on_cpu) for at, row in enumerate(tried.rows)),
@@ -30,12 +32,26 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
     kept = [
         at for at in range(len(_TITLES)) if at not in _OPTIONAL or any(line[at] != "-" for line in cells[1:])
     ]
-    widths = [max(len(line[at]) for line in cells) for at in kept]
+    return [tuple(line[at] for at in kept) for line in cells]
+
+
+def write_table(tried: Tried, folder: Path) -> None:
+    """Write the table for the page, which shows the ladder as it grows."""
+    titles, *rows = table(tried)
+    ladder.write(folder, tried.script, tried.sentence, titles, rows)
+
+
+def render(tried: Tried, *, ascii_only: bool = False) -> str:
+    """Return the sentence, a line for each setting, what was overridden, and the lines to change."""
+    cells = table(tried)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
-        "  ".join(line[at].ljust(width) if at in (0, len(_TITLES) - 1) else line[at].rjust(width)
-                  for at, width in zip(kept, widths, strict=True)).rstrip()
+        "  ".join(
+            text.ljust(width) if at in (0, len(line) - 1) else text.rjust(width)
+            for at, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
         for line in cells
-    ]  # fmt: skip
+    ]
     head = tried.sentence.replace(f"{ON_A_CPU}. ", f"{ON_A_CPU}.\n").split("\n")
     errors = [f"{row.setting.name}: {row.error}" for row in tried.rows if row.error]
     notes = [
@@ -43,6 +59,7 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
         *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
         *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
         *([f"No time was left for: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+        *([f"Energy: {tried.energy_absent}"] if tried.energy_absent and not tried.on_cpu else []),
     ]
     code = tried.code()
     of_remedies = kept_word.lines(tried.outcomes, tried.by_hand)

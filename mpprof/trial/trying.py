@@ -14,7 +14,7 @@ from mpprof.model.quantities import format_ns
 from mpprof.trial import ladder, measured, training
 from mpprof.trial.journal import Journal
 from mpprof.trial.ladder import Plan, Turn
-from mpprof.trial.result import Tried, conclude
+from mpprof.trial.result import Tried, conclude, shared
 from mpprof.trial.rounds import Trained
 from mpprof.trial.settings import FLOAT32, Choices, Setting, changes, first, product, usual
 
@@ -93,9 +93,11 @@ def climb(
     done: Sequence[Trained] = (),
     add: Callable[[Trained], None] = lambda one: None,
     clock: Callable[[], float] = time.monotonic,
+    grown: Callable[[Tried], None] = lambda tried: None,
 ) -> Tried:
-    """Run trainings until the ladder is known, or the time is spent. Raises UnableError where the script
-    cannot be measured under any setting; Interrupted."""
+    """Run trainings until the ladder is known, or the time is spent. `add` gets each training, `grown` what
+    the ladder shows with it. Raises UnableError where the script cannot be measured under any setting;
+    Interrupted."""
     history, end = list(done), clock() + asked.minutes * 60
     plan = _plan(asked, history)
     said_of: set[str] = set()
@@ -107,6 +109,7 @@ def climb(
             if one.script_failed or (one.error is not None and _twice(history)):
                 raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
             plan = _plan(asked, history)
+            grown(conclude(asked.name, plan, history))
             _say_once(said_of, _notes(one), say)
             say(_progress(plan, history, end - clock()))
     except KeyboardInterrupt as error:
@@ -148,16 +151,18 @@ def _what_next(one: Trained, asked: Asked) -> str:
     if "steady steps" in said:
         return "Give it more epochs, or fewer --steps"
     if "no fit" in said:
-        return "It measures fit and train_on_batch of Keras. Runs of a loop of your own: mpprof compare"
+        return (
+            "It measures fit and train_on_batch of Keras in the script's own process. Runs of a loop of your "
+            "own: mpprof compare"
+        )
     if "input" in said:
         return "Give by arguments what it asks for"
     return f"What it printed is below {asked.logdir}"
 
 
 def _notes(one: Trained) -> list[str]:
-    overridden = [text.partition(" was overridden")[0] for text in one.overridden]
     return [
-        *(f"overridden: {text}" for text in overridden),
+        *(f"overridden: {shared(text)}" for text in one.overridden),
         *(f"left out: {name} (--keep-callbacks keeps it)" for name in one.left_out),
     ]
 

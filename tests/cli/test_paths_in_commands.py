@@ -144,6 +144,7 @@ def test_the_demos_commands_run_as_printed(
         records.write_text(json.dumps(json.loads(records.read_text()) | {"run_id": name}))
 
     monkeypatch.setattr(demo, "train", trained)
+    monkeypatch.setattr(demo, "launch", lambda words: None)
     demo.run(Path("it's here"), main, serve=False, port=0)
     out = capsys.readouterr().out
     printed = [line.removeprefix("$ ") for line in out.splitlines() if line.startswith(("$ ", "../"))]
@@ -151,8 +152,8 @@ def test_the_demos_commands_run_as_printed(
     assert all(line.startswith("../") for line in printed)
     assert unquoted(out, "it's here") == []
     for command in sorted({line.partition("   ")[0] for line in printed}):
-        if " serve " in command:
-            continue
+        if any(f"{word} --logdir" in command for word in (" run", " try")) or " serve " in command:
+            continue  # these train, and do not end
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
         assert done.returncode == 0, (command, done.stderr)
 

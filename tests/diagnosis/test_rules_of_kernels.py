@@ -8,6 +8,7 @@ import pytest
 
 from mpprof.diagnosis import judge
 from mpprof.diagnosis.answer import compose
+from mpprof.model.account import Cell
 from tests.builders import cases as c
 from tests.diagnosis.saying import diagnosed, finding, says
 
@@ -466,3 +467,42 @@ def test_mp504_leaves_one_pass_over_memory() -> None:
 def test_without_a_trace_they_say_what_to_record(code) -> None:
     conv = (c.layer("conv", "Conv2D", input_shape=[None, 8, 8, 3]), *c.HEALTHY_LAYERS)
     assert "profile_steps" in says(code, c.case(records=c.facts(layers=conv)))
+
+
+# --- MP508 bias-gradient
+
+
+def bias(ms: float, op_type: str = "BiasAddGrad", layer: str = "logits", precision: str = "fp16") -> Cell:
+    return c.cell("reduce", ms, op_type=op_type, layer=layer, precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "said"),
+    [(4, 5.9, "clear"), (1, 1.9, "clear"), (1, 2.1, "info"), (1, 4.1, "warning"), (1, 21.1, "error")],
+)
+def test_mp508_without_a_baseline_it_is_held_against_adding_the_same_bias(forward, backward, said) -> None:
+    cells = bias(forward, "BiasAdd"), bias(backward)
+    assert says("MP508", c.case(account=c.account(*cells))) == said
+    if said not in ("clear", "info"):
+        assert finding("MP508", c.case(account=c.account(*cells))).cost_ns_per_step == pytest.approx(
+            (backward - forward) * c.MS
+        )
+
+
+def test_mp508_with_a_baseline_it_is_held_against_float32_layer_by_layer() -> None:
+    """A layer without its like there, and one as fast as there, cost nothing."""
+    before = c.case(
+        records=c.facts("float32"), account=c.account(bias(2, precision="fp32"), bias(3, layer="conv"))
+    )
+    cells = bias(32), bias(3.5, layer="conv"), bias(1, layer="new")
+    got = finding("MP508", c.case(account=c.account(*cells), baseline=before))
+    assert got.cost_ns_per_step == pytest.approx(30 * c.MS)
+    assert got.layers == ("logits",)
+    assert "16.0x as long as in float32" in got.summary
+
+
+def test_mp508_is_unable_where_nothing_is_there_to_hold_it_against() -> None:
+    """A convolution adds its bias in a fused kernel, and there is no float32 run."""
+    assert "is not known" in says("MP508", c.case(account=c.account(bias(10))))
+    assert says("MP508", c.case(account=c.account(bias(2)))) == "clear"
+    assert "no bias" in says("MP508", c.case(account=c.account(bias(10, "Sum"))))

@@ -11,10 +11,17 @@ from tests.paths import NO_DATA, SHARED_DATA
 LONG = ("records-jax",)
 """Trainings whose records differ from those of TensorFlow, which are compared at each change, in few lines."""
 OF_OTHERS = ("real", "truth")
+ELSEWHERE = ("planted",)
+"""What tests/planted compares, whose cases it has judged anyway."""
 
 
 @pytest.mark.parametrize(
-    "group", [pytest.param(group, marks=pytest.mark.full if group in LONG else ()) for group in GROUPS]
+    "group",
+    [
+        pytest.param(group, marks=pytest.mark.full if group in LONG else ())
+        for group in GROUPS
+        if group not in ELSEWHERE
+    ],
 )
 def test_what_is_frozen_is_as_it_was(group: str) -> None:
     if group in OF_OTHERS and not SHARED_DATA.exists():

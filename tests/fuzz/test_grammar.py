@@ -18,7 +18,7 @@ from tests.fuzz.grammar.grammars import BY_NAME, GRAMMARS, pair, single
 from tests.fuzz.harness import SOAK, fuzz, fuzz_in_parts
 from tests.paths import NO_TRACES, SHARED
 
-COUNT, EVERY = 3_000, 30
+COUNT, EVERY = 1_000, 30
 SOAK_EVERY = 10
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -67,13 +67,13 @@ def measure(policy: str, step_ms: int) -> dict[str, Any]:
         switch = way.Switch()
         run = Path(folder) / "run"
         ours = MPProfilerCallback(str(run), verbose=0, announce=None, profile_steps=None, clock=switch.clock)
-        switch.whole = [ours]
-        switch.switch_between({"mpprof": ours})
         made, count = model(policy), steps * (way.WARM_BLOCKS + blocks)
-        callbacks = keras.callbacks.CallbackList(
-            [switch, ours], add_history=True, model=made, epochs=1, steps=count
+        way.EPOCH_BLOCKS, way.LIST = (
+            way.WARM_BLOCKS + blocks,
+            {"add_history": True, "epochs": 1, "steps": count},
         )
-        switch.list, switch.rest = callbacks, callbacks.callbacks[2:]
+        callbacks = switch.list = way.fit([switch, ours], made)
+        switch.switch_between({"mpprof": ours})
         made.fit(batches(rows, count), steps_per_epoch=count, verbose=0, callbacks=callbacks)
         lines = [json.loads(line) for line in (run / "mpprof" / "steps.jsonl").read_text().splitlines()]
     recorded = [line for line in lines if line.get("kind") == "step"]

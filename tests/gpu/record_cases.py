@@ -31,6 +31,8 @@ TINY = {
     "resnet50": {"size": 32, "classes": 10},
     "transformer": {"vocabulary": 1009, "length": 16, "width": 32, "blocks": 1},
 }
+SEED = (32, 64, 128, 512)
+"""Batches of the seed's experiment beside the 256 of `BATCHES`."""
 NO_GRAPHS = "--xla_gpu_enable_command_buffer="
 AHEAD = 2
 """Processes at a time: one trains, the other one imports and waits."""
@@ -62,15 +64,20 @@ def cases(tiny: bool) -> list[tuple[Case, bool]]:
 
 
 def others(backend: str, tiny: bool) -> list[tuple[Case, bool]]:
-    """The cases of another backend: with and without XLA on TensorFlow, and its rewrite of the graph."""
-    compiled: tuple[bool | str, ...] = ("auto", False) if backend == "tensorflow" else (False,)
+    """The cases of another backend: with and without XLA on TensorFlow, its rewrite of the graph, the seed's batches."""
+    large = {model: batches[1] for model, batches in BATCHES.items()}
+    compiled: tuple[bool | str, ...] = (False, "auto") if backend == "tensorflow" else (False,)
     found = [
-        Case(model, batches[1], policy, jit_compile=jit)
-        for jit, policy, (model, batches) in product(compiled, POLICIES[:2], BATCHES.items())
+        Case(model, batch, policy, jit_compile=jit)
+        for policies in (POLICIES[:2], POLICIES[2:])
+        for jit, policy, (model, batch) in product(compiled, policies, large.items())
     ]
     if backend == "tensorflow":
         found += [
-            Case(model, BATCHES[model][1], "float32", jit_compile=False, rewrite=True) for model in BATCHES
+            Case("convnet", batch, policy, jit_compile=False) for batch, policy in product(SEED, POLICIES[:2])
+        ]
+        found += [
+            Case(model, batch, "float32", jit_compile=False, rewrite=True) for model, batch in large.items()
         ]
     return [(shrunk(case) if tiny else case, True) for case in found]
 

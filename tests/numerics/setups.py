@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ import numpy as np
 from keras import layers, ops
 
 import mpprof
+from mpprof.numbers import files
 
 ROWS = 16
 
@@ -194,3 +196,47 @@ def _attributes(model: Any) -> dict[str, dict[str, int]]:
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [f"{name}.{key}" for name in before for key in before[name].keys() | after[name].keys()
             if before[name].get(key) != after[name].get(key)]  # fmt: skip
+
+
+BATCHES, SCALE = 4, 2.0**10
+LARGE = 1e30
+"""Of the second batch's targets, whose square is not finite: where gradients are in float16 its update is skipped."""
+
+
+class Order(keras.callbacks.Callback):  # type: ignore[misc]
+    """Ends the training with a look at what Keras will draw next from its generators."""
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.next = float(keras.ops.convert_to_numpy(keras.random.uniform(())))
+
+
+def trained(name: str, folder: Path | None, shuffle: bool = True, **more: Any) -> tuple[str, dict[str, Any]]:
+    """Train a model by `fit`; with `folder` it is looked at as it trains. Returns a digest of its state and of
+    all generators, and what the looks found, without their layers."""
+    model, x, y = made(name)
+    model.optimizer.initial_scale = SCALE
+    y = keras.tree.map_structure(lambda each: np.concatenate([each, each * LARGE, each, each]), y)
+    callbacks: list[Any] = [order := Order()]
+    if folder is not None:
+        callbacks.append(
+            mpprof.MPProfilerCallback(
+                folder, numerics=True, profile_steps=None, hardware=False, verbose=0, read_every=4, **more
+            )
+        )
+    given = np.concatenate([x] * BATCHES)
+    history = model.fit(
+        given, y, batch_size=ROWS, epochs=2, shuffle=shuffle, verbose=0, callbacks=callbacks
+    ).history
+    looks = [] if folder is None else files.looks(folder)[0]
+    kept = [
+        {key: look.get(key) for key in look if key not in ("layers", "cost_ns", "t_ns")} for look in looks
+    ]
+    return f"{digest(model)} {history} {order.next}", {"looks": kept}
+
+
+def changed_by_fit(name: str, folder: Path) -> list[str]:
+    """Return what the callback's looks change of a training whose second batch overflows."""
+    with_looks, found = trained(name, folder)
+    reasons = [each["trigger"] for each in found["looks"]]
+    said = [] if {"skipped", "loss"} & {*reasons} and reasons[-1] == "end" else [str(found)]
+    return said + ([] if with_looks == trained(name, None)[0] else ["the training"])

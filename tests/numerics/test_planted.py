@@ -61,6 +61,19 @@ def test_on_jax_a_look_within_an_epoch_sees_the_state_of_now_and_changes_nothing
     assert found["scales"] == [2.0**19, 2.0**18]  # a step is skipped at each
 
 
+def test_on_jax_the_callback_finds_the_batch_that_was_skipped_and_changes_nothing(
+    on_jax: dict[str, Any],
+) -> None:
+    """Within an epoch, where the model's variables hold nothing; the first batch is drawn after the first begin."""
+    found = on_jax["fit"]
+    assert found["with"] == found["without"]
+    told = [(each["trigger"], each["step"], each["batch"]) for each in found["looks"]]
+    assert told[:2] == [("start", 1, "that of step 1"), ("skipped", 3, "that of step 2")]
+    assert told[-1] == ("end", 8, "that of step 8")
+    assert found["looks"][1]["first_forward"]["layer"] == "loss"
+    assert found["looks"][1]["loss_scale"]["now"] == 2.0**10
+
+
 def test_on_jax_what_is_computed_again_in_the_backward_pass_is_unable_by_name(on_jax: dict[str, Any]) -> None:
     assert on_jax["again"] == [["again", "its forward pass is computed again in the backward pass"]]
 

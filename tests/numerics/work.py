@@ -24,6 +24,7 @@ def few(folder: Path) -> None:
         differences=oracle.differences(),
         epoch=_within_an_epoch(),
         again=_computed_again(),
+        fit=_looked_at_by_a_callback(folder),
     )
 
 
@@ -36,10 +37,24 @@ def part(folder: Path) -> None:
 
     names = [*planted.PLANTED, *setups.SETUPS][int(os.environ["PART"]) :: PARTS]
     found = {
-        name: setups.changed(name) if name in setups.SETUPS else planted.said_of([name])[name]
+        name: _changed(name, folder) if name in setups.SETUPS else planted.said_of([name])[name]
         for name in names
     }
     _write(folder, said=found)
+
+
+def _changed(name: str, folder: Path) -> list[str]:
+    from tests.numerics import setups
+
+    return [*setups.changed(name), *setups.changed_by_fit(name, folder / "run" / name)]
+
+
+def _looked_at_by_a_callback(folder: Path) -> dict[str, Any]:
+    """Return digests of a training that the callback looks at and of one that it does not, and its looks."""
+    from tests.numerics import setups
+
+    digest, found = setups.trained("dropout", folder / "run", shuffle=False)
+    return {"with": digest, "without": setups.trained("dropout", None, shuffle=False)[0], **found}
 
 
 def _within_an_epoch() -> dict[str, Any]:

@@ -11,6 +11,8 @@ import pytest
 from mpprof.diagnosis import rules
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
+from tests.frozen.keeping import differences, kept
+from tests.frozen.outputs import causes
 from tests.planted import held_out, sweep
 from tests.planted.matrix import CLOSE, Analysed, analysed, blamed, comes_first, diagnosed
 from tests.planted.near_misses import quiet
@@ -80,6 +82,11 @@ def test_its_cost_is_what_the_twin_without_it_does_not_take(judged, name: str, c
 def test_nothing_else_is_accused(judged, name: str) -> None:
     case = PLANTED[name]
     assert [code for code in blamed(judged(name)) if code not in {*case.twins, *case.also}] == []
+
+
+def test_the_causes_with_their_costs_and_gains_are_as_they_were(judged) -> None:
+    now = {name: causes(judged(name)) for name in PLANTED}
+    assert list(differences(kept("planted"), now)) == []
 
 
 @pytest.mark.parametrize("name", PLANTED)

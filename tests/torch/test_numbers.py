@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.torch.training import keras
@@ -22,6 +24,11 @@ def test_a_planted_break_is_named_and_its_twin_is_silent(name: str) -> None:
 def test_state_and_training_are_bit_identical_after_a_look(name: str) -> None:
     assert keras.backend.backend() == "torch"
     assert setups.changed(name) == []
+
+
+@pytest.mark.parametrize("name", list(setups.SETUPS))
+def test_a_training_that_is_looked_at_is_bit_identical(name: str, tmp_path: Path) -> None:
+    assert setups.changed_by_fit(name, tmp_path / "run") == []
 
 
 def test_what_is_counted_is_what_numpy_counts() -> None:

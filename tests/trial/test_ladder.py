@@ -46,6 +46,16 @@ def test_two_equal_settings_are_no_difference_and_the_first_is_kept() -> None:
     assert "no difference" in tried.sentence
 
 
+def test_one_round_decides_nothing_and_nothing_is_kept() -> None:
+    """Seen on an H200: "Keep float32: mixed_bfloat16 1.39x (one round)", when the minutes were over."""
+    tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=14.4)), minutes=0.4)
+    assert tried.keep is None
+    assert tried.code() == []
+    assert tried.sentence.startswith("One round decides nothing: mixed_bfloat16 1.38x (one round).")
+    slower = climbed(Known(steps(float32=20.0, mixed_bfloat16=30.0)), minutes=0.4)
+    assert slower.keep == "float32"
+
+
 def test_rounds_end_with_the_scatter_or_at_the_most_that_are_asked_for() -> None:
     noisy = (1.0, 1.3, 0.8, 1.1)
     train = Known(lambda setting, at: 20.0 * noisy[at * at % 4] * noisy[at % 3])
@@ -183,6 +193,20 @@ def test_skipped_updates_and_memory_are_in_the_sentence() -> None:
     tried = climbed(train, Choices(("float32", "mixed_bfloat16", "mixed_float16")))
     assert tried.keep == "mixed_bfloat16"
     assert tried.sentence.endswith("), 41.0 % less memory; mixed_float16 brings no more and skips updates.")
+
+
+def test_why_no_energy_is_known_is_said_where_none_is() -> None:
+    def facts(setting: Setting) -> dict[str, Any]:
+        return {"energy_absent": "Not Supported"}
+
+    tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0), facts))
+    assert tried.to_dict()["energy_absent"] == "Not Supported"
+    assert "Energy: Not Supported" in text.render(tried)
+    train = Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: {"joules_per_example": 0.25})
+    tried = climbed(train)
+    assert tried.energy_absent is None
+    assert "Energy" not in text.render(tried)
+    assert "J/example" in text.render(tried)
 
 
 def test_on_a_cpu_no_policy_is_recommended() -> None:

@@ -49,7 +49,8 @@ def tried(
     folder: Path, name: str, setting: Setting, *arguments: str, steps: int = 12, **more: Any
 ) -> tuple[Trained, dict[str, Any], list[str]]:
     """A training of a script, what its process left, and the files that it wrote elsewhere."""
-    trial = Trial(0, str(folder / "answer.json"), 0.0, setting.batch, setting.sets, profiles=False, **more)
+    more = {"seconds": 0.0, "profiles": False, **more}
+    trial = Trial(0, str(folder / "answer.json"), batch=setting.batch, sets=setting.sets, **more)
     asked = options(folder, name, steps=steps, policy=setting.policy, jit=setting.jit, trial=trial)
     ran = Forked(folder, name, *arguments, options=asked).ended()
     told = json.loads(Path(trial.answer).read_text())
@@ -129,6 +130,13 @@ def test_batches_of_its_own_cannot_be_changed(tmp_path: Path) -> None:
     assert not one.script_failed
 
 
+def test_a_fit_that_ends_after_enough_steps_is_measured_and_nothing_comes_after(tmp_path: Path) -> None:
+    one, told, _ = tried(tmp_path, "generator.py", Setting(), seconds=60.0)
+    assert (one.error, told["reason"]) == (None, "steps")
+    assert (tmp_path / "launched" / "out").read_text() == ""
+    assert one.energy_absent is not None
+
+
 def test_a_script_with_fewer_steps_says_how_many(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "arrays.py", Setting("float32"), steps=600)
     assert one.script_failed
@@ -153,6 +161,6 @@ def test_one_of_two_fits_is_measured(fit: int | None, first: int, tmp_path: Path
 
 @pytest.mark.full
 def test_a_loop_of_train_on_batch_is_measured(tmp_path: Path) -> None:
-    one, _, _ = tried(tmp_path, "by_batch.py", Setting("mixed_bfloat16"))
-    assert one.error is None
+    one, _, _ = tried(tmp_path, "by_batch.py", Setting("mixed_bfloat16"), seconds=60.0)
+    assert one.error is None  # its 40 steps are enough, and it ends before
     assert one.took is not None

@@ -13,7 +13,8 @@ LANDS_ABOVE = 2
 
 
 def layout(context: Context) -> list[Any]:
-    """Return an empty frame that `assets/runs.js` fills, follows and keeps."""
+    """Return empty frames: `assets/runs.js` fills, follows and keeps that of the runs, and
+    `assets/ladders.js` that of the ladders of `mpprof try`."""
     head = html.Div(
         [
             html.H1("Runs", className="mp-section-title"),
@@ -28,7 +29,10 @@ def layout(context: Context) -> list[Any]:
         className="mp-section-head",
     )
     table = html.Div(id="runs", className="mp-runs", **{"data-of": context.source.title})
-    return [html.Section([head, html.Div(table, className="mp-card mp-flush")], className="mp-section")]
+    return [
+        html.Section([head, html.Div(table, className="mp-card mp-flush")], className="mp-section"),
+        html.Div(id="ladders"),
+    ]
 
 
 PAGE = Page("/runs", "Runs", layout, heading=True)

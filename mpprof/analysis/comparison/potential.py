@@ -51,9 +51,8 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     longest = [each.high for each in found]
     shortest = [_shortest(work, each.low) for work, each in zip(works, found, strict=True)]
     path = account.host_path if account.one_step else None
-    need_ns = max(account.host_ns or 0.0, path.launched_ns if path else 0.0)
-    need_ns = min(need_ns, account.step_ns)
-    floor_ns = need_ns if need_ns > sum(shortest) else None
+    floor_ns = account.host_ns if account.host_ns and account.host_ns > sum(shortest) else None
+    need_ns = min(max(account.host_ns or 0.0, path.launched_ns if path else 0.0), account.step_ns)
     felt = min(1.0, path.queued_ns / account.device_ns) if path and account.device_ns > 0 else 1.0
     slowest_ns = account.step_ns - felt * (account.step_ns - sum(longest))
     at_least = account.step_ns / max(slowest_ns, need_ns) if account.step_ns > 0 else 1.0

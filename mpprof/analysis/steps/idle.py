@@ -242,9 +242,15 @@ def _launched(trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift)
 def blocked_ns(trace: Trace, within: Intervals) -> Int64:
     """Return how long each driver call took that began in these instants (of the host's clock) and did not
     return soon, but for copies that block the host."""
-    blocked = _blocked(trace)
-    rows = np.flatnonzero(blocked & ~_copying(trace, blocked) & within.contains(trace.host.start_ns))
+    rows = np.flatnonzero(held_up(trace) & within.contains(trace.host.start_ns))
     return trace.host.duration_ns[rows]
+
+
+def held_up(trace: Trace) -> Bool:
+    """Return which host events are driver calls that did not return soon, but for copies that block the
+    host."""
+    blocked = _blocked(trace)
+    return blocked & ~_copying(trace, blocked)
 
 
 def _blocked(trace: Trace) -> Bool:

@@ -337,8 +337,8 @@ def _of_fit(
     between_ns = int(calls.before_ns[~calls.first & ~calls.unread].sum())
     edge_ns = wall_ns - called_ns - unknown_ns - between_ns
     pools = _Pools(taken, {CALL: called_ns, BETWEEN: between_ns, EDGE: edge_ns})
-    _take_profiler(pools, calls, run.facts.profile_windows if run.facts is not None else ())
     sums = _Sums(spans.spent, fit.spent, calls)
+    _take_profiler(pools, sums, calls, run.facts.profile_windows if run.facts is not None else ())
     split = "callbacks" not in absent or absent["callbacks"] == OWN_LOOP
     _take_hooks(pools, sums)
     _take_validations(pools, sums, fit, within_hooks=bool(sums.of("callbacks")))
@@ -358,8 +358,9 @@ def _of_fit(
     return wall_ns, unknown_ns
 
 
-def _take_profiler(pools: _Pools, calls: _Calls, windows: Iterable[ProfileWindow]) -> None:
-    """Take what opening and closing the windows cost: before the first profiled call, and after the last."""
+def _take_profiler(pools: _Pools, sums: _Sums, calls: _Calls, windows: Iterable[ProfileWindow]) -> None:
+    """Take what opening and closing the windows cost, before the first profiled call and after the last, and
+    the looks at the numbers by layer."""
     for window in windows:
         opened = calls.holding(window.first_step)
         if opened is None:
@@ -368,6 +369,10 @@ def _take_profiler(pools: _Pools, calls: _Calls, windows: Iterable[ProfileWindow
         after = len(calls.step) if closed is None else closed + 1
         for row, cost_ns in ((opened, window.start_cost_ns), (after, window.stop_cost_ns)):
             pools.take("profiler", "profile windows", cost_ns or 0, calls.pool_before(row), BETWEEN, CALL)
+    for name, ns in sums.of("profiler", "epoch", "train").items():
+        pools.take("profiler", name, ns, EDGE)
+    for name, ns in sums.of("profiler", "batch").items():
+        pools.take("profiler", name, ns, BETWEEN, CALL, EDGE)
     if calls.begins_only:  # a call goes on to the next one's begin
         pools.left[CALL], pools.left[BETWEEN] = pools.left[CALL] + pools.left[BETWEEN], 0
 

@@ -265,6 +265,12 @@ def prefetches(signals: Signals) -> bool:
     return _operates(signals, "Prefetch") or signals.named("::Prefetch", "PrefetchConsume", "PrefetchProduce")
 
 
+def sends_integers(signals: Signals) -> bool:
+    """Tell whether the model takes nothing but integers: tokens, or images as bytes."""
+    inputs = [layer.output_dtype or "" for layer in known(signals.layers) or () if layer.kind == "InputLayer"]
+    return bool(inputs) and all("int" in dtype for dtype in inputs)
+
+
 def prefetches_to_device(signals: Signals) -> bool:
     """Tell whether batches are sent to the device ahead of the step, as under a strategy."""
     return signals.named("MultiDeviceIterator")

@@ -129,7 +129,7 @@ INPUT = (
     Row("MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller", loop=True),
     Row(
         "MP310", ANY, "send uint8 instead of float32 and scale on the device", case="from outside",
-        unless=(its.only_infers,),
+        unless=(its.only_infers, its.sends_integers),
     ),
     Row(
         "MP310", ANY, "keep the copied data (weights) on the device, or send it in 16 bits, which halves the bytes", case="from outside", when=(its.only_infers,),
@@ -151,6 +151,10 @@ INPUT = (
     Row(
         "MP310", JAX, "jax.device_put the next batch while the step runs",
         "batch = jax.device_put(next(batches))", "from outside", loop=True,
+    ),
+    Row(
+        "MP310", ANY, "send fewer bytes a step, or send them while the step before runs", case="from outside",
+        when=(its.sends_integers,), unless=(its.only_infers,),
     ),
     Row("MP310", UNKNOWN, "copy from pinned memory while the previous step runs", case="from outside", loop=True),
     Row(
@@ -261,6 +265,17 @@ HOST = (
         '{keras}.layers.Lambda(f, dtype="float32")', "that op, where its GPU kernel exists",
     ),
     *fused("MP306", "(compiles kernels of its own)"),
+    *fused("MP306", "checks on the device", "finite check"),
+    Row(
+        "MP306", KERAS, "mixed_bfloat16, which needs no loss scale and no check, where the device has it",
+        '{set_policy}("mixed_bfloat16")', "finite check", unless=(its.lacks_bfloat16,),
+    ),
+    Row(
+        "MP306", KERAS_3, "a fixed loss_scale_factor with compile(auto_scale_loss=False)",
+        "optimizer = keras.optimizers.{inner}(1e-3, loss_scale_factor=1024.0)\n"
+        "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)", "finite check",
+    ),
+    Row("MP306", WITHOUT_KERAS, "a fixed loss scale, which needs no check", case="finite check"),
     Row(
         "MP306", ON_TENSORFLOW, "use a newer TensorFlow; tf.debugging.set_log_device_placement(True) lists such ops",
         "tf.debugging.set_log_device_placement(True)",

@@ -20,6 +20,7 @@ from mpprof.diagnosis.remedies.frameworks import (
 from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import (
     AMD,
+    COMPILE,
     KERAS_ON_TENSORFLOW,
     NVIDIA,
     float32_for,
@@ -248,6 +249,18 @@ REST = (
     Row("MP507", ANY, "compute the loss in chunks of the sequence"),
     *fused("MP507"),
     Row("MP507", ANY, "a smaller vocabulary"),
+    Row(
+        "MP508", KERAS, "jit_compile=True sums in kernels of its own", COMPILE, unless=(its.compiled,), loop=True,
+    ),
+    Row(
+        "MP508", TENSORFLOW, "@tf.function(jit_compile=True) on the step sums in kernels of its own",
+        "train_step = tf.function(train_step, jit_compile=True)", unless=(its.compiled,), loop=True,
+    ),
+    Row(
+        "MP508", KERAS, "use_bias=False: needless before batch normalisation; elsewhere it changes the model",
+        "layer = {keras}.layers.Conv2D(filters, 3, use_bias=False)",
+    ),
+    Row("MP508", WITHOUT_KERAS, "leave biases out before batch normalisation"),
     Row("MP601", ANY, "use a larger batch, so that activations are a larger share", larger_batch=True),
     Row("MP601", ANY, "use an optimizer with fewer slots for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),

@@ -65,9 +65,14 @@ class InputWait:
                 self._spent.stalled(total, took_ns)
 
 
-def time_input(iterator: Any, wait: InputWait, failed: Callable[[BaseException], None]) -> Absent | None:
-    """Note the waits for what the epoch iterator of a `fit` hands over. `failed` is told of a failure of
-    ours. Returns why that cannot be done, or None."""
+def time_input(
+    iterator: Any,
+    wait: InputWait,
+    failed: Callable[[BaseException], None],
+    keep: Callable[[Any], None] | None = None,
+) -> Absent | None:
+    """Note the waits for what the epoch iterator of a `fit` hands over; `keep` is told of each batch.
+    `failed` is told of a failure of ours. Returns why that cannot be done, or None."""
     kind = type(iterator)
     if not kind.__module__.startswith("keras.") or not callable(getattr(kind, "_get_iterator", None)):
         return Absent(NOT_KNOWN)
@@ -75,15 +80,22 @@ def time_input(iterator: Any, wait: InputWait, failed: Callable[[BaseException],
         return Absent(TIMED_ALREADY)
     held = weakref.ref(iterator)  # which holds what follows: it would keep itself and the data alive
 
-    def get_iterator() -> TimedBatches:
+    def get_iterator() -> Iterator[Any]:
         begin_ns = wait.clock()
         batches = iter(kind._get_iterator(held()))
         wait.made(wait.clock() - begin_ns)
-        return TimedBatches(batches, wait, failed)
+        timed = TimedBatches(batches, wait, failed)
+        return timed if keep is None else _told(timed, keep)
 
     iterator._get_iterator = get_iterator
     _time_end(getattr(iterator, "data_adapter", None), wait)
     return None
+
+
+def _told(batches: Iterator[Any], keep: Callable[[Any], None]) -> Iterator[Any]:
+    for batch in batches:
+        keep(batch)
+        yield batch
 
 
 def _time_end(adapter: Any, wait: InputWait) -> None:

@@ -152,8 +152,17 @@ def test_of_one_step_the_last_launch_comes_no_earlier() -> None:
     found = potential(one_step(path, fp32("dense", 6 * MS), idle(2)), V100)
     assert found.high == pytest.approx(8 / 5.2)
     assert found.low == pytest.approx(8 / (8 - 3 / 2))  # half of the six are behind no launch
-    assert [(limit.kind, limit.best_ns) for limit in found.limits] == [("host", 5.2 * MS)]
     assert "the host launches no earlier than it did" in found.assumptions
+
+
+def test_a_host_that_the_driver_holds_up_is_not_what_limits() -> None:
+    """Of 36 ms, 30 are allocations: the last launch comes at 35, and the host needs 2 ms of its own."""
+    account = one_step(
+        HostPath(36 * MS, launched_ns=35 * MS, queued_ns=1 * MS), fp32("dense", 6 * MS), idle(30)
+    )
+    found = potential(replace(account, host_ns=2 * MS), V100)
+    assert found.high == pytest.approx(36 / 35)
+    assert (found.limits[0].kind, found.limits[0].best_ns) == ("wait", pytest.approx(30 * MS))
 
 
 def test_where_every_kernel_waits_for_its_launch_shorter_ones_may_gain_nothing() -> None:

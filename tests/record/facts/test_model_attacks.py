@@ -292,6 +292,28 @@ def test_a_description_without_end(tmp_path: Path, config: str, said: str) -> No
         model_file.read(as_keras(tmp_path, config)).parts()
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_model_that_is_packed_as_none_is(tmp_path: Path, packing: int) -> None:
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name in ("metadata.json", "config.json"):
+            archive.writestr(name, "{}")
+    with pytest.raises(UnreadableError, match="LZMA or bzip2"):
+        model_file.read(path)
+
+
+@pytest.mark.parametrize("damage", range(30, 62, 4))
+def test_a_model_with_a_damaged_member(tmp_path: Path, damage: int) -> None:
+    """zlib, zipfile and the tables of the file have errors of their own."""
+    path = as_keras(tmp_path, {"config": list(range(200))})
+    content = bytearray(path.read_bytes())
+    start = content.index(b"config.json") + damage - 20
+    content[start : start + 4] = b"\xff" * 4
+    path.write_bytes(content)
+    with pytest.raises(UnreadableError, match="not a whole model"):
+        model_file.read(path)
+
+
 def test_another_file_that_an_hdf5_file_links_to_is_not_opened(tmp_path: Path) -> None:
     import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]  # comes with Keras
 
@@ -309,3 +331,52 @@ def test_a_pipe_in_a_models_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.keras")
     with pytest.raises(UnreadableError, match="is not a regular file"):
         model_file.check_kind(tmp_path / "m.keras")
+
+
+def test_the_graph_of_many_layers_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras makes it anew with each layer, so that 5,000 took minutes."""
+    built: list[int] = []
+    build = keras.Sequential.build
+
+    def counted(self: Any, *given: Any, **named: Any) -> None:
+        built.append(len(self._layers))
+        build(self, *given, **named)
+
+    monkeypatch.setattr(keras.Sequential, "build", counted)
+    inner = model(dense(name="first"), dense(name="second"))
+    inner["config"]["name"] = "inner"
+    path = as_keras(tmp_path, model(*(dense(name=f"d{at}") for at in range(20)), inner, dense(name="last")))
+    with loaded(path) as made:
+        assert made.count_params() == 23 * 20
+        assert made.output_shape == (None, 4)
+    assert built == [3, 23]
+
+
+def nested(*, models: int, wrappers: int) -> Object:
+    found = dense()
+    for at in range(wrappers):
+        found = of("keras.layers", "TimeDistributed", {"name": f"w{at}", "layer": found})
+    for at in range(models):
+        found = model(found)
+        found["config"]["name"] = f"m{at}"
+    return found
+
+
+@pytest.mark.parametrize(("models", "wrappers"), [(33, 0), (1, 64), (5_000, 0)])
+def test_layers_that_lie_in_one_another_too_deep(tmp_path: Path, models: int, wrappers: int) -> None:
+    text = json.dumps(nested(models=min(models, 100), wrappers=wrappers))
+    text = text if models < 100 else '{"class_name":' * models + "1" + "}" * models
+    said = "more than 32 deep" if models < 100 else "not a whole model"
+    with pytest.raises(UnreadableError, match=said), loaded(as_keras(tmp_path, text)):
+        pass
+
+
+def test_as_many_models_in_one_another_as_a_layers_path_has_parts(tmp_path: Path) -> None:
+    with loaded(as_keras(tmp_path, nested(models=32, wrappers=0))) as made:
+        assert made.count_params() == 20
+
+
+@pytest.mark.full
+def test_a_chain_longer_than_pythons_stack(tmp_path: Path) -> None:
+    report = mpprof.audit(as_keras(tmp_path, model(*(dense(name=f"d{at}") for at in range(1_500)))))
+    assert report.layers == 1_501

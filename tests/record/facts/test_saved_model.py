@@ -96,9 +96,10 @@ def test_classes_of_its_own_are_named_and_imported(
     said = capsys.readouterr().err
     assert f"it needs the class {name.capitalize()}, which was not imported" in said
     assert f"mpprof audit {name}.keras --import MODULE" in said
-    spaced = shutil.copy(f"{name}.keras", "a model.keras")
-    assert main(["audit", spaced]) == 2
-    assert "mpprof audit 'a model.keras' --import MODULE" in capsys.readouterr().err
+    if name == "plain":
+        spaced = shutil.copy(f"{name}.keras", "a model.keras")
+        assert main(["audit", spaced]) == 2
+        assert "mpprof audit 'a model.keras' --import MODULE" in capsys.readouterr().err
     assert main(["audit", f"{name}.keras", "--import", "classes"]) == 0
     said = capsys.readouterr().out
     assert "policy mixed_float16" in said

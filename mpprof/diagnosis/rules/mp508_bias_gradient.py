@@ -1,0 +1,112 @@
+"""Gradients of biases are summed by 16-bit atomics.
+
+What it means
+    The gradient of a bias is the sum of its layer's gradient over all examples and positions. TensorFlow's
+    kernels without XLA sum by atomic additions to one value a unit. In 16 bits they took 2 to 42 times as
+    long on an H200 as in float32 for the same layer: longest for the logits of a large vocabulary.
+
+How we know
+    Kernels of the op BiasAddGrad in float16 or bfloat16, held against the same op of the float32 baseline,
+    or, without one, against the op that adds the same layer's bias in the forward pass: it reads a tensor of
+    that size, and writes one besides.
+
+What it costs
+    Their time beyond that.
+
+What to do
+    Let XLA compile the step, which sums in kernels of its own. Or leave the bias out where batch
+    normalisation follows and takes it away again; elsewhere, as of the logits, that changes the model:
+
+        model.compile(optimizer, loss, jit_compile=True)
+        keras.layers.Conv2D(filters, 3, use_bias=False)
+
+When to ignore
+    When the kernels take little of the step.
+
+Sources
+    Recorded for mpprof (H200, TensorFlow 2.20): 33.8 ms a step for the bias of 33,709 logits, and 0.80 in
+    float32.
+    tf#41715 supposes the same of the gradient of depthwise convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import (
+    NAMED,
+    NOT_IN_16_BITS,
+    OF_A_LAYER,
+    Claim,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+    need,
+)
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.quantities import format_ratio, format_speedup
+
+CODE, SLUG, TITLE = "MP508", "bias-gradient", "Gradients of biases are summed by 16-bit atomics"
+ABOUT = "gradients of biases"
+SAYS = "the gradients of biases are summed by slow 16-bit atomics[: {time}]"
+ONCE = "once biases are summed by other kernels"
+SPECIFICITY = NAMED
+BOUND = "device"
+OF_TRAINING = True
+OF_ACCELERATOR = True
+
+SLOWER_RATIO = 1.5
+"""Half as long again as the same tensor takes elsewhere is outside what two kernels of one size differ by."""
+SCALE = OF_A_LAYER
+
+
+def judge(signals: Signals) -> Outcome:
+    account = need(signals.gpu_account)
+    rows = signals.select(lambda cell: cell.op_type == "BiasAddGrad" and cell.precision in ("fp16", "bf16"))
+    if not rows:
+        return (
+            NOT_IN_16_BITS if signals.wide else NotApplicable("no bias has a 16-bit gradient op of its own")
+        )
+    baseline = known(signals.baseline)
+    before = _by_layer(baseline, "BiasAddGrad") if baseline else lambda layer: 0.0
+    forward = _by_layer(signals, "BiasAdd")
+    mine = fair = open_ns = 0.0
+    claims: list[Claim] = []
+    for layer in dict.fromkeys(signals.cells[row].layer for row in rows):
+        of_it = [row for row in rows if signals.cells[row].layer == layer]
+        took, needs = signals.time(of_it), before(layer) or forward(layer)
+        if not needs:
+            open_ns += took
+        elif took > SLOWER_RATIO * needs:
+            mine, fair = mine + took, fair + needs
+            claims += [Claim(row, signals.cells[row].ns_per_step * needs / took) for row in of_it]
+    if signals.cost_ratio(claims) < SCALE.info_ratio:
+        if open_ns / account.step_ns < SCALE.warning_ratio:
+            return Clear(f"they take {format_ratio(signals.time(rows) / account.step_ns)} of the step")
+        return Unable(
+            f"they take {format_ratio(open_ns / account.step_ns)} of the step, and whether they were faster "
+            f"in float32 is not known{signals.hint('record other precision')}"
+        )
+    against = "float32" if baseline else "the kernels that add the same biases"
+    return Found(
+        summary=f"16-bit atomics sum the gradients of biases, {format_speedup(mine / fair)} as long as "
+        f"{'in ' if baseline else ''}{against}: {{cost}} {{each}} ({{share}})",
+        evidence=(
+            evidence.ns("kernels of BiasAddGrad", mine, SLOWER_RATIO * fair),
+            evidence.ns("the same in the baseline" if baseline else "adding these biases", fair),
+        ),
+        confidence="high" if baseline else "medium",
+        scale=SCALE,
+        claims=tuple(claims),
+        layers=signals.layers_of([claim.cell for claim in claims]),
+    )
+
+
+def _by_layer(signals: Signals, op_type: str) -> Callable[[str | None], float]:
+    """Return how long ops of this type take for a layer, in ns per step; 0: it has none."""
+    rows = signals.select(lambda cell: cell.op_type == op_type)
+    return lambda layer: signals.time([row for row in rows if signals.cells[row].layer == layer])

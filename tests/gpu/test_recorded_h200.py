@@ -1,0 +1,89 @@
+"""What one H200 recorded under TensorFlow without XLA: the sample runs of 2026-11-28, read as a user's.
+
+Expected values come from TensorFlow's protobuf of the trace and from a clock around a fit without mpprof, not from
+mpprof's tables.
+"""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mpprof.api import workflows
+from mpprof.model.finding import Diagnosis
+from tests.paths import SAMPLES
+
+STEPS = 5  # profiled ones
+CLOCK_MS = {
+    "float32": 35.4,
+    "mixed-float16": 88.5,
+}  # `clock_step_ns` of tests.gpu.models, printed at the recording
+
+
+def run(policy: str) -> Path:
+    return SAMPLES / f"recorded-h200-transformer-{policy}"
+
+
+@cache
+def diagnosed(policy: str, baseline: str | None = None) -> Diagnosis:
+    return workflows.diagnose(
+        workflows.load(run(policy)), workflows.load(run(baseline)) if baseline else None
+    )
+
+
+@cache
+def kernels(policy: str) -> tuple[tuple[str, float], ...]:
+    """Name and milliseconds a step of each event of the GPU's streams, by TensorFlow's protobuf."""
+    xplane_pb2 = pytest.importorskip("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    (path,) = run(policy).rglob("*.xplane.pb.gz")
+    space = xplane_pb2.XSpace()
+    space.ParseFromString(gzip.decompress(path.read_bytes()))
+    (plane,) = [plane for plane in space.planes if plane.name == "/device:GPU:0"]
+    names, streams = plane.event_metadata, [line for line in plane.lines if line.name.startswith("Stream")]
+    return tuple((names[e.metadata_id].name, e.duration_ps / 1e9 / STEPS) for s in streams for e in s.events)
+
+
+def milliseconds(policy: str, wanted: str) -> float:
+    return sum(ms for name, ms in kernels(policy) if wanted in name)
+
+
+@pytest.mark.parametrize("policy", CLOCK_MS)
+def test_the_step_is_that_of_the_clock_around_a_fit_without_mpprof(policy: str) -> None:
+    steps = diagnosed(policy).steps
+    assert steps is not None
+    assert steps.mean_ns is not None
+    assert steps.mean_ns / 1e6 == pytest.approx(CLOCK_MS[policy], rel=0.03)
+
+
+@pytest.mark.parametrize("baseline", [None, "float32"])
+def test_atomics_that_sum_the_gradients_of_biases_lead_with_their_time(baseline: str | None) -> None:
+    """They took 33 times as long as in float32, in a run of 0.40x whose Tensor Core share is 100 %."""
+    found = diagnosed("mixed-float16", baseline)
+    assert found.answer.code == "MP508"
+    assert found.answer.leads == "time"
+    (finding,) = [each for each in found.findings if each.code == "MP508"]
+    took = milliseconds("mixed-float16", "BiasGradNHWC")
+    needs = (
+        milliseconds("float32", "BiasGradNHWC")
+        if baseline
+        else milliseconds("mixed-float16", "BiasNHWCKernel")
+    )
+    assert finding.cost_ns_per_step is not None
+    assert finding.cost_ns_per_step / 1e6 == pytest.approx(took - needs, rel=0.01)
+    assert finding.layers[0] == "dense_8"
+
+
+def test_in_float32_they_cost_nothing() -> None:
+    assert "MP508" not in [finding.code for finding in diagnosed("float32").findings]
+
+
+def test_the_op_on_the_cpu_is_the_check_for_finite_gradients() -> None:
+    """Keras fills a tensor with True and scatters the embedding's booleans into it; the float32 run has no such op."""
+    (finding,) = [each for each in diagnosed("mixed-float16").findings if each.code == "MP306"]
+    assert "check for finite gradients makes those of embeddings dense on the CPU" in finding.summary
+    assert "mixed_bfloat16" in finding.remedy
+    assert "float32" not in finding.remedy
+    assert "MP306" not in [each.code for each in diagnosed("float32").findings]
