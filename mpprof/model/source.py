@@ -11,6 +11,7 @@ from mpprof.model.run import HostTrace
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
+    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow, SurveyRow
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
@@ -89,6 +90,10 @@ class RunSource(RunTables, Protocol):
     """Runs under a directory."""
 
     title: str
+
+    def numbers(self, run: str) -> ShownLook | None:
+        """Return the look at the run's numbers by layer that shows most; None where it has none."""
+        ...
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 
