@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 570,
-    "mpprof/analysis": 10_020,
+    "mpprof/analysis": 10_050,
     "mpprof/api": 1_480,
     "mpprof/cli": 2_310,
     "mpprof/diagnosis": 6_820,
