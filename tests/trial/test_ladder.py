@@ -206,6 +206,9 @@ def test_on_a_cpu_no_policy_is_recommended() -> None:
     shown = text.render(tried)
     assert shown.startswith("Measured on a CPU: it says nothing about a GPU.\n")
     assert "kept" not in shown
+    facts = {"is_cpu": True, "finite": False}
+    tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: facts))
+    assert tried.sentence.endswith(", and its loss is not finite.")
 
 
 def test_all_combinations_take_turns() -> None:

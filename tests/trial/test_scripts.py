@@ -123,6 +123,14 @@ def test_a_switch_of_what_the_script_has_not_says_so(tmp_path: Path) -> None:
     assert not one.script_failed
 
 
+@pytest.mark.full
+def test_a_script_that_diverges_in_float16_is_marked(tmp_path: Path) -> None:
+    script = Path(__file__).parent / "scripts" / "diverges.py"
+    one, _, _ = tried(tmp_path, str(script), Setting("mixed_float16"))
+    assert (one.error, one.finite) == (None, False)
+    assert one.skipped
+
+
 def test_batches_of_its_own_cannot_be_changed(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "pydataset.py", Setting(batch=2.0))
     assert one.error is not None
