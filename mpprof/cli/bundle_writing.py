@@ -29,7 +29,8 @@ MANIFEST = "MANIFEST.json"
 RECORDS = "mpprof"
 MOST_RECORD_BYTES = 512 << 20
 """A record is redacted in memory: a larger file (a gap in a sparse one may be of any size) would fill it."""
-_RECORD_NAMES = {formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE, formats.COUNTERS_FILE}
+_RECORD_NAMES = {formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE, formats.COUNTERS_FILE,
+                 formats.NUMERICS_FILE}  # fmt: skip
 _STEP_LINE = re.compile(r'\{"kind":"step"(?:,"\w+":(?:-?[\d.e+-]+|true|false|null|"(?:NaN|-?Infinity)"))*\}')
 NOT_REDACTED = (
     "in a text: a name without a path or a known form (of a person, of another host without its domain and "

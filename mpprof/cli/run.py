@@ -37,6 +37,10 @@ class Run:
             "--policy", metavar="NAME", help="train under this dtype policy instead of the script's own"
         )
         parser.add_argument("--jit", choices=("on", "off"), help="compile models with XLA, or without")
+        parser.add_argument(
+            "--numerics", action="store_true",
+            help="look at the numbers by layer as it trains (`mpprof numerics` shows them)",
+        )  # fmt: skip
 
     def run(self, args: argparse.Namespace) -> NoReturn:
         from mpprof.launch import command
@@ -45,9 +49,8 @@ class Run:
         words, name, stem = script_of(args, self.name)
         logdir = os.path.abspath(args.logdir or os.path.join(LOGS, stem))
         jit = None if args.jit is None else args.jit == "on"
-        command.become(
-            words, Options(logdir, name, args.steps, args.profile, args.policy, jit, bool(args.quiet))
-        )
+        options = Options(logdir, name, args.steps, args.profile, args.policy, jit, bool(args.quiet))
+        command.become(words, options._replace(numerics=args.numerics))
 
 
 def _profile(text: str) -> tuple[int, int]:

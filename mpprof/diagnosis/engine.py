@@ -489,7 +489,7 @@ def _finding(
     remedies = (
         (Remedy(outcome.remedy),)
         if outcome.remedy
-        else signals.remedies(rule.CODE, outcome.cases, outcome.values)
+        else (*outcome.first, *signals.remedies(rule.CODE, outcome.cases, outcome.values))
     )
     return noun.Finding(
         code=rule.CODE,

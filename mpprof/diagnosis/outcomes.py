@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from mpprof.model.account import Cell
+from mpprof.model.answer import Remedy
 from mpprof.model.finding import Confidence, Evidence, Severity
 from mpprof.model.frozen import frozen
 
@@ -117,7 +118,8 @@ class Found:
     "the step" and "step", or the like of a window without steps. `cost_ns` is for a cost that is no part of
     the account (steps thrown away); with claims it is not used. `spare_bytes` is memory that nothing uses.
     `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy`
-    takes the place of a row where the table has none. `said`: the cause as the answer says it (`answer.cause`
+    takes the place of a row where the table has none, and `first` comes before the rows: what this run itself
+    shows is to be done. `said`: the cause as the answer says it (`answer.cause`
     has what it may leave open), in place of the rule's `SAYS`; `proof`: a clause that shows it.
     """
 
@@ -134,6 +136,7 @@ class Found:
     cases: tuple[str, ...] = ("",)
     values: Mapping[str, object] = field(default_factory=dict)
     remedy: str = ""
+    first: tuple[Remedy, ...] = ()
     said: str = ""
     proof: str = ""
 

@@ -28,7 +28,7 @@ class Options(NamedTuple):
     """`logdir`: absolute. `script`: as a user names it. `steps`: end once so many steady steps are recorded.
     `profile`: the steps to profile, first and last. `policy`: a dtype policy in place of the script's own.
     `jit`: whether `compile` asks for XLA; None: as the script does. `quiet`: print no notes. `trial`: it is
-    one of several trainings of `mpprof try`."""
+    one of several trainings of `mpprof try`. `numerics`: look at the numbers by layer."""
 
     logdir: str
     script: str
@@ -38,6 +38,7 @@ class Options(NamedTuple):
     jit: bool | None = None
     quiet: bool = False
     trial: Trial | None = None
+    numerics: bool = False
 
     def text(self) -> str:
         trial = None if self.trial is None else self.trial._asdict()

@@ -131,7 +131,9 @@ class Script:
 
         options, recorded = self.options, self._callbacks.get(model)
         if recorded is None:
-            recorded = MPProfilerCallback(options.logdir, profile_steps=options.profile or "auto", verbose=0)
+            recorded = MPProfilerCallback(
+                options.logdir, profile_steps=options.profile or "auto", verbose=0, numerics=options.numerics
+            )
             self._callbacks[model] = recorded
         return [*self._ending(keras, model, recorded), recorded]
 

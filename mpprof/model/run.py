@@ -8,6 +8,7 @@ from typing import Any
 
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
+from mpprof.model.looks import NumbersLook
 from mpprof.model.run_time import RECORDING_ENDED, WHOLE, Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 
@@ -247,6 +248,7 @@ class Run:
     ] = ()  # of the last trace's window, its own host first; empty: it has one host
     step_range: str | None = None  # which ranges of the trace make its steps, where the user named some
     spans: Spans | None = None  # what the step log holds beside steps and validations; None: there is no log
+    looks: tuple[NumbersLook, ...] = ()  # at the numbers by layer, in their order
 
     @property
     def broken_off(self) -> str | None:

@@ -3,6 +3,7 @@
 find_runs(path)      the runs at or below a path
 further_workers(root) the workers of a run beside the first
 read_records(root)   one run's facts, step log, validations and hardware samples
+read_looks(root)     what its looks at the numbers by layer found
 read_counters(root)  what hardware counters said of its kernels; write_counters adds to it
 
 Each is imported when it is first used: a report of a lone trace uses none of them.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpprof.store.counters import read_counters, write_counters
+    from mpprof.store.looks import read_looks
     from mpprof.store.records import Records, read_records
     from mpprof.store.run_folders import find_runs, further_workers
 
@@ -23,11 +25,20 @@ _LAZY = {
     "find_runs": "run_folders",
     "further_workers": "run_folders",
     "read_counters": "counters",
+    "read_looks": "looks",
     "read_records": "records",
     "write_counters": "counters",
 }
 
-__all__ = ["Records", "find_runs", "further_workers", "read_counters", "read_records", "write_counters"]
+__all__ = [
+    "Records",
+    "find_runs",
+    "further_workers",
+    "read_counters",
+    "read_looks",
+    "read_records",
+    "write_counters",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.shared.skips import longest_run
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.looks import FirstBreak, NumbersLook
 from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow, Timing
 from tests.builders import cases as c
-from tests.diagnosis.saying import finding, says
+from tests.diagnosis.saying import BY_CODE, diagnosed, finding, says
 
 FLOAT32 = (c.layer("dense", dtype="float32"), c.layer("head", dtype="float32"))
 
@@ -438,3 +440,69 @@ def test_mp911_limits(steady, said) -> None:
 
 def test_mp911_needs_steps() -> None:
     assert "no step log was recorded" in says("MP911", c.case())
+
+
+# --- looks at the numbers by layer name the layer
+
+
+def looked(case, *, forward=None, backward=None, trigger="skipped", **scale):
+    """The case with one look, at step 18."""
+    look = NumbersLook(trigger, 18, forward, backward, banded=bool(scale), **scale)
+    return replace(case, run=replace(case.run, looks=(NumbersLook("start", 0, None, None), look)))
+
+
+OVERFLOWS = FirstBreak("dense_3", "gradient", "it overflows at a loss scale of 2^15", "loss scale")
+SUM = FirstBreak(
+    "head", "output", "a sum of values up to 99.9 overflows; in float32 its largest is 409,028", "sum"
+)
+
+
+def test_mp201_names_the_layer_whose_gradient_overflows_and_the_scales_that_are_good() -> None:
+    skips = skipping(80, skipped=dict.fromkeys(range(1, 81), 0) | dict.fromkeys(range(61, 79), 1))
+    got = finding("MP201", looked(skips, backward=OVERFLOWS, now=2.0**15, low=2.0**-3, high=2.0**9))
+    assert got.layers == ("dense_3",)
+    told = {each.name: each.value for each in got.evidence}
+    assert (
+        told["first to break at step 18"] == "the gradient of dense_3: it overflows at a loss scale of 2^15"
+    )
+    assert told["good loss scales"] == "2^-3 to 2^9"
+    told = {"advice": "Start the loss scale at 2^9: so it is.", "snippet": "initial_scale=512.0"}
+    case = looked(skips, backward=OVERFLOWS, now=2.0**15, high=2.0**9, **told)
+    answer = compose(diagnosed(case, [BY_CODE["MP201"]]))
+    said = "updates were skipped: the gradient of dense_3 overflows above a loss scale of 2^9"
+    assert said in answer.sentence
+    assert answer.do == "start the loss scale at 2^9: so it is"
+    assert finding("MP201", case).remedies[0].snippet == "initial_scale=512.0"
+
+
+def test_mp201_a_gradient_that_follows_from_an_output_names_the_output() -> None:
+    skips = skipping(80, skipped=dict.fromkeys(range(1, 81), 0) | dict.fromkeys(range(61, 79), 1))
+    follows = FirstBreak("head", "gradient", "the forward pass broke before, in head", "forward")
+    assert finding("MP201", looked(skips, backward=follows)).layers == ()
+    got = finding("MP201", looked(skips, forward=SUM, backward=follows, now=1.0))
+    assert got.layers == ("head",)
+    assert {each.name: each.value for each in got.evidence}["good loss scales"].startswith("none: ")
+
+
+def test_mp206_and_mp203_and_mp202_name_the_layer() -> None:
+    loss = np.array([1.0, np.nan])
+    lost = c.case(table=c.steps(2, loss=loss, loss_known=np.ones(2, dtype=bool)))
+    got = finding("MP206", looked(lost, forward=SUM, trigger="loss"))
+    assert got.layers == ("head",)
+    assert got.summary.endswith(": the output of head is not finite (a sum of values up to 99.9 overflows)")
+    fixed = OptimizerFacts("LossScaleOptimizer", "Adam", dynamic=False, fixed_scale=8.0)
+    records = c.facts(fits=(c.fit("mixed_float16", fixed),), layers=(c.layer("dense"),))
+    small = FirstBreak("dense", "gradient", "98% of it rounds to 0 at a loss scale of 8", "underflow")
+    got = finding("MP202", looked(c.case(records=records), backward=small, trigger="start", now=8.0))
+    assert (got.layers, got.confidence) == (("dense",), "high")
+    assert got.summary.endswith(": the gradient of dense rounds to 0 at a loss scale of 2^3")
+
+
+def test_mp106_tells_of_a_break_in_the_output_alone() -> None:
+    model = c.facts(layers=(c.layer("dense"), c.layer("head", output_dtype="float16")))
+    case = c.case(records=model)
+    named = [each.name for each in finding("MP106", looked(case, forward=SUM)).evidence]
+    elsewhere = replace(SUM, layer="dense")
+    other = [each.name for each in finding("MP106", looked(case, forward=elsewhere)).evidence]
+    assert "first to break at step 18" in named
+    assert "first to break at step 18" not in other

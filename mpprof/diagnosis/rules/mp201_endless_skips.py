@@ -45,6 +45,7 @@ import math
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, Unable
+from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.shared.skips import (
     CONSECUTIVE,
     MANY_RATIO,
@@ -79,8 +80,11 @@ def judge(signals: Signals) -> Outcome:
     of_all = skips.early > skips.late
     lost, of = (skips.total, skips.all_steps) if of_all else (skips.late, skips.steps)
     step_ns = signals.case.steps.mean_ns if signals.case.steps else None
+    breaks = what_overflows(signals.case.run)
     return Found(
-        said=(
+        said=breaks.after(f"{format_count(lost)} of {format_count(of)} updates were skipped")
+        if breaks.words
+        else (
             f"{format_count(lost)} of {format_count(of)} updates were skipped"
             + (
                 f" and the loss scale fell to {scale_words(skips.low)}: the gradients overflow by themselves"
@@ -106,7 +110,10 @@ def judge(signals: Signals) -> Outcome:
                 CONSECUTIVE,
             ),
             *((evidence.count("lowest loss scale", skips.low, 1.0),) if skips.low == skips.low else ()),
+            *breaks.evidence,
         ),
+        layers=breaks.layers,
+        first=breaks.first,
         proof="the scaled gradients were not finite, and those steps changed no weight",
         severity=skips.endless,
         cost_ns=lost / of * step_ns if step_ns else None,

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.shared.numbers import what_is_lost
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
@@ -58,12 +59,15 @@ def judge(signals: Signals) -> Outcome:
         return NotApplicable("the loss scale is dynamic, or there is none (MP102)")
     if optimizer.fixed_scale >= LEAST:
         return Clear(f"the fixed loss scale is {format_count(optimizer.fixed_scale)}")
+    lost = what_is_lost(signals.case.run)
     return Found(
-        summary=(
+        summary=lost.after(
             f"the loss scale is fixed at {format_count(optimizer.fixed_scale)}, too small to keep small "
             "gradients from becoming zero"
         ),
-        evidence=(evidence.count("fixed loss scale", optimizer.fixed_scale, LEAST),),
-        confidence="medium",
+        evidence=(evidence.count("fixed loss scale", optimizer.fixed_scale, LEAST), *lost.evidence),
+        layers=lost.layers,
+        first=lost.first,
+        confidence="high" if lost.words else "medium",
         severity="warning",
     )

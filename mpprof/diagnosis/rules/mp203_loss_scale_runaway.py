@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
 from mpprof.diagnosis.shared.unscaled import NEVER_SCALED, never_scaled
 from mpprof.diagnosis.signals import Signals
@@ -79,7 +80,11 @@ def judge(signals: Signals) -> Outcome:
             if not math.isfinite(highest)
             else f"the loss scale has grown to {highest:g} and nothing stops it"
         ),
-        evidence=(evidence.count("highest loss scale", highest, SUSPICIOUS_SCALE),),
+        evidence=(
+            evidence.count("highest loss scale", highest, SUSPICIOUS_SCALE),
+            *what_overflows(signals.case.run).evidence,
+        ),
+        layers=what_overflows(signals.case.run).layers,
         severity="error" if gone else "warning",
     )
 

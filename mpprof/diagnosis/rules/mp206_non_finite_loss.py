@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Absent, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 from mpprof.model.steps import StepTable
@@ -82,9 +83,12 @@ def judge(signals: Signals) -> Outcome:
         of = format_count(len(rows))
         when = f"on {format_count(len(bad))} of {of} recorded steps, first on step {first}"
     spoils = f", and weights are lost ({evidence.listed(list(spoiled))})" if spoiled else ""
+    breaks = what_overflows(signals.case.run)
     return Found(
-        summary=f"the loss is not finite {when}{f' ({mean})' if mean else ''}{spoils}",
-        said=f"the loss is not finite {when}",
+        summary=breaks.after(f"the loss is not finite {when}{f' ({mean})' if mean else ''}{spoils}"),
+        said=breaks.after(f"the loss is not finite {when}"),
+        layers=breaks.layers,
+        first=breaks.first,
         proof=f"weights are lost: {evidence.listed(list(spoiled))}"
         if spoiled
         else f"it is {mean}"
@@ -94,6 +98,7 @@ def judge(signals: Signals) -> Outcome:
             evidence.count("first step", first),
             *(() if running else (evidence.count("recorded steps with such a loss", len(bad), 0),)),
             *((evidence.count("weights that are not finite", len(spoiled), 0),) if spoiled else ()),
+            *breaks.evidence,
         ),
         severity="error" if stays or spoiled else "warning",
     )

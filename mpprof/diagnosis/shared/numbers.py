@@ -1,0 +1,77 @@
+"""What a run's looks at the numbers by layer add to a finding: the layer that breaks, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.shared.skips import scale_words
+from mpprof.model.answer import Remedy
+from mpprof.model.finding import Evidence
+from mpprof.model.frozen import frozen
+from mpprof.model.looks import FirstBreak, NumbersLook
+from mpprof.model.run import Run
+
+CAUSED = ("start", "end", "asked")
+"""Looks that were not made because something had broken: they come after those that were."""
+FOLLOWS = "forward"
+"""The kind of a gradient that is not finite because an output before it is not."""
+LOST = "underflow"
+WHAT = {"output": "the output", "gradient": "the gradient", "weight_gradient": "the weights' gradient"}
+
+
+@frozen
+class Named:
+    """The layer that breaks, for a finding. `words`: a clause that says so; empty: no look shows it."""
+
+    words: str = ""
+    layers: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    first: tuple[Remedy, ...] = ()
+
+    def after(self, text: str) -> str:
+        """Return the text followed by the clause."""
+        return f"{text}{';' if ': ' in text else ':'} {self.words}" if self.words else text
+
+
+def what_overflows(run: Run) -> Named:
+    """Return the first output, else the first gradient, that was not finite in a look."""
+    for look in _in_order(run.looks):
+        found = look.forward or look.backward
+        if found is not None and found.kind not in (LOST, FOLLOWS):
+            return _named(found, look)
+    return Named()
+
+
+def what_is_lost(run: Run) -> Named:
+    """Return the first gradient that rounds to 0 at the loss scale in use."""
+    for look in _in_order(run.looks):
+        if look.backward is not None and look.backward.kind == LOST:
+            return _named(look.backward, look)
+    return Named()
+
+
+def _in_order(looks: Iterable[NumbersLook]) -> list[NumbersLook]:
+    return sorted(looks, key=lambda look: look.trigger in CAUSED)
+
+
+def _named(found: FirstBreak, look: NumbersLook) -> Named:
+    what = f"{WHAT.get(found.tensor, 'a tensor')} of {found.layer}"
+    if found.kind == "loss scale" and look.high is not None:
+        words = f"{what} overflows above a loss scale of {scale_words(look.high)}"
+    elif found.kind == LOST:
+        words = f"{what} rounds to 0 at a loss scale of {scale_words(look.now or 1.0)}"
+    else:
+        words = f"{what} is not finite ({found.reason.partition(';')[0]})"
+    at = "" if look.step is None else f" at step {look.step:,}"
+    band: tuple[Evidence, ...] = ()
+    if look.banded and look.high is not None and look.low is not None:
+        band = (evidence.text("good loss scales", f"{scale_words(look.low)} to {scale_words(look.high)}"),)
+    elif look.banded and look.high is None:
+        band = (evidence.text("good loss scales", "none: the gradients are not finite at any"),)
+    told = (evidence.text(f"first to break{at}", f"{what}: {found.reason}"), *band)
+    if look.advice is None:
+        return Named(words, (found.layer,), told)
+    said = look.advice.rstrip(".")
+    said = said if said.startswith(found.layer) else said[:1].lower() + said[1:]
+    return Named(words, (found.layer,), told, (Remedy(said, look.snippet or ""),))

@@ -1,0 +1,86 @@
+"""Trainings that others reported, rebuilt: the report says which layer breaks, and what it prints cures them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mpprof
+from mpprof.cli import main
+from mpprof.numbers import files
+from mpprof.store import read_records
+from tests.numerics.on_tensorflow import keras
+
+pytestmark = pytest.mark.framework
+ROWS, STEPS = 16, 40
+
+
+PLAIN = "keras.layers.Dense(...)"
+GIVEN = 'kernel_initializer="ones", name='
+
+
+def layer(name: str, units: int, codes: dict[str, str]) -> Any:
+    """Return the dense layer that the code makes which is printed for it, or a plain one."""
+    code = codes.get(name, PLAIN).partition("#")[0].replace("...", f"units={units}, {GIVEN}{name!r}")
+    return eval(code, {"keras": keras})
+
+
+def wide_sum(codes: dict[str, str]) -> tuple[list[Any], Any, Any]:
+    """tensorflow#38357: inputs of 50 to 100, 4,096 ones, and their sum in float16."""
+    x = np.linspace(50, 100, ROWS * STEPS, dtype=np.float32)[:, None]
+    return [layer("wide", 4096, codes), layer("head", 1, codes)], x, np.ones_like(x)
+
+
+def scale_at_its_floor(codes: dict[str, str]) -> tuple[list[Any], Any, Any]:
+    """keras#16100: every update is skipped, and the loss scale falls until it cannot fall any more."""
+    x = np.full((ROWS * STEPS, 64), 30.0, np.float32)
+    return [layer("wide", 64, codes), layer("head", 1, codes)], x, np.ones((len(x), 1), np.float32)
+
+
+def trained(made: Any, root: Path, codes: dict[str, str]) -> Any:
+    """Train with the layers that these codes make; return the last loss."""
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(1)
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        stack, x, y = made(codes)
+        model = keras.Sequential([keras.Input(x.shape[1:]), *stack])
+        model.compile(keras.optimizers.Adam(1e-4), "mse")
+    finally:
+        keras.config.set_dtype_policy(before)
+    callback = mpprof.MPProfilerCallback(
+        root, numerics=True, profile_steps=None, hardware=False, verbose=0, announce=None
+    )
+    return model.fit(x, y, batch_size=ROWS, epochs=1, verbose=0, callbacks=[callback]).history["loss"][-1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("made", [wide_sum, scale_at_its_floor])
+def test_the_answer_names_the_layer_and_the_remedies_that_are_printed_cure_it(
+    made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first lets the sum be finite; the error of it is then so large that its gradient overflows, which the
+    second look says: both sums lie in float32 then."""
+    assert not np.isfinite(trained(made, tmp_path / "0", {}))
+    assert main(["report", str(tmp_path / "0")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"all {STEPS} updates since were skipped; the output of head is not finite (a sum of values" in said
+    )
+    assert "MP206: head needs bfloat16 or float32" in said
+    codes: dict[str, str] = {}
+    for number, layer_named in enumerate(("head", "wide"), 1):
+        (remedy, *_) = files.looks(tmp_path / str(number - 1))[0][0]["advice"]
+        assert remedy["layer"] == layer_named
+        codes[layer_named] = remedy["snippet"]
+        assert np.isfinite(trained(made, tmp_path / str(number), codes))
+    looks, _ = files.looks(tmp_path / "2")
+    assert [each["trigger"] for each in looks] == ["start", "end"]
+    assert {str(each["first_forward"] or each["first_backward"]) for each in looks} == {"None"}
+    steps = read_records(tmp_path / "2").steps
+    assert steps is not None
+    assert steps.skipped.max() == 0
