@@ -46,6 +46,12 @@ def test_two_equal_settings_are_no_difference_and_the_first_is_kept() -> None:
     assert "no difference" in tried.sentence
 
 
+def test_a_difference_that_few_noisy_rounds_do_not_show_is_not_called_none() -> None:
+    noisy = (1.0, 1.3, 0.8, 1.1, 0.9)
+    tried = climbed(Known(lambda setting, at: 20.0 * noisy[at % 5]), most_rounds=4)
+    assert "too wide to tell" in tried.sentence
+
+
 def test_rounds_end_with_the_scatter_or_at_the_most_that_are_asked_for() -> None:
     noisy = (1.0, 1.3, 0.8, 1.1)
     train = Known(lambda setting, at: 20.0 * noisy[at * at % 4] * noisy[at % 3])
