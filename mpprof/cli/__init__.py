@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from mpprof._version import __version__
@@ -82,6 +83,20 @@ class _Parser(argparse.ArgumentParser):
             meant = did_you_mean(wrong, self._option_string_actions) if wrong.startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}", meant)
         return found, unknown
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Raise UsageError for a path without a name, which would be the current directory."""
+        if action.type is Path and not arg_string:
+            name = "/".join(action.option_strings) or action.metavar
+            self.error(f"argument {name}: an empty name", "`.` is the current directory.")
+        return super()._get_value(action, arg_string)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or the version. Raises MpprofError where it cannot be written; argparse says nothing."""
+        if file is sys.stdout:
+            output.print_all(message)
+        else:
+            super()._print_message(message, file)
 
 
 def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = None) -> int:

@@ -63,12 +63,12 @@ def write(text: str, path: Path | None, *, force: bool = False) -> None:
     progress.clear()
     if path is None:
         text = _COMMAND.sub(lambda match: f"{match[1]}{program()} ", text)
-        _print(text if text.endswith("\n") else f"{text}\n")
+        print_all(text if text.endswith("\n") else f"{text}\n")
         return
     write_bytes(text.encode("utf-8", "backslashreplace"), path, force=force)
 
 
-def _print(text: str) -> None:
+def print_all(text: str) -> None:
     """Print all of the text to stdout and flush it. A reader who has left (BrokenPipeError) is no error of
     ours: see `main`."""
     try:

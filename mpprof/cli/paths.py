@@ -85,6 +85,8 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
             yield local
         return
     if not _is_bundle(path):
+        if path.is_dir():
+            progress.say(f"looking for runs in {path} and below")
         yield path
         return
     from mpprof.cli.bundle_reading import unpacked

@@ -29,7 +29,7 @@ from mpprof.diagnosis.outcomes import (
 )
 from mpprof.diagnosis.ranking import said_of_unlike
 from mpprof.diagnosis.remedies.choosing import joined
-from mpprof.diagnosis.rules import mp906_unlike_runs
+from mpprof.diagnosis.rules import mp906_unlike_runs, mp907_unknown_kernels, mp912_attribution_lost
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
 from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model import finding as noun
@@ -417,7 +417,7 @@ def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> 
         return Unable(f"internal error {error!r}")
 
 
-_OF_THE_WORK = frozenset(("MP907", "MP912"))
+_OF_THE_WORK = frozenset((mp907_unknown_kernels.CODE, mp912_attribution_lost.CODE))
 """Whose shares are of the device's work, so that idle time makes none of them small."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from mpprof.diagnosis import rules
 from mpprof.diagnosis.outcomes import INVALID, Leads
 from mpprof.diagnosis.rules import (
+    mp106_float16_output,
     mp901_warm_up,
     mp903_async_clock,
     mp905_profiler_overhead,
@@ -61,7 +62,7 @@ def _of_time(found: Sequence[Finding]) -> Finding | None:
     return max(of_time, key=_time_ns, default=None)
 
 
-_WITHOUT_TIME = ("MP106",)
+_WITHOUT_TIME = (mp106_float16_output.CODE,)
 """A float16 output costs no time."""
 
 

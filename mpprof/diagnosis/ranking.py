@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.diagnosis.outcomes import Found
+from mpprof.diagnosis.rules import mp906_unlike_runs, mp910_no_window, mp911_too_short
 from mpprof.model.finding import Diagnosis, Finding
 
-_NO_EXPLANATION = frozenset(("MP910", "MP911"))
+_NO_EXPLANATION = frozenset((mp910_no_window.CODE, mp911_too_short.CODE))
 """Too little was recorded: true, and the cause of nothing that was measured."""
-_UNLIKE = "MP906"
+_UNLIKE = mp906_unlike_runs.CODE
 
 
 def causes(findings: Sequence[Finding]) -> list[Finding]:

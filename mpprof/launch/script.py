@@ -33,6 +33,7 @@ class Script:
         self._notes: list[str] = []
         self._noted: set[str] = set()
         self._ended = False  # by us, after so many steps
+        self._trained = False  # by Keras' fit or train_on_batch
         self._callbacks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._hook = ImportHook(
             {
@@ -81,8 +82,10 @@ class Script:
         roots: list[Path] = [] if recorder is None else [root for root in recorder.ROOTS if root.is_dir()]
         if roots:
             ending.report(roots, self.options)
-        else:
+        elif not self._trained:
             ending.unrecorded(self.options, loops.framework(), self.machine)
+        elif recorder is not None and recorder.REFUSED:
+            ending.say(f"mpprof: there is no report: {'; '.join(dict.fromkeys(recorder.REFUSED))}")
 
     def _say_notes(self) -> None:
         from mpprof.launch import ending
@@ -123,6 +126,7 @@ class Script:
 
     def _added(self, keras: ModuleType, model: Any, has_ours: bool) -> list[Any]:
         """Return what a fit of this model gets beside the script's own callbacks."""
+        self._trained = True
         self.machine.stop()
         return [] if has_ours else self._attempt("recording a fit", self._callbacks_of, keras, model) or []
 
@@ -152,6 +156,7 @@ class Script:
     def _loop_recorder(self, model: Any) -> Any:
         from mpprof.record import StepRecorder
 
+        self._trained = True
         self.machine.stop()
         options = self.options
         recorder = StepRecorder(

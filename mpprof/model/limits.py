@@ -37,6 +37,8 @@ MOST_LAYERS = 10_000
 """Layers of a model, and its outputs."""
 DEEPEST_LAYER = 32
 """Models that lie in one another, each a part of a layer's path: some five in real ones."""
+DEEPEST_OBJECT = 2 * DEEPEST_LAYER
+"""Objects of a saved model that lie in one another: models, wrappers, layers and what these hold."""
 MOST_INPUTS = 1_024
 """Tensors that one layer takes or gives."""
 MOST_FITS, MOST_WINDOWS = 10_000, 1_000

@@ -114,6 +114,7 @@ class Recorder:
         except FAILURES as error:
             raise_if_signalled(error)
             warn_once("mpprof records nothing: %s cannot be written (%s)", self.logdir, error)
+            REFUSED.append(f"{self.logdir} cannot be written ({error})")
             return
         self._folder = formats.folder_of(self.root, self.worker)
         self._private = self.attempt("names", _private_names, self.root) or ()
@@ -411,6 +412,9 @@ class Recorder:
 
 ROOTS: list[Path] = []
 """The directories of the runs that this process has begun, in order; not those that it joined."""
+
+REFUSED: list[str] = []
+"""Why runs of this process have no directory."""
 
 _NAMED: Counter[str] = Counter()
 """How many runs this process has called so."""

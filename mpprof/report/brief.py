@@ -12,6 +12,18 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.stalls import BEGINS
+from mpprof.diagnosis.rules import (
+    mp201_endless_skips,
+    mp202_loss_scale_underflow,
+    mp203_loss_scale_runaway,
+    mp205_periodic_skips,
+    mp701_float32_allreduce,
+    mp702_strategy_overhead,
+    mp703_indexed_slices,
+    mp704_straggler,
+    mp705_exposed_communication,
+    mp913_ended_by_error,
+)
 from mpprof.model.account import tells
 from mpprof.model.frozen import frozen
 from mpprof.model.run import BROKEN_OFF
@@ -31,10 +43,21 @@ MOST_FIRST = 7
 MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES = 7, 4, 4, 3
 LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
-_ENDED_BY_ERROR = "MP913"
-_OF_SCALE = {"MP201", "MP202", "MP203", "MP205"}
+_ENDED_BY_ERROR = mp913_ended_by_error.CODE
+_OF_SCALE = {
+    mp201_endless_skips.CODE,
+    mp202_loss_scale_underflow.CODE,
+    mp203_loss_scale_runaway.CODE,
+    mp205_periodic_skips.CODE,
+}
 """Causes that the loss scale shows."""
-_OF_COMMUNICATION = {"MP701", "MP702", "MP703", "MP704", "MP705"}
+_OF_COMMUNICATION = {
+    mp701_float32_allreduce.CODE,
+    mp702_strategy_overhead.CODE,
+    mp703_indexed_slices.CODE,
+    mp704_straggler.CODE,
+    mp705_exposed_communication.CODE,
+}
 MUCH_RATIO = 0.10
 _NEARLY = 0.995
 _LONG_BAR, _SHORT_BAR = 28, 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from mpprof.diagnosis.rules import mp906_unlike_runs, mp910_no_window
 from mpprof.model.frozen import frozen
 from mpprof.report import content, two_windows, units, words
 
@@ -317,8 +318,8 @@ def serious(rung: Rung) -> list[Finding]:
 def _told(rung: Rung) -> list[Finding]:
     """Return the findings without those that the lines above say: that the runs are unlike, and that there is
     no trace."""
-    said = {"MP906"} if rung.labels else set()
-    said |= {"MP910"} if not rung.slices else set()
+    said = {mp906_unlike_runs.CODE} if rung.labels else set()
+    said |= {mp910_no_window.CODE} if not rung.slices else set()
     return [found for found in rung.findings if found.code not in said]
 
 

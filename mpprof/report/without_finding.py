@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.manual import subjects
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
+from mpprof.diagnosis.rules import mp906_unlike_runs
 
 if TYPE_CHECKING:
     from mpprof.model.finding import Unable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""
 RECORDERS = ("MPProfilerCallback(", "StepRecorder(")
-COMPARED = "MP906"
+COMPARED = mp906_unlike_runs.CODE
 """What asks for a run to compare with, as the lines on the speedup do."""
 ONLY_A_TRACE = "the trace does not show it, and there are no records of mpprof"
 FIELD_WORDS = {

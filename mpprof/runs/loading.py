@@ -305,7 +305,9 @@ def load_all(given: Given | Several) -> tuple[Run, ...]:
 
 
 def as_path(given: object) -> Path:
-    """Return a path as one. Raises UsageError for what is none."""
+    """Return a path as one. Raises UsageError for what is none, and for an empty name."""
+    if given == "":
+        raise UsageError("an empty name is not a run", next=f'{GIVE_A_PATH}; "." is the current directory')
     if isinstance(given, str | os.PathLike):
         return Path(given)
     raise UsageError(f"{type(given).__name__} is not a run", next="Give a path, or what load() returns")

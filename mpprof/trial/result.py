@@ -99,6 +99,7 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
     best = kept[-1] if kept else None
     sentence = sentence_of(rows, best, on_cpu=on_cpu)
     measured = any(row.step_ns is not None for row in rows)
+    decided = best != plan.first or not undecided(rows[1:])
     tried = set(settings)
     advice = next((each.advice for each in done if each.advice is not None), Advice())
     outcomes = kept_word.outcomes(plan, done, advice)
@@ -109,7 +110,7 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
         left_out=_once(name for each in done for name in each.left_out),
         dropped=_dropped(plan, done, tried),
         on_cpu=on_cpu,
-        keep=best.name if best is not None and measured and not on_cpu else None,
+        keep=best.name if best is not None and measured and decided and not on_cpu else None,
         sentence=sentence,
         keras=done[-1].keras if done else "keras",
         energy_absent=_why_no_energy(done),
@@ -241,11 +242,19 @@ def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> s
         return f"{text.ON_A_CPU}. {found or first.setting.name + ' alone was measured'}."
     kept = next((row for row in rows if row.setting == best), None)
     if kept is None or kept is first:
+        if once := undecided(others):
+            found = "; ".join(f"{row.setting.name} {interval(row.speedup)}" for row in once)
+            return f"One round decides nothing: {found}. Give it more time: --resume and more --minutes."
         said = "; ".join(f"{row.setting.name} {interval(row.speedup)}{_but(row)}" for row in others)
         return f"Keep {first.setting.name}: {said or 'nothing else was measured'}."
     rest = [f"{row.setting.name} brings no more{_but(row)}" for row in others if not row.kept]
     head = f"{kept.setting.name}: {interval(kept.speedup)}{_memory(kept, first)}"
     return "; ".join([head, *rest]) + "."
+
+
+def undecided(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that were faster in their one round, which is no evidence yet."""
+    return [row for row in rows if row.speedup and row.speedup.interval is None and row.speedup.value > 1]
 
 
 def _but(row: Row) -> str:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
+import io
+import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
-from mpprof.cli import GROUPS, NAMES, main
+import mpprof
+from mpprof.cli import GROUPS, NAMES, main, paths, progress
+from mpprof.errors import UsageError
 
 
 def test_help_lists_every_command_in_its_group_on_one_line(
@@ -76,3 +84,47 @@ def test_each_has_the_options_of_every_command(name: str, capsys: pytest.Capture
     said = capsys.readouterr().out
     assert f"usage: mpprof {name}" in said
     assert all(flag in said for flag in ("--quiet", "--no-color", "--no-cache", "--strict"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["report", ""], ["ls", ""], ["audit", ""], ["serve", ""], ["report", "x", "--baseline", ""],
+     ["report", "x", "-o", ""], ["check", "x", ""]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_empty_name_is_not_the_current_directory(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "an empty name" in said or words[0] == "check"
+    assert len(said.splitlines()) == 1
+
+
+def test_an_empty_name_is_no_run_in_a_script_either() -> None:
+    with pytest.raises(UsageError, match="an empty name"):
+        mpprof.load("")
+
+
+class Full(io.StringIO):
+    """A stream on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["report", "--help"]], ids=" ".join)
+def test_help_that_cannot_be_written_is_an_error(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert main(words) == 2
+    assert "standard output: cannot be written (No space left on device)" in capsys.readouterr().err
+
+
+def test_a_search_says_where_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(progress, "say", said.append)
+    with paths.opened(argparse.Namespace(), tmp_path):
+        assert said == [f"looking for runs in {tmp_path} and below"]

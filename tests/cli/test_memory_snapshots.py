@@ -14,6 +14,8 @@ import pytest
 
 from mpprof import traces
 from mpprof.errors import UnreadableError
+from mpprof.traces.torch_memory import snapshot
+from mpprof.traces.torch_memory.stacks import stack
 from tests.builders import torch_memory
 from tests.builders.torch_memory import MIB, Snapshot, training
 from tests.cli.conftest import Mpprof
@@ -212,3 +214,59 @@ def test_a_snapshot_in_gzip_says_so(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(pickle.dumps(training().found())))
     with pytest.raises(UnreadableError, match="packed with gzip"):
         traces.read(path)
+
+
+# --- one object in many places, each of which takes two bytes -------------------------------------------------
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch, path: Path, content: dict[str, Any]) -> int:
+    """How many entries of lists are looked at for each byte of the file's."""
+    seen = [0]
+    monkeypatch.setattr(snapshot, "_dicts", lambda value: (seen.append(len(value)), [])[1])
+    path.write_bytes(pickle.dumps(content, protocol=4))
+    with pytest.raises(UnreadableError):
+        snapshot.read(path, strict=False)
+    return sum(seen) // path.stat().st_size
+
+
+@pytest.mark.parametrize("place", ["segments", "device_traces"])
+def test_a_list_that_stands_in_many_places_is_not_gone_through_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    shared: list[object] = [1] * 10_000
+    content = {"segments": shared, "device_traces": [shared] * 256}
+    assert looked_at(monkeypatch, tmp_path / "snapshot.pickle", content) == 0
+
+
+def test_of_a_blocks_history_the_first_event_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many blocks share it."""
+    asked: list[int] = []
+    dicts = snapshot._dicts
+    monkeypatch.setattr(snapshot, "_dicts", lambda value: (asked.append(len(value)), dicts(value))[1])
+    block = {"state": "active_allocated", "size": 8, "address": 1, "history": [{"real_size": 4}] * 5_000}
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps([{"device": 0, "address": 1, "blocks": [block] * 500}], protocol=4))
+    made = snapshot.read(path, strict=False)
+    assert set(made.allocations.bytes.tolist()) == {4}
+    assert max(asked) <= 500
+
+
+def test_a_category_that_pytorch_does_not_have_makes_no_stack_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(snapshot, "stack", lambda *given: (made.append(given), stack(*given))[1])
+    event = {"action": "alloc", "addr": 1, "size": 8, "frames": [{"filename": "a.py", "line": 3}]}
+    events = [{**event, "category": f"c{number}"} for number in range(100)]
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}, protocol=4))
+    snapshot.read(path, strict=False)
+    assert len(made) == 1
+
+
+def test_a_stack_is_as_deep_as_python_goes_and_a_name_as_long_as_others() -> None:
+    update = {"filename": "torch/optim/adam.py", "name": "step", "line": 1}
+    other = {"filename": "a.py", "name": "f", "line": 1}
+    assert stack([other] * 999 + [update]).phase == "optimizer"
+    assert stack([other] * 1_000 + [update]).phase == "code"
+    assert stack([{**update, "filename": "torch/optim/" + "x" * 1_000}]).phase == ""

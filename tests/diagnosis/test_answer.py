@@ -207,7 +207,7 @@ def test_two_sentences_prove_the_cause_and_say_what_limits() -> None:
         (Limit("elementwise", "memory", 80 * c.MS, 40 * c.MS, 0.8), "(elementwise work) is bound by memory."),
         (Limit("idle_input", "wait", 80 * c.MS, 80 * c.MS, 0.8), "is a wait, which precision does not shorten."),
         (Limit("matmul", "short", 80 * c.MS, 80 * c.MS, 0.8), "(matrix work) is kernels too short to gain."),
-        (Limit("matmul", "compute", 80 * c.MS, 40 * c.MS, 0.8), "(matrix work) gets at most 2.00x as fast."),
+        (Limit("matmul", "compute", 80 * c.MS, 40 * c.MS, 0.8), "(matrix work) gets about 2.00x as fast."),
         (Limit("idle_launch", "host", 90 * c.MS, 90 * c.MS, 0.9), "Precision alone gives about 1.30x."),
     ],
 )  # fmt: skip

@@ -58,6 +58,20 @@ def test_mp303_needs_a_peak_and_holds_in_float32_too() -> None:
     assert says("MP303", c.case(records=c.facts("float32"), steps=summary)) == "info"
 
 
+@pytest.mark.parametrize(
+    ("category", "ms", "said"), [("idle_input", 60, False), ("copy", 25, False), ("copy", 10, True)]
+)
+def test_mp303_is_no_advice_where_input_or_copies_bind(category: str, ms: float, said: bool) -> None:
+    """Of 100 ms: twice the batch waits twice as long."""
+    cells = (c.cell(category, ms), c.healthy(100 - ms))
+    case = c.case(account=c.account(*cells), steps=c.summary(peak_memory_bytes=1 << 30))
+    found = says("MP303", case)
+    if said:
+        assert found == "info"
+    else:
+        assert f"input and copies take {ms}.0 % of the step" in found
+
+
 def test_mp303_by_the_allocators_own_peak_in_the_trace() -> None:
     """A window holds 50 MiB at most; before it the process held 12 GiB, of 14."""
 

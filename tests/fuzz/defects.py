@@ -30,6 +30,7 @@ _SNAPSHOTS = "tests/cli/test_memory_snapshots.py"
 _TUNING = "tests/analysis/steps/test_autotuning.py"
 _STORE = "tests/store/test_store.py"
 _AUDIT = "tests/record/test_audit.py"
+_ARGUMENTS = "tests/cli/test_arguments.py"
 _COMMANDS = "tests/cli/test_commands.py"
 _SERVER = "tests/dashboards/test_hostile_server.py"
 _MODELS = "tests/record/facts/test_model_attacks.py"
@@ -770,6 +771,69 @@ DEFECTS = (
         'getattr(saved, "optimizer", None) is not None',
         "saved.optimizer is not None",
         ("tests/forecast/test_compiling.py::test_a_saved_model_that_is_not_compiled_cannot_be_forecast",),
+    ),
+    Defect(
+        "a Sequential of thousands of layers in a saved model: its graph made anew with each",
+        "mpprof/record/facts/saved_model.py",
+        "len(self._layers) >= layers:",
+        "True:",
+        (f"{_MODELS}::test_the_graph_of_many_layers_is_made_once",),
+    ),
+    Defect(
+        "models and wrappers in one another without end: a minute for 70 kB",
+        "mpprof/record/facts/model_vetting.py",
+        "if models > DEEPEST_LAYER or objects > DEEPEST_OBJECT:",
+        "if False:",
+        (f"{_MODELS}::test_layers_that_lie_in_one_another_too_deep",),
+    ),
+    Defect(
+        "layers in a chain longer than Python's stack: RecursionError",
+        "mpprof/record/facts/described.py",
+        "    sys.setrecursionlimit(_LONGEST_CHAIN)\n",
+        "",
+        (f"{_MODELS}::test_a_chain_longer_than_pythons_stack",),
+    ),
+    Defect(
+        "a log directory that cannot be made: the script is said to call no fit",
+        "mpprof/launch/script.py",
+        "elif not self._trained:",
+        "else:",
+        ("tests/launch/test_scripts.py::test_a_log_directory_that_cannot_be_made_is_why_there_is_no_report",),
+    ),
+    Defect(
+        "help into a full disk: exit code 0",
+        "mpprof/cli/__init__.py",
+        "if file is sys.stdout:",
+        "if False:",
+        (f"{_ARGUMENTS}::test_help_that_cannot_be_written_is_an_error",),
+    ),
+    Defect(
+        "an empty name: the current directory and all below it",
+        "mpprof/cli/__init__.py",
+        "if action.type is Path and not arg_string:",
+        "if False:",
+        (f"{_ARGUMENTS}::test_an_empty_name_is_not_the_current_directory",),
+    ),
+    Defect(
+        "one list as the events of every device in a memory snapshot: gone through for each",
+        "mpprof/traces/torch_memory/snapshot.py",
+        "return _dicts(kept)",
+        "return _dicts(found)",
+        (f"{_SNAPSHOTS}::test_a_list_that_stands_in_many_places_is_not_gone_through_for_each",),
+    ),
+    Defect(
+        "a category of its own for each event of a memory snapshot: its stack read again for each",
+        "mpprof/traces/torch_memory/snapshot.py",
+        "type(category) is str and category in CATEGORIES",
+        "type(category) is str",
+        (f"{_SNAPSHOTS}::test_a_category_that_pytorch_does_not_have_makes_no_stack_of_its_own",),
+    ),
+    Defect(
+        "a stack of a million frames that share one long name: hours",
+        "mpprof/traces/torch_memory/stacks.py",
+        "frames[:_MOST_FRAMES] if",
+        "frames if",
+        (f"{_SNAPSHOTS}::test_a_stack_is_as_deep_as_python_goes_and_a_name_as_long_as_others",),
     ),
 )
 

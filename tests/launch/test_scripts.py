@@ -111,6 +111,17 @@ def test_a_training_in_a_forked_process_is_named(tmp_path: Path) -> None:
 FULL = [*FIT, "fails.py", "by_batch.py", "tape.py", "jax_loop.py", "spawns.py"]
 
 
+def test_a_log_directory_that_cannot_be_made_is_why_there_is_no_report(tmp_path: Path) -> None:
+    """It was not that the script called no fit."""
+    (tmp_path / "file").touch()
+    asked = options(tmp_path, "arrays.py", logdir=str(tmp_path / "file" / "logs"))
+    ran = Forked(tmp_path, "arrays.py", "--epochs", "1", options=asked).ended()
+    assert ran.code == 5
+    assert "mpprof: there is no report: " in ran.err
+    assert "cannot be written" in ran.err
+    assert "neither fit nor" not in ran.err
+
+
 def test_a_fit_that_fails_is_reported_as_one(tmp_path: Path) -> None:
     ran = both(tmp_path, "fails.py")
     assert ran.code == 1

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from mpprof.api import workflows
 from mpprof.cli import main
 from mpprof.report import json as documents
 from mpprof.report import words
-from tests.builders.read_back import brief
+from mpprof.report.content import remedies
+from tests.builders.read_back import brief, reading
 from tests.paths import SAMPLES
 from tests.report import hand_made
 
@@ -358,3 +360,11 @@ def test_no_remedy_is_numbered_twice(capsys: pytest.CaptureFixture[str]) -> None
     )
     assert said.count("send fewer bytes") == 1
     assert "uint8" not in said  # as it sends already
+
+
+def test_what_the_device_does_not_work_for_its_work_does_not_limit() -> None:
+    """Seen: "11.4 ms, limited by the device's work" of a device that works 5.5 ms."""
+    document = documents.document(workflows.diagnose(SAMPLES / "v100-float32-island"))
+    assert "limited by the device's work" in " ".join(reading(remedies).plan(document))
+    document["time"]["device_ns"] = 0.5 * document["whatif"]["best_step_ns"]
+    assert "limited by the device's work" not in " ".join(reading(remedies).plan(document))

@@ -52,6 +52,16 @@ def test_a_difference_that_few_noisy_rounds_do_not_show_is_not_called_none() -> 
     assert "too wide to tell" in tried.sentence
 
 
+def test_one_round_decides_nothing_and_nothing_is_kept() -> None:
+    """Seen on an H200: "Keep float32: mixed_bfloat16 1.39x (one round)", when the minutes were over."""
+    tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=14.4)), minutes=0.4)
+    assert tried.keep is None
+    assert tried.code() == []
+    assert tried.sentence.startswith("One round decides nothing: mixed_bfloat16 1.38x (one round).")
+    slower = climbed(Known(steps(float32=20.0, mixed_bfloat16=30.0)), minutes=0.4)
+    assert slower.keep == "float32"
+
+
 def test_rounds_end_with_the_scatter_or_at_the_most_that_are_asked_for() -> None:
     noisy = (1.0, 1.3, 0.8, 1.1)
     train = Known(lambda setting, at: 20.0 * noisy[at * at % 4] * noisy[at % 3])

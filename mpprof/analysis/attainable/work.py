@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
+from mpprof.analysis.kernels import shapes
 from mpprof.model.account import Cell, Class
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Family, Placement, Precision
-from mpprof.model.trace import HloInstruction
+from mpprof.tensors import WIDE
 
 LAUNCH_BOUND_NS = 5_000.0
 """Kernels below this are bound by launching, ramping up and draining, not by arithmetic or bytes: they do not
@@ -44,6 +46,7 @@ NARROW: frozenset[Precision] = SIXTEEN_BITS | {"fp8", "fp4"}
 """Types of products that a float32 run computes in float32; of eight bits there is no other arithmetic."""
 MEMORY_BOUND: frozenset[Class] = frozenset(("norm", "elementwise", "reduce", "gather_scatter", "layout"))
 BoundBy = Literal["compute", "memory"]
+_FLOAT32 = WIDE | {"f32"}  # as HLO has it
 
 
 @frozen
@@ -103,19 +106,19 @@ def work_of(cell: Cell) -> Work:
     return Work(
         cell.category, cell.ns_per_step, cell.busy_ns_per_step, cell.calls_per_step, cell.family,
         cell.placement, cell.precision, cell.flops_per_step, cell.bytes_per_step, cell.kernel, cell.op,
-        _wide_ratio(cell.hlo) if cell.precision == "mixed" and cell.hlo else None,
+        _wide_ratio(cell.hlo.tensors if cell.hlo else shapes.tensors(cell.shapes or ""))
+        if cell.precision == "mixed" else None,
     )  # fmt: skip
 
 
-def _wide_ratio(hlo: HloInstruction) -> float | None:
-    """Return the share of the bytes that an instruction moves which are float32, of those in float32 and in
-    16 bits; None where it moves neither. A fused norm reads and writes 16 bits whatever it computes in."""
-    sizes = dict.fromkeys(("f32", "f16", "bf16"), 0)
-    for kind, shape in hlo.tensors:
-        if kind in sizes:
-            sizes[kind] += math.prod(shape) * (4 if kind == "f32" else 2)
-    moved = sum(sizes.values())
-    return sizes["f32"] / moved if moved else None
+def _wide_ratio(tensors: Iterable[shapes.Tensor]) -> float | None:
+    """Return the share of the bytes that work moves which are float32, of those in float32 and in 16 bits;
+    None where it moves neither. A fused norm reads and writes 16 bits whatever it computes in."""
+    wide = narrow = 0
+    for kind, shape in tensors:
+        wide += 4 * math.prod(shape) * (kind in _FLOAT32)
+        narrow += 2 * math.prod(shape) * (kind in shapes.HALF_TYPES)
+    return wide / (wide + narrow) if wide or narrow else None
 
 
 def roofline(

@@ -135,7 +135,7 @@ def _tf32_said(
     if account.step_ns <= 0:
         return []
     ends = [high / account.step_ns for high in highs]
-    return [f"TF32 not recorded: at most {ends[0]:.1f}x with it and {ends[1]:.1f}x without it"]
+    return [f"TF32 not recorded: up to {ends[0]:.1f}x with it and {ends[1]:.1f}x without it"]
 
 
 def _host_ns(account: Account) -> float:

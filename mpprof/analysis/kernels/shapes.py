@@ -22,7 +22,7 @@ VOCABULARY = 8192
 _TENSOR = r"([A-Za-z][A-Za-z0-9_]*)\[([0-9,\s]*)\]"
 _ALIGN = re.compile(r"align(?:ment)?_?([1-9][0-9]?)(?![0-9])")
 
-_HALF = HALF | {"f16", "bf16"}  # as HLO has them
+HALF_TYPES = HALF | {"f16", "bf16"}  # as HLO has them
 
 Tensor = tuple[str, tuple[int, ...]]
 
@@ -46,7 +46,7 @@ def half_rows(cell: Cell) -> frozenset[int]:
     named = tensors(cell.shapes or "")
     if (hlo := cell.hlo) is not None:
         named = ((hlo.dtype, hlo.shape), *zip(hlo.operand_dtypes, hlo.operand_shapes, strict=False))
-    return frozenset(shape[-1] for dtype, shape in named if dtype in _HALF and len(shape) > 1)
+    return frozenset(shape[-1] for dtype, shape in named if dtype in HALF_TYPES and len(shape) > 1)
 
 
 def largest(text: str | None) -> int:

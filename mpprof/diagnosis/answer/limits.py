@@ -196,7 +196,7 @@ def _limit(limit: Limit, of: str) -> str:
         return f"TF32 already runs {part} on Tensor Cores"
     named = f"{part} ({CLASS_WORDS[limit.category]})"
     if limit.kind == "compute":
-        return f"{named} gets at most {format_speedup(limit.ns_per_step / limit.best_ns)} as fast"
+        return f"{named} gets about {format_speedup(limit.ns_per_step / limit.best_ns)} as fast"
     return f"{named} {_WHY[limit.kind]}"
 
 

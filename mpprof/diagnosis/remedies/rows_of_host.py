@@ -265,6 +265,17 @@ HOST = (
         '{keras}.layers.Lambda(f, dtype="float32")', "that op, where its GPU kernel exists",
     ),
     *fused("MP306", "(compiles kernels of its own)"),
+    *fused("MP306", "checks on the device", "finite check"),
+    Row(
+        "MP306", KERAS, "mixed_bfloat16, which needs no loss scale and no check, where the device has it",
+        '{set_policy}("mixed_bfloat16")', "finite check", unless=(its.lacks_bfloat16,),
+    ),
+    Row(
+        "MP306", KERAS_3, "a fixed loss_scale_factor with compile(auto_scale_loss=False)",
+        "optimizer = keras.optimizers.{inner}(1e-3, loss_scale_factor=1024.0)\n"
+        "model.compile(optimizer=optimizer, loss=model.loss, auto_scale_loss=False)", "finite check",
+    ),
+    Row("MP306", WITHOUT_KERAS, "a fixed loss scale, which needs no check", case="finite check"),
     Row(
         "MP306", ON_TENSORFLOW, "use a newer TensorFlow; tf.debugging.set_log_device_placement(True) lists such ops",
         "tf.debugging.set_log_device_placement(True)",

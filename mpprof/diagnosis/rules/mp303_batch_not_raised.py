@@ -17,7 +17,7 @@ What to do
         mpprof compare RUN RUN_WITH_TWICE_THE_BATCH
 
 When to ignore
-    When the batch is chosen for the training's sake, or steps are bound by the host.
+    When the batch is chosen for the training's sake, or steps wait for input or copies.
 
 Sources
     TensorFlow's mixed precision guide ("try running with double the batch size"); hf#15026 (float16 ahead of
@@ -27,7 +27,16 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, OUT_OF_MEMORY, Absent, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.outcomes import (
+    GENERAL,
+    OUT_OF_MEMORY,
+    Absent,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+)
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
@@ -39,6 +48,9 @@ OF_ACCELERATOR = True
 
 FREE_RATIO = 0.5
 """With half of it free twice the batch fits for certain: weights and slots do not grow with it."""
+BINDING_RATIO = 0.2
+"""From a fifth of the step on, XProf's "highly" input-bound, waits for input and copies bind it: they are
+twice as long for twice the batch."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -55,6 +67,11 @@ def judge(signals: Signals) -> Outcome:
     free = 1.0 - peak / total
     if free < FREE_RATIO:
         return Clear(f"{format_ratio(free)} of the memory is free at the peak")
+    feeding = signals.select(lambda cell: cell.category in ("idle_input", "copy"))
+    if (share := signals.time(feeding) / signals.whole_ns if signals.whole_ns > 0 else 0.0) >= BINDING_RATIO:
+        return NotApplicable(
+            f"input and copies take {format_ratio(share)} of the step, and grow with the batch"
+        )
     return Found(
         summary=f"{format_ratio(free)} of the available memory is free at the peak: twice the batch fits",
         evidence=(

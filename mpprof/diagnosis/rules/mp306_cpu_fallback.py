@@ -3,7 +3,9 @@
 What it means
     TensorFlow puts an op that has no kernel for the type on the device (16 bits, above all bfloat16) on the
     CPU, without a warning. The device waits while the tensor travels, the CPU computes, and the result comes
-    back: slowdowns of 10 to 500 times were reported.
+    back: slowdowns of 10 to 500 times were reported. One comes with loss scaling: Keras checks whether
+    gradients are finite, and makes the sparse one of an embedding dense for that, with an op that has no
+    kernel for booleans on the GPU.
 
 How we know
     In the trace an op of the executor keeps the host busy for long, right after a copy from the device and
@@ -15,8 +17,9 @@ What it costs
 
 What to do
     Keep that layer in float32, where its kernel exists, or use a newer TensorFlow, or XLA, which compiles a
-    kernel of its own:
+    kernel of its own. Against the check of the loss scale, mixed_bfloat16, which needs none:
 
+        keras.config.set_dtype_policy("mixed_bfloat16")
         keras.layers.Lambda(f, dtype="float32")
         tf.debugging.set_log_device_placement(True)
 
@@ -24,6 +27,7 @@ When to ignore
     When the op belongs on the host (strings, input pipelines).
 
 Sources
+    Recorded for mpprof (H200, TensorFlow 2.20, Keras 3.15): 10.9 of 89.8 ms a step in that check.
     tf#59050 (mixed_bfloat16 on an A10 "~500X slower"), tf#59743, tf#41783, NVIDIA/tensorflow#40.
 """
 
@@ -39,6 +43,7 @@ from numpy.typing import NDArray
 from mpprof.analysis.steps import boundaries
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.shared.skips import without_loss_scale
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
@@ -62,6 +67,10 @@ _PLUMBING = (
     r"^aten::(to|_to_copy|copy_|_copy_from|item|_local_scalar_dense|cpu|cuda|pin_memory)$"
 )
 """Ops that compute nothing: they call others, or move a value."""
+_DENSE = r"^StatefulPartitionedCall/TensorScatterUpdate(_\d+)?$"
+_CHECK = "the loss scale's check for finite gradients makes those of embeddings dense on the CPU"
+"""Seen on an H200: Keras 3.15 fills a tensor with True and scatters the sparse gradient's booleans into it,
+for which TensorFlow 2.20 has no kernel on the GPU."""
 _IN_CALLS = 0.5
 """An op that is in the driver's calls for half of its time launches, copies or waits: it does not compute."""
 
@@ -79,11 +88,14 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("ops on the CPU cost next to nothing")
     names = sorted(slow, key=lambda op: -slow[op])
-    shown = evidence.listed([_short(name) for name in names])
+    of_check = without_loss_scale(signals) is None and all(re.search(_DENSE, name) for name in names)
+    shown = (
+        _CHECK if of_check else f"ops of {evidence.listed([_short(name) for name in names])} run on the CPU"
+    )
     return Found(
-        summary=f"ops of {shown} run on the CPU, and their tensors are copied there and back: "
-        + "{cost} a step ({share})",
-        said=f"ops of {shown} run on the CPU, and their tensors travel there and back[: {{time}}]",
+        summary=f"{shown}, and their tensors are copied there and back: {{cost}} a step ({{share}})",
+        said=f"{shown}, and their tensors travel there and back[: {{time}}]",
+        cases=("finite check",) if of_check else ("",),
         evidence=(
             evidence.text("ops", evidence.listed(names)),
             evidence.ns("their time on the host", held, LONG_NS),

@@ -19,6 +19,7 @@ from typing import Any
 
 from mpprof import child, errors
 from mpprof.errors import MpprofError, UnableError, UnreadableError
+from mpprof.model.limits import MOST_LAYERS
 from mpprof.model.run import Run
 from mpprof.own_folder import own_folder
 from mpprof.record.facts import model_file
@@ -32,6 +33,8 @@ model no values are drawn, so that its size does not count."""
 
 _LARGEST_ANSWER_BYTES = 256 << 20
 _LOOKED_AT_EACH_S = 0.02
+_LONGEST_CHAIN = 2 * MOST_LAYERS
+"""Layers one behind another: Keras calls itself for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,7 @@ def main(request_path: str, answer_path: str) -> None:
     child.end_with_parent(request["parent"])
     sys.path[:] = request["path"]
     gc.disable()  # a third of the time of an import of TensorFlow
+    sys.setrecursionlimit(_LONGEST_CHAIN)
     Path(answer_path).write_text(json.dumps(_answer(request)))
 
 

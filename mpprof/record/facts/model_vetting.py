@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from mpprof.errors import UnreadableError
+from mpprof.model.limits import DEEPEST_LAYER, DEEPEST_OBJECT
 from mpprof.model.shell import quoted
 from mpprof.record.facts.model_file import TRUST
 from mpprof.record.keras_compat import KERAS_2
@@ -57,6 +58,26 @@ _OPS = ("", "math", "nn", "linalg", "signal", "image", "strings", "random", "bit
         "sets", "dtypes", "quantization", "__operators__")  # fmt: skip
 _NOT_OPS = ("py_function", "numpy_function", "print")
 _SPECS = ("TensorSpec", "RaggedTensorSpec", "SparseTensorSpec")
+
+
+def refuse_deep(config: Any, where: str) -> None:
+    """Raise `UnreadableError` where more models or more objects of any class lie in one another than are
+    read: Keras goes through all that lies below at each level."""
+    waiting = [(config, 0, 0)]
+    while waiting:
+        value, models, objects = waiting.pop()
+        if isinstance(value, dict):
+            objects += "class_name" in value
+            models += isinstance(value.get("layers"), list)
+            if models > DEEPEST_LAYER or objects > DEEPEST_OBJECT:
+                raise UnreadableError(
+                    f"its layers lie in one another more than {DEEPEST_LAYER} deep", where=where,
+                    next="No model needs as much",
+                )  # fmt: skip
+            value = value.values()
+        elif not isinstance(value, list):
+            continue
+        waiting.extend((each, models, objects) for each in value)
 
 
 def refuse_unsafe(config: Any, keras: ModuleType, custom: Mapping[str, Any], where: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from mpprof.errors import MpprofError, UnreadableError, UsageError
 from mpprof.record.facts import model_file
 from mpprof.record.facts.model_file import ModelFile
-from mpprof.record.facts.model_vetting import CODE, missing, refuse_unsafe, refused
+from mpprof.record.facts.model_vetting import CODE, missing, refuse_deep, refuse_unsafe, refused
 from mpprof.record.facts.without_values import without_values
 from mpprof.record.keras_compat import KERAS_2
 
@@ -76,6 +76,8 @@ def _described(keras: ModuleType, found: ModelFile, custom: dict[str, Any]) -> A
     """Return the model that the file describes, without its weights. How it was compiled is left out where
     that names what Keras does not have, as it is where Keras cannot load it."""
     config, compiled = found.parts()
+    refuse_deep(config, str(found.path))
+    refuse_deep(compiled, str(found.path))
     registered = (keras.saving if hasattr(keras, "saving") else keras.utils).get_custom_objects()
     known = {**registered, **custom}
     refuse_unsafe(config, keras, known, str(found.path))
@@ -84,9 +86,40 @@ def _described(keras: ModuleType, found: ModelFile, custom: dict[str, Any]) -> A
     except UnreadableError:
         compiled = None
     make = _from_hdf5 if found.hdf5 else _from_config
-    return _under_its_policy(
-        keras, lambda compile: make(keras, found, custom, compile and compiled is not None)
-    )
+    with _built_once(keras):
+        return _under_its_policy(
+            keras, lambda compile: make(keras, found, custom, compile), compiled=compiled is not None
+        )
+
+
+@contextmanager
+def _built_once(keras: ModuleType) -> Iterator[None]:
+    """Patch Keras 3 so that it makes the graph of a Sequential that it reads once, with the last layer, and
+    not anew with each: of a thousand layers that took minutes."""
+    kind: Any = keras.Sequential
+    read, build = vars(kind)["from_config"], vars(kind).get("_maybe_rebuild")
+    if build is None:  # Keras 2, which adds to the graph
+        yield
+        return
+    reading: list[tuple[type, Any, int]] = []
+
+    def from_config(cls: type, config: Any, custom_objects: Any = None) -> Any:
+        reading.append((cls, config.get("name"), len(config.get("layers", ()))))
+        try:
+            return read.__func__(cls, config, custom_objects=custom_objects)
+        finally:
+            reading.pop()
+
+    def build_with_the_last(self: Any) -> None:
+        *read_now, layers = reading[-1] if reading else (None, None, 0)
+        if read_now != [type(self), self.name] or len(self._layers) >= layers:
+            build(self)
+
+    kind.from_config, kind._maybe_rebuild = classmethod(from_config), build_with_the_last
+    try:
+        yield
+    finally:
+        kind.from_config, kind._maybe_rebuild = read, build
 
 
 def _from_config(keras: ModuleType, found: ModelFile, custom: dict[str, Any], compile: bool) -> Any:
@@ -149,17 +182,20 @@ def _classes(name: str, keras: ModuleType) -> Iterator[tuple[str, Any]]:
             yield key, kind
 
 
-def _under_its_policy(keras: ModuleType, make: Callable[[bool], Any]) -> Any:
-    """Make the model uncompiled first, for its policies; then under them, as it was compiled."""
+def _under_its_policy(keras: ModuleType, make: Callable[[bool], Any], *, compiled: bool = True) -> Any:
+    """Make the model uncompiled first, for its policies; then under them, as it was compiled, if it was."""
     before = (
         keras.mixed_precision.global_policy() if keras.__name__ == KERAS_2 else keras.config.dtype_policy()
     )
-    mixed = _mixed_policy(make(False))
+    model = make(False)
+    mixed = _mixed_policy(model)
+    if mixed is None and not compiled:
+        return model
     try:
         if mixed is not None:
             _set_policy(keras, mixed)
         try:
-            return make(True)
+            return make(compiled)
         except Exception:  # noqa: BLE001 - a loss or a metric that this Keras cannot load: the layers are there
             return make(False)
     finally:

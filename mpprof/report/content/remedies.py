@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model.quantities import format_after
 from mpprof.model.shell import quoted
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from mpprof.model.report import Cause, Report, ReportedRun
     from mpprof.model.trace import NamedRanges
 
+LIMITED_BY_WORK = ", limited by the device's work"
+MOSTLY_WORK = 0.8
+"""A step of which the device works less than this is limited by something else, too."""
 PAYING_RATIO = 0.01
 """A remedy is worth a place in the plan from a hundredth of the step."""
 SURFACING_RATIO = 0.05
@@ -119,8 +123,9 @@ def plan(document: Report) -> list[str]:
         lines.append(f"after all remedies {best}, limited by the host{need}")
     elif len(paying) > 1:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
-        limit = "" if one_step(document) else ", limited by the device's work"
-        lines.append(f"after all remedies {best}{limit}")
+        time = None if one_step(document) else document.time
+        works = time is not None and time.device_ns >= MOSTLY_WORK * found.best_step_ns
+        lines.append(f"after all remedies {best}{LIMITED_BY_WORK if works else ''}")
     if surfacing := found.surfacing:
         shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
         lines.append(f"too small to be found in this step, but notable after these remedies: {shown}")
@@ -196,7 +201,7 @@ def _comparison(run: ReportedRun, path: str) -> tuple[str, str]:
 
 AS_GOOD_RATIO = 0.98
 """From here on a step after remedies is the attainable one."""
-_EMULATED = "MP806"
+_EMULATED = mp806_other_vendor.CODE
 _OF_SKIPS, _OF_MEMORY = "MP2", "MP6"
 
 

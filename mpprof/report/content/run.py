@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mpprof.diagnosis.rules import mp201_endless_skips
 from mpprof.model.frozen import frozen
 from mpprof.report import words
 
@@ -84,7 +85,7 @@ def skips_arise(document: Report) -> bool:
     return computes is None or computes.kind not in ("float32", "float64")
 
 
-_SKIPS = "MP201"
+_SKIPS = mp201_endless_skips.CODE
 """The rule that does not apply where no update can be skipped."""
 
 

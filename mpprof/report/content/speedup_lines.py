@@ -108,8 +108,6 @@ def speedup(document: Report) -> list[str]:
         lines.append(f"assumed: {'; '.join(could.assumptions)}")
         if could.high >= WORTH_RECORDING:
             lines.append(document.absent.get("speedup.observed", "no measured baseline"))
-    if gain.ceiling is not None:
-        lines.append(f"ceiling {words.speedup(gain.ceiling)}, from peak rates")
     return lines or [f"not judged: {document.absent.get('speedup.observed', 'no measured baseline')}"]
 
 
@@ -145,8 +143,8 @@ def measured(gain: Speedup | Rung, absent: dict[str, str]) -> Iterable[str]:
         )
     else:
         said += f", attainable {words.speedup(gain.expected_with_host or gain.expected)}"
-    if gain.ceiling is not None:
-        said += f", ceiling {words.speedup(gain.ceiling)}"
+    if gain.ceiling is not None and gain.ceiling > max(gain.observed or 0.0, gain.expected or 0.0):
+        said += f", {words.speedup(gain.ceiling)} at the card's peak rates"
     yield said
     if said := gap(gain):
         yield said

@@ -30,7 +30,7 @@ from mpprof.model.trace import (
 )  # fmt: skip
 from mpprof.traces.common.columns import Interner, table_of
 from mpprof.traces.torch_memory.pickled import NotPlainError, plain
-from mpprof.traces.torch_memory.stacks import Stack, stack
+from mpprof.traces.torch_memory.stacks import CATEGORIES, Stack, stack
 
 _LARGEST_BLOCK = 1 << 40
 _LARGEST = 1 << 29
@@ -96,6 +96,11 @@ def _dicts(value: object) -> list[dict[str, Any]]:
     return [one for one in value if type(one) is dict] if type(value) is list else []
 
 
+def _first(value: object) -> dict[str, Any]:
+    found = value[0] if type(value) is list and value else None
+    return found if type(found) is dict else {}
+
+
 @dataclass(frozen=True, slots=True)
 class _Event:
     time_us: int
@@ -143,7 +148,7 @@ class _Snapshot:
         self.said: list[str] = []
         self.devices: list[_Device] = []
         self.timed = self.history = False
-        segments = self._some(_dicts(held.get("segments")))
+        segments = self._some(held.get("segments"))
         traces = held.get("device_traces")
         traces = traces[: limits.MOST_DEVICES] if type(traces) is list else []
         by_device: dict[int, list[dict[str, Any]]] = {number: [] for number in range(len(traces))}
@@ -154,15 +159,18 @@ class _Snapshot:
             device = self._device(number, traces[number] if number < len(traces) else [], mine)
             self.devices += [device] if device.events else []
 
-    def _some(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the last of these, as many as the bound leaves."""
+    def _some(self, found: object) -> list[dict[str, Any]]:
+        """Return the last entries of a list, as many as the bound leaves: one list may stand in many places,
+        so that all of them are looked at as often."""
+        if type(found) is not list:
+            return []
         kept = found[len(found) - min(self.left, len(found)) :]
         self.left -= len(kept)
         self.unread += len(found) - len(kept)
-        return kept
+        return _dicts(kept)
 
     def _device(self, number: int, history: object, segments: list[dict[str, Any]]) -> _Device:
-        events = self._some(_dicts(history))
+        events = self._some(history)
         freed = (
             "free_completed"
             if any(one.get("action") == "free_completed" for one in events)
@@ -203,8 +211,8 @@ class _Snapshot:
         for segment in segments:
             made.held_bytes += max(0, _size(segment.get("total_size")))
             address = _address(segment.get("address"))
-            for block in self._some(_dicts(segment.get("blocks"))):
-                past = (_dicts(block.get("history")) or [{}])[0]  # PyTorch 1.12 and 1.13
+            for block in self._some(segment.get("blocks")):
+                past = _first(block.get("history"))  # PyTorch 1.12 and 1.13
                 at = _address(block.get("address", address))
                 address = at + max(0, _size(block.get("size"))) if at >= 0 else -1
                 size = _size(block.get("requested_size", past.get("real_size", block.get("size"))))
@@ -221,7 +229,8 @@ class _Snapshot:
 
     def _stack(self, one: dict[str, Any]) -> Stack:
         frames, category = one.get("frames"), one.get("category")
-        key = (id(frames), category if type(category) is str else None)  # many events share one list
+        category = category if type(category) is str and category in CATEGORIES else None
+        key = (id(frames), category)  # many events share one list
         if key not in self.stacks:
             self.stacks[key] = stack(frames, category)
         return self.stacks[key]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from mpprof.model.frozen import frozen
+from mpprof.model.limits import LONGEST_NAME
 
 _OF_TORCH = re.compile(r"(?:^|[/\\])torch[/\\]")
 _OF_OTHERS = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|torchinductor")
@@ -23,11 +25,14 @@ _MODULES = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
 _OPTIMIZER = re.compile(r"torch[/\\](?:optim[/\\]|(?:cuda[/\\])?amp[/\\]grad_scaler\.py)")
 _PARAMETERS = re.compile(r"torch[/\\]nn[/\\](?:init|parameter)\.py$")
 _DATA = re.compile(r"torch[/\\]utils[/\\]data[/\\]")
-_OF_CATEGORY = {
+CATEGORIES = {
     "parameter": ("", "persist"), "optimizer_state": ("optimizer", "persist"), "gradient": ("backward", ""),
     "activation": ("forward", ""), "input": ("input", ""),
 }  # fmt: skip
 """PyTorch's own categories (torch.profiler's memory profiler), where a snapshot was made of a profile."""
+
+_MOST_FRAMES = 1_000
+"""Innermost frames of a stack that are looked at: as deep as Python's stacks are."""
 
 
 @frozen
@@ -47,8 +52,9 @@ NOTHING = Stack("", "")
 def stack(frames: object, category: object = None) -> Stack:
     """Return what the frames tell, or PyTorch's own category where the file states one; NOTHING without
     frames."""
-    known = [_frame(one) for one in frames if isinstance(one, dict)] if isinstance(frames, list) else []
-    phase, region = _OF_CATEGORY.get(category, ("", "")) if isinstance(category, str) else _purpose(known)
+    some = frames[:_MOST_FRAMES] if isinstance(frames, list) else []
+    known = [_frame(one) for one in some if isinstance(one, dict)]
+    phase, region = CATEGORIES.get(category, ("", "")) if isinstance(category, str) else _purpose(known)
     line = _line(known)
     if not (phase or region or line):
         return NOTHING
@@ -58,26 +64,32 @@ def stack(frames: object, category: object = None) -> Stack:
 def _frame(one: dict[str, Any]) -> tuple[str, str, int]:
     file, name, line = one.get("filename"), one.get("name"), one.get("line")
     return (
-        file if isinstance(file, str) else "",
-        name if isinstance(name, str) else "",
+        file[-LONGEST_NAME:] if isinstance(file, str) else "",
+        name[:LONGEST_NAME] if isinstance(name, str) else "",
         line if isinstance(line, int) and 0 <= line < 1 << 31 else 0,
     )
 
 
 def _purpose(frames: Iterable[tuple[str, str, int]]) -> tuple[str, str]:
     """Return phase and region by the innermost frame that tells."""
-    for file, name, _ in frames:
-        if _OPTIMIZER.search(file):
-            return "optimizer", "persist" if name == "_init_group" else ""
-        if _PARAMETERS.search(file) or (_MODULE.search(file) and name in ("__init__", "_apply", "convert")):
-            return "", "persist"
-        if _MODULES.search(file) and name in ("_call_impl", "_wrapped_call_impl"):
-            return "forward", ""
-        if _ENGINE.search(name) or _NODE.search(name):
-            return "backward", ""
-        if _DATA.search(file):
-            return "input", ""
-    return "", ""
+    told = (_purpose_of(file, name) for file, name, _ in frames)
+    return next(filter(None, told), ("", ""))
+
+
+@lru_cache(1 << 16)
+def _purpose_of(file: str, name: str) -> tuple[str, str] | None:
+    """Return phase and region, None where the frame does not tell. Few frames stand in many stacks."""
+    if _OPTIMIZER.search(file):
+        return "optimizer", "persist" if name == "_init_group" else ""
+    if _PARAMETERS.search(file) or (_MODULE.search(file) and name in ("__init__", "_apply", "convert")):
+        return "", "persist"
+    if _MODULES.search(file) and name in ("_call_impl", "_wrapped_call_impl"):
+        return "forward", ""
+    if _ENGINE.search(name) or _NODE.search(name):
+        return "backward", ""
+    if _DATA.search(file):
+        return "input", ""
+    return None
 
 
 def _line(frames: list[tuple[str, str, int]]) -> str:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpprof.analysis.attainable.engine import least
+from mpprof.analysis.attainable.engine import halved, least
 from mpprof.analysis.attainable.evidence import Evidence, Pair, well_fed
-from mpprof.analysis.attainable.work import Work, roofline
+from mpprof.analysis.attainable.work import Work, roofline, work_of
 from mpprof.model.account import CLASSES, Cell
 from mpprof.model.device import DevicePeaks
 from tests.analysis.pieces import A100, V100
@@ -209,6 +209,15 @@ def cell(kernel: str, shapes: str = "", gflop: float = 100) -> Cell:
         "matmul", MS, MS, 1.0, kernel=kernel, family="gemm", placement="tensor_core", precision="fp16",
         shapes=shapes, flops_per_step=gflop * 1e9,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shapes", "left"),
+    [("", 0.5), ("(float[1000];half[2000])", 0.75), ("(half[1000,1000];float[1000])", 0.999)],
+)
+def test_of_mixed_tensors_only_those_in_float32_become_half_as_long(shapes: str, left: float) -> None:
+    norm = replace(cell("layer_norm", shapes), category="norm", placement="not_matmul", precision="mixed")
+    assert halved(work_of(norm)) == pytest.approx(left * MS, rel=1e-3)
 
 
 @pytest.mark.parametrize(

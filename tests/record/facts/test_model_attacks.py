@@ -309,3 +309,52 @@ def test_a_pipe_in_a_models_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.keras")
     with pytest.raises(UnreadableError, match="is not a regular file"):
         model_file.check_kind(tmp_path / "m.keras")
+
+
+def test_the_graph_of_many_layers_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras makes it anew with each layer, so that 5,000 took minutes."""
+    built: list[int] = []
+    build = keras.Sequential.build
+
+    def counted(self: Any, *given: Any, **named: Any) -> None:
+        built.append(len(self._layers))
+        build(self, *given, **named)
+
+    monkeypatch.setattr(keras.Sequential, "build", counted)
+    inner = model(dense(name="first"), dense(name="second"))
+    inner["config"]["name"] = "inner"
+    path = as_keras(tmp_path, model(*(dense(name=f"d{at}") for at in range(20)), inner, dense(name="last")))
+    with loaded(path) as made:
+        assert made.count_params() == 23 * 20
+        assert made.output_shape == (None, 4)
+    assert built == [3, 23]
+
+
+def nested(*, models: int, wrappers: int) -> Object:
+    found = dense()
+    for at in range(wrappers):
+        found = of("keras.layers", "TimeDistributed", {"name": f"w{at}", "layer": found})
+    for at in range(models):
+        found = model(found)
+        found["config"]["name"] = f"m{at}"
+    return found
+
+
+@pytest.mark.parametrize(("models", "wrappers"), [(33, 0), (1, 64), (5_000, 0)])
+def test_layers_that_lie_in_one_another_too_deep(tmp_path: Path, models: int, wrappers: int) -> None:
+    text = json.dumps(nested(models=min(models, 100), wrappers=wrappers))
+    text = text if models < 100 else '{"class_name":' * models + "1" + "}" * models
+    said = "more than 32 deep" if models < 100 else "not a whole model"
+    with pytest.raises(UnreadableError, match=said), loaded(as_keras(tmp_path, text)):
+        pass
+
+
+def test_as_many_models_in_one_another_as_a_layers_path_has_parts(tmp_path: Path) -> None:
+    with loaded(as_keras(tmp_path, nested(models=32, wrappers=0))) as made:
+        assert made.count_params() == 20
+
+
+@pytest.mark.full
+def test_a_chain_longer_than_pythons_stack(tmp_path: Path) -> None:
+    report = mpprof.audit(as_keras(tmp_path, model(*(dense(name=f"d{at}") for at in range(1_500)))))
+    assert report.layers == 1_501
