@@ -317,11 +317,6 @@ class TensorCoreShare:
         """The time that `ratio` is of, without helpers; the matrix time where none of it ran on units."""
         return sum(self.by_precision.values()) / self.ratio if self.ratio else self.matmul_ns_per_step
 
-    @property
-    def has_helpers(self) -> bool:
-        """Helpers of products (split-K reductions, transforms) are enough of it to be told apart."""
-        return self.products_ns < 0.995 * self.matmul_ns_per_step
-
 
 PRECISION_NOT_KNOWN = "precision not known"
 
