@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
-    "mpprof": 520,
-    "mpprof/analysis": 10_020,
+    "mpprof": 570,
+    "mpprof/analysis": 10_050,
     "mpprof/api": 1_480,
     "mpprof/cli": 2_310,
     "mpprof/diagnosis": 6_820,

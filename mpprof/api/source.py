@@ -181,6 +181,13 @@ class LogDirectory(TableMethods):
         row = self._journal.row(signature_of(mine.root, other.root if other is not None else None, files))
         return None if row is not None and row["cause"] in self._ignore else row
 
+    def holds(self, run: str) -> bool:
+        """Return whether all files of a run, links followed, lie in the directory."""
+        with self._lock:
+            known = self._scan(within_s=ONE_ANSWER_S).get(self._base(run))
+        root = self.path.resolve()
+        return known is not None and all(file.resolve().is_relative_to(root) for file in _files(known[0]))
+
     def steps(self, run: str) -> StepTable | None:
         return self._run(run).steps
 
