@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 3_940,
     "mpprof/runs": 440,
     "mpprof/store": 1_100,
-    "mpprof/traces": 5_940,
+    "mpprof/traces": 5_960,
     "mpprof/trial": 1_110,
     "dashboards/mpprof_dashboards": 4_420,
 }
