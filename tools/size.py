@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 570,
-    "mpprof/analysis": 10_020,
+    "mpprof/analysis": 10_050,
     "mpprof/api": 1_480,
     "mpprof/cli": 2_310,
     "mpprof/diagnosis": 6_820,
@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 3_940,
     "mpprof/runs": 440,
     "mpprof/store": 1_100,
-    "mpprof/traces": 5_940,
+    "mpprof/traces": 5_960,
     "mpprof/trial": 1_110,
     "dashboards/mpprof_dashboards": 4_420,
 }
