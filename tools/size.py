@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_050,
     "mpprof/api": 1_480,
     "mpprof/cli": 2_310,
-    "mpprof/diagnosis": 6_820,
+    "mpprof/diagnosis": 6_830,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 890,
     "mpprof/model": 2_680,
@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 3_940,
     "mpprof/runs": 440,
     "mpprof/store": 1_100,
-    "mpprof/traces": 5_940,
+    "mpprof/traces": 5_960,
     "mpprof/trial": 1_110,
     "dashboards/mpprof_dashboards": 4_420,
 }
@@ -45,7 +45,7 @@ COUNTS = {
     "engines of attainable time": 1,
     "files beside the rules and remedies that name a code": 7,
     "own modules of a report": 304,
-    "own functions run by a report": 2_570,
+    "own functions run by a report": 2_580,
     "own frames at the deepest": 23,
 }
 

@@ -849,6 +849,13 @@ DEFECTS = (
         "compress_type is None:",
         (f"{_MODELS}::test_a_model_that_is_packed_as_none_is",),
     ),
+    Defect(
+        "a listing without an end over HTTP: gigabytes of memory",
+        "mpprof/traces/remote/redirects.py",
+        "if len(found) > _LONGEST_PAGE:",
+        "if False:",
+        (f"{_REMOTE}::test_a_listing_longer_than_any_is_given_up",),
+    ),
 )
 
 
