@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_050,
     "mpprof/api": 1_480,
     "mpprof/cli": 2_310,
-    "mpprof/diagnosis": 6_830,
+    "mpprof/diagnosis": 6_840,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 890,
     "mpprof/model": 2_680,
