@@ -1,7 +1,7 @@
 """The calls in which the host waits for the device in mid-step, and the ops that make them.
 
-A wait after a step's last launch is how a step ends. One with launches of the same step behind it empties the
-queue: the device idles until the host has launched anew.
+A wait after a step's last kernel is how a step ends, and a copy of its results may follow. One with kernels
+of the same step behind it empties the queue: the device idles until the host has launched anew.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from mpprof.model.frozen import frozen
 from mpprof.model.trace import HostKind, HostTable, Trace
 
 Int64 = NDArray[np.int64]
-
-_LAUNCHES = (HostKind.LAUNCH, HostKind.COPY)
 
 
 @frozen
@@ -36,8 +34,8 @@ class HostWait:
 
 
 def in_mid_step(trace: Trace, account: Account) -> tuple[HostWait, ...]:
-    """Return the waits for the device that launches of the same step follow on their thread, the longest
-    first; empty where there are none, or no calls tell the steps apart."""
+    """Return the waits for the device that kernels of the same step follow, launched by their thread, the
+    longest first; empty where there are none, or no calls tell the steps apart."""
     row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
@@ -45,7 +43,7 @@ def in_mid_step(trace: Trace, account: Account) -> tuple[HostWait, ...]:
     host = trace.host
     waits = np.flatnonzero((host.kind == HostKind.SYNC) | copying(trace))
     begin, end = host.start_ns[waits], host.start_ns[waits] + host.duration_ns[waits]
-    step, launches = found.at(begin), np.flatnonzero(np.isin(host.kind, _LAUNCHES))
+    step, launches = found.at(begin), np.flatnonzero(host.kind == HostKind.LAUNCH)
     followed = np.zeros(len(waits), np.bool_)
     for thread in set(host.thread[waits].tolist()):
         own = np.append(host.start_ns[launches[host.thread[launches] == thread]], np.iinfo(np.int64).max)

@@ -230,12 +230,7 @@ LAUNCHES = (
         "losses.append(loss.detach())  # and torch.stack(losses).mean().item() every hundred steps",
         "mid-step",
     ),
-    Row(
-        "MP311", ANY - TORCH,
-        "read no value from the device in mid-step: keep it there, and read it at the step's end",
-        case="mid-step",
-    ),
-    *(Row("MP311", ANY, "a larger batch", case=case, larger_batch=True) for case in ("", "mid-step")),
+    Row("MP311", ANY, "a larger batch", larger_batch=True),
     Row(
         "MP303", ANY, "try twice the batch (and its learning rate), and compare examples per second",
         "mpprof compare {run} RUN_WITH_TWICE_THE_BATCH", unless=(its.only_infers,),

@@ -72,7 +72,7 @@ def judge(signals: Signals) -> Outcome:
             evidence.ns("device's work after the last launch", ahead_ns),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
-        cases=("mid-step",) if waits else ("",),
+        cases=("mid-step", "") if waits else ("",),
         confidence="medium",
         scale=launch_waits.SCALE,
         claims=claims,
