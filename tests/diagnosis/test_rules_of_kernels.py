@@ -156,6 +156,40 @@ def test_mp403_on_tensor_cores_or_without_its_channels() -> None:
     assert says("MP403", of(layers, by_kernel)) == "warning"
 
 
+def later(channels, *cells):
+    """A first convolution on Tensor Cores, and a later one that reads so many channels."""
+    layers = (
+        c.layer("stem", "Conv2D", input_shape=[None, 224, 224, 8], config={"filters": 64}),
+        c.layer("of_mask", "Conv2D", input_shape=[None, 56, 56, channels], config={"filters": 32}),
+    )
+    return of(layers, c.healthy(10, layer="stem"), *cells)
+
+
+@pytest.mark.parametrize(
+    ("channels", "ms", "said"), [(1, 2.2, "clear"), (1, 5.8, "warning"), (8, 10, "clear")]
+)
+def test_mp403_of_a_convolution_that_is_not_the_first(channels, ms, said) -> None:
+    assert says("MP403", later(channels, c.fallback(ms, layer="of_mask", **OFF))) == said
+
+
+def test_mp403_names_the_later_convolution_and_its_cost() -> None:
+    got = finding("MP403", later(1, c.fallback(10, layer="of_mask", **OFF)))
+    assert got.layers == ("of_mask",)
+    assert got.summary.startswith("of_mask reads 1 channel and runs off")
+    assert got.cost_ns_per_step == pytest.approx(10 * REACH * c.MS)
+    assert "[0, 7]" in got.remedies[0].snippet
+
+
+def test_mp403_leaves_channels_that_a_layer_makes_to_that_layer() -> None:
+    """As `mpprof audit` does: three filters before three channels are a width to round up (MP401)."""
+    case = later(3, c.fallback(10, layer="of_mask", **OFF))
+    assert says("MP403", case) == "warning"
+    before = c.layer("three", "Conv2D", input_shape=[None, 56, 56, 64], config={"filters": 3})
+    layers = (*case.run.facts.model.layers, before)
+    case = replace(case, run=c.run(c.facts(layers=layers)))
+    assert says("MP403", case) == "clear"
+
+
 def grouped(groups, *cells):
     return of((c.layer("conv", "Conv2D", config={"groups": groups, "filters": 64}),), *cells)
 

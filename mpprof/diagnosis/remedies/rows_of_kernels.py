@@ -61,6 +61,15 @@ MATRIX = (
             (WITHOUT_KERAS - TORCH, ""),
         )
     ),
+    *(
+        Row("MP403", on, "give these convolutions 8 channels or more to read: pad their input, or fold 2 x 2 pixels "
+            "into channels", snippet, "later")
+        for on, snippet in (
+            (KERAS, "x = {pad}(x, [[0, 0], [0, 0], [0, 0], [0, 7]])"),
+            (TORCH, "x = torch.nn.functional.pad(x, (0, 0, 0, 0, 0, 7))"),
+            (WITHOUT_KERAS - TORCH, ""),
+        )
+    ),
     Row("MP404", ANY, "wider layers, a larger batch"),
     *fused("MP404", "to fuse what surrounds them"),
     *float32_for(

@@ -1,15 +1,17 @@
-"""The first convolution has 3 channels and runs off the Tensor Cores.
+"""The first convolution has 3 channels and runs off the Tensor Cores, or a later one as few.
 
 What it means
     Images have 3 channels, and matrix instructions want 8: the first convolution, and the gradient of its
-    filters, often run on ordinary arithmetic.
+    filters, often run on ordinary arithmetic. So does one behind a layer that leaves a single channel, as
+    a mask or a map of attention.
 
 How we know
-    The first convolution among the recorded layers has fewer than 8 channels in; in the trace its 16-bit
-    kernels ran on ordinary arithmetic.
+    The first convolution among the recorded layers has fewer than 8 channels in, or another one has and is not
+    behind a layer of that width (MP401 speaks of that layer); in the trace its 16-bit kernels ran on
+    ordinary arithmetic.
 
 What it costs
-    That layer's matrix time against that of 16-bit kernels on Tensor Cores: an upper bound, because few
+    Those layers' matrix time against that of 16-bit kernels on Tensor Cores: an upper bound, because few
     channels fill them badly.
 
 What to do
@@ -27,7 +29,7 @@ Sources
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from mpprof.analysis.kernels import shapes
 from mpprof.analysis.layers import kinds as layers
@@ -62,35 +64,64 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
 
 
 def judge(signals: Signals) -> Outcome:
-    first = next((f for f in need(signals.layers_in_16_bits) if layers.is_convolution(f)), None)
-    if first is None or first.compute_dtype not in HALF_DTYPES:
+    facts = need(signals.layers_in_16_bits)
+    first = next((f for f in facts if layers.is_convolution(f)), None)
+    half = tuple(f for f in facts if f.compute_dtype in HALF_DTYPES)
+    if first is None or not any(layers.is_convolution(f) for f in half):
         return NotApplicable("the model has no 16-bit convolution")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     need(signals.gpu_activity)
-    mine = signals.select(lambda cell: cell.layer == first.name and cell.category == "matmul")
-    channels = shapes.last_axis(first.input_shape) or _channels_of_kernels(signals, mine)
-    if channels is None:
+    rows = {
+        f.name: signals.select(lambda cell, name=f.name: cell.layer == name and cell.category == "matmul")
+        for f in half
+        if layers.is_convolution(f)
+    }
+    channels = {
+        f.name: _channels(f) or _channels_of_kernels(signals, rows[f.name]) for f in half if f.name in rows
+    }
+    if first in half and channels[first.name] is None:
         return Unable(f"the channels that {first.name} reads were not recorded and are not in the trace")
-    if channels >= shapes.ALIGNMENT:
-        return Clear(f"{first.name} reads {channels} channels")
-    rows = [row for row in mine if off_or_narrow(signals.cells[row])]
-    best = attainable.needed(signals, rows, f"{first.name} ran off the Tensor Cores") if rows else None
+    few = [f.name for f in _of_few(half, first, channels)]
+    if not few:
+        return Clear(f"no convolution reads fewer than {shapes.ALIGNMENT} channels")
+    missed = [row for name in few for row in rows[name] if off_or_narrow(signals.cells[row])]
+    named = evidence.listed(few)
+    best = attainable.needed(signals, missed, f"{named} ran off the Tensor Cores") if missed else None
     if best is None or signals.cost_ratio(best.claims) < SCALE.info_ratio:
-        return Clear(f"{first.name} costs next to nothing, or runs on Tensor Cores")
+        return Clear(f"{named}: few channels, at next to no cost, or on Tensor Cores")
+    few = [name for name in few if not set(missed).isdisjoint(rows[name])]
+    one, least = few == [first.name], min(channels[name] or 0 for name in few)
+    s, which = "s" * (len(few) == 1), evidence.listed(few)
+    read = f"read{s} {least} channel{'s' * (least != 1)} and run{s} off the"
+    what = "first convolution" if one else f"convolution{'s' * (not s)} {which}"
     return Found(
-        summary=f"{first.name} reads {channels} channels and runs off the Tensor Cores: up to "
-        + "{cost} {each} ({share})",
-        said=f"the first convolution reads {channels} channels and runs off the {{units}}[: up to {{time}}]",
+        summary=f"{which} {read} Tensor Cores: up to " + "{cost} {each} ({share})",
+        said=f"the {what} {read} " + "{units}[: up to {time}]",
         evidence=(
-            evidence.count("channels in", channels, shapes.ALIGNMENT),
+            evidence.count("channels in", least, shapes.ALIGNMENT),
             evidence.text("attainable value from", best.source),
         ),
+        cases=("" if first.name in few else "later",),
         confidence="medium" if best.confidence == "high" else "low",
         scale=SCALE,
         claims=best.claims,
-        layers=(first.name,),
+        layers=tuple(few),
     )
+
+
+def _of_few(
+    half: Sequence[LayerFacts], first: LayerFacts | None, channels: Mapping[str, int | None]
+) -> Iterator[LayerFacts]:
+    """Yield the convolutions that read too few channels for matrix instructions: the first, and those whose
+    channels are not the width of a layer, which MP401 names."""
+    widths = {shapes.width(layer) for layer in half}
+    for layer in half:
+        found = channels.get(layer.name)
+        if found is None or found >= shapes.ALIGNMENT or layers.is_depthwise(layer):
+            continue
+        if layer is first or found == 1 or found not in widths:
+            yield layer
 
 
 def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
@@ -107,13 +138,9 @@ def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
     first = next((f for f in model.layers if layers.is_convolution(f)), None)
-    widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them (MP401)
-    for layer in model.half:
-        channels = _channels(layer)
-        if channels is None or channels >= shapes.ALIGNMENT or layers.is_depthwise(layer):
-            continue
-        if layer is first or channels == 1 or channels not in widths:
-            yield from _of_few(model, layer, channels, layer is first)
+    channels = {layer.name: _channels(layer) for layer in model.half}
+    for layer in _of_few(model.half, first, channels):
+        yield from _note(model, layer, channels[layer.name] or 0, layer is first)
 
 
 def _channels(layer: LayerFacts) -> int | None:
@@ -125,7 +152,7 @@ def _channels(layer: LayerFacts) -> int | None:
     return channels if isinstance(channels, int) else None
 
 
-def _of_few(model: Untrained, layer: LayerFacts, channels: int, first: bool) -> Iterator[AuditNote]:
+def _note(model: Untrained, layer: LayerFacts, channels: int, first: bool) -> Iterator[AuditNote]:
     rank = len(layer.input_shape)
     axis = 1 if layer.config.get("data_format") == "channels_first" else rank - 1
     better = 4 if channels <= 4 and layer.config.get("strides") not in (1, [1], [1, 1]) else shapes.ALIGNMENT
