@@ -385,7 +385,7 @@ def test_mp406_costs_the_difference_and_needs_a_baseline() -> None:
     baseline = c.case(records=c.facts("float32"), account=c.account(depthwise(15)))
     got = finding("MP406", c.case(account=c.account(depthwise(40)), baseline=baseline))
     assert got.cost_ns_per_step == pytest.approx(25 * c.MS)
-    assert "--baseline" in says("MP406", c.case(account=c.account(depthwise(5.1))))
+    assert "mpprof try" in says("MP406", c.case(account=c.account(depthwise(5.1))))
     assert says("MP406", c.case(account=c.account(depthwise(4.9)))) == "clear"
 
 
