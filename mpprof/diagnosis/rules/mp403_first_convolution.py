@@ -6,8 +6,8 @@ What it means
     a mask or a map of attention.
 
 How we know
-    The first convolution among the recorded layers has fewer than 8 channels in, or another one has and is not
-    behind a layer of that width (MP401 speaks of that layer); in the trace its 16-bit kernels ran on
+    The first convolution among the recorded layers has fewer than 8 channels in, or another one has and is
+    not behind a layer of that width (MP401 speaks of that layer); in the trace its 16-bit kernels ran on
     ordinary arithmetic.
 
 What it costs
