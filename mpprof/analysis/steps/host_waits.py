@@ -1,7 +1,7 @@
 """The calls in which the host waits for the device in mid-step, and the ops that make them.
 
-A wait after a step's last kernel is how a step ends, and a copy of its results may follow. One with kernels
-of the same step behind it empties the queue: the device idles until the host has launched anew.
+A wait after a step's last kernel is how a step ends, and a copy of its results may follow. One between
+kernels of a step empties the queue: the device idles until the host has launched anew.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class HostWait:
 
 
 def in_mid_step(trace: Trace, account: Account) -> tuple[HostWait, ...]:
-    """Return the waits for the device that kernels of the same step follow, launched by their thread, the
-    longest first; empty where there are none, or no calls tell the steps apart."""
+    """Return the waits for the device between kernels of one step that their thread launches, the longest
+    first; empty where there are none, or no calls tell the steps apart."""
     row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
@@ -44,12 +44,13 @@ def in_mid_step(trace: Trace, account: Account) -> tuple[HostWait, ...]:
     waits = np.flatnonzero((host.kind == HostKind.SYNC) | copying(trace))
     begin, end = host.start_ns[waits], host.start_ns[waits] + host.duration_ns[waits]
     step, launches = found.at(begin), np.flatnonzero(host.kind == HostKind.LAUNCH)
-    followed = np.zeros(len(waits), np.bool_)
+    within = np.zeros(len(waits), np.bool_)
     for thread in set(host.thread[waits].tolist()):
-        own = np.append(host.start_ns[launches[host.thread[launches] == thread]], np.iinfo(np.int64).max)
+        own = host.start_ns[launches[host.thread[launches] == thread]]
         mine = host.thread[waits] == thread
-        followed[mine] = own[np.searchsorted(own, end[mine])] < found.end_ns[step[mine]]
-    chosen = followed & (step >= 0)
+        first, last = (np.searchsorted(own, edge[step[mine]]) for edge in (found.start_ns, found.end_ns))
+        within[mine] = (first < np.searchsorted(own, begin[mine])) & (np.searchsorted(own, end[mine]) < last)
+    chosen = within & (step >= 0)
     total: dict[tuple[int, int], int] = {}
     of = _outermost(host, waits[chosen])
     for at, op in zip(waits[chosen].tolist(), of.tolist(), strict=True):
