@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import re
 import shutil
@@ -10,10 +11,12 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mpprof.api.source import LogDirectory
 from mpprof.record.tensorboard_sink import EventFile
 from tests.paths import SAMPLES
 
@@ -71,3 +74,56 @@ def test_its_trace_is_listed_by_the_profile_plugin(ask: Callable[[str], Any]) ->
     (session,) = (RECORDED / "plugins" / "profile").iterdir()
     assert ask("data/plugin/profile/runs") == [f"mixed/{session.name}"]
     assert "trace_viewer@" in ask(f"data/plugin/profile/run_tools?run=mixed/{session.name}")
+
+
+def plugin(logdir: Any) -> tuple[Any, Callable[[str], Any]]:
+    """The tab's plugin on a log directory, and what it answers under a path."""
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    from types import SimpleNamespace
+
+    from werkzeug.test import Client
+
+    from mpprof.tensorboard_plugin import MixedPrecision
+
+    tab = MixedPrecision(SimpleNamespace(logdir=logdir))
+    apps = tab.get_plugin_apps()
+    return tab, lambda path: Client(apps[path.partition("?")[0]]).get(path)
+
+
+def test_the_tab_shows_the_first_screen_of_each_run(tmp_path: Path) -> None:
+    names = ("v100-odd-vocabulary-float32", "v100-odd-vocabulary-mixed-float16")
+    for name in names:
+        shutil.copytree(SAMPLES / name, tmp_path / name)
+    tab, ask = plugin(str(tmp_path))
+    assert tab.is_active()
+    listed = ask("/runs.json").get_json()
+    assert listed["chosen"] == names[1]
+    assert sorted(run["id"] for run in listed["runs"]) == sorted(names)
+    shown = ask(f"/card.json?run={names[1]}").get_json()
+    answer = LogDirectory(tmp_path).report(names[1], names[0]).answer
+    assert answer.sentence in html.unescape(shown["body"])
+    assert 'id="flow"' in shown["body"]
+    assert "<script" not in shown["body"]
+    assert " onclick=" not in shown["body"]
+    assert "mp-flow" in shown["style"]
+    for path in ("/tab.js", "/why.js"):
+        assert ask(path).mimetype == "text/javascript"
+    assert tab.frontend_metadata().tab_name == "Mixed precision"
+
+
+def test_the_tab_serves_nothing_from_outside_the_log_directory(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "logs", tmp_path / "private"
+    shutil.copytree(SAMPLES / "v100-convnet-float32", inside / "own")
+    shutil.copytree(SAMPLES / "v100-convnet-mixed-float16", outside / "secret")
+    (inside / "link").symlink_to(outside / "secret")
+    _, ask = plugin(str(inside))
+    assert [run["id"] for run in ask("/runs.json").get_json()["runs"]] == ["own"]
+    for name in ("link", "../private/secret", str(outside / "secret"), ""):
+        assert ask(f"/card.json?run={name}").status_code == 404, name
+
+
+@pytest.mark.parametrize("logdir", ["", None, "gs://bucket/logs", "/nowhere"])
+def test_without_a_folder_of_this_machine_the_tab_is_not_active(logdir: str | None) -> None:
+    tab, ask = plugin(logdir)
+    assert not tab.is_active()
+    assert ask("/runs.json").get_json() == {"runs": [], "chosen": None}

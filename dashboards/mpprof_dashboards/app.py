@@ -17,7 +17,7 @@ from dash.exceptions import DependencyException, PreventUpdate
 
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
-from mpprof.report import markdown
+from mpprof.report import markdown, words
 from mpprof_dashboards import call_bodies, routes, security, theme
 from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
@@ -112,6 +112,7 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
             dcc.Interval(id="live", interval=_REFRESH_MS, disabled=True),
             header,
             html.Main(id="page", className="mp-page"),
+            html.Div(id="reading", className="mp-reading", role="status"),
             html.Footer(f"mpprof · {source.title}", className="mp-footer"),
             _keys(),
         ],
@@ -163,16 +164,20 @@ def _keys() -> Any:
 
 
 def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) -> None:
-    def choose(search: str | None, _: int | None) -> tuple[Any, ...]:
-        """Return what the choosers offer and show. choosers.js writes what is chosen there into the URL: as
-        an output of this callback it would keep the page waiting."""
+    def choose(search: str | None, _: int | None, path: str | None) -> tuple[Any, ...]:
+        """Return what the choosers offer and show, the navigation, and what is being read: no trace is read
+        for it, so that it is there while the page waits for one. choosers.js writes what is chosen there into
+        the URL: as an output of this callback it would keep the page waiting."""
         entries, _problem = listed(source)
         now = choices.read(search, entries)
         # A chooser clears a value that it does not list, which would be taken for a choice.
         known = {entry.id for entry in entries}
         run, baseline = (value if value in known else None for value in (now.run, now.baseline))
         options = _options(entries)
-        return run, options, baseline, options, [run, baseline]
+        page = next((page for page in PAGES if page.path == reach.within(path or "/")), None)
+        entry = next((entry for entry in entries if entry.id == run), None)
+        tabs = prefixed(_navigation(page, now), reach.prefix)
+        return run, options, baseline, options, [run, baseline], tabs, _reading(entry)
 
     def draw(path: str | None, search: str | None, _: int | None, seen: str | None) -> tuple[Any, ...]:
         """Return the page that the URL names; a refresh that changes nothing leaves the page as it is."""
@@ -180,14 +185,15 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reac
         live = not context.entries or (context.entry is not None and context.entry.live)
         if dash.ctx.triggered_id == "live" and version == seen:
             raise PreventUpdate  # answered with 204: nothing is read, computed or sent
-        prefix, tabs = reach.prefix, _navigation(page, context.choice)
+        prefix = reach.prefix
         content = cards.failure(problem) if problem else _content(page, context, rendered, version, prefix)
-        return content, prefixed(tabs, prefix), not live, version
+        return content, not live, version
 
     url, live = Input("url", "search"), Input("live", "n_intervals")
     app.callback(
         Output("run", "value"), Output("run", "data"), Output("baseline", "value"),
-        Output("baseline", "data"), Output("shown", "data"), url, live,
+        Output("baseline", "data"), Output("shown", "data"), Output("nav", "children"),
+        Output("reading", "children"), url, live, Input("url", "pathname"),
     )(choose)  # fmt: skip
     app.clientside_callback(
         ClientsideFunction("mpprof", "choose"), Input("run", "value"), Input("baseline", "value"),
@@ -199,7 +205,7 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reac
         url, State("run", "data"), prevent_initial_call=True,
     )  # fmt: skip
     app.callback(
-        Output("page", "children"), Output("nav", "children"), Output("live", "disabled"),
+        Output("page", "children"), Output("live", "disabled"),
         Output("seen", "data"), Input("url", "pathname"), url, live, State("seen", "data"),
     )(draw)  # fmt: skip
 
@@ -214,6 +220,14 @@ def _asked(
     by_host = page is not None and page.by_host
     context = Context(source, entries, choices.read(search, entries), search or "", by_host)
     return page, context, problem, _version(context, problem)
+
+
+def _reading(entry: RunEntry | None) -> list[Any]:
+    """Return what is shown of a run while it is being read."""
+    if entry is None:
+        return []
+    said = words.joined((entry.name, words.size(entry.size_bytes) if entry.size_bytes else None))
+    return [html.P(["Reading ", html.Strong(said)]), html.Progress(className="mp-reading-bar")]
 
 
 def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:

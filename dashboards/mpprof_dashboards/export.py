@@ -73,19 +73,25 @@ def _report(document: Report, parts: list[Any]) -> str:
 
 def card_html(document: Report) -> str:
     """Return the first screen of Why, without scripts: the answer, the causes, the remedies."""
-    body = render(why.card(document))
+    style, body = card_parts(document)
     return "\n".join(
         (
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
             "style-src 'unsafe-inline'\">",
-            f"<style>{_style(body)}</style>",
+            f"<style>{style}</style>",
             '</head><body class="mp-export"><main class="mp-page">',
             body,
             "</main></body></html>",
         )
     )
+
+
+def card_parts(document: Report) -> tuple[str, str]:
+    """Return the first screen of Why as the style sheet of what is in it, and HTML text without scripts."""
+    body = render(why.card(document))
+    return _style(body), body
 
 
 def comparison_html(document: ComparedRuns) -> str:

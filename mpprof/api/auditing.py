@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.errors import MpprofError, NotFoundError, UnableError
+from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
 from mpprof.forecasts.memory import training
-from mpprof.model.audit import AuditMemory, AuditReport, short
+from mpprof.model.audit import AuditMemory, AuditNote, AuditReport, short
 from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
 from mpprof.report import words
@@ -30,6 +30,7 @@ def audit(
     gpu: str | None = None,
     imports: Sequence[str] = (),
     trust: bool = False,
+    batch: Sequence[Any] | None = None,
 ) -> tuple[AuditReport, ...]: ...
 @overload
 def audit(
@@ -39,6 +40,7 @@ def audit(
     gpu: str | None = None,
     imports: Sequence[str] = (),
     trust: bool = False,
+    batch: Sequence[Any] | None = None,
 ) -> AuditReport: ...
 def audit(
     model: Any,
@@ -47,6 +49,7 @@ def audit(
     gpu: str | None = None,
     imports: Sequence[str] = (),
     trust: bool = False,
+    batch: Sequence[Any] | None = None,
 ) -> AuditReport | tuple[AuditReport, ...]:
     """Check a Keras model before it trains: layers left in float32, 16-bit outputs, sizes that are not
     multiples of 8, recurrent layers that miss cuDNN, layers that turn XLA off, missing loss scaling
@@ -61,6 +64,8 @@ def audit(
         imports: for a saved model: modules to import first, with the classes that it is made of.
         trust: for a saved model: load all of it, also the code that it holds (a SavedModel, a Lambda layer),
             without a bound on what it takes. Only for a file whose maker you trust.
+        batch: a sample batch, `(x, y)`, for a model that is given itself: what overflows or rounds to 0 in 16
+            bits at it is among the notes (see `mpprof.numerics`).
 
     Returns an `AuditReport`, or for a list a tuple with one for each; print it to read it. Raises
     `UsageError` where `model` is not a Keras model, `NotFoundError` for an unknown card, `UnreadableError`
@@ -69,9 +74,10 @@ def audit(
     """
     if isinstance(model, list | tuple):
         return tuple(
-            audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust) for each in model
+            audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
+            for each in model
         )
-    return audit_one(model, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust)
+    return audit_one(model, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
 
 
 def audit_one(
@@ -81,6 +87,7 @@ def audit_one(
     gpu: str | None = None,
     imports: Sequence[str] = (),
     trust: bool = False,
+    batch: Sequence[Any] | None = None,
 ) -> AuditReport:
     """Look over one model, one saved model or the model of one run: see `audit`."""
     from mpprof.record.facts import described, untrained
@@ -88,6 +95,10 @@ def audit_one(
     batch_size = None if batch_size is None else training.checked_batch(batch_size)
     if isinstance(model, str | os.PathLike) and os.path.isdir(model) and _holds_runs(model):
         model = loading.load(model)
+    if batch is not None and isinstance(model, Run | str | os.PathLike):
+        raise UsageError(
+            "a batch was given, and no model that could compute it", next="Give the model itself"
+        )
     if isinstance(model, Run):
         return audit_run(_recorded(model), gpu)
     if isinstance(model, str | os.PathLike):
@@ -95,7 +106,26 @@ def audit_one(
     else:
         run = untrained.run_of(model, batch_size)
     report = audit_run(run, gpu)
-    return replace(report, memory=_memory(run, report, gpu))
+    at_batch = () if batch is None else _at_batch(model, batch)
+    return replace(report, memory=_memory(run, report, gpu), notes=(*at_batch, *report.notes))
+
+
+def _at_batch(model: Any, batch: Sequence[Any]) -> tuple[AuditNote, ...]:
+    """Return what breaks in 16 bits at a batch."""
+    from mpprof.diagnosis.rules import ALL
+    from mpprof.numbers.look import numerics
+
+    found = numerics(model, *batch)
+    breaks = [each for each in (found.first_forward, found.first_backward) if each is not None]
+    rules = {rule.CODE: rule for rule in ALL}
+    return tuple(
+        AuditNote(
+            rule.CODE, rule.SLUG, rule.TITLE, "error" if broken.kind != "underflow" else "warning",
+            advice.layer, broken.reason, advice.snippet, None if advice.layer else "the batch",
+        )
+        for broken, advice in zip(breaks, found.advice, strict=False)
+        if (rule := rules.get(advice.code)) is not None
+    )  # fmt: skip
 
 
 def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory, ...]:

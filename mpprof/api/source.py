@@ -34,6 +34,7 @@ from mpprof.shared_results import SharedResults
 from mpprof.store import ladder
 
 if TYPE_CHECKING:
+    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import SurveyRow
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
@@ -180,11 +181,24 @@ class LogDirectory(TableMethods):
         row = self._journal.row(signature_of(mine.root, other.root if other is not None else None, files))
         return None if row is not None and row["cause"] in self._ignore else row
 
+    def holds(self, run: str) -> bool:
+        """Return whether all files of a run, links followed, lie in the directory."""
+        with self._lock:
+            known = self._scan(within_s=ONE_ANSWER_S).get(self._base(run))
+        root = self.path.resolve()
+        return known is not None and all(file.resolve().is_relative_to(root) for file in _files(known[0]))
+
     def steps(self, run: str) -> StepTable | None:
         return self._run(run).steps
 
     def hardware(self, run: str) -> HardwareTable | None:
         return self._run(run).hardware
+
+    def numbers(self, run: str) -> ShownLook | None:
+        from mpprof.numbers import files
+
+        found = self._run(run)
+        return files.shown(found.path) if found.looks else None
 
     def version(self, run: str, baseline: str | None = None) -> str:
         with self._lock:
@@ -354,6 +368,7 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
         problem=why_no_trace(read.traces[-1]) if read.facts is None and read.traces else None,
         state=state,
         written_unix_ns=written_ns,
+        size_bytes=sum(size for _, size, _ in signature),
         hosts=read.hosts,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mpprof.cli import output, paths
 from mpprof.errors import UsageError
@@ -37,28 +36,15 @@ class Numerics:
             found, warnings = files.looks(paths.load(args, path, args.run_id).path)
         for warning in warnings:
             output.note(args, warning)
-        number = _number(found) if args.look is None else args.look
+        number = files.telling(found) if args.look is None else args.look
         if not 1 <= number <= len(found):
             raise UsageError(f"--look {number}: the run holds {len(found)}", next="Give a number from 1")
-        document = {"schema": NUMERICS_SCHEMA, **dict.fromkeys(files.PARTS), **found[number - 1]}
+        document = {"schema": NUMERICS_SCHEMA, **files.whole(found[number - 1])}
         if args.format == "json":
             written = documents.dumps(document)
         else:
             lines = text.table(document).splitlines()  # with names from a file
-            heading = _heading(document, number, len(found), files.TRIGGERS)
+            heading = files.heading(document, number, len(found))
             written = "\n".join(words.plain(line) for line in [heading, *lines])
         output.write(written, args.output, force=args.force)
         return 0
-
-
-def _number(looks: list[dict[str, Any]]) -> int:
-    breaks = [n for n, one in enumerate(looks, 1) if one["first_forward"] or one["first_backward"]]
-    asked = [n for n, one in enumerate(looks, 1) if one.get("trigger") in ("skipped", "loss")]
-    return [*breaks, *asked, len(looks)][0]
-
-
-def _heading(look: dict[str, Any], number: int, of: int, triggers: dict[str, str]) -> str:
-    step = f" at step {look['step']}" if "step" in look else ""
-    why = triggers.get(str(look.get("trigger")))
-    batch = f" The batch: {look['batch']}." if "batch" in look else ""
-    return f"Look {number} of {of}{step}{f', {why}' if why else ''}.{batch}"

@@ -10,8 +10,6 @@ from mpprof.launch.fit import Argument, Method
 USUAL = 32
 """Keras' batch size where a fit of arrays states none."""
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
 
 def times(
     fit: Method, args: tuple[Any, ...], kwargs: dict[str, Any], factor: float

@@ -346,11 +346,6 @@ class TensorCoreShare:
         """The time that `ratio` is of, without helpers; the matrix time where none of it ran on units."""
         return sum(self.by_precision.values()) / self.ratio if self.ratio else self.matmul_ns_per_step
 
-    @property
-    def has_helpers(self) -> bool:
-        """Helpers of products (split-K reductions, transforms) are enough of it to be told apart."""
-        return self.products_ns < 0.995 * self.matmul_ns_per_step
-
 
 PRECISION_NOT_KNOWN = "precision not known"
 
@@ -583,7 +578,8 @@ Told = Annotated[
     Difference | None,
     LEFT_OUT,
     "What the interval says of the two steps: `none` where it lies within 5 % of 1, `not known` "
-    "where it is wider and holds 1, and without one. Left out where no speedup was observed.",
+    "where it is wider and holds 1, and without one, unless a few stalls alone leave none, and any "
+    "number of them that these allow would not change the sign. Left out where no speedup was observed.",
 ]
 
 
@@ -615,6 +611,7 @@ class Speedup:
     limits: Annotated[tuple[Limit, ...], HIDDEN] = ()  # what keeps the attainable speedup low
     above_attainable_ns: AboveAttainableNs = None
     interval_wide: FewBlocks = False
+    sure: Annotated[tuple[float, float] | None, HIDDEN] = None  # where few stalls leave no interval
     potential: Annotated[AttainableRange | None, HIDDEN] = (
         None  # of a float32 run, or where a single step gives no expectation
     )
@@ -642,7 +639,12 @@ class Speedup:
     @property
     def difference(self) -> Annotated[Told, After("interval_wide")]:
         """What the timings tell of the two steps; None where they give no speedup."""
-        return None if self.observed is None else difference(self.interval) or "not known"
+        if self.observed is None:
+            return None
+        if self.interval is not None:
+            return difference(self.interval)
+        sure = difference(self.sure)
+        return sure if sure in ("faster", "slower") else "not known"
 
     @property
     def attainable(self) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpprof.model.frozen import frozen
 
 
@@ -31,3 +33,14 @@ class NumbersLook:
     banded: bool = False
     advice: str | None = None
     snippet: str | None = None
+
+
+@frozen
+class ShownLook:
+    """The look of a run that shows most, for a page. `lines`: what it says; `rows`: as `layers` of the JSON
+    of `mpprof numerics`; `advice`: what to do, each with its code."""
+
+    heading: str
+    lines: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+    advice: tuple[tuple[str, str], ...]

@@ -11,6 +11,7 @@ from mpprof.model.run import HostTrace
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
+    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow, SurveyRow
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
@@ -42,6 +43,7 @@ class RunEntry:
     on_gpu: bool | None = None
     batch_size: int | None = None
     parameters: int | None = None  # of its model
+    size_bytes: int | None = None  # of all its files
     hosts: tuple[HostTrace, ...] = ()  # that of the account first; empty: it is on one host
 
 
@@ -88,6 +90,10 @@ class RunSource(RunTables, Protocol):
     """Runs under a directory."""
 
     title: str
+
+    def numbers(self, run: str) -> ShownLook | None:
+        """Return the look at the run's numbers by layer that shows most; None where it has none."""
+        ...
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 

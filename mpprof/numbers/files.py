@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mpprof.errors import NotFoundError
+from mpprof.model.looks import ShownLook
+from mpprof.numbers import text
 from mpprof.numbers.result import Numerics
 from mpprof.store import formats
 from mpprof.store.lines import Faults, read_blocks
@@ -91,3 +93,37 @@ def _is_whole(record: dict[str, Any]) -> bool:
         and all(has(record.get(name) or dict.fromkeys(keys), keys) for name, keys in PARTS.items())
         and all(isinstance(some, list) and all(has(one, keys) for one in some) for some, keys in lists)
     )
+
+
+def whole(look: dict[str, Any]) -> dict[str, Any]:
+    """Return a look with the parts that its line leaves out, as None."""
+    return {**dict.fromkeys(PARTS), **look}
+
+
+def telling(looks: list[dict[str, Any]]) -> int:
+    """Return the number, from 1, of the look that shows most: the first in which something breaks, else the
+    first that was made because something had, else the last."""
+    breaks = [n for n, one in enumerate(looks, 1) if one.get("first_forward") or one.get("first_backward")]
+    asked = [n for n, one in enumerate(looks, 1) if one.get("trigger") in text.NOT_REPRODUCED]
+    return [*breaks, *asked, len(looks)][0]
+
+
+def heading(look: dict[str, Any], number: int, of: int) -> str:
+    """Return which look it is, why it was made, and of which batch."""
+    step = f" at step {look['step']}" if "step" in look else ""
+    why = TRIGGERS.get(str(look.get("trigger")))
+    batch = f" The batch: {look['batch']}." if "batch" in look else ""
+    return f"Look {number} of {of}{step}{f', {why}' if why else ''}.{batch}"
+
+
+def shown(root: Path) -> ShownLook | None:
+    """Return the look that shows most of the run at `root`, for a page; None where it has none."""
+    try:
+        found, _ = looks(root)
+    except NotFoundError:
+        return None
+    number = telling(found)
+    look = whole(found[number - 1])
+    advice = tuple((str(one["text"]), str(one["snippet"])) for one in look["advice"])
+    said = heading(look, number, len(found)), tuple(text.summary(look))
+    return ShownLook(*said, tuple(look["layers"]), advice)

@@ -48,7 +48,8 @@ def table(document: dict[str, Any]) -> str:
     return "\n".join(_lines(document))
 
 
-def _lines(document: dict[str, Any]) -> Iterator[str]:
+def summary(document: dict[str, Any]) -> Iterator[str]:
+    """Yield what breaks, how it was run, and the loss scales that are good."""
     yield headline(document)
     backward = document["first_backward"]
     if document["first_forward"] is not None and backward is not None:
@@ -57,6 +58,10 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"Basis: {document['basis']} step" + (f"; {note}." if note else ".")
     if document["loss_scale"] is not None:
         yield _scale(document["loss_scale"])
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    yield from summary(document)
     for one in document["advice"]:
         yield ""
         yield f"{one['text']} ({one['code']})"

@@ -230,7 +230,8 @@ def _interval(report: Mapping[str, Any]) -> MeanInterval | str:
     if not steps or not steps.get("mean_interval_ns") or not steps.get("mean_ns"):
         return _why(absent, "mean_interval_ns")
     mean = float(steps["mean_ns"])
-    return MeanInterval(mean, math.log(float(steps["mean_interval_ns"][1]) / mean), 0)
+    low, high = map(float, steps["mean_interval_ns"])
+    return MeanInterval(mean, math.log(mean / low), math.log(high / mean), 0)
 
 
 def _mean(report: Report) -> float | None:

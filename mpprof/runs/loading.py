@@ -15,7 +15,7 @@ from mpprof import traces
 from mpprof.errors import MpprofError, NotFoundError, SeveralRunsError, UnreadableError, UsageError
 from mpprof.folders import names_in, walk
 from mpprof.model.frozen import frozen
-from mpprof.model.run import BROKEN_OFF, Run, RunFacts, how_broken_off
+from mpprof.model.run import BROKEN_OFF, NO_END, Run, RunFacts, how_broken_off
 from mpprof.model.run_time import RECORDING_ENDED
 from mpprof.model.steps import StepTable
 from mpprof.runs import hosts
@@ -412,7 +412,7 @@ def _unended(records: Records) -> tuple[str, ...]:
         return () if how is None else (f"{BROKEN_OFF} {at} ({_BY.get(how, 'by what is not known')})",)
     why = records.facts.absent.get("recording") if records.facts else None
     if why is None:
-        return ("the log does not show the end of the training: it was killed, or still runs",)
+        return (f"{NO_END}: it was killed, or still runs",)
     return (
         f"{RECORDING_ENDED} after step {steps:,}, before the training did ({why}): the rest is not known",
     )

@@ -238,7 +238,7 @@ def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> s
         return "No setting could be measured."
     others = [row for row in rows[1:] if row.speedup is not None]
     if on_cpu:
-        found = "; ".join(f"{row.setting.name} {interval(row.speedup)}" for row in others)
+        found = "; ".join(f"{row.setting.name} {interval(row.speedup)}{_but(row)}" for row in others)
         return f"{text.ON_A_CPU}. {found or first.setting.name + ' alone was measured'}."
     kept = next((row for row in rows if row.setting == best), None)
     if kept is None or kept is first:

@@ -122,13 +122,15 @@ def ratio(done: Iterable[Trained], slow: Setting, fast: Setting, rung: int | Non
 
 
 def interval(found: Ratio | None) -> str:
-    """Return a speedup with its interval: "1.82x (1.74 to 1.90)"; "no difference" where that holds 1."""
+    """Return a speedup with its interval: "1.82x (1.74 to 1.90)"; "no difference" where that holds 1, and is
+    narrow."""
     if found is None:
         return "not known"
     if found.interval is None:
         return f"{format_speedup(found.value)} (one round)"
     low, high = (format_speedup(value).removesuffix("x") for value in found.interval)
-    none = "" if found.faster or found.slower else ", no difference"
+    none = "no difference" if found.close else "too wide to tell"
+    none = "" if found.faster or found.slower else f", {none}"
     return f"{format_speedup(found.value)} ({low} to {high}{none})"
 
 

@@ -19,11 +19,11 @@ SCRIPT = Path(__file__).parents[1] / "trial" / "scripts" / "paced.py"
 RATIOS = (1.6, 1.0)
 
 
-def one(ratio: float, folder: Path, minutes: float) -> tuple[bool, str]:
+def one(ratio: float, folder: Path, minutes: float, rounds: int) -> tuple[bool, str]:
     """Whether a ladder holds the ratio, and what it shows."""
     choices = Choices(("float32", "mixed_bfloat16"))
     words = (str(SCRIPT), str(ratio))
-    asked = trying.Asked(words, SCRIPT.name, folder, choices, minutes=minutes, most_rounds=8)
+    asked = trying.Asked(words, SCRIPT.name, folder, choices, minutes=minutes, most_rounds=rounds)
     found = trying.climb(asked, trying.in_processes(asked), lambda said: None).rows[1].speedup
     if found is None or found.interval is None:
         return False, "nothing was measured"
@@ -36,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no ladder after so many")
+    parser.add_argument("--rounds", type=int, default=8, help="of a ladder, at most")
     parser.add_argument("--seconds", type=float, default=trying.LEAST_S, help="of steady steps in a training")
     options = parser.parse_args()
     trying.LEAST_S, end_s = options.seconds, time.monotonic() + options.minutes * 60
@@ -45,7 +46,7 @@ def main() -> None:
             if time.monotonic() > end_s:
                 break
             folder = Path(tempfile.mkdtemp(prefix="ladder-truth-"))
-            holds, said = one(ratio, folder, minutes=4.0)
+            holds, said = one(ratio, folder, minutes=4.0, rounds=options.rounds)
             shutil.rmtree(folder, ignore_errors=True)
             held[ratio].append(holds)
             print(f"{ratio}: {said}: {'holds' if holds else 'DOES NOT HOLD'}", flush=True)

@@ -209,3 +209,25 @@ def test_a_killed_training_is_said_to_have_stopped_within_20_s(chromium: Any, tm
         whys.page.wait_for_selector("#state.mp-state-stopped", timeout=20_000)
         lists.assert_quiet()
         whys.assert_quiet()
+
+
+def test_a_running_fit_without_a_trace_says_where_it_is_and_not_that_it_ended(
+    chromium: Any, tmp_path: Path
+) -> None:
+    with training(tmp_path) as process, serving(tmp_path) as address:
+        seen = visit(chromium, address)
+        seen.page.goto(f"{address}/?run=live&baseline=none")
+        said = "() => document.querySelector('#headline')?.textContent || ''"
+        step = f"() => Number((({said})().match(/^The training is running: step ([\\d,]+)\\.$/) || [])[1]?.replace(',', ''))"
+        seen.page.wait_for_function(f"() => ({step})() > 0", timeout=60_000)
+        first = seen.page.evaluate(step)
+        shown = seen.page.inner_text("#page")
+        assert "killed" not in shown
+        assert "training ended" not in shown.lower()
+        seen.page.wait_for_function(f"was => ({step})() > was", arg=first)
+        (tmp_path / "enough").touch()
+        assert process.wait(60) == 0
+        seen.page.wait_for_function(
+            f"() => !({said})().startsWith('The training is running')", timeout=20_000
+        )
+        seen.assert_quiet()

@@ -22,7 +22,10 @@ from tests.paths import SAMPLES
 pytestmark = pytest.mark.browser
 _ALL_FILLED = (
     "() => document.querySelector('#runs[data-drawn]') && !document.querySelector('#runs [aria-busy]')"
+    " && !document.querySelector('#runs-worst').textContent.startsWith('Reading ')"
 )
+FIRST = "recorded-h200-transformer-mixed-float16"
+"""The measured sample that is the furthest from what precision alone could give."""
 _CUT = """() => { const box = document.querySelector('#runs .mp-scroll');
     return box.scrollWidth - box.clientWidth; }"""
 
@@ -49,7 +52,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     assert tuple(seen.page.locator(cell % "speedup").locator("strong, .mp-note").all_inner_texts()) == shown
     assert seen.page.inner_text(cell % "share") == words.percent(document["tensor_core"]["ratio"])
     assert seen.page.inner_text(cell % "cause") == answer["sentence"]
-    assert seen.page.inner_text("#runs-worst a") == "v100-odd-vocabulary-mixed-float16"
+    assert seen.page.inner_text("#runs-worst a") == FIRST
     assert len(seen.page.query_selector_all("#runs tr[data-run]")) == len(source.entries())
     for run in ("v100-convnet-mixed-float16", "v100-convnet-float32"):
         seen.page.check(f'#runs tr[data-run="{run}"] input')
@@ -133,7 +136,7 @@ def test_runs_without_a_baseline_are_ranked_apart_by_what_they_could_gain(
     seen = visit(chromium, sample_server)
     open_list(seen)
     links = seen.page.locator("#runs-worst a").all_inner_texts()
-    assert links == ["v100-odd-vocabulary-mixed-float16", "v100-float32-island"]
+    assert links == [FIRST, "v100-float32-island"]
     assert seen.page.locator(".mp-runs-first").count() == 1
     for run in ("v100-float32-island", "v100-truncated"):
         shutil.copytree(SAMPLES / run, tmp_path / run)
@@ -264,3 +267,53 @@ def test_of_many_runs_all_are_listed_and_unreadable_ones_say_why(
         shown = seen.page.locator("#ladder tbody th").all_inner_texts()
         assert shown == ["sweep-001/base", "sweep-000/mixed", "sweep-001/mixed"]
         seen.assert_quiet()
+
+
+def test_which_run_to_look_at_is_judged_once_all_are_read_and_a_search_finds_rows(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    held: list[Any] = []
+    seen.page.route("**/run.json*", lambda route: held.append(route))
+    seen.page.goto(f"{sample_server}/runs")
+    count = len(LogDirectory(SAMPLES).entries())
+    worst = "() => document.querySelector('#runs-worst').textContent"
+    seen.page.wait_for_function(f"said => ({worst})() === said", arg=f"Reading 0 of {count}")
+    seen.page.wait_for_function("() => document.querySelectorAll('#runs [aria-busy]').length > 0")
+    seen.page.unroute("**/run.json*")  # which lets those go that were held
+    seen.page.wait_for_function(f"() => ({worst})().startsWith('Look at first: ')", timeout=120_000)
+    assert seen.page.locator("#runs [aria-busy]").count() == 0
+    seen.page.fill("#runs-search", "gtx1080ti float16")
+    shown = seen.page.locator("#runs tr[data-run]:visible")
+    assert shown.evaluate_all("all => all.map(e => e.dataset.run)") == ["gtx1080ti-mixed-float16"]
+    seen.page.fill("#runs-search", "no such run")
+    seen.page.wait_for_selector(".mp-runs-none:visible")
+    seen.page.fill("#runs-search", "")
+    assert shown.count() == count
+    seen.assert_quiet()
+
+
+def test_navigation_name_and_size_are_there_while_a_trace_is_being_read(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        if "..page.children" in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    seen.page.route("**/_dash-update-component*", hold)
+    seen.page.goto(f"{sample_server}/?run=v100-convnet-mixed-float16&baseline=none")
+    seen.page.wait_for_selector("#nav .mp-tab-current:text-is('Why')")
+    seen.page.wait_for_selector("#reading:visible progress")
+    said = seen.text("reading")
+    assert said.startswith("Reading v100-convnet-mixed-float16 · ")
+    assert said.endswith("iB")
+    assert held
+    held.pop().continue_()
+    seen.page.wait_for_selector("#headline")
+    assert not seen.page.is_visible("#reading")
+    seen.assert_quiet()

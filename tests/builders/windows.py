@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.traces.kineto import Kineto
+from tests.traces.kineto import BACKWARD, Kineto
 
 HALF = "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas"
 WIDE = (
@@ -165,3 +165,39 @@ def clones_in_each_step(steps: int = 6, *, within: str | None = None) -> Kineto:
                 "Memcpy DtoD (Device -> Device)", at + 32 + 10 * clone, at + 1525 + 20 * clone, 18, **moved
             )
     return k
+
+
+def evaluates_outside_autocast(
+    steps: int = 4, *, dtype: str = "float", modules: bool = True, gradient: bool = False
+) -> Kineto:
+    """Steps of 10 ms that train a product of 4096 x 4096 in 16 bits, 0.5 ms forward and twice that backward, and then
+    evaluate it on as many rows in `dtype`: 5 ms in float32, 0.5 ms in 16 bits. `gradient`: that pass has one,
+    as that of an island has; `modules`: the trace names the layer."""
+    k = Kineto()
+    for number in range(steps):
+        at = 10_000.0 * number
+        k.host("user_annotation", f"ProfilerStep#{number}", at, 9_990)
+        _linear(k, at + 5, "c10::Half", 2 * number, modules=modules)
+        _linear(k, at + 2_000, dtype, 2 * number + 1, modules=modules, gradient=gradient)
+        k.launch("multi_tensor_apply_kernel", at + 9_000, at + 9_010, 100)
+    return k
+
+
+def _linear(k: Kineto, at: float, dtype: str, sequence: int, *, modules: bool, gradient: bool = True) -> None:
+    kernel, takes = (HALF, 500.0) if "Half" in dtype else (WIDE, 5_000.0)
+    if modules:
+        k.module("Net_0", at, 300)
+        k.module("Linear_0", at + 5, 200)
+    square = [4096, 4096]
+    numbers = {"Sequence number": sequence, "Fwd thread id": 0} if gradient else {}
+    inputs = {"Input Dims": [[4096], square, square], "Input type": [dtype] * 3}
+    k.op("aten::addmm", at + 10, 60, **inputs, **numbers)
+    k.launch(kernel, at + 20, at + 40, takes)
+    if gradient:
+        back = numbers | {"Fwd thread id": 1}
+        k.op("autograd::engine::evaluate_function: AddmmBackward0", at + 295, 90, BACKWARD, **back)
+        k.op("AddmmBackward0", at + 300, 80, BACKWARD, **back)
+        for which in range(2):
+            called, begins = at + 310 + 30 * which, at + 50 + takes + 505 * which
+            k.op("aten::mm", called, 25, BACKWARD, **{"Input Dims": [square] * 2, "Input type": [dtype] * 2})
+            k.launch(kernel, called + 5, begins, 500, BACKWARD)

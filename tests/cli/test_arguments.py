@@ -88,7 +88,7 @@ def test_each_has_the_options_of_every_command(name: str, capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     "words",
-    [["report", ""], ["ls", ""], ["audit", ""], ["serve", ""], ["report", "x", "--baseline", ""],
+    [["report", ""], ["ls", ""], ["audit", ""], ["report", "x", "--baseline", ""],
      ["report", "x", "-o", ""], ["check", "x", ""]],
     ids=" ".join,
 )  # fmt: skip

@@ -60,3 +60,36 @@ def test_three_long_stalls_leave_it_open_and_say_why(mpprof: Mpprof, even: Path,
     assert report["absent"]["speedup.interval"] == "stalled: too few stalls (3)"
     assert report["absent"]["steps.mean_interval_ns"] == "too few stalls (3)"
     assert "too few stalls (3)" in " ".join(report["answer"]["because"])
+
+
+ONE_STALL = [
+    ("run", 55.0, "slower"),
+    ("run", 20.0, "faster"),
+    ("run", 43.5, "not known"),
+    ("one-worker", 30.0, "faster"),
+    ("one-worker", 45.0, "not known"),
+]
+
+
+@pytest.mark.parametrize(("stalled", "step_ms", "tells"), ONE_STALL)
+def test_one_stall_leaves_the_ratio_open_and_not_the_sign(
+    mpprof: Mpprof, tmp_path: Path, stalled: str, step_ms: float, tells: str
+) -> None:
+    """Seen: 0.81x, of a run each of whose steps was longer than all of the baseline's, was "not certain"."""
+
+    def once(number: int) -> float:
+        return 60.0 if number == 300 else 1.0  # about a tenth of the time
+
+    def never(number: int) -> float:
+        return 1.0
+
+    baseline = recorded(tmp_path, "one-worker", 44.0, once if stalled == "one-worker" else never)
+    run = recorded(tmp_path, "run", step_ms, once if stalled == "run" else never)
+    report = json.loads(mpprof("report", run, "--baseline", baseline, "--format", "json").out)
+    assert report["speedup"]["interval"] is None
+    assert report["speedup"]["difference"] == tells
+    assert report["absent"]["speedup.interval"] == f"{stalled}: too few stalls (1)"
+    text = " ".join(mpprof("report", run, "--baseline", baseline).out.split())
+    assert ("do not show whether" in text) == (tells == "not known")
+    assert (f"That it is {tells} is sure, by how much is not" in text) == (tells != "not known")
+    assert mpprof("compare", baseline, run, "--min-speedup", "1").code == 1  # by how much is not known

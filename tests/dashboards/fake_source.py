@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpprof.errors import NotFoundError, UnreadableError
+from mpprof.model.looks import ShownLook
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report.redact import Redactor
@@ -21,6 +22,18 @@ Document = dict[str, Any]
 
 HOSTILE = '<a href="x">x</a>'
 HOSTILE_KERNEL = "<b onmouseover=alert(1)>k</b>%{x}$&amp;</script><script>document.title='owned'</script>"
+
+LOOK = ShownLook(
+    "Look 2 of 3 at step 18, an update was skipped.",
+    (f"The output of {HOSTILE} is the first to break: a sum of values up to 99.9 overflows.",),
+    (
+        {"layer": HOSTILE, "tensor": "output", "dtype": "float16", "exponents": {"14": 3, "15": 1},
+         "nonfinite_ratio": 0.25, "flushed_ratio": None},
+        {"layer": "head", "tensor": "weight_gradient", "weight": "kernel", "dtype": "float32",
+         "exponents": {"-30": 8, "-24": 2}, "nonfinite_ratio": 0, "flushed_ratio": 0.004},
+    ),
+    ((f"{HOSTILE} needs float32.", 'keras.layers.Dense(..., dtype="float32")'),),
+)  # fmt: skip
 
 ENTRIES = (
     RunEntry("fp32", "resnet-fp32", "float32", "tensorflow", 1_790_000_000_000_000_000, False),
@@ -569,6 +582,10 @@ class FakeSource:
 
     def version(self, run: str, baseline: str | None = None) -> str:
         return f"{run} {baseline}"
+
+    def numbers(self, run: str) -> ShownLook | None:
+        self._check(run)
+        return None if run != "mixed" else LOOK
 
     def roofs(self, run: str) -> Document | None:
         self._check(run)

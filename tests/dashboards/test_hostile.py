@@ -28,7 +28,7 @@ from mpprof.runs import loading
 from tests.paths import SAMPLES
 
 SAMPLE = SAMPLES / "v100-loss-scale-thrash"
-DRAW = "..page.children...nav.children...live.disabled...seen.data.."
+DRAW = "..page.children...live.disabled...seen.data.."
 WRONG = (
     None,
     True,

@@ -21,17 +21,28 @@ def client(**reach: Any) -> Any:
     return create_app(FakeSource(), Reach(**reach)).server.test_client()
 
 
-def drawn(client: Any, path: str) -> Any:
-    """What the page asks for once its scripts run: the content and the tabs of a path as the browser shows it."""
-    outputs = ("page.children", "nav.children", "live.disabled", "seen.data")
+CONTENT = ("page.children", "live.disabled", "seen.data")
+TABS = (
+    "run.value",
+    "run.data",
+    "baseline.value",
+    "baseline.data",
+    "shown.data",
+    "nav.children",
+    "reading.children",
+)
+
+
+def drawn(client: Any, path: str, outputs: tuple[str, ...] = CONTENT) -> Any:
+    """What the page asks for once its scripts run: the content or the tabs of a path as the browser shows it."""
     listed = [{"id": id, "property": property} for id, property in (each.split(".") for each in outputs)]
     given = {"url.pathname": path, "url.search": QUERY, "live.n_intervals": None}
-    inputs = [
-        {"id": (at := key.split("."))[0], "property": at[1], "value": value} for key, value in given.items()
-    ]
+    order = ("url.search", "live.n_intervals", "url.pathname") if outputs is TABS else given
+    inputs = [{"id": (at := key.split("."))[0], "property": at[1], "value": given[key]} for key in order]
     body = {
         "output": f"..{'...'.join(outputs)}..", "outputs": listed, "inputs": inputs,
-        "changedPropIds": ["url.pathname"], "state": [{"id": "seen", "property": "data", "value": None}],
+        "changedPropIds": ["url.pathname"],
+        "state": [{"id": "seen", "property": "data", "value": None}] if outputs is CONTENT else [],
     }  # fmt: skip
     return client.post("/_dash-update-component", json=body)
 
@@ -96,15 +107,16 @@ def test_below_a_proxy_s_path_every_address_begins_with_it(kept: bool) -> None:
     for own in ("/proxy/8050/", "/proxy/8050/timeline", "/proxy/8050/kernels"):
         answer = drawn(page, own)
         assert "There is no such page" not in answer.text
-        found = links(answer)
-        assert found
+        tabs = links(drawn(page, own, TABS))
+        assert len(tabs) > 5
+        found = links(answer) + tabs
         assert all(each.startswith("/proxy/8050/") for each in found), found
 
 
 def test_without_a_proxy_s_path_no_address_has_one() -> None:
     page = client()
     assert 'data-base=""' in page.get(f"/{QUERY}").text
-    found = links(drawn(page, "/"))
+    found = links(drawn(page, "/", TABS))
     assert any(each.startswith("/timeline?") for each in found)
     assert "There is no such page" in drawn(page, "/proxy/8050/timeline").text
 

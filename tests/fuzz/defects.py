@@ -835,6 +835,27 @@ DEFECTS = (
         "frames if",
         (f"{_SNAPSHOTS}::test_a_stack_is_as_deep_as_python_goes_and_a_name_as_long_as_others",),
     ),
+    Defect(
+        "four levels of fusions that all call the next one: minutes for a mebibyte",
+        "mpprof/traces/common/hlo.py",
+        "> module.within:",
+        "> 1 << 60:",
+        ("tests/traces/test_hlo.py::test_computations_that_call_each_other_from_many_places",),
+    ),
+    Defect(
+        "a saved model whose description is packed with LZMA or bzip2: errors that nobody expects",
+        "mpprof/record/facts/model_file.py",
+        "compress_type not in _PACKINGS:",
+        "compress_type is None:",
+        (f"{_MODELS}::test_a_model_that_is_packed_as_none_is",),
+    ),
+    Defect(
+        "a listing without an end over HTTP: gigabytes of memory",
+        "mpprof/traces/remote/redirects.py",
+        "if len(found) > _LONGEST_PAGE:",
+        "if False:",
+        (f"{_REMOTE}::test_a_listing_longer_than_any_is_given_up",),
+    ),
 )
 
 

@@ -145,7 +145,7 @@ def _kernels(size: int) -> bytes:
 # --- compiled programs -------------------------------------------------------------------------------------
 
 
-def _program(computations: Iterable[tuple[int, bytes]], run: Iterable[str]) -> bytes:
+def program(computations: Iterable[tuple[int, bytes]], run: Iterable[str]) -> bytes:
     """A device that runs these instructions of a module, whose first computation is its entry."""
     body = tagged_bytes(1, b"jit_step") + tagged_bytes(2, b"main") + tagged_varint(6, 1)
     body += b"".join(
@@ -165,7 +165,7 @@ def _run(at: int, instruction: bytes) -> bytes:
     return tagged_bytes(4, event + tagged_bytes(4, tagged_varint(1, 8) + tagged_varint(3, hlo.PROGRAM)))
 
 
-def _instruction(
+def instruction(
     name: str, opcode: str, id: int, calls: Iterable[int] = (), reads: Iterable[int] = ()
 ) -> bytes:
     body = hlo.head(name, opcode, ("f16", (64, 64)), "jit(step)/jit(main)/dense/dot_general")
@@ -176,26 +176,36 @@ def _instruction(
 def _shared_fusions(size: int) -> bytes:
     """Fusions that all call the same large computation."""
     names = [f"f.{at}" for at in range(size // 140)]
-    inner = b"".join(_instruction("i", "dot", 1 << 22 | at) for at in range(size // 1000))
-    main = b"".join(_instruction(name, "fusion", 1000 + at, (2,)) for at, name in enumerate(names))
-    return _program(((1, main), (2, inner)), names)
+    inner = b"".join(instruction("i", "dot", 1 << 22 | at) for at in range(size // 1000))
+    main = b"".join(instruction(name, "fusion", 1000 + at, (2,)) for at, name in enumerate(names))
+    return program(((1, main), (2, inner)), names)
 
 
 def _own_fusions(size: int) -> bytes:
     """A computation for each fusion."""
     names = [f"f.{at}" for at in range(size // 210)]
     first = 1 << 20
-    main = b"".join(_instruction(name, "fusion", 1000 + at, (first + at,)) for at, name in enumerate(names))
-    bodies = ((first + at, _instruction("i", "dot", 1 << 22 | at)) for at in range(len(names)))
-    return _program(((1, main), *bodies), names)
+    main = b"".join(instruction(name, "fusion", 1000 + at, (first + at,)) for at, name in enumerate(names))
+    bodies = ((first + at, instruction("i", "dot", 1 << 22 | at)) for at in range(len(names)))
+    return program(((1, main), *bodies), names)
 
 
 def _fusions_in_one_another(size: int) -> bytes:
     names = [f"f.{at}" for at in range(size // 130)]
+    levels = ((at + 1, instruction(name, "fusion", 1 << 22 | at, (at + 2,))) for at, name in enumerate(names))
+    return program(levels, names)
+
+
+def _fusions_from_many_places(size: int) -> bytes:
+    """Four levels of fusions, each of which calls all of the next one: the square of them stands beside."""
+    many = int((size / 70) ** 0.5)
     levels = (
-        (at + 1, _instruction(name, "fusion", 1 << 22 | at, (at + 2,))) for at, name in enumerate(names)
+        (level, b"".join(instruction("i", "fusion", level << 16 | at, (level + 1,)) for at in range(many)))
+        for level in (2, 3, 4)
     )
-    return _program(levels, names)
+    last = b"".join(instruction("i", "dot", 5 << 16 | at) for at in range(many))
+    beside = b"".join(instruction("p", "add", 1 << 22 | at) for at in range(many * many))
+    return program(((1, instruction("f", "fusion", 7, (2,))), *levels, (5, last), (6, beside)), ["f"])
 
 
 def _many_operands(size: int) -> bytes:
@@ -203,10 +213,10 @@ def _many_operands(size: int) -> bytes:
     names = [f"a.{at}" for at in range(int((size / 2) ** 0.5))]
     reads = (range(1000, 1000 + at) for at in range(len(names)))
     main = b"".join(
-        _instruction(name, "add", 1000 + at, (), read)
+        instruction(name, "add", 1000 + at, (), read)
         for at, (name, read) in enumerate(zip(names, reads, strict=True))
     )
-    return _program(((1, main),), names)
+    return program(((1, main),), names)
 
 
 # --- chrome ------------------------------------------------------------------------------------------------
@@ -359,6 +369,7 @@ CASES = (
     Case("fusions of one computation", "hlo", _xspace(_shared_fusions)),
     Case("a computation for each fusion", "hlo", _xspace(_own_fusions)),
     Case("fusions in one another", "hlo", _xspace(_fusions_in_one_another)),
+    Case("fusions called from many places", "hlo", _xspace(_fusions_from_many_places)),
     Case("many operands", "hlo", _xspace(_many_operands)),
     Case("many events of an xplane in gzip", "xspace-gz", _packed_events),
     Case("a large field in gzip", "xspace-gz", _packed_field),

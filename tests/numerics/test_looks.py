@@ -207,3 +207,15 @@ def test_the_looks_of_a_run_are_read_back_and_shown(
     torn = root / "mpprof" / "numerics.jsonl"
     torn.write_bytes(torn.read_bytes()[:-40])
     assert printed().startswith("Look 1 of 1 at step 0, at the start.")
+
+
+def test_an_audit_with_a_batch_tells_what_breaks_at_it() -> None:
+    made = planted.PLANTED["sum_of_a_wide_dense"].make(True)
+    report = mpprof.audit(made.model, batch=(made.x, made.y))
+    first = report.notes[0]
+    assert (first.code, first.layer, first.severity) == ("MP206", "head", "error")
+    assert first.reason.startswith("a sum of values up to 100 overflows")
+    assert 'dtype="float32"' in first.remedy
+    assert "MP206" not in {note.code for note in mpprof.audit(made.model).notes}
+    with pytest.raises(UsageError, match="no model"):
+        mpprof.audit("model.keras", batch=(made.x, made.y))

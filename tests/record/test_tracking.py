@@ -34,7 +34,7 @@ def test_the_summary_holds_what_is_known_and_nothing_else() -> None:
     document = mpprof.diagnose(MIXED).document()
     assert summary["mpprof/verdict"] == document["verdict"]
     assert summary["mpprof/step_time_ms"] == pytest.approx(document["facts"]["step_ns"] / 1e6)  # type: ignore[operator]
-    assert summary["mpprof/do"].startswith("record the same training in float32")
+    assert summary["mpprof/do"].startswith("mpprof try train.py measures it")
     assert summary["mpprof/tensor_core_ratio"] == 1.0
     assert page.lower().startswith("<!doctype html>")
     on_a_cpu, _ = inline.ending(SAMPLES / "recorded-cpu-float32")

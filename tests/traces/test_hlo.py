@@ -14,6 +14,7 @@ from mpprof import traces
 from mpprof.analysis.breakdown.roofline import cost
 from mpprof.model.trace import HloInstruction, Op
 from tests.builders.xspace import Space, tagged_bytes, tagged_varint
+from tests.fuzz import heavy
 from tests.paths import SHARED
 from tests.traces.conftest import needs_shared
 
@@ -208,3 +209,24 @@ def _module(size: int) -> bytes:
     shape = tagged_varint(2, 11) + tagged_varint(3, size)
     add = tagged_bytes(1, b"add") + tagged_bytes(2, b"add") + tagged_bytes(3, shape) + tagged_varint(35, 1)
     return tagged_bytes(1, b"m") + tagged_bytes(3, tagged_bytes(2, add) + tagged_varint(5, 1))
+
+
+def test_computations_that_call_each_other_from_many_places(tmp_path: Path) -> None:
+    """Four levels of 40 fusions that all call the next one: 2.6 million ways lead through 150 kB."""
+    many = 40
+
+    def level(number: int, opcode: str, *calls: int) -> tuple[int, bytes]:
+        made = (heavy.instruction("i", opcode, number << 16 | at, calls) for at in range(many))
+        return number, b"".join(made)
+
+    filling = b"".join(heavy.instruction("p", "add", 6 << 16 | at) for at in range(many * many))
+    fusions = (level(number, "fusion", number + 1) for number in (2, 3, 4))
+    levels = ((1, heavy.instruction("f", "fusion", 7, (2,))), *fusions, level(5, "dot"), (6, filling))
+    path = tmp_path / "h.xplane.pb"
+    path.write_bytes(heavy.program(levels, ["f"]))
+    (hlo,) = (op.hlo for op in traces.read(path).ops if op.hlo is not None)
+    met, waiting = 0, list(hlo.called)
+    while waiting and met < 200_000:
+        met += 1
+        waiting.extend(waiting.pop().called)
+    assert met < 50_000

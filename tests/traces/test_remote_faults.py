@@ -22,7 +22,7 @@ from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.traces.remote import fetch as remote
-from mpprof.traces.remote import local_copies
+from mpprof.traces.remote import local_copies, redirects
 from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Web
@@ -350,3 +350,13 @@ def test_a_file_that_comes_too_slowly_is_given_up(
     with pytest.raises(UnreadableError, match="comes too slowly: 3,584 bytes in 3600 s"):
         remote.fetch(f"{web.url}/{NAME}", kept)
     assert not list(kept.rglob("*.part"))
+
+
+def test_a_listing_longer_than_any_is_given_up(
+    web: Web, file: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without an end took 5.7 GB within half a minute."""
+    monkeypatch.setattr(redirects, "_LONGEST_PAGE", 10)
+    with pytest.raises(UnreadableError, match="its listing has more than 10 bytes"):
+        remote.fetch(f"{web.url}/", kept)
+    assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES

@@ -46,6 +46,12 @@ def test_two_equal_settings_are_no_difference_and_the_first_is_kept() -> None:
     assert "no difference" in tried.sentence
 
 
+def test_a_difference_that_few_noisy_rounds_do_not_show_is_not_called_none() -> None:
+    noisy = (1.0, 1.3, 0.8, 1.1, 0.9)
+    tried = climbed(Known(lambda setting, at: 20.0 * noisy[at % 5]), most_rounds=4)
+    assert "too wide to tell" in tried.sentence
+
+
 def test_one_round_decides_nothing_and_nothing_is_kept() -> None:
     """Seen on an H200: "Keep float32: mixed_bfloat16 1.39x (one round)", when the minutes were over."""
     tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=14.4)), minutes=0.4)
@@ -216,6 +222,9 @@ def test_on_a_cpu_no_policy_is_recommended() -> None:
     shown = text.render(tried)
     assert shown.startswith("Measured on a CPU: it says nothing about a GPU.\n")
     assert "kept" not in shown
+    facts = {"is_cpu": True, "finite": False}
+    tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: facts))
+    assert tried.sentence.endswith(", and its loss is not finite.")
 
 
 def test_all_combinations_take_turns() -> None:

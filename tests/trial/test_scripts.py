@@ -123,6 +123,14 @@ def test_a_switch_of_what_the_script_has_not_says_so(tmp_path: Path) -> None:
     assert not one.script_failed
 
 
+@pytest.mark.full
+def test_a_script_that_diverges_in_float16_is_marked(tmp_path: Path) -> None:
+    script = Path(__file__).parent / "scripts" / "diverges.py"
+    one, _, _ = tried(tmp_path, str(script), Setting("mixed_float16"))
+    assert (one.error, one.finite) == (None, False)
+    assert one.skipped
+
+
 def test_batches_of_its_own_cannot_be_changed(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "pydataset.py", Setting(batch=2.0))
     assert one.error is not None
@@ -164,3 +172,27 @@ def test_a_loop_of_train_on_batch_is_measured(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "by_batch.py", Setting("mixed_bfloat16"), seconds=60.0)
     assert one.error is None  # its 40 steps are enough, and it ends before
     assert one.took is not None
+
+
+UNDER_TRY: dict[str, str | None] = {
+    "subclassed.py": None,
+    "custom_step.py": None,
+    "two_fits.py": None,
+    "notebook.py": None,
+    "keras2.py": None,
+    "devices.py": None,
+    "by_batch.py": None,
+    "tape.py": "no fit of Keras was called",
+    "fails.py": "RuntimeError: no more data",
+}
+"""Scripts as people write them, and why nothing is measured; those that the tests above use are left out."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", UNDER_TRY)
+def test_each_script_is_measured_or_says_why_not(name: str, tmp_path: Path) -> None:
+    setting = Setting("mixed_bfloat16")
+    one, _, written = tried(tmp_path, name, setting, steps=30 if name == "fails.py" else 4, seconds=60.0)
+    assert one.error == UNDER_TRY[name]
+    assert one.counts is (one.error is None)
+    assert written == []

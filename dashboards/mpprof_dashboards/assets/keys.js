@@ -42,7 +42,7 @@
       "[": function () { run(-1); },
       "]": function () { run(1); },
       "/": function () {
-        var field = document.querySelector("#tl-find, .mp-rows input[data-first]");
+        var field = document.querySelector("#tl-find, #runs-search, .mp-rows input[data-first]");
         if (field) field.focus();
       },
     }[event.key];

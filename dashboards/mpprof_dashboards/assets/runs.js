@@ -28,11 +28,19 @@
     var asking = 0;
     var compare = document.getElementById("runs-compare");
     var worst = document.getElementById("runs-worst");
+    var search = document.getElementById("runs-find").appendChild(element("input", undefined, "mp-button mp-runs-search"));
+    search.id = "runs-search";
+    search.type = "search";
+    search.placeholder = "Search runs";
+    search.setAttribute("aria-label", "Search runs");
+    search.addEventListener("input", sift);
     var box = root.appendChild(element("div", undefined, "mp-scroll"));
     box.tabIndex = 0;
     box.setAttribute("role", "region");
     box.setAttribute("aria-label", "Runs");
     var table = box.appendChild(element("table", undefined, "mp-runs-table"));
+    var none = root.appendChild(element("p", "No run matches.", "mp-note mp-runs-none"));
+    none.hidden = true;
     var head = table.appendChild(element("thead")).appendChild(element("tr"));
     var sort = new URLSearchParams(window.location.search).get(SORT) || "";
     var sorter = document.getElementById("runs-sort");
@@ -132,6 +140,26 @@
       table.style.setProperty("--name", String(Math.min(longest, LONGEST)));
       sorter.value = sort;
       arranged = order();
+      sift();
+    }
+    function sift() {
+      /* Rows with every word that is searched for in their name, policy, card, cause or state; an experiment
+         without any of them is not shown. */
+      var asked = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      var found = 0;
+      Object.keys(rows).forEach(function (id) {
+        var held = rows[id];
+        var of = [held.run.name].concat(["policy", "card", "cause", "state"].map(function (field) {
+          var cell = part(held.line, field);
+          return cell ? cell.textContent : "";
+        })).join(" ").toLowerCase();
+        held.line.hidden = !asked.every(function (word) { return of.indexOf(word) >= 0; });
+        if (!held.line.hidden) found += 1;
+      });
+      Array.from(table.tBodies).forEach(function (body) {
+        body.hidden = !body.querySelector("tr[data-run]:not([hidden])");
+      });
+      none.hidden = found > 0 || !asked.length;
     }
     function order() {
       return inOrder().map(function (held) { return held.run.id; }).join("\n");
@@ -260,6 +288,7 @@
         .finally(function () {
           asking -= 1;
           rank();
+          if (search.value) sift();
           if (sort && order() !== arranged) arrange();
           next();
         });
@@ -320,10 +349,16 @@
         most = Math.max(most, Number(bar.style.getPropertyValue("--v")));
       });
       table.style.setProperty("--most", String(most));
+      var all = Object.keys(rows).length;
+      var left = queue.length + asking;
+      worst.replaceChildren();
+      if (left) { /* one that is not read yet may be the one to look at */
+        worst.textContent = "Reading " + (all - left) + " of " + all;
+        return;
+      }
       /* What was measured and what is estimated are not ranked as one. */
       var missed = first("missed");
       var gain = first("gain");
-      worst.replaceChildren();
       tell("Look at first: ", missed || gain);
       if (missed) tell(" Of those without a comparable baseline: ", gain);
       Object.keys(rows).forEach(function (id) {

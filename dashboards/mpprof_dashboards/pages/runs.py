@@ -19,6 +19,7 @@ def layout(context: Context) -> list[Any]:
         [
             html.H1("Runs", className="mp-section-title"),
             html.P(id="runs-worst", className="mp-note"),
+            html.Span(id="runs-find"),
             html.Label(
                 ["Sort by ", html.Select(id="runs-sort", className="mp-button")],
                 className="mp-tool mp-runs-sort",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from mpprof.errors import MpprofError
+from mpprof.model.run import NO_END
 from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
     busy_heading,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mpprof.model.answer import Answer
     from mpprof.model.report import Report, Time, Window
     from mpprof.model.source import RunTables
+    from mpprof.model.steps import StepTable
 
 
 def layout(context: Context) -> list[Any]:
@@ -74,12 +76,12 @@ def content(
     first, *step = proof.sections(document, given, query) or (None,)
     pair = [part for part in (first, curves) if part is not None]
     return [
-        _hero(document, baseline, state),
+        _hero(document, baseline, state, given.steps),
         drawn.flow_of(document, base, query),
         remedies(document, query),
         *([html.Div(pair, className="mp-pair")] if len(pair) > 1 else pair),
         *step,
-        cards.warnings(document.warnings),
+        cards.warnings(_warnings(document, state)),
         _time(document),
         _matrix(document),
         _kernels(document),
@@ -91,6 +93,11 @@ def content(
     ]
 
 
+def _warnings(document: Report, state: str | None) -> list[str]:
+    """Return the warnings of a run; that no end was recorded is none of a training that is running."""
+    return [said for said in document.warnings if not (state == "running" and said.startswith(NO_END))]
+
+
 def card(document: Report) -> list[Any]:
     """Return the answer, the flow and the remedies: the page's first screen, without links."""
     return [_hero(document, None, None), drawn.flow_of(document, None), remedies(document, "")]
@@ -99,8 +106,12 @@ def card(document: Report) -> list[Any]:
 # --- the first screen --------------------------------------------------------------------------------------
 
 
-def _hero(document: Report, baseline: str | None, state: str | None) -> html.Div:
+def _hero(
+    document: Report, baseline: str | None, state: str | None, steps: StepTable | None = None
+) -> html.Div:
     answer = document.answer
+    if state == "running" and document.time is None and document.window is None:
+        return _running(document, baseline, steps)
     figure = html.Div(
         [
             html.Div(answer.figure, className="mp-figure-number" + _length(answer), id="hero"),
@@ -122,6 +133,28 @@ def _hero(document: Report, baseline: str | None, state: str | None) -> html.Div
         className="mp-hero-text",
     )
     return html.Div([figure, text] if answer.figure else [text], className="mp-hero")
+
+
+def _running(document: Report, baseline: str | None, steps: StepTable | None) -> html.Div:
+    """Return what is known of a training that goes on and has no trace yet: it has lost nothing so far."""
+    last = int(steps.step.max(initial=0)) if steps is not None else 0
+    reached = f"step {words.count(last)}" if last else "no step has ended yet"
+    text = [
+        html.H1(f"The training is running: {reached}.", className="mp-headline", id="headline"),
+        html.P(_subject(document, baseline, "running"), className="mp-subject"),
+        html.P(" ".join(document.answer.because), className="mp-subject", id="because"),
+        html.P(_OPENS, className="mp-subject", id="do") if "MP910" in _codes(document) else None,
+        html.Progress(className="mp-reading-bar", **{"aria-label": "The training goes on"}),
+        cards.inline_figures(figures(document)),
+    ]
+    return html.Div(html.Div(text, className="mp-hero-text"), className="mp-hero")
+
+
+_OPENS = 'profile_steps="auto" opens it after the 10th step, once step times have settled; this page follows.'
+
+
+def _codes(document: Report) -> set[str]:
+    return {found.code for found in document.findings}
 
 
 def _length(answer: Answer) -> str:

@@ -13,6 +13,10 @@ distances, are then no scatter. A row that is itself the mean of several steps i
 the order in which they ran, and a block may reach over the end of an epoch: what differs from epoch to epoch
 is scatter, too.
 
+Few stalls that hold much of the time do not show how often they come, and leave no interval.
+`with_few_stalls` tells what is sure all the same: a stall only makes a step longer, and the number seen
+bounds how many there are (Garwood 1936).
+
 What a run did not see cannot be told from it: its interval holds for stalls as often as it saw them.
 """
 
@@ -40,27 +44,30 @@ FEWEST_BLOCKS = 10
 FEWEST_STALLS = 8
 FEWEST_STEPS = 6
 WIDEST = math.log(3.0)
-"""The largest `distance` that still tells something: from a third of the step to three times the step."""
+"""The largest distance that still tells something: from a third of the step to three times the step."""
+_MOST_STALLS = (5.572, 7.225, 8.767, 10.242, 11.668, 13.059, 14.423)
+"""Upper 97.5 % bounds of the mean of a Poisson count, of 1, 2, ... seen."""
 _ROOTS = 1.5
 _LEAST_BLOCKS = 3
 
 
 @frozen
 class MeanInterval:
-    """The 95 % interval of a mean, by its logarithm: `distance` either way. `blocks`: so many that it rests
-    on; few of them make it wide."""
+    """The 95 % interval of a mean, by logarithms: `below` and `above` it. `blocks`: so many, or so many
+    stalls, it rests on; few of them make it wide."""
 
     mean: float
-    distance: float
+    below: float
+    above: float
     blocks: int
 
     @property
     def low(self) -> float:
-        return self.mean * math.exp(-self.distance)
+        return self.mean * math.exp(-self.below)
 
     @property
     def high(self) -> float:
-        return self.mean * math.exp(self.distance)
+        return self.mean * math.exp(self.above)
 
     @property
     def wide(self) -> bool:
@@ -75,8 +82,8 @@ def of_mean(time_ns: Float64, steps: Numbers) -> MeanInterval | str:
     if rows < 2 or count < FEWEST_STEPS:
         return f"{count} steady steps in {rows} timings are too few"
     mean = float((time_ns * weight).sum()) / count
-    stalled = time_ns > STALL * median(time_ns)
-    stalls = int(stalled[0]) + int((stalled[1:] & ~stalled[:-1]).sum())  # those in a row are one
+    stalled = _stalled(time_ns)
+    stalls = _count(stalled)
     length = _ROOTS * math.sqrt(count) * rows / count
     if (time_ns * weight)[stalled].sum() > NOTABLE_STALLS * mean * count:
         if stalls < FEWEST_STALLS:
@@ -91,7 +98,32 @@ def of_mean(time_ns: Float64, steps: Numbers) -> MeanInterval | str:
     ratio = quantile_95(int(blocks) - 1) * math.sqrt(variance) / mean
     if ratio >= WIDEST:
         return f"{int(blocks)} blocks of steps scatter too much"
-    return MeanInterval(mean, ratio, int(blocks))
+    return MeanInterval(mean, ratio, ratio, int(blocks))
+
+
+def with_few_stalls(time_ns: Float64, steps: Numbers) -> MeanInterval | None:
+    """Return what the mean step lies within where stalls are too few for an interval: from the lower end of
+    the interval of the steps without them to its upper end with as many stalls of the length seen as that
+    number allows. None where even the steps without them have no interval. `blocks`: the stalls."""
+    rows = ~_stalled(time_ns)
+    stalls = _count(~rows)
+    without = of_mean(time_ns[rows], steps[rows])
+    if not 0 < stalls < FEWEST_STALLS or isinstance(without, str):
+        return None
+    mean = float(np.average(time_ns, weights=steps))
+    high = without.high + _MOST_STALLS[stalls - 1] / stalls * (mean - without.mean)
+    return MeanInterval(mean, math.log(mean / without.low), math.log(high / mean), stalls)
+
+
+def _stalled(time_ns: Float64) -> NDArray[np.bool_]:
+    """Return which steps stalled."""
+    stalled: NDArray[np.bool_] = time_ns > STALL * median(time_ns)
+    return stalled
+
+
+def _count(stalled: NDArray[np.bool_]) -> int:
+    """Return how many stalls there are: those in a row are one."""
+    return int(stalled[:1].sum()) + int((stalled[1:] & ~stalled[:-1]).sum())
 
 
 def of_difference(above: MeanInterval, below: MeanInterval) -> tuple[float, float]:
@@ -105,8 +137,11 @@ def of_difference(above: MeanInterval, below: MeanInterval) -> tuple[float, floa
 def of_ratio(above: MeanInterval, below: MeanInterval) -> tuple[float, float]:
     """Return the interval of the ratio of two means that do not depend on each other: the distances of their
     logarithms combined as deviations are (Zou and Donner 2008)."""
-    ratio, factor = above.mean / below.mean, math.exp(math.hypot(above.distance, below.distance))
-    return ratio / factor, ratio * factor
+    ratio = above.mean / below.mean
+    return (
+        ratio * math.exp(-math.hypot(above.below, below.above)),
+        ratio * math.exp(math.hypot(above.above, below.below)),
+    )
 
 
 def of_repeats(above: Sequence[float], below: Sequence[float]) -> MeanInterval | None:
@@ -119,4 +154,5 @@ def of_repeats(above: Sequence[float], below: Sequence[float]) -> MeanInterval |
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in logs)
     each = squares / freedom * sum(1 / len(side) for side in logs)
     ratio = math.exp(logs[0].mean() - logs[1].mean())
-    return MeanInterval(ratio, quantile_95(freedom) * math.sqrt(each), freedom + 1)
+    half = quantile_95(freedom) * math.sqrt(each)
+    return MeanInterval(ratio, half, half, freedom + 1)

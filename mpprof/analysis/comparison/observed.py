@@ -11,7 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpprof.analysis.arrays.mean_interval import FEWEST_STEPS, MeanInterval, of_mean, of_ratio
+from mpprof.analysis.arrays.mean_interval import (
+    FEWEST_STEPS,
+    MeanInterval,
+    of_mean,
+    of_ratio,
+    with_few_stalls,
+)
 from mpprof.analysis.steps.statistics import averaged
 from mpprof.model.account import Account, Basis
 from mpprof.model.frozen import frozen
@@ -24,23 +30,27 @@ NEEDS = "an observed speedup needs"
 @frozen
 class StepTimes:
     """The step times of one run: `basis` "wall" from its records, "window" of its profiled steps. `mean_ns`:
-    the step that is compared, of `count` steps; `interval`: of it, or why there is none."""
+    the step that is compared, of `count` steps; `interval`: of it, or why there is none; `sure`: what it lies
+    within, which a few stalls leave without an interval."""
 
     name: str
     basis: Basis
     count: int
     mean_ns: float | None
     interval: MeanInterval | str
+    sure: MeanInterval | None = None
 
 
 @frozen
 class Observed:
-    """The ratio of two runs' steps, and its interval; `absent` says why either is None."""
+    """The ratio of two runs' steps, and its interval; `absent` says why either is None. `sure`: without an
+    interval, what the ratio lies within."""
 
     ratio: float | None
     interval: tuple[float, float] | None
     wide: bool
     absent: dict[str, str]
+    sure: tuple[float, float] | None = None
 
 
 def step_times(run: Run, account: Account | None) -> StepTimes:
@@ -54,7 +64,8 @@ def step_times(run: Run, account: Account | None) -> StepTimes:
         return StepTimes(run.name, "wall", 0, None, "no step log")
     times = averaged(run.steps, run.facts, run.spans)
     interval = of_mean(times.time_ns, times.steps)
-    return StepTimes(run.name, "wall", int(times.steps.sum()), times.mean_ns, interval)
+    sure = with_few_stalls(times.time_ns, times.steps) if isinstance(interval, str) else interval
+    return StepTimes(run.name, "wall", int(times.steps.sum()), times.mean_ns, interval, sure)
 
 
 def observed(baseline: StepTimes, mixed: StepTimes, scale: float) -> Observed:
@@ -68,7 +79,12 @@ def observed(baseline: StepTimes, mixed: StepTimes, scale: float) -> Observed:
         sides = [
             f"{each.name}: {each.interval}" for each in (baseline, mixed) if isinstance(each.interval, str)
         ]
-        return Observed(ratio, None, False, {"interval": "; ".join(sides)})
+        sure = (
+            of_ratio(replace(baseline.sure, mean=scale * baseline.sure.mean), mixed.sure)
+            if baseline.sure and mixed.sure
+            else None
+        )
+        return Observed(ratio, None, False, {"interval": "; ".join(sides)}, sure)
     interval = of_ratio(replace(before, mean=scale * baseline.mean_ns), replace(after, mean=mixed.mean_ns))
     return Observed(ratio, interval, before.wide or after.wide, {})
 

@@ -112,6 +112,7 @@ def speedup(
         observed=timed.ratio,
         interval=timed.interval,
         interval_wide=timed.wide,
+        sure=timed.sure,
         expected=expected,
         expected_with_host=with_host,
         ceiling=ceiling,
@@ -271,6 +272,7 @@ def _by_records(mixed: Run, baseline: Run, scale: float) -> Speedup:
         observed=timed.ratio,
         interval=timed.interval,
         interval_wide=timed.wide,
+        sure=timed.sure,
         per_example=scale != 1.0,
     )
 
@@ -283,6 +285,7 @@ def _measured(
     observed: float | None = None,
     interval: tuple[float, float] | None = None,
     interval_wide: bool = False,
+    sure: tuple[float, float] | None = None,
     per_example: bool = False,
 ) -> Speedup:
     """Return a comparison that holds no more than step times."""
@@ -293,6 +296,7 @@ def _measured(
         observed=observed,
         interval=interval,
         interval_wide=interval_wide,
+        sure=sure,
         expected=None,
         expected_with_host=None,
         ceiling=None,

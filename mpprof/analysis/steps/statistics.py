@@ -37,6 +37,8 @@ WIDEST = 0.5
 _LEAST_SCALE = 0.005
 """Steps that agree to half a percent count as equal when warm-up is looked for."""
 _SLOW_SCALES = 3.0
+_SCATTERS = 2.0
+"""Standard errors by which a mean lies above another for it to be the longer one."""
 _LEAST_MODE = 0.1
 _MODE_RATIO = 1.1
 _MODE_SHARE = 0.85
@@ -272,7 +274,9 @@ def warm_up(time_ns: Float64) -> int:
     votes for "still slow" as far as it lies above the median of the second half, in robust scales (median
     absolute deviation of the logarithms), less three of them. Votes are clipped to half as
     many for it as against it, so that of the steps of a warm-up two in three are slow: a loader's bursts are
-    none, and neither are slow steps later on. A single step is warm-up: it traced and compiled.
+    none, and neither are slow steps later on. A single step is warm-up: it traced and compiled. Steps after
+    it are none whose mean is that of as many of those that follow, within their scatter, whatever their
+    median: a loader of several workers delivers now one by one, now all at once.
     """
     n = len(time_ns)
     if n <= 1:
@@ -283,7 +287,12 @@ def warm_up(time_ns: Float64) -> int:
     scale = max(_LEAST_SCALE, _SCALES_FROM_MAD * median(np.abs(tail - middle)))
     vote = np.clip((log - middle) / scale - _SLOW_SCALES, -_SLOW_SCALES, _SLOW_SCALES / 2)
     total = np.concatenate([[0.0], np.cumsum(vote)])
-    return int(np.argmax(total))
+    end = int(np.argmax(total))
+    if 1 < end < n:
+        after = time_ns[end:]
+        if time_ns[1:end].mean() <= after.mean() + _SCATTERS * after.std() / math.sqrt(end - 1):
+            return int(total[1] > 0)
+    return end
 
 
 def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[float, float] | None:

@@ -141,6 +141,11 @@ MATRIX = (
         "MP412", WITHOUT_KERAS - TORCH,
         "find what casts the inputs of these ops to float32 (mpprof ops {run})",
     ),
+    Row(
+        "MP412", TORCH, "run the evaluation inside torch.autocast, as the training is",
+        'with torch.inference_mode(), torch.autocast("cuda", dtype=torch.float16):\n    y = model(x)',
+        "outside autocast",
+    ),
     Row("MP412", ANY, "none needed: no matrix unit takes such ops", case="never"),
 )  # fmt: skip
 

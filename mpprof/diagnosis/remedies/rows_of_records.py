@@ -25,6 +25,9 @@ from mpprof.diagnosis.remedies.shared_rows import (
     NVIDIA,
 )
 
+_TRY = "mpprof try train.py"
+_TRIED = f"{_TRY} measures it"
+_TRIED_IN_16_BITS = f"{_TRY} measures what 16 bits bring"
 _EXTRA_RUN = "profile one extra run"
 _NO_BUFFERS = "XLA_FLAGS=--xla_gpu_enable_command_buffer="
 
@@ -296,9 +299,12 @@ RECORDS = (
         f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys, its.launches_one_by_one),
     ),
     Row(
-        "record other precision", ANY,
+        "record other precision", KERAS, _TRIED_IN_16_BITS, _TRY, when=(its.in_float32,), unless=(its.only_infers,), loop=True,
+    ),
+    Row(
+        "record other precision", ANY - KERAS,
         "record the same training in mixed precision: mpprof report MIXED_RUN --baseline THIS_RUN",
-        "mpprof report MIXED_RUN --baseline {run}", when=(its.in_float32,), unless=(its.only_infers,),
+        "mpprof report MIXED_RUN --baseline {run}", when=(its.in_float32,), unless=(its.only_infers,), loop=True,
     ),
     Row(
         "record other precision", ANY,
@@ -311,15 +317,20 @@ RECORDS = (
         "mpprof report {run} --baseline OTHER_RUN", when=(its.in_16_bits, its.only_infers),
     ),
     Row(
-        "record other precision", ANY,
-        "record the same training in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN",
-        "mpprof report {run} --baseline FLOAT32_RUN", when=(its.in_16_bits,), unless=(its.only_infers,),
+        "record other precision", KERAS, _TRIED, _TRY, when=(its.in_16_bits,), unless=(its.only_infers,), loop=True,
     ),
+    Row(
+        "record other precision", ANY - KERAS,
+        "record the same training in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN",
+        "mpprof report {run} --baseline FLOAT32_RUN", when=(its.in_16_bits,), unless=(its.only_infers,), loop=True,
+    ),
+    Row("record other precision", KERAS, _TRIED_IN_16_BITS, _TRY, "how", when=(its.in_float32,), unless=(its.own_loop,)),
+    Row("record other precision", KERAS, _TRIED, _TRY, "how", when=(its.in_16_bits,), unless=(its.own_loop,)),
     Row(
         "record other precision", KERAS,
         'Record the same training with {set_policy}("mixed_float16") before the model is built, then run: mpprof '
         "report logs/mixed --baseline {run}",
-        "mpprof report logs/mixed --baseline {run}", "how", when=(its.in_float32,),
+        "mpprof report logs/mixed --baseline {run}", "how", when=(its.in_float32, its.own_loop),
     ),
     Row(
         "record other precision", TORCH,
@@ -343,7 +354,7 @@ RECORDS = (
         'Record one: put {set_policy}("float32") before the model is built, train for two epochs with '
         '{recorder}("logs/float32") and the same batch size, then run: mpprof report {run} --baseline '
         "logs/float32",
-        "mpprof report {run} --baseline logs/float32", "how", when=(its.in_16_bits,),
+        "mpprof report {run} --baseline logs/float32", "how", when=(its.in_16_bits, its.own_loop),
     ),
     Row(
         "record other precision", TORCH,

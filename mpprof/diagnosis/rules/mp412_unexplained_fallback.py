@@ -8,7 +8,9 @@ How we know
     The kernels' placement and precision, less all that other causes claim, where three percent of the step or
     more remains. Each kernel is given the best explanation available, from the types and sizes of its op's
     inputs, the policy of its layer, and the kernel's own name. The most common one: the layer's policy is
-    float16, but its kernel multiplies float32, because something cast its inputs.
+    float16, but its kernel multiplies float32, because something cast its inputs. In PyTorch a product
+    that runs in 16 bits with its gradients, and elsewhere in float32 without any, is that of a forward pass
+    outside `torch.autocast`: an evaluation, as a rule.
 
 What it costs
     Its time against that of 16-bit kernels on Tensor Cores, where such a rate is known; else only
@@ -32,7 +34,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpprof.analysis.kernels import eligibility
+from mpprof.analysis.kernels import eligibility, shapes
 from mpprof.analysis.layers.kinds import is_matrix
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import OF_A_LAYER, REMAINDER, Clear, Found, NotApplicable, Outcome, known, need
@@ -57,6 +59,10 @@ SCALE = OF_A_LAYER
 NOTABLE_RATIO = 0.03
 """From three percent of the step on no such time is passed over, whatever it could be."""
 _MOST_REASONS = 2
+_OUTSIDE = (
+    "in 16 bits with gradients, and in float32 without: a forward pass outside torch.autocast, as of an "
+    "evaluation"
+)
 
 
 @frozen
@@ -83,6 +89,7 @@ def judge(signals: Signals) -> Outcome:
     for row in sorted(rows, key=lambda row: -signals.cells[row].ns_per_step):
         reasons.setdefault(_reason(signals, signals.cells[row]), []).append(row)
     possible = [row for reason, own in reasons.items() if not reason.never for row in own]
+    outside = signals.time(reasons.get(_Reason(_OUTSIDE), ())) >= 0.5 * signals.time(rows)
     best = known(attainable.matrix(signals, possible))
     if best is not None and signals.cost_ratio(best.claims) < SCALE.info_ratio:
         best = None
@@ -91,7 +98,8 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=(
             f"{format_ns(signals.time(rows))} of matrix work {{each}} ({format_ratio(ratio)}) "
-            f"did not run in 16 bits on {signals.matrix_units}, and no narrower cause explains it: "
+            f"did not run in 16 bits on {signals.matrix_units}"
+            f"{'' if outside else ', and no narrower cause explains it'}: "
             + "; ".join(f"{_names(signals, own)}: {reason.text}" for reason, own in shown[:_MOST_REASONS])
         ),
         evidence=(
@@ -99,7 +107,8 @@ def judge(signals: Signals) -> Outcome:
             evidence.text("heaviest kernel", signals.cells[heaviest].kernel),
             *((evidence.text("attainable value from", best.source),) if best else ()),
         ),
-        cases=("never",) if not possible else ("",),
+        said="a forward pass ran outside torch.autocast[: {time}]" if outside else "",
+        cases=("never",) if not possible else ("outside autocast",) if outside else ("",),
         confidence=best.confidence if best else "low",
         scale=SCALE if best else None,
         severity=None if best else _by_share(signals, tuple(possible)),
@@ -137,6 +146,8 @@ def _names(signals: Signals, rows: list[int]) -> str:
 
 def _reason(signals: Signals, cell: Cell) -> _Reason:
     """Return the best explanation that types, sizes, policy and name give."""
+    if _outside_autocast(signals, cell):
+        return _Reason(_OUTSIDE)
     facts = signals.layer(cell.layer)
     dtype = facts.compute_dtype if facts else None
     product = eligibility.product_of_shapes(
@@ -174,3 +185,24 @@ def _reason(signals: Signals, cell: Cell) -> _Reason:
     return _Reason(
         f"{ran}, and {'the policy of its layer was not recorded' if cell.layer else 'its layer is not known'}"
     )
+
+
+def _outside_autocast(signals: Signals, cell: Cell) -> bool:
+    """Return whether PyTorch ran this product in float32 and the same one in 16 bits, with gradients in 16
+    bits alone. An island has gradients in float32, and no product in 16 bits."""
+    if signals.framework != "torch" or cell.phase == "backward" or cell.inputs in HALF_PRECISIONS:
+        return False
+    product = _product(cell)
+    if product is None or cell.precision not in ("fp32", "tf32"):
+        return False
+    of_layer = [each for each in signals.cells if each.category == "matmul" and each.layer == cell.layer]
+    backward = {each.precision for each in of_layer if each.phase == "backward"}
+    narrow = {_product(each) for each in of_layer if each.precision in HALF_PRECISIONS}
+    return product in narrow and bool(backward) and backward <= HALF_PRECISIONS
+
+
+def _product(cell: Cell) -> tuple[str, tuple[int, ...]] | None:
+    """Return the op of a forward product and the shape of its last tensor of two or more axes, which is the
+    weight; None where the trace states neither."""
+    shaped = [dims for _, dims in shapes.tensors(cell.shapes or "") if len(dims) > 1]
+    return (cell.op_type, shaped[-1]) if cell.op_type and shaped and cell.phase != "backward" else None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ LARGEST_CONFIG_BYTES = 64 << 20
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 _LARGEST_METADATA_BYTES = 1 << 20
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ def read(path: Path) -> ModelFile:
         with path.open("rb") as opened:
             head = opened.read(len(HDF5))
         return _of_hdf5(path) if head == HDF5 else _of_zip(path)
-    except (OSError, KeyError, ValueError, RuntimeError, AttributeError, NotImplementedError, RecursionError,
-            zipfile.BadZipFile) as error:  # fmt: skip
+    except (OSError, EOFError, KeyError, ValueError, RuntimeError, AttributeError, RecursionError,
+            struct.error, zlib.error, zipfile.BadZipFile) as error:  # fmt: skip
         raise _damaged(path) from error
 
 
@@ -102,6 +105,11 @@ def _of_zip(path: Path) -> ModelFile:
 
 def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> str:
     """Return a member's text, of which no more is unpacked than is allowed."""
+    if archive.getinfo(name).compress_type not in _PACKINGS:  # whose tables may take any amount of memory
+        raise UnreadableError(
+            "is packed as no model is (LZMA or bzip2)", where=archive.filename or "",
+            next="Save it anew: model.save('model.keras')",
+        )  # fmt: skip
     with archive.open(name) as entry:
         content = entry.read(most_bytes + 1)
     return _bounded(archive.filename or "", name, content, most_bytes).decode()

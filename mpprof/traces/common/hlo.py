@@ -40,6 +40,9 @@ _MAX_CALLED = 4096
 _LISTINGS = 3
 """How often an instruction is listed inside others, on average over a module: XLA calls a fused computation
 from one place. A module whose computations call each other at will would be listed for ever."""
+_WITHIN = 4 * _LISTINGS
+"""How often with all that lists it in turn, up to `_DEEPEST_CALL` calls above: who goes through what an
+instruction calls meets one in each of these places."""
 
 _MAX_RANK, _MAX_SIZE = 16, 1 << 48
 """Dimensions of a shape and elements along one that are read; the products of any two shapes are finite."""
@@ -142,6 +145,8 @@ class Module:
     by_types: dict[str, dict[tuple[object, ...], list[str]]] = field(default_factory=dict)  # by opcode
     called: dict[str, list[tuple[str, str, tuple[int, ...]]]] = field(default_factory=dict)
     listings: int = 0  # of instructions inside others that are left
+    within: int = 0  # the same, of those inside these, too
+    weights: dict[int, int] = field(default_factory=dict)  # of `inside`: with all within, by identity
     operands: int = 0  # of instructions not yet parsed that are left
 
     @cached_property
@@ -179,6 +184,7 @@ class Module:
 
     def __post_init__(self) -> None:
         self.listings = _LISTINGS * (len(self.by_id) + _LISTINGS)
+        self.within = _WITHIN * (len(self.by_id) + _WITHIN)
         self.operands = limits.MEAN_OPERANDS * (len(self.by_id) + limits.MEAN_OPERANDS)
 
 
@@ -411,14 +417,19 @@ def build(module: Module, made: Instruction, depth: int) -> HloInstruction:
     ]
     inner: list[HloInstruction] = []
     if depth < _DEEPEST_CALL and made.opcode in ("fusion", "call", "async-start"):
-        for id in made.called:
-            for span in module.computations.get(id, ()):
+        for computation in made.called:
+            for span in module.computations.get(computation, ()):
                 if len(inner) >= _MAX_CALLED or module.listings <= 0:
                     break
                 module.listings -= 1
                 key = (span[0], depth + 1)
                 if key not in module.inside:
-                    module.inside[key] = build(module, parse(module, *span), depth + 1)
+                    listed = build(module, parse(module, *span), depth + 1)
+                    module.inside[key] = listed
+                    module.weights[id(listed)] = 1 + sum(module.weights[id(one)] for one in listed.called)
+                if (weight := module.weights[id(module.inside[key])]) > module.within:
+                    break
+                module.within -= weight
                 inner.append(module.inside[key])
     flops = _flops(module.buffer, made, operands)
     if flops is None and inner:

@@ -11,8 +11,6 @@ from mpprof.model.trace import Trace
 from mpprof.traces.common.file_head import GZIP, SQLITE
 from mpprof.traces.common.file_kinds import Kind
 
-STRINGS = b"StringIds"
-"""A table that every export has."""
 REPORTS = (".nsys-rep", ".qdrep")
 
 

@@ -10,8 +10,14 @@ from contextvars import ContextVar
 from ipaddress import ip_address
 from typing import Any
 
+from mpprof.errors import UnreadableError
+
 _via_public: ContextVar[list[bool]] = ContextVar("_via_public")
 """Of the request that is made: whether it was at a public address; a list, since tasks copy the variable."""
+
+
+_LONGEST_PAGE = 32 << 20
+"""Bytes of an answer that is read as a whole, as a listing is; files are read part by part."""
 
 
 class IntoOwnNetworkError(OSError):
@@ -20,7 +26,7 @@ class IntoOwnNetworkError(OSError):
 
 async def client(**options: Any) -> Any:
     """Return an aiohttp session in which no request that was at a public address follows a redirect to one
-    that is not."""
+    that is not, and no answer that is read as a whole is longer than a listing is."""
     import aiohttp
     from aiohttp.resolver import DefaultResolver
     from yarl import URL
@@ -55,11 +61,29 @@ async def client(**options: Any) -> Any:
     async def redirected(session: Any, context: Any, given: Any) -> None:
         at(given.url.join(URL(given.response.headers.get("Location") or "")))
 
+    class Bounded(aiohttp.ClientResponse):
+        async def read(self) -> bytes:
+            if self._body is None:
+                found = bytearray()
+                async for part in self.content.iter_any():
+                    found += part
+                    if len(found) > _LONGEST_PAGE:
+                        self.close()
+                        raise UnreadableError(
+                            f"its listing has more than {_LONGEST_PAGE:,} bytes",
+                            next="Give the address of one run",
+                        )
+                self._body = bytes(found)
+                await self._wait_released()
+            return self._body
+
     traced = aiohttp.TraceConfig()
     traced.on_request_start.append(started)
     traced.on_request_redirect.append(redirected)
     connector = aiohttp.TCPConnector(resolver=Resolver(), use_dns_cache=False)
-    return aiohttp.ClientSession(connector=connector, trace_configs=[traced], **options)
+    return aiohttp.ClientSession(
+        connector=connector, trace_configs=[traced], response_class=Bounded, **options
+    )
 
 
 def _is_global(address: str) -> bool | None:

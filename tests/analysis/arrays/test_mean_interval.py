@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.mean_interval import MeanInterval, of_mean, of_ratio
+from mpprof.analysis.arrays.mean_interval import MeanInterval, of_mean, of_ratio, with_few_stalls
 
 Random = np.random.Generator
 Float64 = NDArray[np.float64]
@@ -154,6 +154,21 @@ def test_few_stalls_that_hold_much_of_the_time_give_no_interval() -> None:
     times = np.ones(600)
     times[[100, 300, 310]] = 50.0
     assert of_mean(times, np.ones(600, np.int64)) == "too few stalls (3)"
+
+
+@pytest.mark.parametrize("n", [50, 200, 400])
+def test_a_few_stalls_leave_bounds_that_hold_the_true_mean(n: int) -> None:
+    """Of runs with too few stalls for an interval."""
+    random, steps = np.random.default_rng(28), np.ones(n, np.int64)
+    held = []
+    for _ in range(400):
+        times, true = stalls(0.01, 20.0)(random, n)
+        if of_mean(times, steps) in [f"too few stalls ({number})" for number in range(1, 8)]:
+            found = with_few_stalls(times, steps)
+            assert found is not None
+            held.append(found.low <= true <= found.high)
+    assert len(held) > 100
+    assert np.mean(held) >= LEAST
 
 
 def test_few_stalls_that_hold_little_of_the_time_leave_the_interval() -> None:

@@ -60,6 +60,13 @@ def test_every_fifth_step_slow_is_not_warm_up() -> None:
     assert stepping.warm_up(values) <= 1
 
 
+def test_batches_that_come_one_by_one_and_then_all_at_once_are_no_warm_up() -> None:
+    """Seen: eight workers in step only from the second epoch on; half of the steps were taken for a warm-up."""
+    one_by_one = [8.0, 12.0, 14.0, 4.0, 40.0, 190.0, 62.0, 6.0] * 12
+    at_once = [312.0, 1.3, 1.1, 1.0, 0.9, 0.8, 0.8, 0.8] * 13
+    assert stepping.warm_up(np.array([1340.0, *one_by_one, *at_once])) == 1
+
+
 def test_a_single_step_is_warm_up() -> None:
     assert stepping.warm_up(np.array([5.0])) == 1
     assert stepping.warm_up(np.empty(0)) == 0

@@ -292,6 +292,28 @@ def test_a_description_without_end(tmp_path: Path, config: str, said: str) -> No
         model_file.read(as_keras(tmp_path, config)).parts()
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_model_that_is_packed_as_none_is(tmp_path: Path, packing: int) -> None:
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name in ("metadata.json", "config.json"):
+            archive.writestr(name, "{}")
+    with pytest.raises(UnreadableError, match="LZMA or bzip2"):
+        model_file.read(path)
+
+
+@pytest.mark.parametrize("damage", range(30, 62, 4))
+def test_a_model_with_a_damaged_member(tmp_path: Path, damage: int) -> None:
+    """zlib, zipfile and the tables of the file have errors of their own."""
+    path = as_keras(tmp_path, {"config": list(range(200))})
+    content = bytearray(path.read_bytes())
+    start = content.index(b"config.json") + damage - 20
+    content[start : start + 4] = b"\xff" * 4
+    path.write_bytes(content)
+    with pytest.raises(UnreadableError, match="not a whole model"):
+        model_file.read(path)
+
+
 def test_another_file_that_an_hdf5_file_links_to_is_not_opened(tmp_path: Path) -> None:
     import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]  # comes with Keras
 
