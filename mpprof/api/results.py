@@ -157,6 +157,7 @@ class Diagnosis(finding.Diagnosis):
         devices: every device of all hosts in a profiled step, the main one first; empty for one device.
         hosts: every host, that of the account first; None for a run on one host.
         collectives: communication of the main device per step, by kind.
+        kernels: those above 3 % of the main device's time, with the rate of each; empty without a trace.
         ranges: for a trace without steps: named ranges that may be its steps.
         how_to_mark: how to mark steps; empty where they are marked.
         how_to_switch: how to switch mixed precision on, for a float32 run that it may make faster.

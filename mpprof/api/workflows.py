@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mpprof import traces
 from mpprof.analysis.breakdown import accounting, communication, tensor_cores
+from mpprof.analysis.breakdown.busiest import busiest
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
@@ -316,6 +317,7 @@ def _diagnosis(
     mine: Analysis, judgement: engine.Judgement, held: MemoryAccount | None, proof: Proof | None
 ) -> Diagnosis:
     """Return what was computed of a run with what the rules say of it, before it is put into sentences."""
+    measured = mine.account or mine.window
     return Diagnosis(
         run=mine.run,
         steps=mine.steps,
@@ -342,6 +344,7 @@ def _diagnosis(
         devices=communication.loads(mine.account, mine.hosts) if mine.account else (),
         collectives=_collectives(mine),
         dismissed=mine.dismissed,
+        kernels=busiest(measured, mine.peaks) if measured else (),
     )
 
 

@@ -95,6 +95,35 @@ class Cell:
     candidates: tuple[str, ...] = ()
 
 
+BUSY_RATIO = 0.03
+"""Kernels above this share of a device's time are named with what they reach."""
+
+
+@frozen
+class BusyKernel:
+    """A kernel of the main device, all its calls in a step, or in the window, together."""
+
+    name: str
+    ns_per_step: Annotated[Ns, "Sum of durations."]
+    ratio: Annotated[float, "Of the durations of all the device's work, copies included."]
+    calls_per_step: float
+    flops_per_s: Annotated[
+        float | None, "As the direct algorithm counts operations; null where shapes do not show it."
+    ]
+    bytes_per_s: Annotated[
+        float | None, "Operands read once, results written once; null where shapes do not show it."
+    ]
+    peak_ratio: Annotated[
+        float | None,
+        "Of the device's peak by `bound`; null where the rate or the peak is not known, or the rate as "
+        "counted is above the peak.",
+    ]
+    bound: Annotated[
+        Literal["compute", "memory"],
+        "Which of the two rates is the nearer to its peak; by what the kernel does where no peak is known.",
+    ]
+
+
 @frozen
 class MatmulShare:
     """Part of the matmul slice by where it ran and in what precision."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from mpprof.model.frozen import frozen
 
-Unit = Literal["text", "ns", "ratio", "bytes", "count", "flops_per_s", "speedup", "age"]
+Unit = Literal["text", "ns", "ratio", "bytes", "count", "flops_per_s", "bytes_per_s", "speedup", "age"]
 
 
 @frozen

@@ -10,6 +10,7 @@ from mpprof.model.account import (
     AboveAttainableNs,
     Account,
     Bound,
+    BusyKernel,
     Ceiling,
     Class,
     ComputePrecision,
@@ -265,6 +266,7 @@ class Diagnosis:
     devices: tuple[DeviceLoad, ...] = ()  # every device of all hosts in a profiled step, the main one first
     collectives: tuple[Collective, ...] = ()  # of the main device
     dismissed: frozenset[str] = frozenset()  # codes of findings that are not to be remedied
+    kernels: tuple[BusyKernel, ...] = ()  # of the account, else of the window
 
 
 @frozen

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from mpprof.model.account import (
     Between,
     Bound,
+    BusyKernel,
     Class,
     ComputePrecision,
     DeviceAccount,
@@ -361,6 +362,11 @@ class Report:
     hosts: Annotated[Hosts | None, LEFT_OUT, "The hosts of a run on several; left out for a run on one."] = (
         None
     )
+    kernels: Annotated[
+        tuple[BusyKernel, ...],
+        LATER,
+        "Kernels of the main device above 3 % of its time, the longest first; empty without a trace.",
+    ] = ()
     communication: Annotated[
         Communication | None,
         LEFT_OUT,

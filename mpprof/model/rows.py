@@ -44,7 +44,10 @@ class KernelRow(TypedDict):
     total_ns: Annotated[int, Column("total", "ns", sums=True)]
     ratio: Annotated[float, Column("share", "ratio", sums=True)]
     strength: Strength
-    flops_per_s: Annotated[float | None, Column("rate", "flops_per_s")]
+    flops_per_s: Annotated[float | None, Column("rate", "flops_per_s", optional=3)]
+    bytes_per_s: Annotated[float | None, Column("moved", "bytes_per_s", optional=2)]
+    roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=4)]
+    bound: Annotated[Literal["compute", "memory"] | None, Column("bound by", optional=1)]
     stream: NotRequired[str]
 
 
@@ -61,7 +64,7 @@ class Rates(TypedDict):
     flops_per_call: Annotated[float | None, Column("operations a call", "count")]
     bytes_per_call: Annotated[float | None, Column("bytes a call", "bytes")]
     flops_per_s: Annotated[float | None, Column("rate", "flops_per_s")]
-    bytes_per_s: float | None
+    bytes_per_s: Annotated[float | None, Column("moved", "bytes_per_s")]
     roofline_ratio: Annotated[float | None, Column("of roofline", "ratio")]
     bound: Annotated[Literal["compute", "memory"] | None, Column("bound by")]
 
@@ -227,7 +230,8 @@ class Shape:
 TABLES = {
     "kernels": Shape(
         KernelRow,
-        "ratio total_ns calls placement precision family reason.code name",
+        "ratio total_ns calls flops_per_s bytes_per_s roofline_ratio placement precision family "
+        "reason.code name",
         "place short layer ns ratio could why reason.text family calls device",
     ),
     "ops": Shape(

@@ -54,6 +54,7 @@ def of_report(document: Report, *, path: str | None = None) -> Iterator[Block]:
     yield from _time(document)
     yield Labelled(_facts(document), aligned=True)
     yield from _run_time(document)
+    yield from _kernels(document)
     yield from _findings(document.findings, document)
     yield from _folded(NOT_JUDGED, without_finding.not_judged(document))
     yield from _folded("Does not apply", without_finding.not_applicable(document))
@@ -125,6 +126,15 @@ def _run_time(document: Report) -> Iterator[Block]:
     columns = [text("part"), number("time"), number("share"), text("by")]
     cells = [(row.label, column(row.ns), words.percent(row.ratio), row.by) for row in rows]
     yield table(columns, cells, "by", cut=None, headless=True)
+
+
+def _kernels(document: Report) -> Iterator[Block]:
+    rows = content.busy_kernels(document)
+    if rows:
+        yield Heading(content.busy_heading(document))
+        columns = [number("share"), number("time"), number("rate"), number("of peak"), text("kernel")]
+        cells = [(row.share, row.time, row.rate, row.of_peak, row.name) for row in rows]
+        yield table(columns, cells, "kernel")
 
 
 def _findings(findings: Sequence[Finding], report: Report) -> Iterator[Block]:

@@ -135,6 +135,7 @@ def report(diagnosis: Diagnosis) -> Report:
         else window_of(diagnosis.window, diagnosis.how_to_mark, diagnosis.ranges),
         hosts=diagnosis.hosts,
         communication=_communication(diagnosis),
+        kernels=diagnosis.kernels,
     )
     return units.document(replace(made, absent=absent_of(diagnosis, made, spent)))
 

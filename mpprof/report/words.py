@@ -138,7 +138,7 @@ def in_unit(value: Any, unit: str) -> str:
     """Return the value of a table's column in the words of its unit."""
     if unit == "text":
         return plain(str(value))
-    if unit == "flops_per_s":
+    if unit in _RATES:
         return quantity(value, unit)
     return {"ns": duration, "ratio": percent, "bytes": size, "count": count, "speedup": speedup}[unit](value)
 

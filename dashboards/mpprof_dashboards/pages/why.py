@@ -10,6 +10,8 @@ from mpprof.errors import MpprofError
 from mpprof.model.run import NO_END
 from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
+    busy_heading,
+    busy_kernels,
     loss_scale,
     matrix_units,
     peak,
@@ -82,6 +84,7 @@ def content(
         cards.warnings(_warnings(document, state)),
         _time(document),
         _matrix(document),
+        _kernels(document),
         _findings(document),
         _bounds(document),
         _unable(document),
@@ -365,6 +368,19 @@ def _findings(document: Report) -> html.Section | None:
         note="by finding, in the order of the plan",
         id="findings",
     )
+
+
+def _kernels(document: Report) -> html.Section | None:
+    rows = [
+        (
+            words.shorten(each.name, 64),
+            words.joined(
+                (each.share, each.time, each.rate, "" if each.of_peak == "-" else f"{each.of_peak} of peak")
+            ),
+        )
+        for each in busy_kernels(document)
+    ]
+    return cards.section(busy_heading(document), cards.pairs(rows)) if rows else None
 
 
 def _bounds(document: Report) -> html.Section | None:

@@ -22,7 +22,15 @@ from mpprof.analysis.kernels.eligibility import (
 from mpprof.analysis.kernels.placement_ops import products
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, Family, Precision, Verdict
+from mpprof.model.kernels import (
+    ACCELERATED,
+    COMPUTE_DTYPES,
+    MATMUL_FAMILIES,
+    Family,
+    Placement,
+    Precision,
+    Verdict,
+)
 from mpprof.model.run import LayerFacts, Run
 from mpprof.model.trace import Op, Trace
 
@@ -160,6 +168,8 @@ def _operands(verdict: Verdict, layer: LayerFacts | None) -> Precision:
 
 # --- rates -------------------------------------------------------------------------------------------------
 
+_WRITES_AS_MUCH: frozenset[Family] = frozenset(("elementwise", "layout", "norm", "softmax"))
+"""What writes as much as the largest of its inputs."""
 NO_RATE: Rates = {
     "flops_per_call": None, "bytes_per_call": None, "flops_per_s": None, "bytes_per_s": None,
     "roofline_ratio": None, "bound": None,
@@ -170,11 +180,11 @@ NO_RATE: Rates = {
 class Part:
     """Kernels of one op with the same verdict and shapes: how many, how long together, and what one takes."""
 
-    calls: int
-    total_ns: int
+    calls: float
+    total_ns: float
     work: Cost
     least: Roof | None
-    fewer: bool  # its algorithm may do with fewer operations than are counted
+    fewer: bool  # `fewer_operations`
 
 
 def part(
@@ -190,10 +200,22 @@ def part(
 ) -> Part:
     """Return what `calls` kernels of an op take, from its HLO, its shapes or its layer's; pure."""
     work = cost(op, shapes, family=verdict.family, layer=layer, batch=batch)
+    work = stated(work, verdict.family, by_hlo=op is not None and op.hlo is not None)
     told = verdict.placement != "unknown"
     least = roof(work, verdict.placement, verdict.precision, peaks) if told else None
-    fewer = verdict.family.startswith("conv") and verdict.placement == "cuda_core"
-    return Part(calls, total_ns, work, least, fewer)
+    return Part(calls, total_ns, work, least, fewer_operations(verdict.family, verdict.placement))
+
+
+def stated(work: Cost, family: Family | None, *, by_hlo: bool) -> Cost:
+    """Return the cost without bytes that nothing states: an event's shapes are those of the inputs, and what
+    a cast, a reduction or a gather writes, or reads of them, is another number."""
+    known = by_hlo or family in MATMUL_FAMILIES or family in _WRITES_AS_MUCH
+    return work if known else Cost(work.flops, None)
+
+
+def fewer_operations(family: Family | None, placement: Placement | None) -> bool:
+    """Return whether a kernel's algorithm may do with fewer operations than are counted."""
+    return (family or "").startswith("conv") and placement == "cuda_core"
 
 
 def summed(parts: Sequence[Part]) -> Rates:
@@ -223,7 +245,7 @@ def summed(parts: Sequence[Part]) -> Rates:
     }
 
 
-def _total(of_parts: Sequence[tuple[float | None, int]]) -> float | None:
+def _total(of_parts: Sequence[tuple[float | None, float]]) -> float | None:
     """Return the sum over all calls; None where one part is not known."""
     found = [value * calls for value, calls in of_parts if value is not None]
     return sum(found) if len(found) == len(of_parts) else None

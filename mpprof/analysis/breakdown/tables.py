@@ -86,11 +86,12 @@ def kernels(
     known: Setting | None = None,
 ) -> list[KernelRow]:
     """Return one row per device, kernel name, op and verdict (and stream): `{device, name, op, layer,
-    placement, precision, family, reason: {code, text}, calls, total_ns, ratio, strength, flops_per_s}`, by
-    device, longest first.
+    placement, precision, family, reason: {code, text}, calls, total_ns, ratio, strength, flops_per_s,
+    bytes_per_s, roofline_ratio, bound}`, by device, longest first.
 
     Copies and memsets are rows named by their kind. `op` and `layer` are None where they are not known.
-    `flops_per_s` is None where shapes do not tell; `known` is what the run adds to the trace for it.
+    The rates (`rates.summed`) are None where shapes do not tell, and for the helpers of a product, whose
+    shapes are not theirs; `known` is what the run adds to the trace for them.
     `steps`: first and last step, inclusive. Raises UsageError where the trace holds none of them.
     """
     table = trace.kernels
@@ -114,7 +115,7 @@ def _kernel_row(
 ) -> KernelRow:
     trace, kernel = work.trace, int(work.first[at])
     verdict = work.placements.verdicts[work.placements.index[kernel]]
-    op = int(trace.kernels.op[kernel])
+    op, rates = int(trace.kernels.op[kernel]), summed(parts)
     row: KernelRow = {
         "device": work.plane(at),
         "name": _name(trace, kernel),
@@ -128,7 +129,10 @@ def _kernel_row(
         "total_ns": total_ns,
         "ratio": ratio,
         "strength": verdict.strength,
-        "flops_per_s": summed(parts)["flops_per_s"],
+        "flops_per_s": rates["flops_per_s"],
+        "bytes_per_s": rates["bytes_per_s"],
+        "roofline_ratio": rates["roofline_ratio"],
+        "bound": rates["bound"],
     }
     if work.by_stream:
         row["stream"] = work.stream(at)
@@ -387,19 +391,19 @@ def _is_matmul(placements: Placements) -> NDArray[np.bool_]:
 
 
 def _parts(work: _Work, known: Setting) -> dict[int, list[Part]]:
-    """Return the kernels of each row of the table by verdict and shapes: its matrix kernels, if it has any,
-    else all of them."""
+    """Return the kernels of each row of the table by verdict and shapes: of an op with matrix kernels these
+    alone, because its shapes are theirs."""
     trace, table, group = work.trace, work.trace.kernels, work.group
     pair, first = groups([group, work.verdict, table.op[work.rows], table.shapes[work.rows]], len(work.rows))
     calls, total = np.bincount(pair, minlength=len(first)), sums(pair, work.duration_ns, len(first))
     matrix = _is_matmul(work.placements)[work.verdict[first]] if len(first) else np.zeros(0, np.bool_)
-    with_matrix = set(group[first[matrix]].tolist())
+    with_matrix = set(table.op[work.rows[first[matrix]]].tolist()) - {-1}
     found: dict[int, list[Part]] = {}
     for at, row in enumerate(first.tolist()):
         owner, kernel = int(group[row]), int(work.rows[row])
-        if table.kind[kernel] != WorkKind.KERNEL or (owner in with_matrix and not matrix[at]):
-            continue
         op, shapes = int(table.op[kernel]), int(table.shapes[kernel])
+        if table.kind[kernel] != WorkKind.KERNEL or (op in with_matrix and not matrix[at]):
+            continue
         made = part(
             trace.ops[op] if op >= 0 else None,
             trace.strings[shapes] if shapes >= 0 else "",

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.rules import mp201_endless_skips
+from mpprof.model.account import BUSY_RATIO
 from mpprof.model.frozen import frozen
 from mpprof.report import words
 
@@ -20,6 +21,8 @@ MOST_NAMED = 3
 """So many pieces of a part are named."""
 LEAST_NAMED = 0.01
 """Pieces below a hundredth of their part are not."""
+MOST_KERNELS = 6
+"""So many kernels are listed with their rates: with a heading and titles, eight lines."""
 
 
 def subject(document: Report) -> str:
@@ -125,6 +128,51 @@ def run_time_rows(document: Report) -> list[SpentRow]:
         ratio = found.unknown_ns / found.wall_ns
         rows.append(SpentRow("not known", found.unknown_ns, ratio, "steps whose lines were not read"))
     return rows
+
+
+@frozen
+class BusyRow:
+    """A kernel in words; "-": not known."""
+
+    share: str
+    time: str
+    rate: str
+    of_peak: str
+    name: str
+
+
+def busy_heading(document: Report) -> str:
+    """Return what the list of kernels holds, and how many it leaves out."""
+    more = len(document.kernels) - MOST_KERNELS
+    left = f", the longest {MOST_KERNELS} of {len(document.kernels)}" if more > 0 else ""
+    return f"Kernels above {100 * BUSY_RATIO:g} % of the device's time{left}"
+
+
+def busy_kernels(document: Report) -> list[BusyRow]:
+    """Return the longest kernels with the rate that is the nearer to its peak; empty where no rate is known
+    of any."""
+    found = document.kernels[:MOST_KERNELS]
+    rates = [
+        words.quantity(each.flops_per_s, "flops_per_s")
+        if each.bound == "compute" and each.flops_per_s
+        else words.quantity(each.bytes_per_s, "bytes_per_s")
+        if each.bound == "memory" and each.bytes_per_s
+        else "-"
+        for each in found
+    ]
+    if set(rates) <= {"-"}:
+        return []
+    column = words.column(found[0].ns_per_step)
+    return [
+        BusyRow(
+            words.percent(each.ratio),
+            column(each.ns_per_step),
+            rate,
+            "-" if each.peak_ratio is None else words.percent(each.peak_ratio),
+            words.plain(each.name),
+        )
+        for each, rate in zip(found, rates, strict=True)
+    ]
 
 
 def _by(part: RunPart) -> str:

@@ -53,7 +53,8 @@ def test_kernels_are_the_rows_of_the_contract() -> None:
     assert rows[2] | {"name": "", "op": "", "ratio": 0} == {
         "device": "/device:GPU:0", "name": "", "op": "", "layer": "dense", "placement": "tensor_core",
         "precision": "fp16", "family": "gemm", "reason": {"code": "test", "text": "said so by the test"},
-        "strength": rows[2]["strength"], "flops_per_s": None,
+        "strength": rows[2]["strength"], "flops_per_s": None, "bytes_per_s": None,
+        "roofline_ratio": None, "bound": None,
         "calls": 2, "total_ns": 400, "ratio": 0,
     }  # fmt: skip
     assert sum(row["ratio"] for row in rows) == pytest.approx(1)
