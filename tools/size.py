@@ -22,7 +22,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 STATEMENTS = {
     "mpprof": 570,
     "mpprof/analysis": 10_090,
-    "mpprof/api": 1_480,
+    "mpprof/api": 1_490,
     "mpprof/cli": 2_310,
     "mpprof/diagnosis": 6_840,
     "mpprof/forecasts": 2_060,
