@@ -1,9 +1,11 @@
-"""A run's report as one self-contained page, for a notebook's cell."""
+"""What a training shows at its end: its card in a notebook's cell, and what sinks are given."""
 
 from __future__ import annotations
 
+import html
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mpprof.analysis.steps.statistics import summarise
 from mpprof.api import workflows
@@ -11,17 +13,32 @@ from mpprof.api.one_run import OneRun
 from mpprof.report import content
 from mpprof.report import json as documents
 
+CARD = "mpprof_dashboards.export:card_html"
+FRAME_PIXELS = 560
 
-def page(path: str | Path) -> str:
-    """Return the HTML that `mpprof report --format html` writes, of the run in this very directory.
 
-    Raises MpprofError, or ImportError without plotly."""
-    return _page(_of(path))
+def card(path: str | Path) -> str:
+    """Return what a notebook shows of the run in this very directory: the card of its diagnosis, in a frame.
+
+    Raises MpprofError, or ImportError without the page's package."""
+    return framed(documents.report(workflows.diagnose(workflows.load_at(Path(path)))))
+
+
+def framed(document: Any) -> str:
+    """Return the card of a report's document in a frame of its own, so that no style leaves it. Raises
+    MpprofError or ImportError where it cannot be drawn."""
+    module, _, name = CARD.partition(":")
+    page = getattr(import_module(module), name)(document)
+    return (
+        f'<iframe sandbox style="width:100%;height:{FRAME_PIXELS}px;border:0" '
+        f'srcdoc="{html.escape(page, quote=True)}"></iframe>'
+    )
 
 
 def ending(path: str | Path) -> tuple[dict[str, float | str], str]:
     """Return what sinks are given when a training has ended: figures and the verdict by name, only what is
-    known, and the page. Raises as `page` does."""
+    known, and the page. Raises as
+    `card` does."""
     source = _of(path)
     document = source.document
     facts, steps, share = document.facts, document.steps, document.tensor_core
@@ -58,5 +75,5 @@ def _of(path: str | Path) -> OneRun:
 
 def _page(source: OneRun) -> str:
     export = import_module("mpprof_dashboards.export")
-    html: str = export.run_html(source, *source.ids)
-    return html
+    written: str = export.run_html(source, *source.ids)
+    return written

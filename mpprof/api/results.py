@@ -7,11 +7,11 @@ import html
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from mpprof.analysis.steps.statistics import summarise
 from mpprof.api import workflows
+from mpprof.api.inline import framed
 from mpprof.api.workflows import TableKind
 from mpprof.columnar import Columnar
 from mpprof.errors import MpprofError, UsageError
@@ -32,8 +32,6 @@ __all__ = ["Comparison", "Diagnosis", "Run", "Table"]
 
 log = logging.getLogger("mpprof")
 T = TypeVar("T")
-CARD = "mpprof_dashboards.export:card_html"
-FRAME_PIXELS = 560
 
 
 class Table(Columnar, Sequence[Mapping[str, Any]]):
@@ -293,16 +291,9 @@ def _row(document: ComparedRuns, at: int) -> columns.ComparedRow:
 
 
 def _card(make: Any, shown: object) -> str:
-    """Return the card in a frame of its own, so that no style leaves it; the text where it cannot be
-    drawn."""
+    """Return the card in a frame; the text where it cannot be drawn."""
     try:
-        document = make()
-        module, _, name = CARD.partition(":")
-        page = getattr(import_module(module), name)(document)
+        return framed(make())
     except (MpprofError, ImportError) as error:
         log.debug("no card", exc_info=error)
         return f"<pre>{html.escape(repr(shown))}</pre>"
-    return (
-        f'<iframe sandbox style="width:100%;height:{FRAME_PIXELS}px;border:0" '
-        f'srcdoc="{html.escape(page, quote=True)}"></iframe>'
-    )

@@ -13,7 +13,7 @@ from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled, say, wi
 
 log = logging.getLogger("mpprof")
 
-INLINE = "mpprof.api.inline:page"
+INLINE = "mpprof.api.inline:card"
 STEP_TIMES = "mpprof.api.inline:step_times"
 FRAME_PIXELS = 720
 
@@ -22,7 +22,7 @@ FRAME_PIXELS = 720
 class RunResult:
     """A run so far, as `callback.result()` returns it; printing it gives a few lines.
 
-    In a notebook it shows itself as the report's page, inline: no server, no port, nothing fetched.
+    In a notebook it shows itself as the card of the report: no server, no port, nothing fetched.
 
     Attributes:
         path: the run's directory.
@@ -95,11 +95,8 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         try:
-            page = named(INLINE)(self.path)
+            card: str = named(INLINE)(self.path)
         except Exception as error:  # noqa: BLE001 - an extra, in place of the text
-            say(log.debug, "no inline view", exc_info=error)
+            say(log.debug, "no card", exc_info=error)
             return f"<pre>{html.escape(str(self))}</pre>"
-        return (
-            f'<iframe sandbox="allow-scripts" style="width:100%;height:{FRAME_PIXELS}px;border:0" '
-            f'srcdoc="{html.escape(page, quote=True)}"></iframe>'
-        )
+        return card
