@@ -72,11 +72,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     need(signals.gpu_activity)
-    rows = {
-        f.name: signals.select(lambda cell, name=f.name: cell.layer == name and cell.category == "matmul")
-        for f in half
-        if layers.is_convolution(f)
-    }
+    rows = {f.name: _matmul_of(signals, f.name) for f in half if layers.is_convolution(f)}
     channels = {
         f.name: _channels(f) or _channels_of_kernels(signals, rows[f.name]) for f in half if f.name in rows
     }
@@ -108,6 +104,10 @@ def judge(signals: Signals) -> Outcome:
         claims=best.claims,
         layers=tuple(few),
     )
+
+
+def _matmul_of(signals: Signals, layer: str) -> tuple[int, ...]:
+    return signals.select(lambda cell: cell.layer == layer and cell.category == "matmul")
 
 
 def _of_few(
