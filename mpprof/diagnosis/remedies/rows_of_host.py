@@ -230,6 +230,10 @@ LAUNCHES = (
         "losses.append(loss.detach())  # and torch.stack(losses).mean().item() every hundred steps",
         "mid-step",
     ),
+    Row(
+        "MP311", ANY - TORCH, "find the op that makes the host wait in mid-step, and take it out of the step",
+        "mpprof ops {run}", "mid-step",
+    ),
     Row("MP311", ANY, "a larger batch", larger_batch=True),
     Row(
         "MP303", ANY, "try twice the batch (and its learning rate), and compare examples per second",
