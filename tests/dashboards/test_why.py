@@ -208,7 +208,7 @@ def test_a_note_whose_remedy_is_listed_above_is_left_out() -> None:
     notes = {name: _notes(report(name)) for name in NAMES}
     assert "XLA is off" not in notes["a100-tf32-baseline-mixed-float16"]  # norms: jit_compile=True
     assert "The batch could be larger" not in notes["a100-launch-bound-mixed-float16"]
-    assert "The batch could be larger" in notes["v100-input-bound-mixed-float16"]
+    assert "The batch could be larger" in notes["v100-convnet-mixed-float16"]
 
 
 def _notes(document: Any) -> str:
