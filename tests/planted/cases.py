@@ -277,6 +277,12 @@ def rest_of_the_device() -> list[Planted]:
         run("healthy", V100, F16, g.mlp(V100, F16, batch=2048)),
         run("float32", V100, FLOAT32, g.with_embedding(g.mlp(V100, FLOAT32, batch=2048), V100, rows, 64, "float32")),
     ))  # fmt: skip
+    summed = {n: g.mlp(V100, n, batch=2048) for n in (F16, FLOAT32)}
+    cases.append(single(
+        "MP508", run("tf-v100-bias-gradient", V100, F16, g.appended(summed[F16], g.bias_gradient(F16, 8000.0))),
+        run("healthy", V100, F16, g.appended(summed[F16], g.bias_gradient(F16, 190.0))),
+        run("float32", V100, FLOAT32, g.appended(summed[FLOAT32], g.bias_gradient(FLOAT32, 190.0))),
+    ))  # fmt: skip
     return cases
 
 

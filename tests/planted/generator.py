@@ -341,6 +341,13 @@ def with_embedding(model: Model, gpu: Gpu, vocabulary: int, width: int, dtype: s
     return replace(made, layers=(layer, *made.layers), parameters=made.parameters + values)
 
 
+def bias_gradient(n: Numerics, us: float, layer: str = "dense_1") -> list[Work]:
+    """The sum of a bias' gradient, as TensorFlow launches it without XLA; an H200 took 42 times as long in 16 bits."""
+    of = {"half": "Eigen::half", "float": "float", "bfloat16": "Eigen::bfloat16"}[n.storage]
+    kernel = f"void tensorflow::BiasGradNHWC_Naive<{of}>(int, {of} const*, {of}*, int)"
+    return [Work(kernel, f"{GRADIENT}/{layer}/BiasAdd/BiasAddGrad", "BiasAddGrad", us)]
+
+
 def cpu_op(name: str, us: float, bytes: int, storage: str = "bfloat16") -> list[Work]:
     """An op without a kernel for this type: its tensor goes to the host and back."""
     scope = f"{MODEL}/{name}"
