@@ -44,8 +44,14 @@ def run(directory: Path, command: Command, *, serve: bool, port: int) -> None:
     """Train, print the reports and comparisons, then serve it all.
 
     `command` runs one command line and returns its exit code. Everything goes into a new folder of
-    `directory`, named after the time; nothing there is overwritten.
+    `directory`, named after the time; nothing there is overwritten. Raises MpprofError where TensorFlow is
+    missing, or a training or a command fails.
     """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise MpprofError(
+            "the demo trains with Keras on TensorFlow, which is not installed",
+            next="pip install 'mpprof[demo]'",
+        )
     folder = directory / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
     _show_script(folder)
@@ -127,13 +133,8 @@ def train(name: str, directory: Path) -> None:
     """Train in a process of its own, with the callback writing to `directory`.
 
     A process each, because Keras keeps its policy and TensorFlow its settings for as long as it lives.
-    Raises MpprofError where TensorFlow is missing or the training fails.
+    Raises MpprofError where the training fails.
     """
-    if importlib.util.find_spec("tensorflow") is None:
-        raise MpprofError(
-            "the demo trains with Keras on TensorFlow, which is not installed",
-            next="pip install 'mpprof[demo]'",
-        )
     command = child.command("-m", "mpprof.demo", name, str(directory))
     # TensorFlow prints to stderr even when all is well: shown only when it is not.
     done = subprocess.run(
