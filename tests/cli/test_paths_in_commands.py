@@ -101,7 +101,7 @@ def test_the_commands_of_a_report_can_be_copied(folder: Path, mpprof: Mpprof) ->
     (line,) = re.findall(r"mpprof report .* --baseline BASE\b", out)
     assert shlex.split(line) == ["mpprof", "report", str(run), "--baseline", "BASE"]
     document = mpprof("report", run, "--format", "json").out
-    assert f"mpprof report {quoted(run)} --baseline logs/float32" in document
+    assert f"mpprof compare {quoted(run)} RUN_WITH_TWICE_THE_BATCH" in document
     # Not even a line that is wrapped breaks it.
     assert f"mpprof report {quoted(run)}" in re.sub(r"mpprof\s+report\s+", "mpprof report ", out)
 
@@ -123,7 +123,7 @@ def test_a_bundle_goes_by_the_name_that_was_given(folder: Path, mpprof: Mpprof) 
     bundle = folder / "for a colleague.zip"
     assert mpprof("bundle", folder / MIXED.name, "-o", bundle).code == 0
     assert zipfile.is_zipfile(io.BytesIO(bundle.read_bytes()))
-    assert f"mpprof report {quoted(bundle)}" in mpprof("report", bundle, "--format", "json").out
+    assert f"mpprof report {quoted(bundle)} -v" in mpprof("report", bundle).out
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="no shell")
