@@ -44,8 +44,9 @@ MOST_INPUTS = 1_024
 MOST_FITS, MOST_WINDOWS = 10_000, 1_000
 """Calls of `fit` in a run, and its profile windows."""
 MOST_SPENT_NAMES = 1_000
-MOST_LOOKS = 1_000
 """What time of a run is recorded of, each by its name: callbacks, inputs and compilers in their places."""
+MOST_LOOKS = 1_000
+"""Looks at the numbers by layer: the callback makes 8 a run."""
 MOST_GPUS = 1_024
 """Devices of a process, and the number of a GPU in a sample."""
 MOST_DEVICES = 256

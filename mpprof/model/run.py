@@ -172,8 +172,9 @@ class Ended:
 
 
 BROKEN_OFF = "training was broken off"
-NO_END = "the log does not show the end of the training"
 """How the sentence on a training begins that neither ran to its end nor ended by an error on record."""
+NO_END = "the log does not show the end of the training"
+"""What is said of a log that ends without a line on it: the training may still run."""
 
 
 @frozen

@@ -147,16 +147,20 @@ def begins_with_an_empty_queue(steps: int = 6, *, trains: bool) -> Kineto:
     return k
 
 
-def waits_in_mid_step(steps: int = 5, *, call: str = "cudaStreamSynchronize", small: int = 60) -> Kineto:
+def waits_in_mid_step(
+    steps: int = 5, *, call: str = "cudaStreamSynchronize", small: int = 60, leading: bool = True
+) -> Kineto:
     """Steps of 10 ms: a product of 4 ms, whose result the host reads and waits for 3.98 ms, in `call`; then `small`
-    kernels of 2 us, launched every 30 us, so that the device idles 28 of each 30; then products of 3.8 ms."""
+    kernels of 2 us, launched every 30 us, so that the device idles 28 of each 30; then products of 3.8 ms. Without
+    the `leading` product nothing of the step is launched before the wait."""
     k = Kineto()
     square = {"Input Dims": [[4096, 4096]] * 2, "Input type": ["c10::Half"] * 2}
     for number in range(steps):
         at = 10_000.0 * number
         k.host("user_annotation", f"ProfilerStep#{number}", at, 9_990)
-        k.op("aten::mm", at + 10, 20, **square)
-        k.launch(HALF, at + 15, at + 25, 4_000)
+        if leading:
+            k.op("aten::mm", at + 10, 20, **square)
+            k.launch(HALF, at + 15, at + 25, 4_000)
         read = "Memcpy DtoH (Device -> Pageable)", {"cat": "gpu_memcpy", "bytes": 4}
         if call == "cudaStreamSynchronize":
             k.op("aten::item", at + 40, 4_000)

@@ -535,6 +535,14 @@ def test_mp508_with_a_baseline_it_is_held_against_float32_layer_by_layer() -> No
     assert "16.0x as long as in float32" in got.summary
 
 
+def test_mp508_a_baseline_in_16_bits_says_nothing_of_float32() -> None:
+    before = c.case(account=c.account(bias(31), bias(1, "BiasAdd")))
+    got = finding("MP508", c.case(account=c.account(bias(32), bias(2, "BiasAdd")), baseline=before))
+    assert got.cost_ns_per_step == pytest.approx(30 * c.MS)
+    assert "as long as the kernels that add the same biases" in got.summary
+    assert got.confidence == "medium"
+
+
 def test_mp508_is_unable_where_nothing_is_there_to_hold_it_against() -> None:
     """A convolution adds its bias in a fused kernel, and there is no float32 run."""
     assert "is not known" in says("MP508", c.case(account=c.account(bias(10))))

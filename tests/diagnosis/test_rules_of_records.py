@@ -484,7 +484,7 @@ def test_mp201_a_gradient_that_follows_from_an_output_names_the_output() -> None
     assert {each.name: each.value for each in got.evidence}["good loss scales"].startswith("none: ")
 
 
-def test_mp206_and_mp203_and_mp202_name_the_layer() -> None:
+def test_mp206_mp202_and_mp203_name_the_layer() -> None:
     loss = np.array([1.0, np.nan])
     lost = c.case(table=c.steps(2, loss=loss, loss_known=np.ones(2, dtype=bool)))
     got = finding("MP206", looked(lost, forward=SUM, trigger="loss"))
@@ -496,6 +496,13 @@ def test_mp206_and_mp203_and_mp202_name_the_layer() -> None:
     got = finding("MP202", looked(c.case(records=records), backward=small, trigger="start", now=8.0))
     assert (got.layers, got.confidence) == (("dense",), "high")
     assert got.summary.endswith(": the gradient of dense rounds to 0 at a loss scale of 2^3")
+    unscaled = finding("MP202", looked(c.case(records=records), backward=small, trigger="start"))
+    assert unscaled.summary.endswith(": the gradient of dense rounds to 0")
+    runaway = c.case(table=c.steps(scales={200: 2.0**30}))
+    assert finding("MP203", runaway).layers == ()
+    got = finding("MP203", looked(runaway, backward=OVERFLOWS, high=2.0**29))
+    assert got.layers == ("dense_3",)
+    assert "first to break at step 18" in [each.name for each in got.evidence]
 
 
 def test_mp106_tells_of_a_break_in_the_output_alone() -> None:

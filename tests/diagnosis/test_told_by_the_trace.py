@@ -301,6 +301,17 @@ def test_a_step_bound_by_its_launches_names_the_wait_in_its_evidence(tmp_path: P
     assert "cudaStreamSynchronize of aten::item" in [each.value for each in got.evidence]
 
 
+def test_a_wait_before_a_step_s_first_kernel_is_none_in_mid_step(tmp_path: Path) -> None:
+    """Seen in a Qwen inference: what it waits for is the step before."""
+    said = []
+    for leading in (True, False):
+        trace = windows.waits_in_mid_step(call="cudaMemcpyAsync", small=180, leading=leading)
+        found = diagnosed(trace.write(tmp_path / f"{leading}.pt.trace.json"))
+        said.append([each.value for finding in found.findings for each in finding.evidence])
+    assert "cudaMemcpyAsync of aten::to" in said[0]
+    assert "cudaMemcpyAsync of aten::to" not in said[1]
+
+
 def test_a_wait_at_a_step_s_end_is_none_in_mid_step(tmp_path: Path) -> None:
     trace = windows.begins_with_an_empty_queue(trains=True)
     found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))

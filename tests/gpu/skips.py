@@ -3,7 +3,7 @@
     KERAS_BACKEND=tensorflow python -m tests.gpu.skips OUT [--jit]
 
 A small model in mixed_float16 whose gradients overflow at the first scales, and again each time the scale has grown: the
-growth interval is 20 steps. The last line printed holds both counts; `agree` is what a test asks for.
+growth interval is 20 steps. The last line printed holds both counts; `agree`: whether they are the same.
 """
 
 from __future__ import annotations

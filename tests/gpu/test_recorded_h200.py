@@ -87,3 +87,12 @@ def test_the_op_on_the_cpu_is_the_check_for_finite_gradients() -> None:
     assert "mixed_bfloat16" in finding.remedy
     assert "float32" not in finding.remedy
     assert "MP306" not in [each.code for each in diagnosed("float32").findings]
+
+
+def test_without_the_records_nothing_shows_whose_the_op_is(tmp_path: Path) -> None:
+    """A loss scale is not known then, and the op is named by what it does."""
+    (trace,) = run("mixed-float16").rglob("*.xplane.pb.gz")
+    alone = tmp_path / "alone.xplane.pb.gz"
+    alone.write_bytes(trace.read_bytes())
+    (finding,) = [each for each in workflows.diagnose(workflows.load(alone)).findings if each.code == "MP306"]
+    assert finding.summary.startswith("ops of TensorScatterUpdate run on the CPU")

@@ -140,8 +140,8 @@ def _unsure(view: View, leads: str) -> Iterator[str]:
     if undecided and leads == "time":
         yield f"the timings do not show whether this run is faster than {view.base}"
     if speedup.interval is None and (why := (speedup.absent or {}).get("interval")):
-        sure = "" if undecided else f"that it is {speedup.difference} is sure, by how much is not: "
-        yield f"{sure or 'the speedup has no interval: '}{why}"
+        either = f"it is {speedup.difference} with and without stalls, by how much is not known"
+        yield f"{'the speedup has no interval' if undecided else either}: {why}"
     if undecided and speedup.profiled is not None:
         yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
     if view.report.account is None and "bounds" in view.report.absent:

@@ -155,9 +155,6 @@ MATRIX = (
         'with torch.inference_mode(), torch.autocast("cuda", dtype=torch.float16):\n    y = model(x)',
         "outside autocast",
     ),
-    Row(
-        "MP412", ANY - TORCH, "compute what runs in float32 under the same policy as the rest", case="outside autocast",
-    ),
     Row("MP412", ANY, "none needed: no matrix unit takes such ops", case="never"),
 )  # fmt: skip
 

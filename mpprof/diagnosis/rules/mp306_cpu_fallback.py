@@ -42,8 +42,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.steps import boundaries
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, need
-from mpprof.diagnosis.shared.skips import without_loss_scale
+from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
@@ -88,7 +87,9 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("ops on the CPU cost next to nothing")
     names = sorted(slow, key=lambda op: -slow[op])
-    of_check = without_loss_scale(signals) is None and all(re.search(_DENSE, name) for name in names)
+    optimizer = known(signals.optimizer)
+    scales = optimizer is not None and optimizer.inner is not None
+    of_check = scales and all(re.search(_DENSE, name) for name in names)
     shown = (
         _CHECK if of_check else f"ops of {evidence.listed([_short(name) for name in names])} run on the CPU"
     )

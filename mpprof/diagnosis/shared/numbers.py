@@ -60,7 +60,8 @@ def _named(found: FirstBreak, look: NumbersLook) -> Named:
     if found.kind == "loss scale" and look.high is not None:
         words = f"{what} overflows above a loss scale of {scale_words(look.high)}"
     elif found.kind == LOST:
-        words = f"{what} rounds to 0 at a loss scale of {scale_words(look.now or 1.0)}"
+        words = f"{what} rounds to 0"
+        words += "" if look.now is None else f" at a loss scale of {scale_words(look.now)}"
     else:
         words = f"{what} is not finite ({found.reason.partition(';')[0]})"
     at = "" if look.step is None else f" at step {look.step:,}"
