@@ -83,14 +83,17 @@ class Looks:
 
     def see(self, step: int, span: int, skipped: int | None, loss: float | None, scale: float | None) -> None:
         """Note what a reading shows of the last `span` steps: how many updates were skipped, the loss, and
-        the loss scale before. Keras' running mean is not finite until its epoch ends: that is news once."""
+        the loss scale before. Keras' running mean is not finite until its epoch ends: that is news once. With
+        `span` 0 it is not known of which step the loss is. Skips, whose step is known, come before a loss:
+        what Keras says at an epoch's end may be seen before a reading that has not arrived."""
         was_lost, self._lost = self._lost, loss is not None and not math.isfinite(loss)
         trigger: files.Trigger = "skipped" if skipped else "loss"
         if not skipped and (not self._lost or was_lost):
             return
         soon = skipped and self._skipped_at and step < SKIPPED_APART * self._skipped_at
-        if self._done[trigger] < MOST_LOOKS[trigger] and not soon and self.wanted in (None, "start"):
-            self.wanted, self._steps = trigger, (step - span, step)
+        free = self.wanted in (None, "start") or (trigger, self.wanted) == ("skipped", "loss")
+        if self._done[trigger] < MOST_LOOKS[trigger] and not soon and free:
+            self.wanted, self._steps = trigger, (step - span if span else 0, step)
             self._scale = scale if skipped else None
 
     def end(self) -> None:

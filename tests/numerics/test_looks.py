@@ -13,6 +13,7 @@ import mpprof
 from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.numbers import files
+from mpprof.numbers.looks import Looks
 from tests.numerics.on_tensorflow import keras, planted, tf
 from tests.numerics.planted import ROWS, Made, case, dense, filled
 
@@ -219,3 +220,21 @@ def test_an_audit_with_a_batch_tells_what_breaks_at_it() -> None:
     assert "MP206" not in {note.code for note in mpprof.audit(made.model).notes}
     with pytest.raises(UsageError, match="no model"):
         mpprof.audit("model.keras", batch=(made.x, made.y))
+
+
+def test_skips_come_before_a_loss_that_is_seen_first_and_any_kept_batch_may_be_the_one() -> None:
+    """Seen on JAX on a busy machine: Keras' loss at an epoch's end came before the reading that told of the skip, and
+    the batch that broke was said to be no longer kept."""
+    looks = Looks(None, most_kept=4)
+    looks.start_fit(0, None)
+    looks._in_graph = False
+    for _ in range(4):
+        looks._keep((np.ones((1, 1)), None))
+    looks.see(4, 0, None, np.inf, None)
+    assert looks.wanted == "loss"
+    assert [said for _, said in looks._batches("loss")] == [f"that of step {step}" for step in (4, 3, 2, 1)]
+    looks.see(2, 1, 1, np.inf, 1024.0)
+    assert looks.wanted == "skipped"
+    assert [said for _, said in looks._batches("skipped")] == ["that of step 2"]
+    looks.see(3, 1, 0, np.inf, None)
+    assert looks.wanted == "skipped"

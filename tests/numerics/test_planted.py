@@ -68,7 +68,11 @@ def test_on_jax_the_callback_finds_the_batch_that_was_skipped_and_changes_nothin
     found = on_jax["fit"]
     assert found["with"] == found["without"]
     told = [(each["trigger"], each["step"], each["batch"]) for each in found["looks"]]
-    assert told[:2] == [("start", 1, "that of step 1"), ("skipped", 3, "that of step 2")]
+    assert told[0] == ("start", 1, "that of step 1")
+    assert told[1] in (
+        ("skipped", 3, "that of step 2"),
+        ("skipped", 4, "that of step 2"),
+    )  # once its reading is there
     assert told[-1] == ("end", 8, "that of step 8")
     assert found["looks"][1]["first_forward"]["layer"] == "loss"
     assert found["looks"][1]["loss_scale"]["now"] == 2.0**10
