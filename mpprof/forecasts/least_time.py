@@ -143,9 +143,16 @@ def _evict(held: dict[Value, float], next_use: Mapping[Value, int], over: float)
 
 def ideal_ns(work: Launch, rate: float, card: Card) -> float:
     """Return the roofline time of all executions of one launch: all bytes from memory, all operations at
-    `rate`."""
+    `rate`. On ordinary units a convolution is computed by the best algorithm that cuDNN has; on matrix units
+    by a product."""
     found = roofline(work.flops, work.read_bytes + work.written_bytes, rate, card.bandwidth_bytes_per_s)
-    return found[0] * times(work) if found else 0.0
+    if found is None:
+        return 0.0
+    ns, bound_by = found
+    if bound_by == "compute" and work.window and rate <= stated_rates(card).get("fp32_cuda", 0.0):
+        moved = roofline(None, work.read_bytes + work.written_bytes, None, card.bandwidth_bytes_per_s)
+        ns = max(_computing_s(work, rate, card) * 1e9, moved[0] if moved else 0.0)
+    return ns * times(work)
 
 
 def of_either(own: Iterable[tuple[object, float]], library: Iterable[tuple[object, float]] | None) -> float:

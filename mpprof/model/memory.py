@@ -437,9 +437,9 @@ class PolicyMemory:
 
     @property
     def at_least(self) -> Annotated[tuple[str, ...], After("estimated")]:
-        """What is too low for want of the optimizer's slots, or of what custom layers keep; XLA's own peak has
-        both."""
-        low = () if self.slots_bytes is not None else ("fixed_bytes",)
+        """What is too low for want of the optimizer's slots, or of what custom layers keep; XLA's own peak
+        has both."""
+        low: tuple[str, ...] = () if self.slots_bytes is not None else ("fixed_bytes",)
         if self.custom_layers:
             low += ("kept_bytes", "activations_bytes", "bytes_per_example")
         return low if self.xla_peak_bytes or not low else (*low, "peak_bytes")
@@ -472,8 +472,8 @@ class MemoryForecast:
     def __repr__(self) -> str:
         several = len(self.cards) > 1
         runs = ", ".join(
-            f"{'at least ' if 'peak_bytes' in run.at_least else ''}{format_bytes(run.peak_bytes)} in {run.policy}"
-            f"{f' on {run.card}' if several else ''}"
+            f"{'at least ' if 'peak_bytes' in run.at_least else ''}{format_bytes(run.peak_bytes)} "
+            f"in {run.policy}{f' on {run.card}' if several else ''}"
             for run in self.runs
         )
         return f"Memory forecast of {self.model} at batch {self.batch_size:,}: {runs}"

@@ -149,7 +149,10 @@ def gan() -> Any:
     def made() -> Any:
         steps: list[Any] = [keras.Input((100,)), layers.Dense(7 * 7 * 64), layers.Reshape((7, 7, 64))]
         for filters, after in ((64, True), (32, True), (8, False)):
-            steps += [layers.BatchNormalization(), layers.Conv2D(filters, 5, padding="same", activation="tanh")]
+            steps += [
+                layers.BatchNormalization(),
+                layers.Conv2D(filters, 5, padding="same", activation="tanh"),
+            ]
             steps += [layers.UpSampling2D()] if after else []
         last = [layers.BatchNormalization(), layers.Conv2D(1, 5, padding="same", activation="sigmoid")]
         return keras.Sequential([*steps, *last])
@@ -181,4 +184,6 @@ def gan() -> Any:
             return ops.cast(ops.concatenate([fooled, also_real, *told], axis=-1), "float32")
 
     inputs = keras.Input((28, 28, 1))
-    return _compiled(keras.Model(inputs, Gan()(inputs)), "adam", keras.losses.BinaryCrossentropy(from_logits=True))
+    return _compiled(
+        keras.Model(inputs, Gan()(inputs)), "adam", keras.losses.BinaryCrossentropy(from_logits=True)
+    )

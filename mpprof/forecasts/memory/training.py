@@ -27,8 +27,8 @@ GIVE_A_MODEL = (
 """What to do where there is something else."""
 _NAMED = 3
 _OF_CUSTOM_LAYERS = (
-    "what custom layers keep beyond their input ({}): the peak is at least what is shown, and no largest batch "
-    "is stated; with --compile, XLA's own assignment has all of it"
+    "what custom layers keep beyond their input ({}): the peak is at least what is shown, and no largest "
+    "batch is stated; with --compile, XLA's own assignment has all of it"
 )
 FILL_RATIO = 0.9
 """What a training may fill of a card: the rest is the driver's, the libraries' and the allocator's own."""
