@@ -127,7 +127,7 @@ def _device(jax: Any, target: str) -> Any:
     if _plugin_version() != jax.__version__:
         raise Mendable(
             f"JAX is {jax.__version__}, and its CUDA plugin is {_plugin_version()}: they must be the same",
-            f"pip install 'jax[cuda13-local]=={_plugin_version()}'",
+            f"pip install 'jax=={_plugin_version()}' or 'jax[cuda13-local]=={jax.__version__}'",
         )
     from jax.experimental import topologies
 

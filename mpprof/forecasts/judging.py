@@ -87,7 +87,7 @@ def card_forecast(
         executed_flops=sum(kernel.executed_flops or 0.0 for kernel in kernels),
         kernels=kernels,
         obstacles=_obstacles(kernels, model_flops, times),
-        unknown=_unknown(result, kernels, too_short=not recurrent and _too_short(own, card)),
+        unknown=_unknown(result, kernels, launches=not recurrent and _is_bound_by_launches(own, card)),
         compile_ns=sum(int(one["compile_ns"]) for one in result["programs"].values()),
         family=family,
         roofline_ns=None if recurrent else sum(times),
@@ -203,9 +203,9 @@ def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
     return sum(_ideals(judged, card, slowest=slowest))
 
 
-def _with_gaps(judged: _Judged, card: Card, *, slowest: bool) -> float:
-    """Return the roofline time of a step, with what lies between each kernel and the next at the least."""
-    return _ideal(judged, card, slowest=slowest) + _kernels(judged) * least_time.BETWEEN_KERNELS_NS
+def _launched(judged: _Judged, card: Card, *, slowest: bool) -> float:
+    """Return the roofline time of a step with its launches."""
+    return least_time.with_launches_ns(_ideal(judged, card, slowest=slowest), _kernels(judged))
 
 
 def _kernels(judged: _Judged) -> int:
@@ -260,20 +260,25 @@ def _speedup(
 ) -> ForecastSpeedup | None:
     """Return the ratio of the roofline times, and the range by measured steps; None where launches take most
     of the float32 step."""
-    after = _with_gaps(own, card, slowest=False)
+    after = _launched(own, card, slowest=False)
     if float32 is None or policy == "float32" or after <= 0:
         return None
     source = launches(float32.programs["source"])
     programs = [judged for judged in _both(float32, source, card, model) if judged is not None]
     if all(_too_short(judged, card) for judged in programs):
         return None
-    by_default, without_tf32 = (_with_gaps(programs[0], card, slowest=slowest) for slowest in (False, True))
+    by_default, without_tf32 = (_launched(programs[0], card, slowest=slowest) for slowest in (False, True))
     over = "tf32" if "tf32" in card.highest_rates else "float32"
     found = None
     if family and _is_narrow(policy, card):
         ratio, roofline = by_default / after, _ideal(own, card, slowest=False)
         found = typical.speedup(family, card.compute_capability, roofline, ratio)
     return ForecastSpeedup(over, by_default / after, without_tf32 / after, found)
+
+
+def _is_bound_by_launches(judged: _Judged, card: Card) -> bool:
+    """Return whether a host launches the kernels no faster than they would run."""
+    return _ideal(judged, card, slowest=False) < _kernels(judged) * least_time.LAUNCH_NS
 
 
 def _too_short(judged: _Judged, card: Card) -> bool:
@@ -403,10 +408,10 @@ def _obstacles(
 
 
 def _unknown(
-    result: Mapping[str, Any], kernels: Sequence[ForecastKernel], *, too_short: bool
+    result: Mapping[str, Any], kernels: Sequence[ForecastKernel], *, launches: bool
 ) -> tuple[str, ...]:
     said = list(_ALWAYS_UNKNOWN)
-    if too_short:
+    if launches:
         said.insert(
             0,
             "what launches cost: at this batch kernels are so short that launching them can take most of the "

@@ -28,6 +28,15 @@ and the next is of that size (NVIDIA, "Getting Started with CUDA Graphs": kernel
 took 3.8 each one after the other, 3.4 in a graph)."""
 
 
+LAUNCH_NS = 3800.0
+"""In which time a host launched one kernel after the other there; it launches no faster than that."""
+
+
+def with_launches_ns(ideal_ns: float, kernels: int) -> float:
+    """Return how long so many kernels of that ideal time take at the least, launched one by one."""
+    return max(ideal_ns + kernels * BETWEEN_KERNELS_NS, kernels * LAUNCH_NS)
+
+
 def stated_rates(card: Card) -> Mapping[str, float]:
     peaks = device_peaks.peaks(card.facts)
     assert peaks is not None  # every card of `targets` is a product of the table

@@ -136,7 +136,7 @@ class ForecastSpeedup:
     """Over the same model in float32 on the same card.
 
     `over`: what float32 runs as there by default, "tf32" or "float32". `at_roofline`: the ratio of the
-    two steps' roofline times, each with the least time between its kernels; `at_roofline_float32`: the same
+    two steps' roofline times, each with its launches; `at_roofline_float32`: the same
     with TF32 switched off, equal where the card has none. No measurement is in either.
     `typical`: over `over`, by the steps of other models of this family that were measured on cards of this
     compute capability; None: too few were, or they are too far apart. `at_most`: always None."""

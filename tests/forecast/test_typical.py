@@ -66,14 +66,14 @@ def figures(case: str, steps: list[Step]) -> Iterator[Figure]:
         yield Figure(case, one.policy, one.batch_size, "step", one.step_ns / 1e6, band)
         if plain is not None and not wide:
             before = KNOWN[plain.key]
-            ratio = with_gaps(before) / plain.batch_size / (with_gaps(what) / one.batch_size)
+            ratio = launched(before) / plain.batch_size / (launched(what) / one.batch_size)
             gained = plain.step_ns / plain.batch_size / (one.step_ns / one.batch_size)
             found = typical.speedup(what.family, capability, what.roofline_ns, ratio, table=others)
             yield Figure(case, one.policy, one.batch_size, "speedup", gained, found)
 
 
-def with_gaps(step: Told) -> float:
-    return step.roofline_ns + step.kernels * least_time.BETWEEN_KERNELS_NS
+def launched(step: Told) -> float:
+    return least_time.with_launches_ns(step.roofline_ns, step.kernels)
 
 
 @cache
