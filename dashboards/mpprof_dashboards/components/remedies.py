@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
 
+from mpprof.diagnosis.rules import mp303_batch_not_raised
 from mpprof.model.account import IDLE_CLASSES, tells
 from mpprof.model.answer import Remedy
 from mpprof.report import content, words
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mpprof.model.report import Report
 
 MOST_NAMED = 8
-_BATCH = "MP303"
 
 
 def remedies(document: Report, query: str) -> html.Section | None:
@@ -313,7 +313,7 @@ def proof_href(found: Finding, query: str) -> str:
 
 def _listed(found: Finding, listed: Sequence[Remedy]) -> bool:
     """Return whether what a note advises is already advised above it."""
-    if found.code == _BATCH:
+    if found.code == mp303_batch_not_raised.CODE:
         return any(remedy.larger_batch for remedy in listed)
     snippets = {remedy.snippet for remedy in listed if remedy.snippet}
     own = [remedy.snippet for remedy in found.remedies]

@@ -14,6 +14,10 @@ from mpprof.model.memory import PeakParts
 Int64 = NDArray[np.int64]
 Moments = tuple[tuple[int, int], ...]
 
+STATES, PREALLOCATED, WEIGHT_COPIES, WIDE_ACTIVATIONS = "MP601", "MP602", "MP603", "MP604"
+WORKSPACES, UPDATE_WORK, FRAGMENTS = "MP605", "MP606", "MP607"
+"""What holds memory, by the code of the rule that judges it."""
+
 
 def lowered(parts: PeakParts, code: str, removed: Callable[[int], int]) -> int:
     """Return the bytes by which the peak falls when a cause's bytes shrink at every moment.
