@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
 
-from mpprof.diagnosis.rules import mp303_batch_not_raised
 from mpprof.model.account import IDLE_CLASSES, tells
 from mpprof.model.answer import Remedy
-from mpprof.report import content, words
+from mpprof.report import content, without_finding, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.text import or_dash, sentence
@@ -313,7 +312,7 @@ def proof_href(found: Finding, query: str) -> str:
 
 def _listed(found: Finding, listed: Sequence[Remedy]) -> bool:
     """Return whether what a note advises is already advised above it."""
-    if found.code == mp303_batch_not_raised.CODE:
+    if found.code == without_finding.LARGER_BATCH:
         return any(remedy.larger_batch for remedy in listed)
     snippets = {remedy.snippet for remedy in listed if remedy.snippet}
     own = [remedy.snippet for remedy in found.remedies]

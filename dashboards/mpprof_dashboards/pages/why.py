@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from dash import html
 
-from mpprof.diagnosis.rules import mp906_unlike_runs, mp910_no_window
 from mpprof.errors import MpprofError
 from mpprof.model.run import NO_END
 from mpprof.report import units, whole_window, without_finding, words
@@ -144,7 +143,9 @@ def _running(document: Report, baseline: str | None, steps: StepTable | None) ->
         html.H1(f"The training is running: {reached}.", className="mp-headline", id="headline"),
         html.P(_subject(document, baseline, "running"), className="mp-subject"),
         html.P(" ".join(document.answer.because), className="mp-subject", id="because"),
-        html.P(_OPENS, className="mp-subject", id="do") if mp910_no_window.CODE in _codes(document) else None,
+        html.P(_OPENS, className="mp-subject", id="do")
+        if without_finding.NO_WINDOW in _codes(document)
+        else None,
         html.Progress(className="mp-reading-bar", **{"aria-label": "The training goes on"}),
         cards.inline_figures(figures(document)),
     ]
@@ -213,7 +214,7 @@ def _chip(document: Report, baseline: str | None) -> html.Span:
             className="mp-chip mp-chip-bad",
             id="baseline-chip",
         )
-    if mp906_unlike_runs.CODE in document.clear:
+    if without_finding.COMPARED in document.clear:
         return html.Span(f"vs {baseline}: differs only in precision", className="mp-chip", id="baseline-chip")
     return html.Span(f"vs {baseline}: comparability not known", className="mp-chip", id="baseline-chip")
 
