@@ -16,7 +16,7 @@ from mpprof.analysis.breakdown import accounting, communication, tensor_cores
 from mpprof.analysis.breakdown.busiest import busiest
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison import estimate
-from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
+from mpprof.analysis.kernels import device_peaks, placement
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import records
 from mpprof.analysis.memory.blocks import why_none as why_no_blocks
@@ -137,8 +137,8 @@ def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placem
     """Return where each kernel ran, and whose op it is."""
     placements = placement.place(trace, counted)
     ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
-    placements = placement_host.by_layers(trace, placements, ownership)
-    return placement_norms.by_norms(trace, placements, ownership), ownership
+    placements = placement.by_layers(trace, placements, ownership)
+    return placement.by_norms(trace, placements, ownership), ownership
 
 
 def _hosts(

@@ -19,7 +19,7 @@ from mpprof.analysis.kernels.eligibility import (
     product_of_hlo,
     product_of_shapes,
 )
-from mpprof.analysis.kernels.placement_ops import products
+from mpprof.analysis.kernels.placement import products
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import (
