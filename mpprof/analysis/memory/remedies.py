@@ -4,12 +4,15 @@ to that."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.model.memory import PeakParts
+
+if TYPE_CHECKING:
+    from mpprof.analysis.memory.blocks import Blocks
 
 Int64 = NDArray[np.int64]
 Moments = tuple[tuple[int, int], ...]
@@ -33,6 +36,8 @@ def lowered(parts: PeakParts, code: str, removed: Callable[[int], int]) -> int:
 
 def held(blocks: Blocks, size: Int64) -> Int64:
     """Return what is live of the blocks after each event, of each block `size` bytes (0: not counted)."""
+    from mpprof.analysis.memory.blocks import NEVER  # what a rule asks needs no blocks
+
     count = len(blocks.live_bytes)
     mine = np.flatnonzero(size)
     ended = mine[blocks.died[mine] != NEVER]
