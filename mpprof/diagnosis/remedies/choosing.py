@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.remedies import conditions as its
@@ -31,19 +32,17 @@ def choose(
     """Return the table's remedies of this cause for this run, in its order; empty: it has none. A run that
     ran out of memory is given no larger batch."""
     given = signals.words | dict(values or {})
-    return tuple(
-        Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
-        for case in cases
-        for row in _BY_CODE.get(code, ())
-        if row.fits(signals, case) and not (row.larger_batch and signals.ran_out_of_memory)
-    )
+    fits = [row for case in cases for row in _BY_CODE.get(code, ()) if row.fits(signals, case)]
+    if signals.ran_out_of_memory:
+        fits = [row for row in fits if not row.larger_batch]
+    return tuple(map(_remedy, fits, repeat(given)))
 
 
 def of_framework(code: str, framework: Framework) -> tuple[Remedy, ...]:
     """Return the table's remedies of this cause where no more is known than the framework."""
     given = frameworks.words(None, framework)
     return tuple(
-        Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
+        _remedy(row, given)
         for row in _BY_CODE.get(code, ())
         if framework in row.on and not row.case and not row.when
     )
@@ -76,6 +75,10 @@ def _joined(rows: Iterable[Row]) -> str:
 def joined(remedies: Collection[Remedy]) -> str:
     """Join the remedies to one text."""
     return "; ".join(remedy.text for remedy in remedies)
+
+
+def _remedy(row: Row, given: Mapping[str, object]) -> Remedy:
+    return Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
 
 
 def _filled(text: str, values: Mapping[str, object]) -> str:
