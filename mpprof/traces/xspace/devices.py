@@ -141,8 +141,10 @@ class DeviceReader:
         texts = np.array((*self.strings.texts(), ""), np.object_)  # row -1 finds the last
         named = (texts[key[first]].tolist() for key in keys)
         rows = []
-        for at, tf_op, annotation, level, *rest in zip(program[first].tolist(), *named, strict=True):
-            rows.append(self.ops.resolve(tf_op, level or annotation, *rest, at))
+        for at, tf_op, annotation, level, name, hlo_op, module in zip(
+            program[first].tolist(), *named, strict=True
+        ):
+            rows.append(self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, at))
         return np.array(rows, np.int32)[group]
 
     def _work(self, events: PlaneEvents) -> tuple[Int8, Int8, Int64]:
