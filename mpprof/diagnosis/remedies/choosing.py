@@ -22,8 +22,13 @@ for _row in ROWS:
     _BY_CODE.setdefault(_row.code, []).append(_row)
 
 _WITHOUT_KERAS: tuple[tuple[str, Framework], ...] = (("PyTorch", "torch"), ("JAX", "jax"))
-_IN_MANUAL = {"run": "RUN", "recorder": "StepRecorder"}
+_IN_MANUAL = {
+    "run": "RUN", "baseline": "MIXED_RUN", "recorder": "StepRecorder", "policy": "mixed_float16",
+    "islands": "those layers", "activation": "softmax", "units": "classes", "first": "40", "last": "44",
+    "cross_entropy": "SparseCategoricalCrossentropy", "enough": "30", "twice": "60",
+}  # fmt: skip
 """What stands for the values of a run where there is none."""
+_NOTHING = "none needed"
 
 
 def choose(
@@ -48,6 +53,20 @@ def of_framework(code: str, framework: Framework) -> tuple[Remedy, ...]:
     )
 
 
+def in_keras(code: str) -> tuple[Remedy, ...]:
+    """Return what the manual advises for Keras on TensorFlow and NVIDIA, each code once. Remedies for
+    particular evidence in a run are left out."""
+    framework: Framework = "keras on tensorflow"
+    given = frameworks.words(None, framework) | _IN_MANUAL | {"recorder": "MPProfilerCallback"}
+    found: dict[str, Remedy] = {}
+    for row in _BY_CODE.get(code, ()):
+        if framework in row.on and "nvidia" in row.vendors and not row.when:
+            remedy = _remedy(row, given)
+            if "{" not in remedy.text and not (row.case and remedy.text.startswith(_NOTHING)):
+                found.setdefault(remedy.snippet or remedy.text, remedy)
+    return tuple(found.values())
+
+
 def beyond_keras(code: str) -> tuple[tuple[str, str], ...]:
     """Return (names, remedies) for PyTorch, JAX and AMD, where they differ from those for Keras on TensorFlow
     and NVIDIA. Remedies for particular evidence in a run are left out."""
@@ -69,7 +88,7 @@ def beyond_keras(code: str) -> tuple[tuple[str, str], ...]:
 
 def _joined(rows: Iterable[Row]) -> str:
     texts = dict.fromkeys(_filled(row.text, _IN_MANUAL) for row in rows)
-    return "; ".join(text.removeprefix("or ") for text in texts if "{" not in text and text != "none needed")
+    return "; ".join(text.removeprefix("or ") for text in texts if "{" not in text and text != _NOTHING)
 
 
 def joined(remedies: Collection[Remedy]) -> str:
