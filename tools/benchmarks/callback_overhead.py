@@ -2,7 +2,7 @@
 
 Run as a script, because Keras' backend is fixed for a process:
 
-    KERAS_BACKEND=tensorflow python -m tests.benchmarks.callback_overhead OUT.json STEPS NAME [NAME …]
+    KERAS_BACKEND=tensorflow python -m tools.benchmarks.callback_overhead OUT.json STEPS NAME [NAME …]
 
 Names: mpprof, self (mpprof with a clock around its hooks), empty, naive, tensorboard-epoch, tensorboard-batch.
 On torch the last two want TensorFlow beside it, and the last three, which have batch end hooks, keep Keras from

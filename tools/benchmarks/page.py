@@ -1,4 +1,4 @@
-"""How fast the page is in a real browser, and what it sends: `python -m tests.benchmarks.page [LOGDIR RUN...]`.
+"""How fast the page is in a real browser, and what it sends: `python -m tools.benchmarks.page [LOGDIR RUN...]`.
 
 MPPROF_PAGE_ROOT names another checkout, whose page is measured in turns with this one's.
 """

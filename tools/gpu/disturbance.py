@@ -1,8 +1,8 @@
 """What the callback adds to a step on a GPU, for steps of about 2, 20 and 200 ms, by taking it in and out of one fit.
 
-    KERAS_BACKEND=jax python -m tests.gpu.disturbance OUT.json [--step-ms 2 20 200]
+    KERAS_BACKEND=jax python -m tools.gpu.disturbance OUT.json [--step-ms 2 20 200]
 
-The way of `tests/benchmarks/callback_overhead.py`: blocks of steps with and without the callback in turns, each held
+The way of `tools/benchmarks/callback_overhead.py`: blocks of steps with and without the callback in turns, each held
 against the bare one beside it. The profiler window is switched off; what it takes is in the records of any run.
 """
 
@@ -56,7 +56,7 @@ def measure(policy: str, step_ms: int) -> dict[str, Any]:
     import keras
 
     from mpprof import MPProfilerCallback
-    from tests.benchmarks import callback_overhead as way
+    from tools.benchmarks import callback_overhead as way
 
     rows = 256
     while (found := step_ns(policy, rows)) < step_ms * 0.7e6 and rows < 1 << 18:

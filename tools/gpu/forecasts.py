@@ -1,7 +1,7 @@
 """Do the forecasts hold? Predicted step times of remedies against reruns with the remedy applied.
 
-    python -m tests.gpu.forecasts record OUT [--tiny] [--steps 60] [--seconds N]     needs a GPU
-    python -m tests.gpu.forecasts judge OUT [--tiny]                                 needs none
+    python -m tools.gpu.forecasts record OUT [--tiny] [--steps 60] [--seconds N]     needs a GPU
+    python -m tools.gpu.forecasts judge OUT [--tiny]                                 needs none
 
 For each remedy: train before and after, ask mpprof about *before* (with the float32 run as its baseline), and hold the
 what-if of the finding that names the remedy against the measured step of *after*. `judge` prints a markdown table.
@@ -17,8 +17,8 @@ from pathlib import Path
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
-from tests.gpu.models import VOCABULARY, Case
-from tests.gpu.record_cases import TINY, Job, record
+from tools.gpu.models import VOCABULARY, Case
+from tools.gpu.record_cases import TINY, Job, record
 
 JAX = {"KERAS_BACKEND": "jax"}
 

@@ -1,7 +1,7 @@
 """The trace of `big_trace` in any size, written as a stream: one step's bytes with the numbers that change patched in.
 
 Those numbers are varints padded to a fixed width, which every protobuf parser reads. Run as a script to write one:
-`python -m tests.benchmarks.huge_trace FILE BYTES`.
+`python -m tools.benchmarks.huge_trace FILE BYTES`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.benchmarks.big_trace import KERNEL_NS, KERNELS_PER_STEP, LAUNCH_NS, _kernel
 from tests.builders.xspace import Plane, Space, tagged_varint, varint
+from tools.benchmarks.big_trace import KERNEL_NS, KERNELS_PER_STEP, LAUNCH_NS, _kernel
 
 Bytes = NDArray[np.uint8]
 OFFSET_BYTES, CORRELATION_BYTES = 9, 5  # varints for 2**63 ps and 2**35 kernels

@@ -1,7 +1,7 @@
 """Counter truth: which kernels use Tensor Cores by the GPU's own counters, and how often `classify` is right.
 
-    python -m tests.gpu.counter_truth collect OUT.csv [--framework torch] [--only SUBSTRING] [--seconds N]    runs ncu
-    python -m tests.gpu.counter_truth agree OUT.csv                                            needs no GPU
+    python -m tools.gpu.counter_truth collect OUT.csv [--framework torch] [--only SUBSTRING] [--seconds N]    runs ncu
+    python -m tools.gpu.counter_truth agree OUT.csv                                            needs no GPU
 
 `collect` runs the cases of each framework under Nsight Compute (in one process per framework and TF32 mode; with
 `--seconds`, each of them as many cases in a fixed, mixed order as that allows) and writes one row per kernel name: its
@@ -35,7 +35,7 @@ from mpprof.analysis.kernels import counters
 from mpprof.analysis.kernels.names import classify, is_generic
 from mpprof.cli.verify import arguments, available, complain, found
 from mpprof.errors import MpprofError
-from tests.gpu.counter_truth_cases import FRAMEWORKS, Case, cases, work
+from tools.gpu.counter_truth_cases import FRAMEWORKS, Case, cases, work
 
 TIME = "gpu__time_duration"
 MOST_LAUNCHES = 100_000
@@ -100,7 +100,7 @@ def mixed() -> list[Case]:
 def command(framework: str, only: str, mode: str, seconds: float) -> list[str]:
     """The process that computes the cases of one framework in one TF32 mode."""
     given = ["--only", only, "--mode", mode, *(["--seconds", f"{seconds:g}"] if seconds < math.inf else [])]
-    return [sys.executable, "-m", "tests.gpu.counter_truth", "run", framework, *given]
+    return [sys.executable, "-m", "tools.gpu.counter_truth", "run", framework, *given]
 
 
 def collect(out: Path, frameworks: Sequence[str], only: str, gpu: str, seconds: float = math.inf) -> int:

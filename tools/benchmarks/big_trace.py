@@ -1,6 +1,6 @@
 """A large GPU xplane: 700,000 kernels of a training loop, two host events for each, about 64 MB.
 
-Run as a script to write one: `python -m tests.benchmarks.big_trace FILE [KERNELS]`.
+Run as a script to write one: `python -m tools.benchmarks.big_trace FILE [KERNELS]`.
 """
 
 from __future__ import annotations

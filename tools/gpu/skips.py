@@ -1,6 +1,6 @@
 """Loss scale and skipped updates on a GPU, as the callback records them, beside what the optimizer says after every step.
 
-    KERAS_BACKEND=tensorflow python -m tests.gpu.skips OUT [--jit]
+    KERAS_BACKEND=tensorflow python -m tools.gpu.skips OUT [--jit]
 
 A small model in mixed_float16 whose gradients overflow at the first scales, and again each time the scale has grown: the
 growth interval is 20 steps. The last line printed holds both counts; `agree`: whether they are the same.

@@ -1,6 +1,6 @@
 """Where kernels ran, by mpprof and by XProf's list of name fragments, on the same names and traces.
 
-    python -m tests.benchmarks.tensor_core_truth        prints three tables in Markdown; needs no GPU
+    python -m tools.benchmarks.tensor_core_truth        prints three tables in Markdown; needs no GPU
 
 First against hardware counters (`kernel_truth.csv` of the shared data), then against the machine code of an
 open-source library's wheel (`static_*.json.gz`), then the share of kernel time on Tensor Cores that each sees in

@@ -1,4 +1,4 @@
-"""Measures reading and writes the figures into docs/reading.md: `python -m tests.benchmarks.write_figures`.
+"""Measures reading and writes the figures into docs/reading.md: `python -m tools.benchmarks.write_figures`.
 
 MPPROF_BENCH_RUNS sets the number of runs (7).
 """
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from tests.benchmarks import reading
 from tests.paths import ROOT
+from tools.benchmarks import reading
 
 PAGE = ROOT / "docs" / "reading.md"
 BEGIN, END = "<!-- figures:reading -->", "<!-- /figures -->"
@@ -46,7 +46,7 @@ def table(found: list[reading.Reading], walk: dict[str, tuple[float, int, float]
         "",
         f"Median of {found[0].runs} whole processes each, in turns; memory is the peak. The walk alone reads "
         f"{speeds}. {machine()}; Python {platform.python_version()}, XProf {metadata.version('xprof')}, "
-        f"{datetime.now(UTC):%Y-%m-%d}. Measured by `python -m tests.benchmarks.write_figures`.",
+        f"{datetime.now(UTC):%Y-%m-%d}. Measured by `python -m tools.benchmarks.write_figures`.",
     ]
     return "\n".join(rows)
 

@@ -1,6 +1,6 @@
 """Records the sample runs that need a GPU: three models, three policies, two batch sizes, command buffers on and off.
 
-    python -m tests.gpu.record_cases OUT [--backend jax|tensorflow|torch] [--only SUBSTRING] [--steps 60] [--tiny]
+    python -m tools.gpu.record_cases OUT [--backend jax|tensorflow|torch] [--only SUBSTRING] [--steps 60] [--tiny]
 
 Each case trains in a process of its own (the policy and XLA's flags are the process') and leaves a log directory under
 OUT; a case that fails leaves what it printed, and the rest goes on. While one case trains, the next one imports.
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-from tests.gpu.models import Case, train
+from tools.gpu.models import Case, train
 
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 BATCHES = {"convnet": (64, 256), "resnet50": (32, 128), "transformer": (16, 64)}
@@ -97,7 +97,7 @@ def start(job: Job, lock: Path) -> subprocess.Popen[bytes]:
     job.logdir.parent.mkdir(parents=True, exist_ok=True)
     with said(job).open("wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.record_cases", "--job", json.dumps({**given, "lock": str(lock)})],
+            [sys.executable, "-m", "tools.gpu.record_cases", "--job", json.dumps({**given, "lock": str(lock)})],
             env=environment, stdout=file, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

@@ -1,9 +1,8 @@
 """Trains the models of the forecast's suite on the card that is here, to hold `mpprof forecast` against it.
 
-    python -m tests.gpu.programs OUT [--steps 40] [--seconds N]      needs a GPU
+    python -m tools.gpu.programs OUT [--steps 40] [--seconds N]      needs a GPU
 
-Leaves one log directory a program under OUT. What the forecast says of the same program and card is compared by
-`tests/gpu/test_forecast_truth.py`.
+Leaves one log directory a program under OUT.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.models import hold
+from tools.gpu.models import hold
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def main() -> None:
     for index, program in enumerate(PROGRAMS):
         if time.monotonic() - began > args.seconds:
             return
-        command = [sys.executable, "-m", "tests.gpu.programs", str(args.out), "--steps", str(args.steps)]
+        command = [sys.executable, "-m", "tools.gpu.programs", str(args.out), "--steps", str(args.steps)]
         with (args.out / f"{program.name}.txt").open("wb") as said:
             done = subprocess.run(
                 [*command, "--one", str(index)],

@@ -1,4 +1,4 @@
-"""How many live ladders hold the true ratio of their script: `python -m tests.benchmarks.ladder_truth`.
+"""How many live ladders hold the true ratio of their script: `python -m tools.benchmarks.ladder_truth`.
 
 Two scripts (tests/trial/scripts/paced.py): steps in float32 take 1.6 times as long as in 16 bits, or as long. Each
 process is off by 3 %, by chance. An interval of 95 % holds in 17 of 20 repeats or more.
@@ -15,7 +15,7 @@ from pathlib import Path
 from mpprof.trial import trying
 from mpprof.trial.settings import Choices
 
-SCRIPT = Path(__file__).parents[1] / "trial" / "scripts" / "paced.py"
+SCRIPT = Path(__file__).parents[2] / "tests" / "trial" / "scripts" / "paced.py"
 RATIOS = (1.6, 1.0)
 
 

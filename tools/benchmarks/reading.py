@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mpprof
-from tests.benchmarks.big_trace import write
+from tools.benchmarks.big_trace import write
 
 RUNS = int(os.environ.get("MPPROF_BENCH_RUNS", "3"))
 TOOLS = ("kernel_stats", "framework_op_stats", "overview_page", "input_pipeline_analyzer")
