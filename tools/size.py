@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_140,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_310,
-    "mpprof/diagnosis": 6_870,
+    "mpprof/diagnosis": 6_880,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 890,
     "mpprof/model": 2_700,
