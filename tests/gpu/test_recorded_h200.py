@@ -20,7 +20,7 @@ STEPS = 5  # profiled ones
 CLOCK_MS = {
     "float32": 35.4,
     "mixed-float16": 88.5,
-}  # `clock_step_ns` of tests.gpu.models, printed at the recording
+}  # `clock_step_ns` of tools.gpu.models, printed at the recording
 
 
 def run(policy: str) -> Path:
