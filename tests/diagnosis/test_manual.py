@@ -30,7 +30,7 @@ def test_every_page_has_all_headings_in_order_and_something_under_each(rule) -> 
     assert at == sorted(at)
     for heading, start in zip(HEADINGS, at, strict=True):
         assert lines[start + 1].startswith("    "), f"nothing under {heading}"
-    assert max(map(len, lines)) <= 110
+    assert max(len(line) for line in lines if not line.startswith(" " * 8)) <= 110  # code is never broken
 
 
 def test_what_to_do_stands_in_the_table_alone() -> None:
