@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpprof.analysis.breakdown.accounting import account, category_of
-from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
+from mpprof.analysis.breakdown.compute_precision import tensor_core_share
 from mpprof.analysis.steps.boundaries import periods
 from mpprof.analysis.steps.stalls import LOADER
 from mpprof.errors import UnableError
