@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mpprof.analysis.kernels.eligibility import Product, Tensor, operands_of, parse_shapes, product_of_shapes
-from mpprof.analysis.kernels. import products
+from mpprof.analysis.kernels.placement import products
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Placement, Precision, Verdict
 from mpprof.model.trace import HloInstruction, Op
