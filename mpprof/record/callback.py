@@ -26,6 +26,7 @@ from mpprof.record.arguments import (
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import NEVER, Hook
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, named, tell
+from mpprof.record.fit_calls import watch_fits
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.reading import Schedule
@@ -119,10 +120,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), this callback opens no
     window, and that trace is the run's.
 
-    Known limits: a `fit` that ends with an exception is closed by `close()`, by the next `fit` with this or
-    another such callback, or when the process ends. Until then hardware samples go on, and so does the
-    profiler where a window was open; the model is not kept alive. A `fit` within a `fit`, with the same
-    callback, is not recorded.
+    Keras tells a callback nothing of an exception. So `fit` is replaced in Keras' own class, once in a
+    process, by a function that calls it: an exception that leaves it closes the recording at once, and goes
+    on. Known limit: a `fit` within a `fit`, with the same callback, is not recorded.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance with a run of its
     own, and so is a `fit` in a forked process. Raises `UsageError` for an argument of another kind.
@@ -171,6 +171,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._judged_steps = 0  # how many there were at the last verdict
         self._begun: tuple[int, int] | None = None  # the first hook of a fit: our clock, Unix time in ns
         self._spent: Spent | None = None  # of the fit that begins, where the others' hooks are timed
+        watch_fits()
 
     @property
     def root(self) -> Path | None:
@@ -447,6 +448,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
         self._begun = self._spent = None
         self._told = False
+        watch_fits()
 
 
 def _looks(given: tuple[Any, ...] | None, most_kept: int) -> Any:
