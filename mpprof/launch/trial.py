@@ -20,10 +20,10 @@ from mpprof import child
 from mpprof.launch import batches, reading_ahead
 from mpprof.launch.energy import Energy
 from mpprof.launch.fit import Argument, callbacks_in, is_list_object
-from mpprof.record.keras_compat import Method, replace
 from mpprof.launch.options import Options, Trial
 from mpprof.launch.script import Script
 from mpprof.launch.stopping import ending_after
+from mpprof.record.keras_compat import Method, replace
 
 WRITERS = frozenset({
     "BackupAndRestore", "CSVLogger", "ModelCheckpoint", "MPProfilerCallback", "MlflowCallback",

@@ -1,7 +1,7 @@
 """The calls of Keras' `fit`, and the exceptions that leave them.
 
-Keras calls no hook of a callback when `fit` raises. So `fit` itself is replaced where Keras defines it, once in a
-process, by a function that calls it, and hands on what it returns or raises.
+Keras calls no hook of a callback when `fit` raises. So `fit` itself is replaced where Keras defines it, once
+in a process, by a function that calls it, and hands on what it returns or raises.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def watch_fits() -> None:
 
 
 def on_exception(left: Left) -> None:
-    """Have `left` told of the exception that leaves the innermost `fit` of this thread, if one does. Nothing where
-    no `fit` that is watched runs."""
+    """Have `left` told of the exception that leaves the innermost `fit` of this thread, if one does.
+    Does nothing where no `fit` that is watched runs."""
     if _running.calls:
         _running.calls[-1].append(left)
 

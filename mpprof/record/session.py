@@ -50,7 +50,7 @@ from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.step_line import Line, PlainLine
 from mpprof.record.wall_time.hooks import NOT_TIMED, OURS, TIMED_ALREADY, TimedList, put_back
 from mpprof.record.wall_time.input import InputWait, time_input
-from mpprof.record.wall_time.sums import NOTABLE_NS, Spent
+from mpprof.record.wall_time.sums import NOTABLE_NS, Spent, Sum
 
 WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
@@ -103,6 +103,8 @@ NO_LOSS = (
 SETUP = (
     "what fit does before its first hook (adapters, the first batch of a generator) is not seen by callbacks"
 )
+
+VERDICT = "the verdict at the end of fit"
 
 
 def _no_model() -> None:
@@ -255,6 +257,15 @@ class FitSession:
             self._last_look()
             self._end_ns = self._clock()
         self._end_fit("stopped" if stopped else "finished")
+
+    def spend_end(self, begin_ns: int) -> None:
+        """Write what we have done since then, behind the record of the fit that has ended: its verdict."""
+        took_ns = self._clock() - max(begin_ns, self._end_ns or begin_ns)
+        if took_ns >= NOTABLE_NS:
+            total = Sum("profiler", VERDICT, "end")
+            total.calls, total.ns, total.first_step = 1, took_ns, self.calls.step
+            with failures_suppressed():  # an extra: all that was recorded is on disk
+                self.recorder.put_late(total.line(self.calls.fit, self.calls.step))
 
     def abandon(self) -> None:
         """Abandon the recording, which has failed: release the profiler, the signal and the files."""

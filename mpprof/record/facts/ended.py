@@ -1,5 +1,4 @@
-"""How a `fit` ended that raised: what is kept of the exception that left it, with the text of an out-of-memory
-error."""
+"""How a `fit` ended that raised: what is kept of the exception that left it."""
 
 from __future__ import annotations
 
