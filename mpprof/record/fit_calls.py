@@ -30,7 +30,7 @@ _running = _Running()
 
 
 def watch_fits() -> None:
-    """Watch each `fit` that is called from now on, of every Keras that is imported."""
+    """Have each `fit` that is called from now on watched, of every Keras that is imported."""
     for name in ("keras", KERAS_2):
         if (keras := sys.modules.get(name)) is not None:
             replace(keras, "fit", _watched)
