@@ -179,7 +179,7 @@ def announce(model: Any, batch_size: int | None) -> list[str]:
     from mpprof.record.facts import untrained
 
     report = audit_run(untrained.run_of(model, batch_size))
-    lines = short(report) if report.policy and report.policy != "float32" else []
+    lines = short(report) if report.policy and (report.narrow or report.policy != "float32") else []
     return [words.plain(line) for line in lines]
 
 

@@ -7,7 +7,8 @@ layers that they look for are a risk, named with the code that removes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -21,7 +22,7 @@ from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote, AuditReport, MatrixWork
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import SEVERITY_RANK, Unable
-from mpprof.model.run import ModelFacts, Run, RunFacts
+from mpprof.model.run import LayerFacts, ModelFacts, Run, RunFacts
 
 
 class ModelRule(Rule, Protocol):
@@ -104,7 +105,16 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         work=work,
         least_ns=expected.least_ns(model.layers, work, gpu, batch) if model and gpu else None,
         pays=has_units,
+        policies=_policies(model.layers) if model else (),
     )
+
+
+def _policies(layers: Sequence[LayerFacts]) -> tuple[tuple[str, int], ...]:
+    """Return the policies of the layers that multiply with weights and how many have each, most first."""
+    named = Counter(
+        layer.dtype_policy or layer.compute_dtype or "not known" for layer in expected.multiplying(layers)
+    )
+    return tuple(named.most_common())
 
 
 def _place(note: AuditNote, worst: dict[str, int]) -> int:

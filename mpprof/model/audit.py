@@ -84,6 +84,13 @@ class AuditReport:
     work: tuple[MatrixWork, ...] = ()  # of each layer that multiplies; empty: no card is known
     least_ns: float | None = None  # of a step's products at the card's peak rates; None: not known
     pays: bool | None = None  # whether the card multiplies 16 bits on matrix units; None: not known
+    policies: tuple[tuple[str, int], ...] = ()  # of the layers that multiply: the policy of how many, most first
+
+    @property
+    def narrow(self) -> bool:
+        """Whether any layer that multiplies does so in 16 bits or less; of a model without any, its policy."""
+        names = [name for name, _ in self.policies] or [self.policy or ""]
+        return any("16" in name or "float8" in name for name in names)
 
     def __repr__(self) -> str:
         causes = ", ".join(dict.fromkeys(f"{note.code} {note.slug}" for note in self.notes))
@@ -109,7 +116,7 @@ def lines(report: AuditReport) -> list[str]:
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
         for reason in dict.fromkeys(note.reason for note in same):
             said += _grouped([note for note in same if note.reason == reason])
-    if report.policy and "16" not in report.policy and report.pays is not False:
+    if report.policy and not report.narrow and report.pays is not False:
         said += [
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
@@ -166,9 +173,17 @@ def _work(work: tuple[MatrixWork, ...]) -> list[str]:
 
 def _head(report: AuditReport) -> str:
     gpu = report.gpu or "any NVIDIA GPU with Tensor Cores"
-    return (
-        f"{report.model or 'model'}: policy {report.policy or 'not known'}, {report.layers} layers, for {gpu}"
-    )
+    return f"{report.model or 'model'}: policy {_policy(report)}, {report.layers} layers, for {gpu}"
+
+
+def _policy(report: AuditReport) -> str:
+    """Return the policy of the layers that multiply, with the others among them; else the model's own."""
+    if not report.policies:
+        return report.policy or "not known"
+    (most, _), *others = report.policies
+    whole = sum(count for _, count in report.policies)
+    beside = ", ".join(f"{name} in {count} of the {whole} layers that multiply" for name, count in others)
+    return most + (f" ({beside})" if beside else "")
 
 
 def _memory(report: AuditReport) -> str:

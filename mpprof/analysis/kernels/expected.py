@@ -33,8 +33,14 @@ def matrix_work(
     """Return where each layer that multiplies with weights will run. `tf32` False: it was switched off."""
     shares = flops.shares(layers)
     by_name = {layer.name: layer for layer in layers}
+    return tuple(_of(layer, card, tf32, shares, by_name) for layer in multiplying(layers))
+
+
+def multiplying(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
+    """Return the layers that multiply with weights of their own, each once: of attention its projections."""
+    by_name = {layer.name: layer for layer in layers}
     return tuple(
-        _of(layer, card, tf32, shares, by_name)
+        layer
         for layer in layers
         if kinds.is_matrix(layer)
         and layer.parameters != 0
