@@ -17,6 +17,7 @@ from mpprof.analysis.layers import flops
 from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
+from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote, AuditReport, MatrixWork
@@ -37,10 +38,23 @@ NO_WORKERS = (
     "(keras.distribution)"
 )
 
-_FIRST = ("MP801", "MP802", "MP804", "MP806", "MP101", "MP102", "MP104", "MP106", "MP402", "MP410", "MP309")
+_FIRST = (
+    "MP801",
+    "MP802",
+    "MP804",
+    "MP808",
+    "MP806",
+    "MP101",
+    "MP102",
+    "MP104",
+    "MP106",
+    "MP402",
+    "MP410",
+    "MP309",
+)
 """Of notes that are equally bad these come first: they decide about the whole model, or most of it. The
 others follow in the catalogue's order."""
-_OF_THE_CARD = ("MP801", "MP802", "MP804")
+_OF_THE_CARD = ("MP801", "MP802", "MP804", "MP808")
 """What decides about every layer: where one of these is a loss, it comes before all others."""
 _VOCABULARY = "MP402"
 """What it says of a layer's width takes the place of what narrower rules say of that layer."""
@@ -106,6 +120,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         least_ns=expected.least_ns(model.layers, work, gpu, batch) if model and gpu else None,
         pays=has_units,
         policies=_policies(model.layers) if model else (),
+        float8=float8.sentence(model.layers) if model else None,
     )
 
 

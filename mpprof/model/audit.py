@@ -84,11 +84,13 @@ class AuditReport:
     work: tuple[MatrixWork, ...] = ()  # of each layer that multiplies; empty: no card is known
     least_ns: float | None = None  # of a step's products at the card's peak rates; None: not known
     pays: bool | None = None  # whether the card multiplies 16 bits on matrix units; None: not known
-    policies: tuple[tuple[str, int], ...] = ()  # of the layers that multiply: the policy of how many, most first
+    policies: tuple[tuple[str, int], ...] = ()  # (policy, how many of the layers that multiply), most first
+    float8: str | None = None  # which layers multiply in float8 and what stays beside them; None: none does
 
     @property
     def narrow(self) -> bool:
-        """Whether any layer that multiplies does so in 16 bits or less; of a model without any, its policy."""
+        """Whether any layer that multiplies does so in 16 bits or less; of a model without any, its own
+        policy."""
         names = [name for name, _ in self.policies] or [self.policy or ""]
         return any("16" in name or "float8" in name for name in names)
 
@@ -111,6 +113,7 @@ _NAMED = 3  # layers that are listed before "and N more"
 def lines(report: AuditReport) -> list[str]:
     """Return the report as text, notes of one cause under one heading, equal ones as one."""
     said = [_head(report), *(f"warning: {text}" for text in report.warnings), *_work(report.work)]
+    said += [report.float8] if report.float8 else []
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]

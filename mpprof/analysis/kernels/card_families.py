@@ -15,9 +15,7 @@ from mpprof.model.device import Vendor
 from mpprof.model.frozen import frozen
 
 _BY_CAPABILITY = "by capability"
-_SUFFIX = (
-    r"(?:nvidia |amd |tesla )?(?:{}) ?(?:\d+ ?gb)?(?: with)? ?(?:laptop|mobile|notebook|max ?q)?(?: gpu| design)*"
-)
+_SUFFIX = r"(?:nvidia |amd |tesla )?(?:{}) ?(?:\d+ ?gb)?(?: with)? ?(?:laptop|mobile|notebook|max ?q)?(?: gpu| design)*"
 
 
 @frozen

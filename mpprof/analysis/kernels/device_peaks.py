@@ -187,7 +187,7 @@ def find(name_or_cc: str) -> DeviceFacts | None:
     capability = re.match(_CAPABILITY, text)
     if capability is None:
         family = family_of(text)
-        return family and DeviceFacts("gpu", text, family.vendor, family.compute_capability)
+        return DeviceFacts("gpu", text, family.vendor, family.compute_capability) if family else None
     return DeviceFacts(
         kind="gpu", vendor="nvidia", compute_capability=(int(capability.group(1)), int(capability.group(2)))
     )

@@ -134,6 +134,8 @@ def _other(layer: LayerFacts, card: DeviceFacts, has: bool) -> Where:
     own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
     if own == "unknown":
         return "unknown", "unknown", "what it computes in is not known"
+    if not has and own == "bf16":  # AMD's ISA documents before CDNA and RDNA3
+        return "cuda_core", "fp32", "the card has no arithmetic in bfloat16: turned into float32"
     if not has:
         return "cuda_core", own, "the card has no matrix units"
     types, capability = device_peaks.matrix_types(card), card.compute_capability
