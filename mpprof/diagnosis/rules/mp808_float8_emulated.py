@@ -79,12 +79,9 @@ def judge(signals: Signals) -> Outcome:
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     names = {layer.name for layer in layers}
-    products = [
-        cell
-        for cell in signals.cells
-        if cell.category == "matmul" and cell.placement in ACCELERATED and cell.precision != "unknown"
-    ]
+    products = [cell for cell in signals.cells if cell.category == "matmul" and cell.placement in ACCELERATED]
     mine = [cell for cell in products if cell.layer in names] or [c for c in products if c.layer is None]
+    mine = [cell for cell in mine if cell.precision != "unknown"]
     if mine:
         whole_ns = sum(cell.ns_per_step for cell in mine)
         narrow_ns = sum(cell.ns_per_step for cell in mine if cell.precision == "fp8")
