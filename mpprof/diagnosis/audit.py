@@ -58,6 +58,9 @@ _OF_THE_CARD = ("MP801", "MP802", "MP804", "MP808")
 """What decides about every layer: where one of these is a loss, it comes before all others."""
 _VOCABULARY = "MP402"
 """What it says of a layer's width takes the place of what narrower rules say of that layer."""
+ONLY_BEFORE = (_VOCABULARY,)
+"""Told before the first step although it is only possible: a vocabulary cannot be padded once the model has
+been trained."""
 
 
 def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:

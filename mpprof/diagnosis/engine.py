@@ -9,7 +9,7 @@ from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
-from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS
+from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
     INVALID,
@@ -27,7 +27,6 @@ from mpprof.diagnosis.outcomes import (
     cost_ns,
     known,
 )
-from mpprof.diagnosis.ranking import said_of_unlike
 from mpprof.diagnosis.remedies.choosing import joined
 from mpprof.diagnosis.rules import mp906_unlike_runs, mp907_unknown_kernels, mp912_attribution_lost
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals

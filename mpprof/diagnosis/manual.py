@@ -37,7 +37,7 @@ def subjects() -> dict[str, str]:
 
 
 def explain(cause: str) -> str:
-    """Return the manual page of a cause, given by its code or slug in any case ("MP104", "float32-island").
+    """Return the manual page of a cause, given by its code or slug in any case (MP104, float32-island).
 
     Raises NotFoundError, naming the nearest causes, for anything else.
     """

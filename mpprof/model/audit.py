@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from mpprof.model import quantities
 from mpprof.model.finding import Severity, Unable
 from mpprof.model.frozen import frozen
@@ -200,14 +202,10 @@ def _memory(report: AuditReport) -> str:
     return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 
-ONLY_BEFORE = frozenset({"MP402"})
-"""Causes that are told before the first step although they are only possible ones: a vocabulary cannot be
-padded once the model has been trained."""
-
-
-def short(report: AuditReport, most: int = 5) -> list[str]:
-    """Return the report in a few lines, one for each cause."""
-    told = (note.code for note in report.notes if note.severity != "info" or note.code in ONLY_BEFORE)
+def short(report: AuditReport, only_before: Collection[str] = (), most: int = 5) -> list[str]:
+    """Return the report in a few lines, one for each cause. `only_before`: codes of causes that are told
+    although they are only possible ones."""
+    told = (note.code for note in report.notes if note.severity != "info" or note.code in only_before)
     codes = list(dict.fromkeys(told))
     if not codes and not report.warnings:
         return []

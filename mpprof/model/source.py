@@ -11,9 +11,9 @@ from mpprof.model.run import HostTrace
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
-    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow, SurveyRow
+    from mpprof.model.run import ShownLook
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpprof.errors import NotFoundError, UnreadableError
-from mpprof.model.looks import ShownLook
+from mpprof.model.run import ShownLook
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report.redact import Redactor

@@ -10,17 +10,17 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards import create_app, runs, work
 from mpprof_dashboards.pages import why
 
-from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import words
 from mpprof.report.to_json import to_json
 from tests.builders.read_back import reading
 from tests.paths import SAMPLES
+from tests.samples import source
 
 why = reading(why)
 work = reading(work)
 
-SOURCE = LogDirectory(SAMPLES)
+SOURCE = source()
 ENTRIES = SOURCE.entries()
 NAMES = [entry.name for entry in ENTRIES if entry.problem is None]
 

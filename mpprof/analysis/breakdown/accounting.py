@@ -20,7 +20,7 @@ from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps_before, sweep, union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.roofline import weighed
-from mpprof.analysis.kernels.placement_ops import inputs_precision
+from mpprof.analysis.kernels.placement import inputs_precision
 from mpprof.analysis.layers.attribution import Ownership, candidates
 from mpprof.analysis.steps import idle
 from mpprof.analysis.steps import statistics as stepping

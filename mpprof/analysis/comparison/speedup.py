@@ -26,10 +26,9 @@ from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.attainable.work import SIXTEEN_BITS
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.comparison.launches_compared import launches
-from mpprof.analysis.comparison.limiting_parts import Share, limits
 from mpprof.analysis.comparison.matching import aligned
 from mpprof.analysis.comparison.observed import observed, step_times
-from mpprof.analysis.comparison.potential import potential
+from mpprof.analysis.comparison.potential import Share, limits, potential
 from mpprof.analysis.comparison.precision_overhead import added
 from mpprof.analysis.comparison.profiled import profiled_speedup
 from mpprof.analysis.comparison.ratios import (

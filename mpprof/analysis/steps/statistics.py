@@ -15,9 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.mean_interval import of_mean
+from mpprof.analysis.arrays.mean_interval import half_width, of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
-from mpprof.analysis.arrays.student_t import half_width
 from mpprof.model.frozen import frozen
 from mpprof.model.limits import LONG_CALL_NS
 from mpprof.model.run import RunFacts

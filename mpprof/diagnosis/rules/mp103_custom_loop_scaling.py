@@ -42,8 +42,8 @@ import numpy as np
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
+from mpprof.diagnosis.shared.numbers import never_scaled, scale_loss_called
 from mpprof.diagnosis.shared.skips import scale_words
-from mpprof.diagnosis.shared.unscaled import never_scaled, scale_loss_called
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Confidence
 from mpprof.model.quantities import format_count, format_ratio

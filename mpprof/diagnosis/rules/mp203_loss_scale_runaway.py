@@ -37,9 +37,8 @@ from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, known, need
-from mpprof.diagnosis.shared.numbers import what_overflows
+from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
-from mpprof.diagnosis.shared.unscaled import NEVER_SCALED, never_scaled
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"

@@ -32,7 +32,7 @@ from __future__ import annotations
 from mpprof.analysis.attainable.work import work_of
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.cells import unattributed
+from mpprof.diagnosis.cells import norms_by_scope, unattributed
 from mpprof.diagnosis.outcomes import (
     NAMED,
     Clear,
@@ -70,7 +70,7 @@ def judge(signals: Signals) -> Outcome:
         return signals.not_narrow
     facts = known(signals.layers)
     recorded = {f.name for f in facts or () if layers.is_norm(f)}
-    names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}
+    names = recorded | norms_by_scope(signals)
     mine = signals.select(lambda cell: cell.layer in names or cell.category == "norm")
     rows = tuple(row for row in mine if not _in_16_bits(signals.cells[row]))
     if mine and not rows:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpprof.analysis.breakdown.accounting import account, category_of
-from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
+from mpprof.analysis.breakdown.compute_precision import tensor_core_share
 from mpprof.analysis.steps.boundaries import periods
 from mpprof.errors import UnableError
 from mpprof.model.account import CLASSES, PHASES, Account, Cell
