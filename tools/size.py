@@ -21,15 +21,15 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 570,
-    "mpprof/analysis": 10_180,
+    "mpprof/analysis": 10_190,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_310,
-    "mpprof/diagnosis": 6_970,
+    "mpprof/diagnosis": 6_980,
     "mpprof/forecasts": 2_060,
     "mpprof/launch": 890,
     "mpprof/model": 2_700,
     "mpprof/numbers": 1_330,
-    "mpprof/record": 5_920,
+    "mpprof/record": 5_980,
     "mpprof/report": 3_970,
     "mpprof/runs": 440,
     "mpprof/store": 1_100,
