@@ -41,7 +41,17 @@ class Command(Protocol):
 
 GROUPS = {
     "Record": ("run", "try", "demo", "doctor", "verify", "counters"),
-    "Look at a run": ("report", "serve", "kernels", "ops", "layers", "memory", "numerics", "explain"),
+    "Look at a run": (
+        "report",
+        "serve",
+        "kernels",
+        "products",
+        "ops",
+        "layers",
+        "memory",
+        "numerics",
+        "explain",
+    ),
     "Compare and check": ("compare", "check"),
     "Before training": ("audit", "forecast"),
     "Many runs": ("ls", "survey"),
@@ -156,7 +166,7 @@ def _prepare(args: argparse.Namespace, stack: ExitStack) -> None:
 
         stack.enter_context(folder.switched_off())
     quiet = args.quiet or getattr(args, "talks", False)
-    stack.enter_context(progress.shown(quiet=quiet, color=not args.no_color))
+    stack.enter_context(progress.shown(quiet=quiet))
 
 
 @contextmanager
