@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,78 +17,14 @@ from tests.record.on_tensorflow import keras, tf
 from tests.record.processes import done
 from tests.record.training import (
     BATCH,
-    assert_did_all,
     batches_of_unknown_number,
-    by_default,
     callback,
     calls_of,
     data,
-    digest,
     model,
 )
 
 pytestmark = pytest.mark.framework
-
-
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    from tensorflow.python.framework import config
-
-    keras.utils.set_random_seed(0)
-    tf.config.experimental.enable_op_determinism()
-    yield
-    config.disable_op_determinism()
-
-
-@pytest.mark.usefixtures("deterministic")
-@pytest.mark.parametrize(
-    ("kind", "compiling"),
-    [("dense", {}), ("convolution", {}), ("recurrent", {}), ("dense", {"steps_per_execution": 4})],
-)
-def test_weights_are_the_same_bit_by_bit(tmp_path: Path, kind: str, compiling: dict[str, Any]) -> None:
-    x, y = data(40, bad_steps=(3, 20))
-    digests = []
-    recorded = callback(tmp_path, profile_steps=(12, 16), hardware=True)
-    for callbacks in ([], [recorded]):
-        made = model(kind=kind, **compiling)
-        fit(made, x, y, *callbacks, epochs=2, shuffle=True, validation_data=(x[:16], y[:16]))
-        digests.append(digest(made))
-    assert digests[0] == digests[1]
-    read = records(tmp_path)
-    assert read.facts is not None
-    assert read.facts.deterministic_ops is True
-    assert read.facts.profile_windows[0].status == "done"
-
-
-@pytest.mark.usefixtures("deterministic")
-def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    x, y = data(70, bad_steps=(3, 40))
-    digests = []
-    for callbacks in ([], by_default(tmp_path)):
-        made = model(kind="convolution")
-        fit(made, x, y, *callbacks, epochs=2, shuffle=True, validation_data=(x[:16], y[:16]))
-        digests.append(digest(made))
-    assert digests[0] == digests[1]
-    assert_did_all(tmp_path / "default", capsys.readouterr().out)
-
-
-def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Path) -> None:
-    x, y = data(70, bad_steps=(3, 40, 41))
-    made = model()
-    fit(made, x, y, callback(tmp_path))
-    read = records(tmp_path)
-    steps = read.steps
-    assert steps is not None
-    assert steps.step.tolist() == list(range(1, 71))
-    assert steps.step[steps.skipped > 0].tolist() == [3, 48]  # exact at first, then to the interval
-    assert total_skipped(read) == 3 == 70 - counter(made)
-    assert steps.loss_scale[1:4].tolist() == [2.0**15, 2.0**14, 2.0**14]
-    assert steps.loss_scale[-1] == 2.0**12
-    assert steps.skipped[48:79].min() == 0  # after a change each step is read again
-    assert np.isnan(steps.loss[2:]).all()
-    assert steps.loss_known.all()
 
 
 def test_a_disk_that_hangs_is_noticed_however_seldom_is_read(
@@ -116,15 +49,6 @@ def test_a_disk_that_hangs_is_noticed_however_seldom_is_read(
     assert steps is None or len(steps) == 0
 
 
-def test_every_step_is_read_where_that_is_wanted(trained: Any, tmp_path: Path) -> None:
-    x, y = data(50, bad_steps=(40, 45))
-    fit(trained, x, y, callback(tmp_path, read_every=1))
-    steps = records(tmp_path).steps
-    assert steps is not None
-    assert steps.step[steps.skipped > 0].tolist() == [40, 45]
-    assert steps.loss_scale_known.all()
-
-
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")  # what Keras says of unknown lengths
 @pytest.mark.parametrize("per_call", [1, 4, 8])
 @pytest.mark.parametrize("known", [True, False])
@@ -143,35 +67,6 @@ def test_steps_and_skips_where_the_last_call_is_not_full(tmp_path: Path, per_cal
     assert steps.covers[steps.epoch == 0][-1] == (38 % per_call or per_call)
     assert steps.batch[-1] == 37
     assert total_skipped(read) == 4 == 76 - counter(made)
-
-
-def test_a_micro_step_of_an_accumulation_is_no_skip(tmp_path: Path) -> None:
-    x, y = data(24, bad_steps=(7,))
-    made = model(optimizer=keras.optimizers.Adam(gradient_accumulation_steps=4))
-    fit(made, x, y, callback(tmp_path))
-    read = records(tmp_path)
-    assert total_skipped(read) == 1 == 24 - counter(made)
-    assert read.facts is not None
-    assert read.facts.fits[0].gradient_accumulation_steps == 4
-
-
-def test_a_fixed_scale_never_skips(tmp_path: Path) -> None:
-    x, y = data(20, bad_steps=(5,))
-    made = model("float32", keras.optimizers.Adam(loss_scale_factor=1024.0, clipnorm=1.0))
-    fit(made, x, y, callback(tmp_path))
-    read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
-    assert total_skipped(read) == 0
-    assert (read.steps.skipped >= 0).any()
-    assert not read.steps.loss_scale_known.any()
-    optimizer = read.facts.fits[0].optimizer
-    assert (optimizer.fixed_scale, optimizer.dynamic, optimizer.clipping) == (
-        1024.0,
-        False,
-        {"clipnorm": 1.0},
-    )
-    assert "1024" in read.facts.absent["loss_scale"]
 
 
 def test_the_facts_of_the_run(tmp_path: Path) -> None:
@@ -294,16 +189,6 @@ def test_a_second_training_in_the_same_directory_has_its_own(trained: Any, tmp_p
     assert first.root == tmp_path
     assert second.root.parent == tmp_path
     assert set(find_runs(tmp_path)) == {tmp_path, second.root}
-
-
-def test_copies_start_runs_of_their_own(trained: Any, tmp_path: Path) -> None:
-    x, y = data(3)
-    original = callback(tmp_path)
-    fit(trained, x, y, original)
-    for copied in (copy.deepcopy(original), pickle.loads(pickle.dumps(original)), copy.copy(original)):
-        fit(trained, x, y, copied)
-        assert copied.root not in (None, original.root)
-    assert len(find_runs(tmp_path)) == 4
 
 
 def test_memory_is_read_with_the_counters_and_its_peak_reset_once(

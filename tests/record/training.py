@@ -78,10 +78,10 @@ def model(
 
 def digest(made: Any) -> str:
     """Of every weight, optimizer's variable and counter, bit by bit."""
-    variables = [*made.weights, *made.optimizer.variables]
-    return hashlib.sha256(
-        b"".join(np.asarray(variable.value).tobytes() for variable in variables)
-    ).hexdigest()
+    import keras
+
+    values = map(keras.ops.convert_to_numpy, [*made.weights, *made.optimizer.variables])
+    return hashlib.sha256(b"".join(value.tobytes() for value in values)).hexdigest()
 
 
 def callback(logdir: Path, **more: Any) -> Any:
