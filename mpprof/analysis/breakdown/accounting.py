@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     """
     summary = stepping.summarise(run.steps, run.facts, spans=run.spans) if run is not None else None
     windows, refused = _windows(trace, run, summary)
-    devices = [device_account(trace, placements, ownership, window) for window in windows]
+    devices = list(map(partial(device_account, trace, placements, ownership), windows))
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
     main, window = devices[order[0]], windows[order[0]]
     wall_ns = summary.mean_ns if summary is not None else None

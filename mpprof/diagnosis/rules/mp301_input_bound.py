@@ -17,15 +17,6 @@ What it costs
     gains time. Never more than the recorded step takes beyond the device's work, even where the profiled
     steps waited longer.
 
-What to do
-    Overlap and parallelise the pipeline, and move work that is cheap on the device there:
-
-        data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
-        data = data.batch(256, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-
-    Cache what fits (`.cache()` before the random augmentation), store it decoded and smaller, cast to float16
-    on the GPU and not on the CPU.
-
 When to ignore
     In the first epoch of a cached data set, and in a window that covers an epoch's first step.
 

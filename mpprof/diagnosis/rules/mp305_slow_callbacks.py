@@ -14,12 +14,6 @@ How we know
 What it costs
     That time, in the mean step.
 
-What to do
-    Do that work every hundred steps, or at the end of an epoch:
-
-        if step % 100 == 0:
-            writer.add_scalar("loss", loss, step)
-
 When to ignore
     In a model whose steps take microseconds: Keras' own loop is then a noticeable part.
 

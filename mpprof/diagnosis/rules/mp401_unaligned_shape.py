@@ -16,12 +16,6 @@ What it costs
     The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the
     baseline, or at most by the ratio of peak rates (low confidence); without sizes it is not known.
 
-What to do
-    Round units, filters, batch and sequence length up to a multiple of 8 (64 is better on A100 and later):
-
-        units = -(-units // 8) * 8
-        data = data.batch(64, drop_remainder=True)
-
 When to ignore
     When the layer's share is small; a first convolution with 3 channels is MP403, a vocabulary MP402.
 
