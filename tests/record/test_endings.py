@@ -256,7 +256,7 @@ def test_a_directory_removed_while_it_was_written_is_not_finished(
     root = tmp_path / "run"
     recorded = callback(root)
     with caplog.at_level(logging.WARNING):
-        fit(small(), 12, recorded, at(6, lambda: shutil.rmtree(root)))
+        fit(small(), 12, recorded, at(6, lambda: shutil.rmtree(root.rename(tmp_path / "gone"))))
     result = recorded.result()
     assert not result.finished
     assert result.lost is not None
