@@ -47,8 +47,6 @@ def test_every_sample_says_where_it_comes_from() -> None:
 def test_the_slices_sum_to_the_step(name: str) -> None:
     document = documents.document(diagnosed(name))
     time, steps = document["time"], document["steps"]
-    assert time is not None
-    assert steps is not None
     assert time["step_ns"] == steps["mean_ns"]
     assert sum(s["ns_per_step"] for s in time["slices"]) == pytest.approx(time["step_ns"], abs=1.0)
     for device in time["devices"]:
@@ -60,7 +58,6 @@ def test_no_share_is_above_the_whole(name: str, baseline: str | None) -> None:
     document = documents.document(diagnosed(name, baseline))
     assert {path: value for path, value in shares(document) if not 0 <= value <= 1 + 1e-9} == {}
     time = document["time"]
-    assert time is not None
     assert sum(max(0.0, part["ratio"]) for part in time["slices"]) == pytest.approx(1.0)
     assert all(part["ratio"] <= 1 for part in time["slices"])
     assert all((part["ratio"] < 0) == (part["ns_per_step"] < 0) for part in time["slices"])
@@ -82,7 +79,6 @@ def test_the_parts_of_matmul_sum_to_its_slice(name: str) -> None:
 @pytest.mark.parametrize(("name", "baseline"), PAIRS.items())
 def test_the_slices_of_a_comparison_sum_to_the_gap(name: str, baseline: str) -> None:
     speedup = diagnosed(name, baseline).speedup
-    assert speedup is not None
     assert speedup.observed == pytest.approx(speedup.baseline_step_ns / diagnosed(name).account.step_ns)
     if any(
         diagnosed(run).unlike for run in (name, baseline)
@@ -149,8 +145,6 @@ def test_the_allocator_events_of_a_sample_show_the_planted_memory_cause() -> Non
     name = "gtx1080ti-mixed-float16"
     diagnosis = diagnosed(name, PAIRS[name])
     memory, steps = diagnosis.memory, diagnosis.steps
-    assert memory is not None
-    assert steps is not None
     assert (memory.peak_bytes, memory.allocator) == (steps.peak_memory_bytes, "GPU_0_bfc")
     largest = memory.gap[0]
     assert (largest.code, largest.bytes) == ("MP604", pytest.approx(3 * 64 * 112 * 112 * 64 * 2, rel=0.1))

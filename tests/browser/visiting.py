@@ -151,7 +151,6 @@ def serving(logdir: Path) -> Iterator[str]:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
     ) as process:
-        assert process.stdout is not None
         line = process.stdout.readline()
         try:
             assert "http://127.0.0.1:" in line, line

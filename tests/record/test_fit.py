@@ -65,7 +65,6 @@ def test_weights_are_the_same_bit_by_bit(
         digests.append(digest(made))
     assert digests[0] == digests[1]
     facts = records(tmp_path).facts
-    assert facts is not None
     assert facts.deterministic_ops is True
     assert facts.profile_windows[0].status == "done"
 
@@ -90,7 +89,6 @@ def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Pa
     fit(made, x, y, callback(tmp_path))
     read = records(tmp_path)
     steps = read.steps
-    assert steps is not None
     assert steps.step.tolist() == list(range(1, 71))
     assert steps.step[steps.skipped > 0].tolist() == [3, 48]  # exact at first, then to the interval
     assert total_skipped(read) == 3 == 70 - counter(made)
@@ -106,7 +104,6 @@ def test_every_step_is_read_where_that_is_wanted(tmp_path: Path) -> None:
     x, y = data(50, bad_steps=(40, 45))
     fit(model(), x, y, callback(tmp_path, read_every=1))
     steps = records(tmp_path).steps
-    assert steps is not None
     assert steps.step[steps.skipped > 0].tolist() == [40, 45]
     assert steps.loss_scale_known.all()
 
@@ -117,7 +114,6 @@ def test_a_micro_step_of_an_accumulation_is_no_skip(tmp_path: Path) -> None:
     fit(made, x, y, callback(tmp_path))
     read = records(tmp_path)
     assert total_skipped(read) == 1 == 24 - counter(made)
-    assert read.facts is not None
     assert read.facts.fits[0].gradient_accumulation_steps == 4
 
 
@@ -128,8 +124,6 @@ def test_a_fixed_scale_never_skips_and_its_weights_are_no_longer_finite(
     made = model("float32", keras.optimizers.Adam(loss_scale_factor=1024.0, clipnorm=1.0))
     fit(made, x, y, callback(tmp_path))
     read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert total_skipped(read) == 0
     assert (read.steps.skipped >= 0).any()
     assert not read.steps.loss_scale_known.any()

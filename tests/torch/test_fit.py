@@ -35,7 +35,6 @@ def test_a_scale_that_grows_is_followed(tmp_path: Path) -> None:
     fit(made, x, y, callback(tmp_path))
     read = records(tmp_path)
     assert total_skipped(read) == 1 == 50 - counter(made)
-    assert read.steps is not None
     assert read.steps.loss_scale[4] == 8.0
     assert read.steps.loss_scale[8] == 4.0
 
@@ -45,7 +44,6 @@ def test_each_policy_trains_and_is_recorded(tmp_path: Path, policy: str) -> None
     x, y = data(20)
     fit(model(policy), x, y, callback(tmp_path))
     read = records(tmp_path)
-    assert read.facts is not None
     assert read.facts.fits[0].policy.compute_dtype == policy.removeprefix("mixed_")
     assert read.facts.fits[0].optimizer.dynamic is (True if policy == "mixed_float16" else None)
     assert total_skipped(read) == 0
@@ -83,11 +81,9 @@ def test_steps_and_skips_of_a_loader_of_known_and_unknown_length(tmp_path: Path,
     made.fit(loader, epochs=2, verbose=0, callbacks=[callback(tmp_path)])
     read = records(tmp_path)
     steps = read.steps
-    assert steps is not None
     assert steps.epoch.tolist() == [0] * 38 + [1] * 38
     assert steps.batch[-1] == 37
     assert total_skipped(read) == 4 == 76 - counter(made)
-    assert read.facts is not None
     assert read.facts.fits[0].batch_size == BATCH
 
 
@@ -102,10 +98,8 @@ def test_a_generator_shows_its_batch_size(tmp_path: Path) -> None:
         callbacks=[callback(tmp_path)],
     )
     read = records(tmp_path)
-    assert read.steps is not None
     assert read.steps.step[-1] == 13
     assert total_skipped(read) == 1
-    assert read.facts is not None
     assert read.facts.fits[0].batch_size == BATCH
     assert "batch_size" not in read.facts.absent
 
@@ -118,12 +112,9 @@ def test_several_fits_are_one_run_with_one_window_and_their_validations(tmp_path
         fit(made, x, y, several, epochs=2, validation_data=(x[:16], y[:16]))
     read = records(tmp_path)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
     assert [each.first_step for each in facts.fits] == [1, 61]
     assert steps.fit.tolist() == [1] * 60 + [2] * 60
     assert total_skipped(read) == 4 == 120 - counter(made)
-    assert read.validations is not None
     assert len(read.validations.t_ns) == 4
     assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(20, 24)]
     assert steps.step[steps.profiled].tolist() == [20, 21, 22, 23, 24]
@@ -144,9 +135,6 @@ def test_what_the_times_mean_on_the_cpu_is_said(tmp_path: Path) -> None:
     fit(model(), x, y, callback(tmp_path, clock=clock))
     read = records(tmp_path)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
-    assert facts.timing is not None
     assert facts.timing.basis == "synchronous"
     assert "within its calls" in facts.timing.note
     assert (steps.interval_ns[:-1] > 0).all()
@@ -171,9 +159,6 @@ def test_where_the_device_runs_behind_only_waits_give_intervals(
     fit(model(), x, y, callback(tmp_path, profile_steps=(20, 24)))
     read = records(tmp_path)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
-    assert facts.timing is not None
     assert facts.timing.basis == "asynchronous"
     assert "waits for the gradients" in facts.timing.note
     # The window's edges among them, and as the last call begins.
@@ -199,7 +184,6 @@ def test_an_interrupt_leaves_what_was_recorded_and_the_next_fit_ends_its_window(
     assert not torch.autograd._profiler_enabled()
     read = records(tmp_path)
     assert read.steps is not None
-    assert read.facts is not None
     assert [int((read.steps.fit == k).sum()) for k in (1, 2)] == [20, 40]
     assert [(w.first_step, w.status) for w in read.facts.profile_windows] == [(18, "done")]
     assert "apply" not in made.optimizer.__dict__
@@ -209,7 +193,6 @@ def test_the_process_and_its_switches_are_described(tmp_path: Path) -> None:
     x, y = data(3)
     fit(model(), x, y, callback(tmp_path))
     facts = records(tmp_path).facts
-    assert facts is not None
     framework = facts.framework
     assert framework["backend"] == "torch"
     assert framework["backend_version"] == torch.__version__
@@ -239,6 +222,5 @@ def test_a_compiled_train_step_is_recorded_and_untouched(tmp_path: Path) -> None
     assert compiled[0] == compiled[1] > 0
     read = records(tmp_path)
     assert total_skipped(read) == 1
-    assert read.facts is not None
     assert read.facts.fits[0].jit_compile is True
     assert read.facts.profile_windows[0].status == "done"
