@@ -156,7 +156,7 @@ def _prepare(args: argparse.Namespace, stack: ExitStack) -> None:
 
         stack.enter_context(folder.switched_off())
     quiet = args.quiet or getattr(args, "talks", False)
-    stack.enter_context(progress.shown(quiet=quiet, color=not args.no_color))
+    stack.enter_context(progress.shown(quiet=quiet))
 
 
 @contextmanager
