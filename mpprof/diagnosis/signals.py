@@ -19,6 +19,7 @@ from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.idle import HOST_RUNS
 from mpprof.analysis.steps.run_time import run_time, why_none
+from mpprof.analysis.steps.stalls import Stalls, stalls
 from mpprof.analysis.steps.statistics import asynchronous
 from mpprof.diagnosis.outcomes import (
     ENDED_BY_ERROR,
@@ -476,6 +477,12 @@ class Signals:
         """The device runs behind the host: one that is blocked need not keep the other waiting."""
         table = self.case.run.steps
         return table is not None and asynchronous(table, self.case.run.facts)
+
+    @cached_property
+    def stalls(self) -> Stalls | None:
+        """Long steps, and what they wait for, by the records and the trace; None where no step has a time."""
+        account = self.case.account
+        return stalls(self.case.run, account.stalled if account is not None else None)
 
     @cached_property
     def run_time(self) -> RunTime | Absent:

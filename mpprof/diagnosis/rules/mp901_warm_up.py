@@ -37,6 +37,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
+from mpprof.model.run import RunFacts
 from mpprof.model.steps import StepSummary, StepTable
 
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is part of the measurement"
@@ -82,6 +83,12 @@ def judge(signals: Signals) -> Outcome:
         or _much_warm_up(warm)
         or Clear(f"warm-up ended at step {summary.first_steady} and is left out")
     )
+
+
+def is_automatic(facts: RunFacts | None) -> bool:
+    """Return whether mpprof itself chose the steps of each profile window."""
+    windows = () if facts is None else facts.profile_windows
+    return bool(windows) and all(window.automatic for window in windows)
 
 
 @frozen

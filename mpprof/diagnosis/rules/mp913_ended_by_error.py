@@ -15,7 +15,7 @@ When to ignore
     When the error was raised on purpose, to end the training.
 
 Sources
-    mpprof's own records. Python: an exception leaves its traceback in `sys.last_exc`.
+    mpprof's own records.
 """
 
 from __future__ import annotations
