@@ -1038,7 +1038,8 @@ class FitSession:
         if self.probe.backend == "torch" and getattr(self.model, "jit_compile", False):
             return None  # dynamo would trace what watches
         optimizer = getattr(self.model, "optimizer", None)
-        return ScaleWatch(optimizer, lambda: self._part() == "batch")
+        function = getattr(self.model, "train_function", None)
+        return ScaleWatch(optimizer, lambda: self._part() == "batch", function)
 
     def _stop_watching(self) -> None:
         """Note whether the first call has scaled the loss, if it could be seen."""
@@ -1046,6 +1047,7 @@ class FitSession:
         called = None if watch is None else watch.stop()
         if called is not None:
             self._fit_facts["scale_loss_called"] = called
+            self.observer.scales_loss(called)
 
     def _known(self, part: str, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer, or None where it is an absence: `absent` then says why the part is not split."""
