@@ -90,7 +90,8 @@ class SpentTable(Columnar):
 
 @frozen
 class Spans:
-    """The lines of a step log that are no steps. A log of an older mpprof has neither epochs nor spent."""
+    """The lines of a step log that are no steps. A log of an older mpprof has no lines of what was spent, nor
+    has one that ended before the first of them."""
 
     fits: tuple[FitSpan, ...]
     epochs: EpochTable
@@ -98,8 +99,9 @@ class Spans:
 
     @property
     def told(self) -> bool:
-        """Whether the log was written by a recorder that times parts: one without such a line did not."""
-        return bool(len(self.epochs) or len(self.spent))
+        """Whether the log says what was spent: a recorder that times parts counts its own hooks, at the
+        latest as an epoch ends. Where it does, a part without a line took no time."""
+        return bool(len(self.spent))
 
 
 PartName = Literal[

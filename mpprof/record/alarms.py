@@ -69,8 +69,8 @@ def checked(stop_on: str | Iterable[str]) -> frozenset[str]:
 
 @dataclass
 class Watch:
-    """`growth_steps`: of the dynamic loss scale, None where there is none. `scaled`: whether the loss is; None:
-    nobody could see it."""
+    """`growth_steps`: of the dynamic loss scale, None where there is none. `scaled`: whether the loss is
+    scaled; None: nobody could see it."""
 
     growth_steps: int | None = None
     scaled: bool | None = None

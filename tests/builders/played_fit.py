@@ -198,6 +198,12 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
             stage.write("validation", t_ns=stage.now * MS, duration_ns=given.validation * MS)
         stage.hooks(hooks, "epoch_end", "epoch")
         stage.write("epoch", fit=fit, epoch=epoch, begin_ns=epoch_begin * MS, end_ns=stage.now * MS)
+        if given.backend != "loop":
+            stage.spent["callbacks", "mpprof", "batch"] = [
+                max(1, stage.step),
+                1,
+                0,
+            ]  # the recorder's own hooks
         stage.flush(fit)
     stage.flush(fit)
     stage.write("fit_end", reason="finished", t_ns=stage.now * MS)

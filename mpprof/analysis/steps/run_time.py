@@ -31,6 +31,7 @@ Names = dict[str, int]
 
 NAMES: tuple[PartName, ...] = get_args(PartName)
 NOT_TIMED = "recorded by an mpprof that did not time it"
+ENDED_BEFORE = "the log ends before its first line that says what was timed"
 COUNTED = "the framework tells how often it compiled, and not for how long"
 OWN_LOOP = "a loop of the user's own has no callbacks: its work between steps is in `loop`"
 SETUP = "what a `fit` does before its first hook is not seen by a callback"
@@ -181,7 +182,8 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     own_loop = _own_loop(run)
     timed = {
         "input": bool(spent.rows("input").any() or (steps.input_wait_ns >= 0).any()),
-        "callbacks": bool(spent.rows("callbacks").any()),
+        # Our own hooks are timed where those of the others are not, too.
+        "callbacks": (own_loop or "run_time.callbacks" not in said) and bool(spent.rows("callbacks").any()),
         "compile": bool((spent.rows("compile") & (spent.ns != ABSENT)).any()),
         "profiler": facts is not None,
     }
@@ -193,7 +195,7 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     for part, known in timed.items():
         why = said.get(f"run_time.{part}") or general.get(part)
         if not known and (why or not spans.told):
-            absent[part] = why or NOT_TIMED
+            absent[part] = why or (NOT_TIMED if run.finished or len(spans.epochs) else ENDED_BEFORE)
     if _begins_only(steps):
         absent["loop"] = WITHIN_STEPS
     return absent
