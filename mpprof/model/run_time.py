@@ -127,7 +127,7 @@ class RunPart:
         "`steps`: calls of the train function; on a backend that tells only their begins, with the loop "
         "between them. `input`: the host was blocked for the next batch. `callbacks`: hooks in the "
         "training's thread. `compile`: tracing and compiling. `profiler`: opening and closing windows, "
-        "looks at the numbers by layer, and the verdict at the end of `fit`. "
+        "looks at the numbers by layer, and what is done at the end of `fit`: the verdict. "
         "`between_epochs`: what remains before the first, between and after the last call of epochs. `loop`: "
         "what remains between two calls. `setup`: before the first hook.",
     ]

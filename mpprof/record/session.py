@@ -104,7 +104,8 @@ SETUP = (
     "what fit does before its first hook (adapters, the first batch of a generator) is not seen by callbacks"
 )
 
-VERDICT = "the verdict at the end of fit"
+END_OF_FIT = "the end of fit"
+"""The name of what we do then: a look at the weights, closing the files, and the verdict."""
 
 
 def _no_model() -> None:
@@ -259,10 +260,10 @@ class FitSession:
         self._end_fit("stopped" if stopped else "finished")
 
     def spend_end(self, begin_ns: int) -> None:
-        """Write what we have done since then, behind the record of the fit that has ended: its verdict."""
+        """Write what we have done since then, behind the record of the fit that has ended."""
         took_ns = self._clock() - max(begin_ns, self._end_ns or begin_ns)
         if took_ns >= NOTABLE_NS:
-            total = Sum("profiler", VERDICT, "end")
+            total = Sum("profiler", END_OF_FIT, "end")
             total.calls, total.ns, total.first_step = 1, took_ns, self.calls.step
             with failures_suppressed():  # an extra: all that was recorded is on disk
                 self.recorder.put_late(total.line(self.calls.fit, self.calls.step))

@@ -44,6 +44,7 @@ class Play:
     first_batch: int = 0
     validation: int = 0
     ahead_of_validation: int = 0
+    behind_validation: int = 0
     between: int = 2
     callbacks: tuple[Hook, ...] = ()
     window: tuple[int, int, int, int] | None = None  # first and last step, and what opening and closing take
@@ -196,6 +197,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
         if given.validation:
             stage.pass_("validation", given.validation)
             stage.write("validation", t_ns=stage.now * MS, duration_ns=given.validation * MS)
+            stage.pass_("validation", given.behind_validation)
         stage.hooks(hooks, "epoch_end", "epoch")
         stage.write("epoch", fit=fit, epoch=epoch, begin_ns=epoch_begin * MS, end_ns=stage.now * MS)
         if given.backend != "loop":
