@@ -180,7 +180,8 @@ def announce(model: Any, batch_size: int | None) -> list[str]:
     from mpprof.record.facts import untrained
 
     report = audit_run(untrained.run_of(model, batch_size))
-    lines = short(report, ONLY_BEFORE) if report.policy and report.policy != "float32" else []
+    asked = report.policy and (report.narrow or report.policy != "float32")
+    lines = short(report, ONLY_BEFORE) if asked else []
     return [words.plain(line) for line in lines]
 
 

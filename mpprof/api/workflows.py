@@ -354,7 +354,7 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
         *mine.run.warnings,
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
-        *validity.doubts(mine.run),
+        *validity.doubts(mine.run, mine.account.stalled if mine.account else None),
         *machine_load.doubts(mine.run),
         *several.doubts(mine.hosts, mine.account, mine.run),
     )

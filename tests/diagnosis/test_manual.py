@@ -30,14 +30,14 @@ def test_every_page_has_all_headings_in_order_and_something_under_each(rule) -> 
     assert at == sorted(at)
     for heading, start in zip(HEADINGS, at, strict=True):
         assert lines[start + 1].startswith("    "), f"nothing under {heading}"
-    assert max(map(len, lines)) <= 110
+    assert max(len(line) for line in lines if not line.startswith(" " * 8)) <= 110  # code is never broken
 
 
-@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
-def test_every_page_says_in_code_what_to_do(rule) -> None:
-    text = explain(rule.CODE)
-    remedy = text[text.index("What to do") : text.index("When to ignore")]
-    assert re.search(r"^ {8}\S", remedy, re.MULTILINE), "no indented code"
+def test_what_to_do_stands_in_the_table_alone() -> None:
+    assert [rule.CODE for rule in rules.ALL if "What to do" in (rule.__doc__ or "")] == []
+    page = explain("MP402")
+    assert "    Pad the vocabulary to a multiple of 64: " in page
+    assert "\n\n        vocabulary = -(-vocabulary // 64) * 64\n\n" in page
 
 
 def test_by_slug_and_in_any_case() -> None:

@@ -14,12 +14,6 @@ How we know
 What it costs
     No time. When the scale is infinite the weights stop changing.
 
-What to do
-    Find out why nothing overflows (is anything really float16? MP101, MP104), and cap the scale meanwhile:
-
-        optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)   # fixed
-        model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)  # else it is wrapped and ignored
-
 When to ignore
     A scale a little above 2^24 in a model with very small gradients.
 

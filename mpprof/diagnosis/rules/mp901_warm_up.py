@@ -14,15 +14,6 @@ What it costs
     Once per training: the time that the warm-up steps took above the median, in sum. Nothing per steady step.
     For the driver's allocations: the idle time in the window while they ran.
 
-What to do
-    Choose steps for the window that come after those that are named here, and train long enough (30 steady
-    steps or more) before comparing:
-
-        MPProfilerCallback("logs/run", profile_steps=(40, 44))
-
-    "auto" opens its window once the last few steps took equally long. Only the whole run shows whether later
-    steps were shorter still.
-
 When to ignore
     When only the start-up itself is of interest.
 

@@ -11,12 +11,6 @@ How we know
 What it costs
     The rest of the training.
 
-What to do
-    Mend what raised: the training's own output has the traceback. After an out-of-memory error
-    `mpprof memory` says what did not fit, and what to try:
-
-        mpprof memory logs/run
-
 When to ignore
     When the error was raised on purpose, to end the training.
 
