@@ -24,7 +24,6 @@ FEW = ("batch norm",)
 
 def absent(root: Path) -> dict[str, str]:
     facts = read_records(root).facts
-    assert facts is not None
     return dict(facts.absent)
 
 
@@ -71,15 +70,12 @@ def test_what_was_skipped_is_found_in_the_batch_that_was_given(
     assert main(["numerics", str(root), "--look", "2"]) == 0
     assert "at step 2, an update was skipped. The batch: the one given." in capsys.readouterr().out
     times = run_time(load(root))
-    assert times is not None
     assert times.unknown_ns + sum(part.ns for part in times.parts) == times.wall_ns
     cost_ns = sum(each["cost_ns"] for each in looks)
     spent = times.part("profiler")
-    assert spent is not None
     assert spent.by[0].name == "numerics"
     assert cost_ns <= spent.by[0].ns < times.wall_ns
     read = read_records(root)
-    assert read.steps is not None
     assert (read.steps.duration_ns + np.maximum(read.steps.gap_ns, 0)).sum() < times.wall_ns - cost_ns
 
 

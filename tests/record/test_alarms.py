@@ -107,7 +107,6 @@ def test_a_loop_is_told_to_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture
                 pass
             recorder.update(loss=math.nan if step == 6 else 0.5)
     steps = read_records(tmp_path).steps
-    assert steps is not None
     assert len(steps) == 7
     assert "training is stopped" in caplog.text
 
@@ -133,7 +132,6 @@ def test_training_is_warned_once_and_stopped_where_that_is_wanted(
             "mpprof: the loss is nan by step 48 (MP206)" + ("; training is stopped" if stop_on else "")
         ]
         read = read_records(tmp_path / name)
-        assert read.steps is not None
         assert len(read.steps) == steps
         alarms = json.loads((tmp_path / name / "mpprof" / "run.json").read_text())["alarms"]
         assert [(alarm["kind"], alarm["step"]) for alarm in alarms] == [("non_finite_loss", 48)]

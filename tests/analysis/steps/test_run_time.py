@@ -33,7 +33,6 @@ FULL = Play(
 
 def of(played: Played) -> RunTime:
     found = run_time(load(played.root))
-    assert found is not None
     assert sum(part.ns for part in found.parts) + found.unknown_ns == found.wall_ns
     assert all(0 <= part.ratio <= 1 for part in found.parts)
     assert all(sum(each.ns for each in part.by) == part.ns for part in found.parts)
@@ -149,7 +148,6 @@ def test_what_was_timed_and_took_nothing_is_0_and_not_absent(tmp_path: Path) -> 
     found = of(play(Play(backend="jax", callbacks=(SLOW,)), tmp_path))
     for name in ("input", "compile", "validation", "profiler"):
         part = found.part(name)  # type: ignore[arg-type]
-        assert part is not None
         assert part.ns == 0
     assert set(found.absent) == {"setup", "loop"}
 
