@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 570,
-    "mpprof/analysis": 10_350,
+    "mpprof/analysis": 10_360,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_330,
     "mpprof/diagnosis": 7_250,
@@ -29,7 +29,7 @@ STATEMENTS = {
     "mpprof/launch": 890,
     "mpprof/model": 2_740,
     "mpprof/numbers": 1_330,
-    "mpprof/record": 5_980,
+    "mpprof/record": 6_000,
     "mpprof/report": 3_970,
     "mpprof/runs": 440,
     "mpprof/store": 1_090,

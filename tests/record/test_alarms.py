@@ -21,6 +21,12 @@ from mpprof.store import read_records
 from tests.record.training import BATCH, callback, data, model
 
 
+def test_a_scale_that_runs_away_from_a_loss_that_is_never_scaled_is_that_fault() -> None:
+    for scaled, code in ((True, "MP203"), (None, "MP203"), (False, "MP103")):
+        (alarm,) = Watch(scaled=scaled).see(Seen(21, 1, loss_scale=2.0**25))
+        assert code in alarm.text
+
+
 def kinds(watch: Watch, *seen: Seen) -> list[tuple[Kind, int]]:
     return [(alarm.kind, alarm.step) for one in seen for alarm in watch.see(one)]
 

@@ -22,7 +22,7 @@ from mpprof.analysis.steps.run_time import run_time
 from mpprof.api import workflows
 from mpprof.record import StepRecorder, end_of_fit
 from mpprof.record.end_of_fit import command, last_line
-from mpprof.record.session import VERDICT as VERDICT_NAME
+from mpprof.record.session import END_OF_FIT
 from mpprof.store import read_records
 from tests.record import hangs
 from tests.record.training import BATCH, callback, data, model
@@ -180,7 +180,7 @@ def test_the_verdict_is_in_the_wall_time_of_its_fit(
     found = run_time(mpprof.load(tmp_path))
     assert found is not None
     parts = {part.name: {each.name: each.ns for each in part.by} for part in found.parts}
-    assert parts["profiler"][VERDICT_NAME] == pytest.approx(6e9, rel=1e-3)
+    assert parts["profiler"][END_OF_FIT] == pytest.approx(6e9, rel=1e-3)
     assert found.wall_ns == sum(sum(by.values()) for by in parts.values()) + found.unknown_ns
     assert found.wall_ns < 6.1e9
 

@@ -407,3 +407,7 @@ def test_a_clock_that_breaks_in_the_midst_is_said_once(
     assert [record.getMessage() for record in caplog.records if "stops recording" in record.getMessage()] == [
         "mpprof stops recording, training goes on: StopIteration: "
     ]
+    assert [each for each in caplog.records if each.name == "mpprof"][1:] == []
+    assert all("mpprof" not in thread.name for thread in threading.enumerate())  # all is closed
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert facts["absent"]["recording"].startswith("failed: StopIteration")
