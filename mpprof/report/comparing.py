@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.rules import mp906_unlike_runs, mp910_no_window
+from mpprof.analysis.steps.stalls import BEGINS
 from mpprof.model.frozen import frozen
-from mpprof.report import content, two_windows, units, words
+from mpprof.report import content, two_windows, units, without_finding, words
 
 if TYPE_CHECKING:
     from mpprof.model.account import GapSlice
@@ -19,6 +19,7 @@ NOTABLE_RATIO = 0.005
 """A part whose gap is below this share of the step is folded into the last row,"""
 NOTABLE_LOSS = 0.10
 """unless it is a tenth of all that was lost."""
+REPEATS = "repeats may differ by more"
 MOST_ROWS = 12
 MOST_OPS = 3
 _WITHOUT = "-"
@@ -177,6 +178,28 @@ def throughput(rung: Rung) -> str:
     return f"{words.count(round(first))} → {words.count(round(last))} examples/s"
 
 
+def interval(rung: Rung) -> str:
+    """Return the interval of the observed speedup and what is not in it, or why it has none; empty without a
+    speedup, and where the answer has said why."""
+    if rung.refused or rung.observed is None:
+        return ""
+    absent = {f"speedup.{key}": why for key, why in rung.absent.items()}
+    if rung.interval is not None:
+        return f"{content.span(rung, absent)}; {REPEATS}"
+    why, said = rung.absent.get("interval", ""), rung.answer.because if rung.answer else ()
+    return content.span(rung, absent) if why and why not in " ".join(said) else ""
+
+
+def bursts(document: ComparedRuns) -> list[str]:
+    """Return what is said of each run's stalls, with the run's name; its mean step is in the heading."""
+    return [
+        f"{words.plain(report.run.name)}: {said.partition(': ')[2]}"
+        for report in document.runs
+        for said in report.warnings
+        if said.startswith(BEGINS)
+    ]
+
+
 def _ends(document: ComparedRuns, rung: Rung) -> tuple[Report, Report]:
     return document.runs[rung.start], document.runs[rung.end]
 
@@ -318,8 +341,8 @@ def serious(rung: Rung) -> list[Finding]:
 def _told(rung: Rung) -> list[Finding]:
     """Return the findings without those that the lines above say: that the runs are unlike, and that there is
     no trace."""
-    said = {mp906_unlike_runs.CODE} if rung.labels else set()
-    said |= {mp910_no_window.CODE} if not rung.slices else set()
+    said = {without_finding.COMPARED} if rung.labels else set()
+    said |= {without_finding.NO_WINDOW} if not rung.slices else set()
     return [found for found in rung.findings if found.code not in said]
 
 

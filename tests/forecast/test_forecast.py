@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from mpprof.analysis.kernels.placement import _card, on_device
-from mpprof.analysis.kernels.placement_ops import products as products_of
+from mpprof.analysis.kernels.placement import products as products_of
 from mpprof.errors import UsageError
 from mpprof.forecasts import deciding, forecasting, judging, rendering, targets
 from mpprof.forecasts.judging import Compiled
@@ -410,7 +410,6 @@ def test_float32_is_what_the_card_runs_by_default_and_the_other_stands_beside_it
     """On an H100 the products of float32 run as TF32; without it, on ordinary arithmetic, they take longer."""
     case = "convnet-h100-mixed_float16-32"
     speedup = forecast(case).speedup
-    assert speedup is not None
     assert speedup.over == "tf32"
     assert speedup.at_roofline_float32 > speedup.at_roofline
     assert "over TF32 (" in rendering.text(Forecast("model", (forecast(case),), {}))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis.leading import unlike
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.ranking import unlike
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Class, Speedup
 from mpprof.model.answer import Kind
