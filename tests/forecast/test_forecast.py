@@ -390,7 +390,7 @@ def test_the_text_names_card_policy_bound_and_obstacle() -> None:
     assert "% cannot;" in text
     assert "mixed_float16  43.8 % can; 56.2 % no products" in text
     assert "x to " in text
-    assert "waits for its" in text
+    assert "gains less, or nothing" in text
     assert "at most" not in text
     assert "x over float32" in text
     assert "(conv1_conv)" in text
