@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.answer.limits import MEETS_RATIO, alone, idle
+from mpprof.diagnosis.answer.limits import LITTLE, MEETS_RATIO, alone, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.wording import change
 from mpprof.model.account import FEW_WORKS, Speedup, tells
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
-LITTLE, AS_GOOD_RATIO = 1.05, 0.95
-"""Below the first a speedup is next to nothing; from the second on a run has what precision alone gives."""
+AS_GOOD_RATIO = 0.95
+"""From here on a run has what precision alone gives."""
 IN_EFFECT, LOW_SHARE = 0.9, 0.5
 """Shares of matrix time on matrix units: mixed precision is in effect, and wants an explanation."""
 

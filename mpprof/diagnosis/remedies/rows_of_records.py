@@ -63,7 +63,7 @@ VALIDITY = (
         "data = DataLoader(dataset, batch_size=64, drop_last=True)", loop=True,
     ),
     Row(
-        "MP902", ON_JAX, "constant shapes: .batch(n, drop_remainder=True), padding to a few lengths",
+        "MP902", ON_JAX | UNKNOWN, "constant shapes: .batch(n, drop_remainder=True), padding to a few lengths",
         "data = data.batch(64, drop_remainder=True)", when=(its.from_tf_data,), loop=True,
     ),
     Row(
