@@ -210,7 +210,7 @@ def of_unchanged_step(idle: float, was: float, now: float, observed: float = 1.0
 def test_the_first_screen_says_what_the_pair_shows() -> None:
     """Kernels that got faster in a step that did not: the device waits for the host."""
     found = of_unchanged_step(96, 5.24, 4)
-    said = "Kernels became 1.31x as fast (5.2 to 4.0 ms), and the step did not: the GPU idles 96.0 % of it."
+    said = "Kernels became 1.31x as fast (5.24 to 4.00 ms), and the step did not: the GPU idles 96.0 % of it."
     assert said in compose(found).because
     assert said in " ".join(brief.render(documents.report(found)).split())
     for other in (of_unchanged_step(96, 4.4, 4), of_unchanged_step(96, 5.24, 4, observed=1.2)):

@@ -120,6 +120,9 @@ def _of_cause(view: View, found: Finding, speedup: Speedup, step: float) -> Iter
         return
     if matrix[0] < NOTABLE_RATIO * (speedup.baseline_step_ns or step):
         return
+    if grew < NOTABLE_RATIO * step and (told := list(_kernels(view, speedup, step))):
+        yield from told
+        return
     times = f"{matrix[0] / matrix[1]:.1f}x"
     said = f"matrix work became {times} as fast ({change(*matrix)})"
     if grew >= NOTABLE_RATIO * step:
