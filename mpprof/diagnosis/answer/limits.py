@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpprof.analysis.comparison.bounds import HOST_NOT_EXCLUDED
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
@@ -168,7 +169,12 @@ def _unsure(view: View, leads: str) -> Iterator[str]:
     if undecided and speedup.profiled is not None:
         yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
     if view.report.account is None and "bounds" in view.report.absent:
-        yield view.report.absent["bounds"]
+        why = view.report.absent["bounds"]
+        if HOST_NOT_EXCLUDED not in why:
+            yield why
+        elif speedup.observed is not None and speedup.observed < LOW_SPEEDUP:
+            open_ones = "input or the host limits both runs, or the device does"
+            yield f"two explanations remain: {open_ones}; a profile window tells"
 
 
 def _alone(view: View) -> Iterator[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import isfinite
 
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.ranking import unlike
+from mpprof.diagnosis.rules import mp910_no_window
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Class, Speedup
 from mpprof.model.answer import Kind
@@ -126,6 +129,27 @@ class View:
         if best is None or not step or (best.gain_ns_per_step or 0.0) < NOTABLE_RATIO * step:
             return None
         return best
+
+    @property
+    def mentioned(self) -> Finding | None:
+        """Of a run without a trace that nothing leads: the first finding above a mention; None: there is
+        none."""
+        if self.kind != "records":
+            return None
+        kept = (
+            each
+            for each in self.report.findings
+            if each.severity != "info" and each.code not in self.report.dismissed
+        )
+        return next((each for each in kept if each.code != mp910_no_window.CODE), None)
+
+    @property
+    def utilization(self) -> float | None:
+        """For how much of the time the device was busy, of a run without a trace; None: not recorded."""
+        hardware = self.report.run.hardware
+        used = hardware.utilization_ratio if hardware is not None and self.report.account is None else ()
+        known_ones = [each for each in used if isfinite(each)]
+        return median(known_ones) if known_ones else None
 
     def longer(self, category: Class) -> tuple[float, float] | None:
         """Return the time of a class in the baseline's step and in this one; None: that is not known."""
