@@ -173,7 +173,7 @@ def _notes(lines: Iterable[str], caption: str = "") -> Iterator[Block]:
 
 
 def of_comparison(document: ComparedRuns) -> Iterator[Block]:
-    """Yield the whole comparison: the runs as a ladder, what batch sizes tell, each of its steps, each run."""
+    """Yield the whole comparison: the runs as a ladder, what batch sizes tell, each step, each run."""
     yield Title("comparison")
     if (runs := ladder(document)) is not None:
         yield Heading("The ladder")
