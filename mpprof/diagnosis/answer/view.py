@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import isfinite
+
+import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis.leading import LEADS
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.ranking import unlike
-from mpprof.diagnosis.rules import mp910_no_window
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Class, Speedup
 from mpprof.model.answer import Kind
@@ -141,15 +142,16 @@ class View:
             for each in self.report.findings
             if each.severity != "info" and each.code not in self.report.dismissed
         )
-        return next((each for each in kept if each.code != mp910_no_window.CODE), None)
+        return next((each for each in kept if each.code not in LEADS), None)
 
     @property
     def utilization(self) -> float | None:
         """For how much of the time the device was busy, of a run without a trace; None: not recorded."""
         hardware = self.report.run.hardware
-        used = hardware.utilization_ratio if hardware is not None and self.report.account is None else ()
-        known_ones = [each for each in used if isfinite(each)]
-        return median(known_ones) if known_ones else None
+        if hardware is None or self.report.account is not None:
+            return None
+        used = hardware.utilization_ratio[np.isfinite(hardware.utilization_ratio)]
+        return median(used) if len(used) else None
 
     def longer(self, category: Class) -> tuple[float, float] | None:
         """Return the time of a class in the baseline's step and in this one; None: that is not known."""
