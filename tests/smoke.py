@@ -31,6 +31,7 @@ LINES: dict[str, tuple[list[str], int, str]] = {
     "compare": ([BASELINE, RUN], 0, "1."),
     "ops": ([RUN], 0, "tensor_core"),
     "kernels": ([RUN], 0, "tensor_core"),
+    "products": ([RUN], 0, "conv_fprop"),
     "layers": ([RUN], 0, "dense"),
     "memory": ([RUN], 0, "live between steps"),
     "classify": (["volta_sgemm_64x64_nt"], 0, "cuda_core"),

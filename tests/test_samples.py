@@ -2,19 +2,17 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from mpprof.api import workflows
-from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
 from tests.builders.simulate import write
 from tests.paths import SAMPLES
+from tests.samples import NAMES as CASES
+from tests.samples import diagnosed
 from tests.shares import shares
 
-CASES = sorted(path.parent.name for path in SAMPLES.glob("*/origin.json"))
 PAIRS = {
     "v100-convnet-mixed-float16": "v100-convnet-float32",
     "v100-float32-island": "v100-convnet-float32",
@@ -33,12 +31,6 @@ PLANTED = {
     "v100-loss-scale-thrash": "MP201",
     "gtx1080ti-mixed-float16": "MP801",
 }
-
-
-@cache
-def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
-    run = workflows.load(SAMPLES / name)
-    return workflows.diagnose(run, workflows.load(SAMPLES / baseline) if baseline else None)
 
 
 def test_every_sample_says_where_it_comes_from() -> None:

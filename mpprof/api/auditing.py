@@ -176,10 +176,12 @@ def audit_run(run: Run, gpu: str | None = None) -> AuditReport:
 def announce(model: Any, batch_size: int | None) -> list[str]:
     """Return a few lines for the start of a training; none where there is nothing to say, or the model is
     float32 on purpose."""
+    from mpprof.diagnosis.audit import ONLY_BEFORE
     from mpprof.record.facts import untrained
 
     report = audit_run(untrained.run_of(model, batch_size))
-    lines = short(report) if report.policy and report.policy != "float32" else []
+    asked = report.policy and (report.narrow or report.policy != "float32")
+    lines = short(report, ONLY_BEFORE) if asked else []
     return [words.plain(line) for line in lines]
 
 

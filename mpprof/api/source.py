@@ -34,9 +34,9 @@ from mpprof.shared_results import SharedResults
 from mpprof.store import ladder
 
 if TYPE_CHECKING:
-    from mpprof.model.looks import ShownLook
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import SurveyRow
+    from mpprof.model.run import ShownLook
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
 
 KEPT_ANALYSES = 6

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mpprof import traces
-from mpprof.analysis.breakdown import accounting, communication, tensor_cores
-from mpprof.analysis.breakdown.busiest import busiest
-from mpprof.analysis.breakdown.compute_precision import compute_precision
+from mpprof.analysis.breakdown import accounting, communication
+from mpprof.analysis.breakdown.compute_precision import compute_precision, tensor_core_share
+from mpprof.analysis.breakdown.rates import busiest
 from mpprof.analysis.comparison import estimate
-from mpprof.analysis.kernels import device_peaks, placement, placement_host, placement_norms
+from mpprof.analysis.kernels import device_peaks, placement
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import records
-from mpprof.analysis.memory.blocks import why_none as why_no_blocks
 from mpprof.analysis.steps import host_floor, host_path, machine_load, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
@@ -62,7 +61,7 @@ __all__ = [
     "table_rows",
 ]  # fmt: skip
 
-TableKind = Literal["kernels", "ops", "layers", "memory"]
+TableKind = Literal["kernels", "products", "ops", "layers", "memory"]
 ANNOUNCED_BYTES = 2 << 20
 """Of a longer step log the announced verdict is that of its beginning and its end: about ten thousand steps,
 which take a tenth of a second to read. A `fit` is not to end the later the longer its run is."""
@@ -137,8 +136,8 @@ def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placem
     """Return where each kernel ran, and whose op it is."""
     placements = placement.place(trace, counted)
     ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
-    placements = placement_host.by_layers(trace, placements, ownership)
-    return placement_norms.by_norms(trace, placements, ownership), ownership
+    placements = placement.by_layers(trace, placements, ownership)
+    return placement.by_norms(trace, placements, ownership), ownership
 
 
 def _hosts(
@@ -216,7 +215,7 @@ def _tensor_core(
     if account is None:
         return None
     on_host = trace.basis == "host"
-    share = tensor_cores.tensor_core_share(account.main.cells, on_host=on_host, matrix_units=matrix_units)
+    share = tensor_core_share(account.main.cells, on_host=on_host, matrix_units=matrix_units)
     share = replace(share, of=account.of)
     if not any(verdict.strength == "counter" for verdict in placements.verdicts):
         return share
@@ -355,7 +354,7 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
         *mine.run.warnings,
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
-        *validity.doubts(mine.run),
+        *validity.doubts(mine.run, mine.account.stalled if mine.account else None),
         *machine_load.doubts(mine.run),
         *several.doubts(mine.hosts, mine.account, mine.run),
     )
@@ -497,6 +496,8 @@ def _absent(mine: Analysis, memory: MemoryAccount | None, proof: Proof | None) -
 
 
 def _why_no_memory(mine: Analysis) -> str:
+    from mpprof.analysis.memory.blocks import why_none as why_no_blocks
+
     why = why_no_blocks(mine.trace) if mine.trace is not None else mine.trace_problem
     return why or "no allocations were recorded"
 
@@ -547,6 +548,11 @@ def rows_of(
     if kind == "layers":
         return tables.layers(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
     known = rates.setting(mine.trace, mine.run)
+    if kind == "products":
+        return tables.products(
+            mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known,
+            run=mine.run,
+        )  # fmt: skip
     make = tables.kernels if kind == "kernels" else tables.ops
     return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known)
 

@@ -15,7 +15,12 @@ class Explain:
     name = "explain"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("code", metavar="CODE", nargs="?", help="MP301 or input-bound; none: list all")
+        parser.add_argument(
+            "code",
+            metavar="CODE",
+            nargs="?",
+            help="its code or name, as MP301 or input-bound; none: list all",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.diagnosis import engine

@@ -1,7 +1,7 @@
 """The judgement: from what is known of a run to findings, what is clear, and what cannot be told.
 
 judgement = judge(Case(run=run, account=account, ...))
-page = explain("MP104")
+page = explain("float32-island")
 """
 
 from mpprof.diagnosis.engine import Judgement, judge

@@ -54,6 +54,11 @@ def unattributed(layers: Iterable[str]) -> Unable:
     return Unable(f"no kernel in the trace could be attributed to {evidence.listed(sorted(layers))}")
 
 
+def norms_by_scope(signals: Signals) -> frozenset[str]:
+    """Return the layers that have a kernel which its scope shows to be a norm's."""
+    return frozenset(cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer)
+
+
 def is_loss(cell: Cell) -> bool:
     """Return whether the cell is work of the loss in float32 that is no matrix work."""
     if cell.category not in ("elementwise", "reduce", "other") or cell.precision not in ("fp32", "mixed"):

@@ -17,7 +17,7 @@ other device time, memory, several GPUs."""
 
 
 def order(code: str) -> tuple[int, str]:
-    """Return the key that sorts a code ("MP301") by the order of judgement; an unknown hundred comes last."""
+    """Return the key that sorts a code (MP301) by the order of judgement; an unknown hundred comes last."""
     place = ORDER_OF_JUDGEMENT.find(code[2:3]) if len(code) > 2 else -1
     return (place if place >= 0 else len(ORDER_OF_JUDGEMENT), code)
 

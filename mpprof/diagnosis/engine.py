@@ -9,7 +9,7 @@ from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
-from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS
+from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike
 from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
     INVALID,
@@ -27,7 +27,6 @@ from mpprof.diagnosis.outcomes import (
     cost_ns,
     known,
 )
-from mpprof.diagnosis.ranking import said_of_unlike
 from mpprof.diagnosis.remedies.choosing import joined
 from mpprof.diagnosis.rules import mp906_unlike_runs, mp907_unknown_kernels, mp912_attribution_lost
 from mpprof.diagnosis.signals import NO_WORK, Case, Signals
@@ -87,10 +86,37 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     signals = Signals(case)
     by_code = {rule.CODE: rule for rule in (_rules.ALL if rules is None else rules)}
     warnings: list[str] = []
-    outcomes, granted, displaced = _answers(by_code, signals, warnings, strict=strict)
+    asked = sorted(by_code, key=ledger.order)
+    answers: dict[str, Outcome] = {}
+    for code in asked:
+        if by_code[code].SPECIFICITY != REMAINDER:
+            answers[code] = _ask(by_code[code], signals, warnings, strict=strict)
+    granted, displaced = _settle(
+        {code: answer for code, answer in answers.items() if isinstance(answer, Found)}, by_code, signals
+    )
+    for code in asked:  # rules of the remainder, now that the cells are divided
+        if code not in answers:
+            signals.claimed = frozenset(claim.cell for claims in granted.values() for claim in claims)
+            answers[code] = answer = _ask(by_code[code], signals, warnings, strict=strict)
+            if isinstance(answer, Found):
+                granted[code] = tuple(claim for claim in answer.claims if claim.cell not in signals.claimed)
+    answers = {code: answers[code] for code in asked}
+    return _judgement(by_code, answers, granted, displaced, warnings, signals)
+
+
+def _judgement(
+    by_code: Mapping[str, Rule],
+    outcomes: Mapping[str, Outcome],
+    granted: Mapping[str, tuple[Claim, ...]],
+    displaced: Mapping[str, str],
+    warnings: Sequence[str],
+    signals: Signals,
+) -> Judgement:
+    """Return what the rules' answers come to. `granted`: the claims that each finding is left with;
+    `displaced`: by code why a finding that lost its cells has nothing left to say."""
+    case = signals.case
     found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
     clear = tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear))
-
     unrepresentative = profiled_steps.unlike(signals)
     doubt = unrepresentative or _of_the_baseline(signals)
     shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
@@ -105,10 +131,10 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     place = {step.code: at for at, step in enumerate(plan.order)} if plan else {}
     gains = {step.code: step.gain_ns for step in plan.order} if plan else {}
     recovers, added = _recovered(weighed, gains, case), _added(weighed, gains, signals)
-    findings = [
-        _finding(found[code], each, signals, gains.get(code), recovers.get(code), added.get(code), shares)
-        for code, each in weighed.items()
-    ]
+    findings = []
+    for code, each in weighed.items():
+        gain = gains.get(code), recovers.get(code), added.get(code)
+        findings.append(_finding(found[code], each, signals, *gain, shares))
     ceilings = {code for code, each in weighed.items() if each.ceiling}
     return Judgement(
         findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
@@ -126,27 +152,6 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
             if isinstance(outcome, NotApplicable)
         ),
     )
-
-
-def _answers(
-    by_code: Mapping[str, Rule], signals: Signals, warnings: list[str], *, strict: bool
-) -> tuple[dict[str, Outcome], dict[str, tuple[Claim, ...]], dict[str, str]]:
-    """Ask every rule; return what each says, the claims that it is left with, and by code why a finding that
-    lost its cells has nothing left to say. Rules of the remainder are asked when the cells are divided."""
-    asked = sorted(by_code, key=ledger.order)
-    last = [code for code in asked if by_code[code].SPECIFICITY == REMAINDER]
-    answers = {
-        code: _ask(by_code[code], signals, warnings, strict=strict) for code in asked if code not in last
-    }
-    granted, displaced = _settle(
-        {code: answer for code, answer in answers.items() if isinstance(answer, Found)}, by_code, signals
-    )
-    for code in last:
-        signals.claimed = frozenset(claim.cell for claims in granted.values() for claim in claims)
-        answers[code] = answer = _ask(by_code[code], signals, warnings, strict=strict)
-        if isinstance(answer, Found):
-            granted[code] = tuple(claim for claim in answer.claims if claim.cell not in signals.claimed)
-    return {code: answers[code] for code in asked}, granted, displaced
 
 
 def _unable(
@@ -399,7 +404,7 @@ def _before_costs(code: str) -> float:
 
 def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:
     try:
-        if getattr(rule, "OF_TRAINING", False) and signals.only_infers:
+        if signals.only_infers and getattr(rule, "OF_TRAINING", False):
             return ONLY_INFERS
         if getattr(rule, "OF_ACCELERATOR", False) and signals.on_cpu:
             return NO_GPU

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.diagnosis import rules
-from mpprof.diagnosis.outcomes import INVALID, Leads
+from mpprof.diagnosis.outcomes import INVALID, Found, Leads
 from mpprof.diagnosis.rules import (
     mp106_float16_output,
     mp901_warm_up,
@@ -87,8 +87,9 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
         return False
     if doubt.code == mp901_warm_up.CODE and report.steps is not None and report.steps.first_steady is None:
         return report.speedup is not None and report.speedup.baseline == "measured"  # never settled: the sign
-    if doubt.code == mp901_warm_up.CODE and first is None and _is_faster(report):
-        return False  # the records tell that, and the window shows no cause to act on
+    if doubt.code == mp901_warm_up.CODE and first is None:
+        # That the run is faster the records tell. Where mpprof chose the steps, there is nothing to mend.
+        return not (_is_faster(report) or mp901_warm_up.is_automatic(report.run.facts))
     interval = report.steps.mean_interval_ns if report.steps is not None else None
     if doubt.code == mp911_too_short.CODE and interval is not None:  # few steps leave as much of a step open
         sign = report.speedup is not None and report.speedup.difference == "not known"
@@ -103,3 +104,53 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
     if doubt.code == mp907_unknown_kernels.CODE and report.tensor_core is not None:
         return report.tensor_core.unknown_ratio * account.device_ns > gain_ns
     return gain_ns < account.step_ns / 2
+
+
+# --- What a judgement ranks and compares: the causes in their order, and what makes a baseline unlike.
+
+_NO_EXPLANATION = frozenset((mp910_no_window.CODE, mp911_too_short.CODE))
+"""Too little was recorded: true, and the cause of nothing that was measured."""
+_UNLIKE = mp906_unlike_runs.CODE
+
+
+def causes(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that cost time or come before all that do, ranked as they are: without those that
+    are only worth a mention, and without those that only say that too little was recorded, unless nothing
+    else is wrong."""
+    told = [found for found in findings if found.severity != "info" or found.gain_ns_per_step is not None]
+    explain = [found for found in told if found.code not in _NO_EXPLANATION]
+    return explain if any(found.severity != "info" for found in explain) else told
+
+
+def changes_type(found: Finding) -> bool:
+    """Return whether the finding's remedy changes the type to compute in: what the others gain, they gain in
+    this one."""
+    return any(remedy.other_type for remedy in found.remedies)
+
+
+def unlike(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return in which respects the baseline differs beside its precision; empty: in none that is known."""
+    found = next((each for each in diagnosis.findings if each.code == _UNLIKE), None)
+    if found is not None and (said := said_of_unlike(found)):
+        return said
+    speedup = diagnosis.speedup
+    refused = (speedup.absent or {}).get("observed", "") if speedup and speedup.observed is None else ""
+    return (refused,) if refused.startswith("they train different models") else ()
+
+
+def said_of_unlike(found: Finding | Found) -> tuple[str, ...]:
+    """Return what MP906 says is unlike; empty: of rungs, which differ by design."""
+    return () if found.severity == "info" else _differences(found) or (found.summary,)
+
+
+def _differences(found: Finding | Found) -> tuple[str, ...]:
+    return tuple(str(each.value) for each in found.evidence if each.name == "difference")
+
+
+def per_update(diagnosis: Diagnosis) -> float | None:
+    """Return the observed speedup per applied update: a skipped step took its time and taught nothing."""
+    speedup, steps = diagnosis.speedup, diagnosis.steps
+    if speedup is None or speedup.baseline != "measured" or speedup.observed is None:
+        return None
+    skipped = steps.skipped_ratio if steps else None
+    return speedup.observed * (1.0 - skipped) if skipped else speedup.observed

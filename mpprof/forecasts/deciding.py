@@ -14,7 +14,7 @@ from math import prod
 
 from mpprof.analysis.kernels.eligibility import multiplies, precision_of
 from mpprof.analysis.kernels.name_parts import operands, values
-from mpprof.analysis.kernels.placement_ops import category_of, hlo_family, hlo_types, products
+from mpprof.analysis.kernels.placement import category_of, hlo_family, hlo_types, products
 from mpprof.analysis.layers.attribution import Ownership, attribute_ops
 from mpprof.forecasts.targets import Card
 from mpprof.model.forecast import Evidence

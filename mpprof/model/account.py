@@ -233,6 +233,15 @@ class HostPath:
 
 
 @frozen
+class ProfiledStalls:
+    """Steps of the window that stalled as others of the run did, and that the account leaves out: how many,
+    and the share of what they take above the others in which the device waited for input."""
+
+    count: int
+    waits_ratio: float
+
+
+@frozen
 class Account:
     """The account of a run.
 
@@ -278,6 +287,7 @@ class Account:
     tuned_steps: int = 0  # of the window, left out: a library tried out algorithms in them
     usual_ns: float | None = None  # the median unprofiled step; None: it is not told from the mean
     grouped: bool = False
+    stalled: ProfiledStalls | None = None  # None: none, or it cannot be told whether they are like others
 
     @property
     def unprofiled_ns(self) -> float | None:

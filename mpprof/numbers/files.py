@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mpprof.errors import NotFoundError
-from mpprof.model.looks import ShownLook
+from mpprof.model.run import ShownLook
 from mpprof.numbers import text
 from mpprof.numbers.result import Numerics
 from mpprof.store import formats

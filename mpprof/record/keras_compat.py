@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 KERAS_2 = "tf_keras"
+Method = Callable[..., Any]
 
 
 def keras_of(model: Any) -> ModuleType | None:
@@ -51,3 +53,12 @@ def counts_skipped_steps(optimizer: Any) -> bool:
 def overrides(callback: Any, hook: str) -> bool:
     """Return whether this callback of Keras 3 does something at a hook: its base's own are marked."""
     return not getattr(getattr(callback, hook, None), "_is_default", False)
+
+
+def replace(keras: ModuleType, name: str, by: Callable[[Method], Method]) -> None:
+    """Replace a method of Keras' models where it is defined, by what `by` makes of it; nothing where there is
+    none."""
+    for owner in keras.Model.__mro__:
+        if name in vars(owner):
+            setattr(owner, name, by(vars(owner)[name]))
+            return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.analysis.steps.run_time import why_none
-from mpprof.diagnosis.ranking import causes, changes_type
+from mpprof.diagnosis.leading import causes, changes_type
 from mpprof.model.account import NO_WORK_SEEN
 from mpprof.model.finding import Diagnosis
 from mpprof.model.memory import MemoryAccount

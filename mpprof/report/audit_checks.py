@@ -5,7 +5,7 @@ min_matrix_unit_ratio = 0.95      # of the multiplications, in layers whose prod
 min_16_bit_ratio = 0.9            # the same, in 16 bits or less
 max_peak_memory_bytes = 15_000_000_000
 max_least_ns = 4_000_000          # of the products of a step, at the card's peak rates
-forbidden = ["MP104", "error"]
+forbidden = ["float32-island", "error"]
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ max_skipped_ratio = 0.01
 max_peak_memory_bytes = 15_000_000_000
 max_step_regression_ratio = 0.05      # of the step against that of `baseline`
 baseline = "baseline.json"            # a stored `mpprof report --format json`, from this file's directory
-forbidden = ["MP104", "error"]
+forbidden = ["float32-island", "error"]
 
 [ignore]                              # findings that are dismissed, each with the reason
 MP503 = "the casts of the input pipeline are meant"

@@ -27,7 +27,7 @@ DIVERGED_LOSS: Final = "diverged-loss"
 
 @frozen
 class Outcome:
-    """What became of one check of one run. `check`: as it was asked for ("MP104", "error", "speedup")."""
+    """What became of one check of one run. `check`: as it was asked for (MP104, error, speedup)."""
 
     check: str
     verdict: Literal["passed", "failed", "unable"]
@@ -57,7 +57,7 @@ def without(wanted: Forbidden, ignore: Collection[str]) -> Forbidden:
 
 
 def forbidden(names: Sequence[str], *, compared: bool, option: str) -> Forbidden:
-    """Return what codes ("MP104"), slugs ("float32-island") and severities stand for. `compared`: of a
+    """Return what codes (MP104), slugs (float32-island) and severities stand for. `compared`: of a
     comparison, which can also judge `DIVERGED_LOSS`. Raises UsageError, which names `option`, for any other
     name and for none at all."""
     given = [name.strip() for name in names if name.strip()]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.rules import mp906_unlike_runs, mp910_no_window
 from mpprof.model.frozen import frozen
-from mpprof.report import content, two_windows, units, words
+from mpprof.report import content, two_windows, units, without_finding, words
 
 if TYPE_CHECKING:
     from mpprof.model.account import GapSlice
@@ -318,8 +317,8 @@ def serious(rung: Rung) -> list[Finding]:
 def _told(rung: Rung) -> list[Finding]:
     """Return the findings without those that the lines above say: that the runs are unlike, and that there is
     no trace."""
-    said = {mp906_unlike_runs.CODE} if rung.labels else set()
-    said |= {mp910_no_window.CODE} if not rung.slices else set()
+    said = {without_finding.COMPARED} if rung.labels else set()
+    said |= {without_finding.NO_WINDOW} if not rung.slices else set()
     return [found for found in rung.findings if found.code not in said]
 
 

@@ -20,7 +20,7 @@ from mpprof.analysis.breakdown.communication import straggling
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.diagnosis.answer import compose
-from mpprof.diagnosis.ranking import causes, per_update, unlike
+from mpprof.diagnosis.leading import causes, per_update, unlike
 from mpprof.model.account import Account, Cell, DeviceAccount, Slice
 from mpprof.model.answer import Remedy
 from mpprof.model.device import DeviceFacts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.manual import subjects
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
-from mpprof.diagnosis.rules import mp906_unlike_runs
+from mpprof.diagnosis.rules import mp303_batch_not_raised, mp906_unlike_runs, mp910_no_window
 
 if TYPE_CHECKING:
     from mpprof.model.finding import Unable
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""
 RECORDERS = ("MPProfilerCallback(", "StepRecorder(")
-COMPARED = mp906_unlike_runs.CODE
-"""What asks for a run to compare with, as the lines on the speedup do."""
+COMPARED, NO_WINDOW = mp906_unlike_runs.CODE, mp910_no_window.CODE
+"""What asks for a run to compare with, as the lines on the speedup do; and for a profile window."""
+LARGER_BATCH = mp303_batch_not_raised.CODE
 ONLY_A_TRACE = "the trace does not show it, and there are no records of mpprof"
 FIELD_WORDS = {
     "run": "the run's own records",

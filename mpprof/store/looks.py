@@ -8,7 +8,7 @@ from typing import Any
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
-from mpprof.model.looks import FirstBreak, NumbersLook
+from mpprof.model.run import FirstBreak, NumbersLook
 from mpprof.store import bounded, formats
 from mpprof.store.lines import Faults, read_blocks
 

@@ -9,9 +9,8 @@ hosts_beside(path)    the traces of the other hosts of a session
 is_slow(path)         whether the file is worth caching; version() changes with the code that reads
 """
 
-from mpprof.traces.cache.worth import is_slow, version
 from mpprof.traces.find import choice, find_traces, hosts_beside, is_session, traces_in
-from mpprof.traces.readers import READERS, Reader, read, reader_of
+from mpprof.traces.readers import READERS, Reader, is_slow, read, reader_of, version
 
 __all__ = [
     "READERS",

@@ -12,7 +12,7 @@ from dataclasses import field
 
 import numpy as np
 
-from mpprof.analysis.arrays.student_t import quantile_95
+from mpprof.analysis.arrays.mean_interval import quantile_95
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_speedup
 from mpprof.trial.remedies import Advice

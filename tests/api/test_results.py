@@ -122,7 +122,7 @@ def test_what_cannot_be_judged_is_shown_as_text(tmp_path: Path) -> None:
     assert broken._repr_html_() == f"<pre>{html.escape(repr(broken))}</pre>"
 
 
-@pytest.mark.parametrize("kind", ["kernels", "ops", "layers"])
+@pytest.mark.parametrize("kind", ["kernels", "products", "ops", "layers"])
 def test_a_table_is_what_its_command_prints(kind: Any, run: mpprof.Run, mpprof_: Mpprof) -> None:
     rows = run.table(kind)
     assert list(rows) == json.loads(mpprof_(kind, MIXED, "--format", "json").out)
@@ -132,7 +132,7 @@ def test_a_table_is_what_its_command_prints(kind: Any, run: mpprof.Run, mpprof_:
     header = mpprof_(kind, MIXED, "--format", "csv").out.partition("\n")[0].split(",")
     assert list(columns) == header
     assert repr(rows).startswith(f"Table of {kind}: {len(rows):,} rows of ")
-    with pytest.raises(UsageError, match="kernels, ops, layers, memory"):
+    with pytest.raises(UsageError, match="kernels, products, ops, layers, memory"):
         run.table("kernel")  # type: ignore[arg-type]
     assert len(rows[:3]) == 3
     assert isinstance(rows[:3], mpprof.Table)

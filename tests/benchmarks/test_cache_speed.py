@@ -19,8 +19,8 @@ import pytest
 from mpprof import traces
 from mpprof.api import workflows
 from mpprof.traces.cache import entries
-from tests.benchmarks import big_trace
 from tests.traces.kineto import Kineto
+from tools.benchmarks import big_trace
 
 pytestmark = pytest.mark.benchmark
 

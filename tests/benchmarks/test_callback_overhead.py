@@ -29,7 +29,7 @@ def measure(backend: str, out: Path, steps: int, *names: str) -> dict[str, Any]:
         **os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu",
         "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
-    command = [sys.executable, "-m", "tests.benchmarks.callback_overhead", str(out), str(steps), *names]
+    command = [sys.executable, "-m", "tools.benchmarks.callback_overhead", str(out), str(steps), *names]
     ended = subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False
     )

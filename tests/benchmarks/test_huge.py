@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import reading
-from tests.benchmarks.huge_trace import write
+from tools.benchmarks import reading
+from tools.benchmarks.huge_trace import write
 
 pytestmark = pytest.mark.soak
 

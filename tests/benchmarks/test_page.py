@@ -17,10 +17,10 @@ import pytest
 from mpprof_dashboards import create_app
 
 from mpprof.api.source import LogDirectory
-from tests.benchmarks import big_trace
-from tests.benchmarks.page import QUERIES, ROOT, line, measure, p95, served
 from tests.benchmarks.test_survey import peak_mib
 from tests.dashboards.test_app import draw
+from tools.benchmarks import big_trace
+from tools.benchmarks.page import QUERIES, ROOT, line, measure, p95, served
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.browser]
 SAMPLES = ROOT / "sample_traces"

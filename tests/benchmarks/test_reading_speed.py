@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import reading
-from tests.benchmarks.big_trace import write
+from tools.benchmarks import reading
+from tools.benchmarks.big_trace import write
 
 pytestmark = pytest.mark.benchmark
 

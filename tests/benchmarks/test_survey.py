@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import mpprof
-from tests.benchmarks import big_trace
 from tests.cli.conftest import MIXED
+from tools.benchmarks import big_trace
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.full]
 

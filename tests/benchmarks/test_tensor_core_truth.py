@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks import tensor_core_truth as table
 from tests.paths import NO_DATA, SHARED_DATA
+from tools.benchmarks import tensor_core_truth as table
 
 
 def test_an_undecided_row_is_a_miss_and_no_error() -> None:

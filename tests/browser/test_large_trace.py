@@ -14,9 +14,9 @@ from mpprof_dashboards.pages import PAGES
 
 from mpprof.api.source import LogDirectory
 from mpprof.report.to_json import to_json
-from tests.benchmarks import big_trace
 from tests.browser.test_interactions import _WINDOW, drawn_anew
 from tests.browser.visiting import serving, visit
+from tools.benchmarks import big_trace
 
 pytestmark = [pytest.mark.browser, pytest.mark.full]
 MOST_SERVER_MIB, MOST_HEAP_MIB = 1536, 128

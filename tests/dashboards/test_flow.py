@@ -15,21 +15,14 @@ from mpprof_dashboards import export, theme
 from mpprof_dashboards.drawings import flow, sparks, svg
 from mpprof_dashboards.pages import why
 
-from mpprof.api.source import LogDirectory
 from mpprof.model.account import CLASSES
 from mpprof.model.kernels import PLACEMENTS
 from mpprof.report import words
 from mpprof.report.content import time_slices, time_whole
 from tests.dashboards.colour import ciede2000, least_distance
-from tests.paths import SAMPLES
+from tests.samples import NAMES, source
 
-NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 _SVG = "{http://www.w3.org/2000/svg}"
-
-
-@lru_cache
-def source() -> LogDirectory:
-    return LogDirectory(SAMPLES)
 
 
 @lru_cache

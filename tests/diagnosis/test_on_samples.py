@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
+from tests import samples
 from tests.paths import SAMPLES
 
 PAIRS = (
@@ -18,8 +18,7 @@ PAIRS = (
 def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
     if not (SAMPLES / name).exists():
         pytest.skip(f"sample_traces/{name} is not there: run sample_traces/make.py")
-    other = workflows.load(SAMPLES / baseline) if baseline else None
-    return workflows.diagnose(workflows.load(SAMPLES / name), other)
+    return samples.diagnosed(name, baseline)
 
 
 def serious(diagnosis: Diagnosis) -> list[str]:

@@ -128,7 +128,7 @@ OF_TORCH_ON_ANY_CARD = r'torch\.cuda\.\w+|"cuda"|ProfilerActivity\.CUDA|torch\.b
 VALUES = {
     "policy": "mixed_float16", "first": 40, "last": 44, "multiple": 128, "enough": 30, "twice": 60, "baseline": "runs/b",
     "islands": "conv2d_2", "cross_entropy": "SparseCategoricalCrossentropy",
-    "activation": "softmax", "units": 4,
+    "activation": "softmax", "units": 4, "names": ("logits",),
 }  # fmt: skip
 COMMANDS = {"python", "mpprof", "nsys", "nvidia-smi", "rocm-smi", "export", "groups", "tensorboard", "xprof"}
 FEEDS = {"from_tf_data", "from_data_loader", "from_py_dataset"}

@@ -11,8 +11,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.shared.skips import longest_run
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.looks import FirstBreak, NumbersLook
-from mpprof.model.run import ModelFacts, OptimizerFacts, ProfileWindow, Timing
+from mpprof.model.run import FirstBreak, ModelFacts, NumbersLook, OptimizerFacts, ProfileWindow, Timing
 from tests.builders import cases as c
 from tests.diagnosis.saying import BY_CODE, diagnosed, finding, says
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import mpprof
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.analysis.steps.stalls import LOADER
 from mpprof.diagnosis import Case
 from mpprof.model.account import Account
 from mpprof.runs.loading import load
@@ -23,7 +25,7 @@ def case(given: Play, folder: Path, account: Account | None = None) -> Case:
     run = load(play(replace(given, epochs=1, calls=100), folder).root)
     steps = stepping.summarise(run.steps, run.facts, finished=True)
     assert steps is not None
-    if given.backend == "jax":  # a play has no waits for the device
+    if given.backend == "jax" and given.waits is None:
         steps = replace(steps, mean_ns=_mean(given) * MS, first_steady=2)
     return c.case(account=account, run=run, steps=steps)
 
@@ -73,6 +75,47 @@ def test_where_the_device_runs_behind_a_blocked_host_is_a_cause_only_if_the_devi
     assert says("MP301", case(blocked, tmp_path / "busy", c.account(c.healthy(100)))) == "clear"
 
 
+def test_without_a_trace_a_blocked_host_is_a_cause_where_it_does_not_wait_for_the_device(
+    tmp_path: Path,
+) -> None:
+    """A device that takes longer than the host is waited for every 16 calls: 16 times what it lacks."""
+    keeps_up = Play(backend="jax", batch=100, waits=2)
+    got = finding("MP301", case(keeps_up, tmp_path / "keeps up"))
+    assert (got.severity, got.confidence) == ("error", "medium")
+    assert got.cost_ns_per_step == pytest.approx(100 * MS, rel=0.02)
+    behind = says("MP301", case(replace(keeps_up, waits=16 * 200), tmp_path / "behind"))
+    assert behind.startswith("unable: the host waits for input")
+    found = mpprof.diagnose(
+        mpprof.load(play(replace(keeps_up, epochs=1, calls=100), tmp_path / "leads").root)
+    )
+    assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+    assert found.answer.sentence == "The GPU waits for data 99 of each 111 ms step."
+
+
+@pytest.mark.parametrize("waits", [2, 40])
+def test_bursts_of_a_loader_on_jax_are_found_and_said_though_steps_are_timed_in_groups(
+    waits: int, tmp_path: Path
+) -> None:
+    """Of 16 steps, as many as are timed together, two wait: no group differs from another."""
+    bursts = Play(backend="jax", epochs=1, calls=200, burst=(8, 1900), workers=8, waits=waits)
+    found = mpprof.diagnose(mpprof.load(play(bursts, tmp_path).root))
+    assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+    (said,) = [said for said in found.warnings if said.startswith("mean ")]
+    assert said.endswith("every 8th step takes 1.91 s on the host: it waits for the loader")
+
+
+def test_what_comes_as_often_as_the_workers_deliver_is_the_loader(tmp_path: Path) -> None:
+    """On TensorFlow without a trace: the warning and the rule say the same."""
+    bursts = Play(epochs=1, calls=200, call=2, burst=(8, 320))
+    for workers in (8, 5):
+        root = play(replace(bursts, workers=workers), tmp_path / str(workers)).root
+        found, is_loader = mpprof.diagnose(mpprof.load(root)), workers == 8
+        (said,) = [said for said in found.warnings if said.startswith("mean ")]
+        assert ("every 8th step takes 323 ms: it waits for the loader" in said) == is_loader
+        assert ("loader" in said) == is_loader == (found.answer.code == "MP301")
+        assert ("MP301" in {each.code for each in found.unable}) != is_loader
+
+
 def test_a_loaders_stalls_count_on_jax_though_no_profiled_step_holds_one(tmp_path: Path) -> None:
     """What the profiled steps lack of the mean step was no work of the device, and no profiler adds it."""
     stalls = c.account(c.cell("idle_stall", 70), c.healthy(30))
@@ -81,7 +124,7 @@ def test_a_loaders_stalls_count_on_jax_though_no_profiled_step_holds_one(tmp_pat
 
 
 def test_stalls_of_no_known_cause_leave_it_open_whether_they_wait_for_input(tmp_path: Path) -> None:
-    cells = {None: "unable", "runs Slow": "clear"}
+    cells = {None: "unable", "runs Slow": "clear", LOADER: "error"}
     for cause, said in cells.items():
         stalls = c.account(c.cell("idle_stall", 40, cause=cause), c.healthy(60))
         assert says("MP301", case(Play(), tmp_path / said, stalls)).startswith(said)
@@ -92,6 +135,11 @@ def test_a_window_that_profiling_distorted_tells_of_steps_without_stalls(tmp_pat
     cells = (c.cell("idle_input", 2), c.healthy(2), c.cell("idle_stall", 15), c.cell("profiling", -3))
     account = c.account(*cells, window_ns=4.0 * MS, usual_ns=1.0 * MS, step_ns=16.0 * MS)
     assert says("MP301", case(Play(), tmp_path, account)).startswith("unable: stalls of no known cause")
+    cells = (c.cell("idle_input", 2), c.healthy(2), c.cell("idle_stall", 15, cause=LOADER), cells[-1])
+    account = c.account(*cells, window_ns=4.0 * MS, usual_ns=1.0 * MS, step_ns=16.0 * MS)
+    got = finding("MP301", case(Play(), tmp_path / "loader", account))
+    assert got.severity == "error"
+    assert 15 * MS <= got.cost_ns_per_step <= 16 * MS  # of an unprofiled step, in which stalls are
 
 
 def test_idle_time_between_steps_of_jax_is_not_cleared_where_the_wait_was_not_recorded(

@@ -85,7 +85,7 @@ def test_long_steps_are_named_and_do_not_move_the_median(tmp_path) -> None:
     (unable,) = [unable for unable in found.unable if unable.code == "MP902"]
     assert "neither a trace count nor a compile event" in unable.reason
     (doubt,) = found.warnings
-    assert "median 20.0 ms: every 25th step stalls within the training function" in doubt
+    assert "median 20.0 ms: every 25th step takes 801 ms: it stalls within the training function" in doubt
     assert found.steps.mean_ns == pytest.approx(20e6 * (1 + 39 / 25), rel=0.05)
     once = judged(
         tmp_path / "once", recorded(steps=200, factor=lambda number: 20.0 if number == 100 else 1.0)

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from mpprof.analysis.kernels.placement import _card, on_device
-from mpprof.analysis.kernels.placement_ops import products as products_of
+from mpprof.analysis.kernels.placement import products as products_of
 from mpprof.errors import UsageError
 from mpprof.forecasts import deciding, forecasting, judging, rendering, targets
 from mpprof.forecasts.judging import Compiled

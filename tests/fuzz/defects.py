@@ -196,7 +196,7 @@ DEFECTS = (
     ),
     Defect(
         "a trace that is overwritten while it is read: the process is killed",
-        "mpprof/traces/xspace/file_bytes.py",
+        "mpprof/traces/xspace/reader.py",
         "found = (_sparse if sparse else _whole)(file, before.st_size)",
         "found = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)",
         ("tests/traces/test_damage.py::test_a_file_that_is_cut_off_while_it_is_read_kills_no_process",),

@@ -11,8 +11,9 @@ import pytest
 
 from mpprof.analysis.kernels.names import classify, is_generic
 from mpprof.errors import MpprofError
-from tests.gpu import counter_truth as truth
-from tests.gpu.counter_truth_cases import FRAMEWORKS, SIZES, Case, cases, work
+from tests.paths import ROOT
+from tools.gpu import counter_truth as truth
+from tools.gpu.counter_truth_cases import FRAMEWORKS, SIZES, Case, cases, work
 
 HMMA, PIPE = "sm__inst_executed_pipe_tensor_op_hmma.sum", "sm__inst_executed_pipe_tensor.sum"
 
@@ -117,7 +118,7 @@ def test_the_comparison_finds_what_was_planted(table: Path) -> None:
     assert "wrong: turing_sgemm_32x32_nn" in truth.report(found)
 
 
-H100 = Path(truth.__file__).with_name("counter_truth_h100.csv")
+H100 = ROOT / "tools" / "gpu" / "counter_truth_h100.csv"
 
 
 def test_on_h100_no_name_is_judged_wrongly() -> None:

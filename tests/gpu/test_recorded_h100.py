@@ -8,23 +8,21 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from mpprof import traces
-from mpprof.api import ladder, workflows
+from mpprof.api import ladder
 from mpprof.model.finding import Diagnosis
+from tests import samples
 from tests.paths import SAMPLES
 
 RUNS = sorted(path.name for path in SAMPLES.glob("recorded-h100-*"))
 
 
-@cache
 def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
-    other = workflows.load(SAMPLES / f"recorded-h100-{baseline}") if baseline else None
-    return workflows.diagnose(workflows.load(SAMPLES / f"recorded-h100-{name}"), other)
+    return samples.diagnosed(f"recorded-h100-{name}", f"recorded-h100-{baseline}" if baseline else None)
 
 
 def means_ms(name: str) -> list[float]:

@@ -14,24 +14,22 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
+from tests import samples
 from tests.paths import SAMPLES
 
 STEPS = 5  # profiled ones
 CLOCK_MS = {
     "float32": 35.4,
     "mixed-float16": 88.5,
-}  # `clock_step_ns` of tests.gpu.models, printed at the recording
+}  # `clock_step_ns` of tools.gpu.models, printed at the recording
 
 
 def run(policy: str) -> Path:
     return SAMPLES / f"recorded-h200-transformer-{policy}"
 
 
-@cache
 def diagnosed(policy: str, baseline: str | None = None) -> Diagnosis:
-    return workflows.diagnose(
-        workflows.load(run(policy)), workflows.load(run(baseline)) if baseline else None
-    )
+    return samples.diagnosed(run(policy).name, run(baseline).name if baseline else None)
 
 
 @cache

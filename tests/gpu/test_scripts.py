@@ -1,9 +1,9 @@
 """The scripts that record on a GPU, as far as they run without one."""
 
 from mpprof.api import workflows
-from tests.gpu.forecasts import remedies, row
-from tests.gpu.record_cases import BATCHES, POLICIES, cases
 from tests.paths import SAMPLES
+from tools.gpu.forecasts import remedies, row
+from tools.gpu.record_cases import BATCHES, POLICIES, cases
 
 
 def test_every_model_policy_batch_and_graph_setting_is_recorded_once() -> None:

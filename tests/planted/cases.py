@@ -330,6 +330,11 @@ def compiled() -> list[Planted]:
             "MP501", run(f"jax-a100-norms{'-other' if sizes else ''}", gpu, n, unfused), run("healthy", gpu, n, small_input(xla.convnet(gpu, n, **sizes))),
             run("float32", gpu, TF32, small_input(xla.convnet(gpu, TF32, **sizes))), unseen=bool(sizes),
         ))  # fmt: skip
+    nameless = small_input(xla.convnet(OTHER_H100, BF16, **OTHER_SIZES))
+    cases.append(single(
+        "MP501", run("jax-h100-norms-by-scope", OTHER_H100, BF16, replace(g.norms_in_float32(nameless, OTHER_H100), layers=())),
+        run("healthy", OTHER_H100, BF16, nameless), unseen=True,
+    ))  # fmt: skip
     large = {"batch": 512, "widths": (4096, 4096, 4096)}
     cases.append(single(
         "MP504", run("jax-v100-optimizer", V100, F16, g.update_in_pieces(g.xla_mlp(V100, F16, **large), V100)),

@@ -39,12 +39,13 @@ FINDS = ("enable_check_numerics", "jax_debug_nans", "set_detect_anomaly")
 
 @dataclass
 class Kit:
-    """Keras as a script calls it, Keras 2 by the same names; where it records to."""
+    """Keras as a script calls it, Keras 2 by the same names; where it records to; the `code` that `paste` runs."""
 
     name: str
     keras: Any
     folder: Path
     paste: Paste
+    code: str = ""
     modules: Names = field(default_factory=dict)
 
     @property
@@ -469,6 +470,33 @@ def clipping_by_itself(kit: Kit) -> AuditReport:
     return mpprof.audit(kit.paste(model=model)["model"])
 
 
+def quantised(units: int, gpu: str, batch: int) -> Callable[[Kit], AuditReport]:
+    """A model of Keras 3 in float8; the code stands in place of the call that quantises it."""
+
+    def plant(kit: Kit) -> AuditReport:
+        kit.set_policy("mixed_bfloat16")
+
+        def build_model(middle: Any = None) -> Any:
+            dense = kit.layers.Dense
+            layers = (
+                dense(1024, name="first"),
+                middle or dense(units, name="middle"),
+                dense(1024, name="last"),
+            )
+            return kit.keras.Sequential([kit.keras.Input((1024,)), *layers, _end(kit.layers)])
+
+        built = build_model()
+        names = kit.paste(model=built, build_model=build_model)
+        model = (
+            build_model(names["made"]) if isinstance(names.get("made"), kit.layers.Dense) else names["model"]
+        )
+        if "quantize" not in kit.code:
+            model.quantize("float8")
+        return mpprof.audit(kit.compiled(model, loss="mse"), gpu=gpu, batch_size=batch)
+
+    return plant
+
+
 def _at(layer: Any) -> bool:
     return bool(layer.name == "at")
 
@@ -503,10 +531,13 @@ AUDITED: dict[str, Script] = {
         audited(lambda of: of.LSTM(16, activation="relu", name="at"), _end, shape=SERIES),
         (TF, TORCH, KERAS_2),
     ),
+    "MP413": Script("MP413", quantised(1000, "H100", 4096), KERAS_3),
+    "MP414": Script("MP414", quantised(32, "H100", 4096), KERAS_3),
     "MP506": Script("MP506", clipping_by_itself, (TF,)),
     "MP801": Script("MP801", audited(_dense, _end, gpu="GTX 1080 Ti")),
     "MP802": Script("MP802", audited(_dense, _end, gpu="GTX 1650")),
     "MP804": Script("MP804", audited(_dense, _end, policy="mixed_bfloat16", gpu="T4")),
+    "MP808": Script("MP808", quantised(1024, "A100", 4096), KERAS_3),
     "MP806": Script("MP806", audited(_dense, _end, gpu="TPU v4")),
 }
 """Judged by `mpprof.audit`, before any training."""
@@ -575,7 +606,7 @@ def kit_of(name: str, folder: Path, paste: Paste) -> Kit:
     called = "tf" if module == TF else module
     modules[called] = importlib.import_module(module)
     modules["tf_keras"] = keras
-    return Kit(name, keras, folder, paste, modules)
+    return Kit(name, keras, folder, paste, modules=modules)
 
 
 def codes(result: Path | Diagnosis | AuditReport) -> dict[str, list[str]]:
@@ -607,7 +638,7 @@ def run(script: Script, name: str, folder: Path, code: str = "") -> dict[str, li
             execute(code, names)
         return names
 
-    kit.paste = paste
+    kit.paste, kit.code = paste, code
     try:
         return codes(script.plant(kit))
     finally:
@@ -633,7 +664,13 @@ def cure(script: Script, name: str, folder: Path) -> Cured:
     if not snippets:
         return Cured(True)
     after = run(script, name, folder / "after", snippets[0])
-    return Cured(True, snippets[0], snippets[0] in after.get(script.code, []))
+    left = {_unnumbered(each) for each in after.get(script.code, [])}
+    return Cured(True, snippets[0], _unnumbered(snippets[0]) in left)
+
+
+def _unnumbered(code: str) -> str:
+    """The code without the numbers that Keras gives to names."""
+    return re.sub(r"_\d+\b", "", code)
 
 
 def finding(script: Script, name: str, folder: Path) -> str:

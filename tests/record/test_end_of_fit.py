@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ import pytest
 
 import mpprof
 from mpprof import cli
+from mpprof.analysis.steps.run_time import run_time
 from mpprof.api import workflows
 from mpprof.record import StepRecorder, end_of_fit
 from mpprof.record.end_of_fit import command, last_line
+from mpprof.record.session import VERDICT as VERDICT_NAME
 from mpprof.store import read_records
 from tests.record import hangs
 from tests.record.training import BATCH, callback, data, model
@@ -127,6 +130,7 @@ def test_short_fits_of_a_long_run_are_not_judged_anew(
         "in_own_process",
         lambda name, root, **more: (judged.append(root), judge(name, root, **more))[1],
     )
+    monkeypatch.setattr(end_of_fit, "MOST_RATIO", 1e9)
     recorded = callback(tmp_path, verbose=1, announce=VERDICT)
     said = []
     for steps in (30, 1, 1, 1, 1):
@@ -136,6 +140,53 @@ def test_short_fits_of_a_long_run_are_not_judged_anew(
     assert judged == [tmp_path] * 2
     assert said[1].startswith("mpprof: 31 steps, 0 skipped")
     assert all(line.endswith(f"More: mpprof report {tmp_path}\n") for line in said)
+
+
+@pytest.mark.framework
+def test_of_short_fits_the_first_alone_gets_the_verdict_of_mpprof(
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a callback of its own. The clock is the verdict's: each takes a second of it."""
+    now_s = 100.0
+
+    def judge(name: str, root: Path, **_: Any) -> str:
+        nonlocal now_s
+        now_s += 1.0
+        return "A verdict."
+
+    monkeypatch.setattr(end_of_fit, "in_own_process", judge)
+    monkeypatch.setattr(end_of_fit, "time", SimpleNamespace(monotonic=lambda: now_s))
+    for number in range(4):
+        fit(trained, 20, callback(tmp_path / str(number), verbose=1, announce=VERDICT))
+        now_s += 9.0 if number < 2 else 20.0
+    said = capsys.readouterr().out.splitlines()
+    assert ["A verdict." in line for line in said] == [True, False, False, True]
+    assert all(f"More: mpprof report {tmp_path / str(k)}" in line for k, line in enumerate(said))
+
+
+@pytest.mark.framework
+def test_the_verdict_is_in_the_wall_time_of_its_fit(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_ns = [0]
+
+    def clock() -> int:
+        clock_ns[0] += 1_000
+        return clock_ns[0]
+
+    def judge(root: Path) -> str:
+        clock_ns[0] += 3_000_000_000
+        return "A verdict."
+
+    recorded = callback(tmp_path, verbose=1, announce=judge, clock=clock)
+    for steps in (20, 20):
+        fit(trained, steps, recorded)
+    found = run_time(mpprof.load(tmp_path))
+    assert found is not None
+    parts = {part.name: {each.name: each.ns for each in part.by} for part in found.parts}
+    assert parts["profiler"][VERDICT_NAME] == pytest.approx(6e9, rel=1e-3)
+    assert found.wall_ns == sum(sum(by.values()) for by in parts.values()) + found.unknown_ns
+    assert found.wall_ns < 6.1e9
 
 
 @pytest.mark.framework
@@ -237,8 +288,9 @@ def pasted(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.framework
 def test_what_is_shown_is_of_its_run_also_where_others_lie_below_it(
-    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(end_of_fit, "MOST_RATIO", 1e9)
     first, second = (callback(tmp_path, verbose=1, announce=VERDICT) for _ in range(2))
     fit(trained, 24, first)
     alone = capsys.readouterr().out

@@ -110,12 +110,12 @@ def check_cells(answers: Any, folder: Path) -> None:
     assert answers == {"kept alive": 0, "threads": [], "files": []}
     for number in range(CELLS):
         steps, ends = steps_and_ends(folder / str(number))
-        assert ends == ["interrupted"]
+        assert ends == ["error"]
         assert steps == list(range(1, FAILS_AT))
     assert steps_and_ends(folder / "good") == (list(range(1, 13)), ["finished"])
 
 
-def test_fits_that_failed_keep_no_model_and_the_next_one_closes_them(tmp_path: Path) -> None:
+def test_fits_that_failed_keep_no_model_and_are_closed(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     check_cells(cells(tmp_path), tmp_path)
 
@@ -150,7 +150,7 @@ def test_fits_in_two_threads_go_on_and_one_that_failed_in_a_third_is_closed(tmp_
     assert len(errors) == 1
     assert steps_and_ends(tmp_path / "outer") == (list(range(1, 41)), ["finished"])
     assert steps_and_ends(tmp_path / "inner") == (list(range(1, 21)), ["finished"])
-    assert steps_and_ends(tmp_path / "failed") == (list(range(1, FAILS_AT)), ["interrupted"])
+    assert steps_and_ends(tmp_path / "failed") == (list(range(1, FAILS_AT)), ["error"])
     facts, of_inner = records(tmp_path / "outer").facts, records(tmp_path / "inner").facts
     assert facts is not None
     assert of_inner is not None
@@ -263,7 +263,7 @@ def test_a_directory_removed_while_it_was_written_is_not_finished(
     assert str(root) in result.lost
 
 
-def test_an_interrupted_fit_is_not_finished_and_the_next_one_is(tmp_path: Path) -> None:
+def test_a_fit_that_failed_is_not_finished_and_the_next_one_is(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     recorded, made = callback(tmp_path), small()
     with pytest.raises(ZeroDivisionError):

@@ -190,9 +190,7 @@ def test_after_a_step_that_ran_out_of_memory_the_allocators_state_is_on_disk(
     assert read.steps.step.tolist() == list(range(1, steps + 1))
     log = (folder / f"memory-{then}" / "mpprof" / "steps.jsonl").read_text().splitlines()
     lines = [json.loads(line) for line in log]
-    (end,) = (
-        k for k, line in enumerate(lines) if line.get("reason") == "interrupted"
-    )  # handled before close()
+    (end,) = (k for k, line in enumerate(lines) if line.get("reason") == "out_of_memory")
     assert lines[end]["kind"] == "fit_end"
     peaks = [line["memory"][0]["peak_bytes"] for line in lines[:end] if line.get("kind") == "step"]
     assert peaks == sorted(set(peaks))  # of each step

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mpprof
-from mpprof.store.rewrite_log import read_rewrite_log
+from mpprof.store.records import read_rewrite_log
 from tests.paths import ROOT
 
 pytest.importorskip("tensorflow")

@@ -162,7 +162,7 @@ def test_after_an_out_of_memory_error_the_allocators_last_state_is_on_disk(
         fit(model(), x, y, recorded, RunsOutOfMemory())
     recorded.close()
     lines = (tmp_path / "mpprof" / "steps.jsonl").read_text().splitlines()
-    assert '"kind":"fit_end","reason":"interrupted",' in lines[-1]
+    assert '"kind":"fit_end","reason":"out_of_memory",' in lines[-1]
     assert '"memory":[{"device":"cuda:0"' in lines[-1]
     assert '"peak_bytes":500' in lines[5]
 

@@ -8,7 +8,7 @@ from threading import Thread, active_count, get_ident
 
 import pytest
 
-from mpprof.traces.common import beside, walk
+from mpprof.traces.common import walk
 from mpprof.traces.xspace import host_planes, reader
 from tests.column_digests import digest
 
@@ -17,12 +17,12 @@ SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_traces").rglob("
 
 def test_a_call_runs_in_a_thread_that_ends() -> None:
     before = active_count()
-    assert beside.start(get_ident)() != get_ident()
+    assert reader.start_beside(get_ident)() != get_ident()
     assert active_count() == before
 
 
 def test_an_error_is_raised_where_the_result_is_asked_for() -> None:
-    result = beside.start(lambda: [][0])
+    result = reader.start_beside(lambda: [][0])
     with pytest.raises(IndexError):
         result()
 
@@ -32,7 +32,7 @@ def test_an_interrupt_in_the_thread_is_not_lost() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        beside.start(interrupted)()
+        reader.start_beside(interrupted)()
 
 
 def test_without_a_thread_the_call_runs_where_its_result_is_asked_for(
@@ -42,7 +42,7 @@ def test_without_a_thread_the_call_runs_where_its_result_is_asked_for(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(Thread, "start", refused)
-    assert beside.start(get_ident)() == get_ident()
+    assert reader.start_beside(get_ident)() == get_ident()
 
 
 @pytest.mark.skipif(not walk.COMPILED, reason="only the compiled walk lets other threads run")

@@ -19,7 +19,7 @@ from mpprof import traces
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model import limits
 from mpprof.model.trace import HloInstruction, Trace
-from mpprof.traces.xspace import counting, file_bytes, reader
+from mpprof.traces.xspace import counting, reader
 from tests.builders.xspace import Ref, Space, tagged_bytes, tagged_varint, varint
 from tests.fuzz import heavy
 from tests.paths import SHARED
@@ -358,7 +358,7 @@ def test_a_file_that_is_written_while_it_is_copied_is_read_with_a_warning(
     file: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(file, gpu_space().to_bytes())
-    whole, copied = file.read_bytes(), file_bytes._whole
+    whole, copied = file.read_bytes(), reader._whole
 
     def writing(source: Any, size: int) -> Any:
         found = copied(source, size // 2 if how == "cut off" else size)
@@ -366,8 +366,8 @@ def test_a_file_that_is_written_while_it_is_copied_is_read_with_a_warning(
         os.utime(file, ns=(1, 1))
         return found
 
-    monkeypatch.setattr(file_bytes, "_whole", writing)
-    assert file_bytes.CHANGED in traces.read(file).warnings
+    monkeypatch.setattr(reader, "_whole", writing)
+    assert reader.CHANGED in traces.read(file).warnings
     file.write_bytes(whole)
     with pytest.raises(UnreadableError, match="the file was written while it was read"):
         traces.read(file, strict=True)
@@ -382,8 +382,8 @@ def test_of_a_file_with_holes_the_bytes_are_those_of_the_file(tmp_path: Path) ->
         file.truncate(5 << 20)
     damages: list[str] = []
     with path.open("rb") as source:
-        assert file_bytes._sparse(source, 5 << 20).tobytes() == path.read_bytes()
-        assert file_bytes.of(source, damages).tobytes() == path.read_bytes()
+        assert reader._sparse(source, 5 << 20).tobytes() == path.read_bytes()
+        assert reader.bytes_of(source, damages).tobytes() == path.read_bytes()
     assert damages == []
 
 

@@ -10,7 +10,7 @@ from dash import dcc, html
 
 from mpprof.model.account import IDLE_CLASSES, tells
 from mpprof.model.answer import Remedy
-from mpprof.report import content, words
+from mpprof.report import content, without_finding, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.text import or_dash, sentence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mpprof.model.report import Report
 
 MOST_NAMED = 8
-_BATCH = "MP303"
 
 
 def remedies(document: Report, query: str) -> html.Section | None:
@@ -313,7 +312,7 @@ def proof_href(found: Finding, query: str) -> str:
 
 def _listed(found: Finding, listed: Sequence[Remedy]) -> bool:
     """Return whether what a note advises is already advised above it."""
-    if found.code == _BATCH:
+    if found.code == without_finding.LARGER_BATCH:
         return any(remedy.larger_batch for remedy in listed)
     snippets = {remedy.snippet for remedy in listed if remedy.snippet}
     own = [remedy.snippet for remedy in found.remedies]

@@ -143,7 +143,9 @@ def _running(document: Report, baseline: str | None, steps: StepTable | None) ->
         html.H1(f"The training is running: {reached}.", className="mp-headline", id="headline"),
         html.P(_subject(document, baseline, "running"), className="mp-subject"),
         html.P(" ".join(document.answer.because), className="mp-subject", id="because"),
-        html.P(_OPENS, className="mp-subject", id="do") if "MP910" in _codes(document) else None,
+        html.P(_OPENS, className="mp-subject", id="do")
+        if without_finding.NO_WINDOW in _codes(document)
+        else None,
         html.Progress(className="mp-reading-bar", **{"aria-label": "The training goes on"}),
         cards.inline_figures(figures(document)),
     ]
@@ -212,7 +214,7 @@ def _chip(document: Report, baseline: str | None) -> html.Span:
             className="mp-chip mp-chip-bad",
             id="baseline-chip",
         )
-    if "MP906" in document.clear:
+    if without_finding.COMPARED in document.clear:
         return html.Span(f"vs {baseline}: differs only in precision", className="mp-chip", id="baseline-chip")
     return html.Span(f"vs {baseline}: comparability not known", className="mp-chip", id="baseline-chip")
 

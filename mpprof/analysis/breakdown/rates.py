@@ -6,6 +6,7 @@ counts it. Where the shapes are not known there is no rate.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ from mpprof.analysis.kernels.eligibility import (
     product_of_hlo,
     product_of_shapes,
 )
-from mpprof.analysis.kernels.placement_ops import products
+from mpprof.analysis.kernels.placement import products
+from mpprof.model.account import BUSY_RATIO, Account, BusyKernel, Cell
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import (
@@ -249,3 +251,59 @@ def _total(of_parts: Sequence[tuple[float | None, float]]) -> float | None:
     """Return the sum over all calls; None where one part is not known."""
     found = [value * calls for value, calls in of_parts if value is not None]
     return sum(found) if len(found) == len(of_parts) else None
+
+
+# --- The kernels that take most of a device's time, and what each reaches of the device's peaks.
+
+_UNKNOWN = Cost(None, None)
+
+
+def busiest(account: Account, peaks: DevicePeaks | None) -> tuple[BusyKernel, ...]:
+    """Return the main device's kernels, by name, whose durations are more than `BUSY_RATIO` of the durations
+    of all its work, the longest first; empty for ops that ran on the host."""
+    if account.trace_basis == "host":
+        return ()
+    cells = account.main.cells
+    whole_ns = sum(cell.busy_ns_per_step for cell in cells)
+    by_name: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        if cell.kernel is not None and cell.category != "copy" and cell.busy_ns_per_step:
+            by_name[cell.kernel].append(cell)
+    multiplied = {cell.op for cell in cells if _multiplies(cell)} - {None}
+    found = []
+    for name, own in by_name.items():
+        ns = sum(cell.busy_ns_per_step for cell in own)
+        if ns <= BUSY_RATIO * whole_ns:
+            continue
+        # A product's operations and bytes are those of its matrix kernel, not of the helpers beside it.
+        rates = summed([_part(cell, peaks, helps=cell.op in multiplied) for cell in own])
+        ratio = rates["roofline_ratio"]
+        found.append(
+            BusyKernel(
+                name,
+                ns,
+                ns / whole_ns,
+                sum(cell.calls_per_step for cell in own),
+                rates["flops_per_s"],
+                rates["bytes_per_s"],
+                ratio if ratio is not None and ratio <= 1 else None,
+                rates["bound"] or ("compute" if any(map(_multiplies, own)) else "memory"),
+            )
+        )
+    return tuple(sorted(found, key=lambda each: -each.ns_per_step))
+
+
+def _multiplies(cell: Cell) -> bool:
+    return cell.family in MATMUL_FAMILIES and cell.placement != "not_matmul"
+
+
+def _part(cell: Cell, peaks: DevicePeaks | None, *, helps: bool) -> Part:
+    calls, placement, precision = cell.calls_per_step, cell.placement, cell.precision
+    work, least = _UNKNOWN, None
+    if calls and (_multiplies(cell) or not helps):
+        per_call = (each / calls if each else None for each in (cell.flops_per_step, cell.bytes_per_step))
+        work = stated(Cost(*per_call), cell.family, by_hlo=cell.hlo is not None)
+    if placement is not None and precision is not None and placement != "unknown":
+        least = roof(work, placement, precision, peaks)
+    fewer = fewer_operations(cell.family, placement)
+    return Part(calls, cell.busy_ns_per_step, work, least, fewer)

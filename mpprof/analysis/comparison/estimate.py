@@ -14,7 +14,6 @@ from mpprof.analysis.attainable.engine import ONLY_IN_16_BITS, Least, least
 from mpprof.analysis.attainable.evidence import Evidence
 from mpprof.analysis.attainable.work import work_of
 from mpprof.analysis.breakdown.compute_precision import compute_precision
-from mpprof.analysis.comparison.potential import potential
 from mpprof.model.account import Account, AttainableRange, ComputePrecision, EstimatedSpeedup, Speedup
 from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import Precision
@@ -74,7 +73,11 @@ def _potential(
         return "this run computes in float64: its speed in 16 bits is not known"
     if matrix_units is None:
         return "it is not known whether this device has matrix units"
-    return potential(account, peaks) if matrix_units else "this device has no matrix units"
+    if not matrix_units:
+        return "this device has no matrix units"
+    from mpprof.analysis.comparison.potential import potential  # of a float32 run alone
+
+    return potential(account, peaks)
 
 
 def _why_not(account: Account, computes: ComputePrecision, peaks: DevicePeaks | None) -> str:

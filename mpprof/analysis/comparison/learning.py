@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.student_t import half_width
+from mpprof.analysis.arrays.mean_interval import half_width
 from mpprof.model.frozen import frozen
 from mpprof.model.outcome import Applied, Learning, LearningCurves, LossPoint
 from mpprof.model.quantities import format_count, format_ratio

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from mpprof.analysis.arrays.student_t import half_width
+from mpprof.analysis.arrays.mean_interval import half_width
 from mpprof.analysis.comparison.layer_names import layer_names
 from mpprof.model.account import IDLE_CLASSES, Account, Class, Phase
 from mpprof.model.finding import ClaimedPart

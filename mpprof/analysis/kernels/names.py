@@ -12,15 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from mpprof.analysis.kernels import (
-    rules_amd,
-    rules_cudnn,
-    rules_frameworks,
-    rules_gemm,
-    rules_language,
-    rules_other,
-    rules_tensorflow,
-)
+from mpprof.analysis.kernels import rules_amd, rules_cudnn, rules_frameworks, rules_gemm, rules_tensorflow
 from mpprof.analysis.kernels.eligibility import multiplies
 from mpprof.analysis.kernels.name_parts import Card, Name, is_cut, operands, parse, values
 from mpprof.analysis.kernels.op_types import family_of
@@ -29,12 +21,12 @@ from mpprof.model.kernels import UNKNOWN, Family, Reason, Verdict
 
 RULES: tuple[Rule, ...] = (
     *rules_frameworks.TORCH_RULES,
-    *rules_other.MOVE_RULES,
+    *rules_frameworks.MOVE_RULES,
     *rules_amd.RULES,
-    *rules_other.MATRIX_RULES,
+    *rules_frameworks.MATRIX_RULES,
     *rules_gemm.REDUCTION_RULES,
     *rules_cudnn.ATTENTION_RULES,
-    *rules_language.RULES,
+    *rules_frameworks.LANGUAGE_RULES,
     *rules_gemm.RULES,
     *rules_cudnn.RULES,
     *rules_tensorflow.RULES,

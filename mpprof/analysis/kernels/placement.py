@@ -9,36 +9,34 @@ family) and a contradiction between two is written into the reason. The work is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpprof.analysis.kernels import device_peaks
-from mpprof.analysis.kernels.eligibility import multiplies, precision_of
+from mpprof.analysis.kernels.eligibility import multiplies, parse_shapes, precision_of
 from mpprof.analysis.kernels.name_parts import operands, spelled, values
 from mpprof.analysis.kernels.names import classify, without_tensor_cores
 from mpprof.analysis.kernels.op_types import OWN_SCOPE, family_of, type_from_name
-from mpprof.analysis.kernels.placement_host import on_host
-from mpprof.analysis.kernels.placement_ops import (
-    DOT_CODES,
-    NO_OP,
-    category_of,
-    hlo_family,
-    hlo_types,
-    inputs_precision,
-    products,
-    tensors_precision,
-)
+from mpprof.analysis.layers import kinds, scopes
+from mpprof.analysis.layers.attribution import Ownership, has_matrix
+from mpprof.analysis.layers.scopes import parse
+from mpprof.model.account import PHASES
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import changed, frozen
 from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
+    COMPUTE_DTYPES,
     MATMUL_FAMILIES,
     OTHER_CARD,
     UNKNOWN,
     Family,
+    Placement,
     Placements,
     Precision,
     Reason,
@@ -314,3 +312,305 @@ def _contradiction(verdict: Verdict, stated: Precision, shapes: str) -> str:
         return ""
     source = shapes or "its HLO"
     return f"contradiction: the name says {verdict.precision}, the op's tensors are {stated} ({source[:80]})"
+
+
+# --- Where the ops of a trace without an accelerator ran: on the host's CPU.
+
+
+def by_layers(trace: Trace, placements: Placements, ownership: Ownership) -> Placements:
+    """Return the verdicts with the precision of matrix ops that only their layer tells: the type that a Keras
+    layer computes in is the type that its products multiply, and the reason says that it was taken from
+    there.
+
+    For a trace of the host alone: on a device names and tensors tell, and a policy is only an intention.
+    """
+    if trace.basis != "host" or not ownership.facts:
+        return placements
+    verdicts, index = list(placements.verdicts), placements.index.copy()
+    opens = np.array([v.family in MATMUL_FAMILIES and v.precision == "unknown" for v in verdicts], np.bool_)
+    op = trace.kernels.op
+    layer = np.append(ownership.layer, -1)[op] if len(op) else op  # op -1: the appended one
+    rows = np.flatnonzero(opens[placements.index] & (layer >= 0)) if len(op) else np.zeros(0, np.int64)
+    width = len(ownership.layers) + 1
+    keys, which = np.unique(
+        placements.index[rows].astype(np.int64) * width + layer[rows], return_inverse=True
+    )
+    now = []
+    for key in keys.tolist():
+        at, facts = key // width, ownership.facts[key % width]
+        precision = COMPUTE_DTYPES.get(facts.compute_dtype or "") if facts else None
+        if facts is None or precision is None:
+            now.append(at)
+            continue
+        text = f"{verdicts[at].reason.text}; its layer {facts.name} computes in {facts.compute_dtype}"
+        now.append(len(verdicts))
+        verdicts.append(replace(verdicts[at], precision=precision, reason=Reason("host-op-layer", text)))
+    index[rows] = np.array(now, np.int32)[which] if len(rows) else index[rows]
+    return Placements(tuple(verdicts), index)
+
+
+@lru_cache(maxsize=65536)
+def on_host(name: str, op: Op, shapes: str) -> Verdict:
+    """Return the verdict of one op on the host's CPU, where matrix work has a placement of its own."""
+    family, what = _host_family(name, op)
+    if family is None:
+        return replace(UNKNOWN, precision=tensors_precision(op, shapes)) if op is not NO_OP else UNKNOWN
+    placement: Placement = "cpu" if family in MATMUL_FAMILIES else "not_matmul"
+    if placement == "cpu":
+        text = f"{what}: matrix work on the CPU"
+        return Verdict(placement, inputs_precision(op, shapes), family, Reason("host-op", text), "op")
+    verdict = Verdict(
+        placement,
+        tensors_precision(op, shapes),
+        family,
+        Reason("host-op", f"{what} multiplies no matrices"),
+        "op",
+    )
+    return replace(verdict, family=category_of(verdict, op))
+
+
+def _host_family(name: str, op: Op) -> tuple[Family | None, str]:
+    if OWN_SCOPE.search(op.name):
+        return "mpprof", "an op that mpprof added"
+    if op.hlo is not None:
+        inside = products(op.hlo)
+        if inside:
+            return ("gemm" if inside[0].opcode in DOT_CODES else "conv_fprop"), f"the HLO {inside[0].opcode}"
+        return hlo_family(op.hlo), f"the HLO {op.hlo.opcode}"
+    # A fused op is named after the last that it does ("conv/Relu"): where the type stands, it alone counts.
+    stated = (op.type,) if op.type else (type_from_name(op.name), type_from_name(name), name)
+    for candidate in stated:
+        family = family_of(candidate)
+        if family is not None:
+            return family, f"the op type {candidate}"
+    return None, ""
+
+
+# --- Norms by what they are: the plain kernels that a framework takes a batch or layer norm apart into.
+#
+# TensorFlow normalises by `moments` and `batchnorm`, sums and products of plain Eigen kernels; XLA and JAX fuse
+# the like. Nothing but the layer that owns them says that they are a norm.
+
+_NAMED = (
+    r"(?i)(?:batch|layer|group|instance|rms|unit)_?norm(?:alization)?(?:[123]d)?(?:_\d+)*$"
+    r"|(?:^|_)(?:bn|ln|norm)(?:_?(?:\d+|f))*$"
+)
+"""The last part of a layer's name: as Keras, PyTorch and Flax call them, and `bn`, `ln` and `norm` in the names
+that models give (`conv1_bn`, `ln_f`, `norm1`, `attention_norm`). `normalization`, Keras' preprocessing layer, is
+none."""
+_PARTS = frozenset(("moments", "batchnorm"))
+"""Scopes of `tf.nn.moments`, Keras' own moments and `tf.nn.batch_normalization`, within whatever layer."""
+_PLAIN: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion"))
+_SPREADING = frozenset(("Tile", "BroadcastTo"))
+"""Gradients of a mean: a layout change by type, and none of the tensor's layout."""
+_AVERAGING = frozenset(("AssignVariableOp", "AssignSubVariableOp", "AssignAddVariableOp"))
+"""The moving averages of a batch norm, kept outside the optimizer."""
+_MOST = 0.5
+"""Of the work of a fusion over several layers from which it counts as what most of it is."""
+
+
+def by_norms(trace: Trace, placements: Placements, ownership: Ownership) -> Placements:
+    """Return the verdicts with the family "norm" for the plain kernels of norm layers.
+
+    A layer is a norm if the run recorded it as one, or if its name or the scopes within it say so and it
+    multiplies no matrices. Casts, copies and changes of layout within it stay what they are."""
+    norms = _norm_layers(trace, ownership)
+    if not norms:
+        return placements
+    in_norm = np.append(_ops_of(norms, ownership, len(trace.ops)), False)  # op -1: the appended one
+    op = trace.kernels.op
+    rows = np.flatnonzero(in_norm[op])
+    verdicts, index = list(placements.verdicts), placements.index.copy()
+    keys, which = np.unique(
+        placements.index[rows].astype(np.int64) * len(trace.ops) + op[rows], return_inverse=True
+    )
+    now = np.zeros(len(keys), np.int32)
+    made: dict[int, int] = {}
+    for at, key in enumerate(keys.tolist()):
+        verdict, owner = divmod(key, len(trace.ops))
+        now[at] = verdict
+        if verdicts[verdict].placement == "not_matmul" and _is_norms(
+            verdicts[verdict].family, trace.ops[owner]
+        ):
+            if verdict not in made:
+                made[verdict] = len(verdicts)
+                reason = verdicts[verdict].reason
+                text = f"{reason.text}; the layer that owns it is a norm"
+                verdicts.append(replace(verdicts[verdict], family="norm", reason=Reason(reason.code, text)))
+            now[at] = made[verdict]
+    index[rows] = now[which]
+    return Placements(tuple(verdicts), index)
+
+
+def _is_norms(family: Family, op: Op) -> bool:
+    return family in _PLAIN or op.type in _SPREADING or op.type in _AVERAGING
+
+
+def _norm_layers(trace: Trace, ownership: Ownership) -> set[int]:
+    """Return the rows of the layers that are norms."""
+    recorded = {at for at, facts in enumerate(ownership.facts) if facts is not None and kinds.is_norm(facts)}
+    named = {at for at, name in enumerate(ownership.layers) if re.search(_NAMED, name.rpartition("/")[2])}
+    found = named | set(_with_parts(trace, ownership))
+    matrix = {int(ownership.layer[at]) for at, op in enumerate(trace.ops) if _multiplies(op)}
+    return recorded | (found - matrix)
+
+
+def _multiplies(op: Op) -> bool:
+    return has_matrix(op) or family_of(op.type or type_from_name(op.name)) in MATMUL_FAMILIES
+
+
+def _with_parts(trace: Trace, ownership: Ownership) -> Iterator[int]:
+    for at, op in enumerate(trace.ops):
+        layer = int(ownership.layer[at])
+        if layer >= 0 and _just_within(ownership.layers[layer], parse(op.name, op.type).path):
+            yield layer
+
+
+def _just_within(layer: str, path: Sequence[str]) -> bool:
+    """Return whether a part of a norm stands right below this layer in the op's scopes: deeper down such a
+    part belongs to a norm within the layer, and nothing of the layer's other work is a norm."""
+    name = layer.rpartition("/")[2]
+    return any(part in _PARTS and above == name for above, part in pairwise(path))
+
+
+def _ops_of(norms: set[int], ownership: Ownership, count: int) -> NDArray[np.bool_]:
+    """Return which ops belong to these layers, forward or backward; of a fusion over several, by most of its
+    work."""
+    wanted = np.zeros(len(ownership.layers) + 1, np.bool_)  # layer -1: the last
+    wanted[list(norms)] = True
+    found = wanted[ownership.layer[:count]]
+    names = {ownership.layers[at] for at in norms}
+    for op, spans in ownership.spans.items():
+        found[op] = sum(span.ratio for span in spans if span.layer in names) >= _MOST
+    passes = [PHASES.index("forward"), PHASES.index("backward")]
+    return found & np.isin(ownership.phase[:count], passes)
+
+
+# --- What an op says of its kernels: its HLO's products, its tensors' types, its role in the step.
+
+NO_OP = Op("", "")
+_GENERIC: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion", "other", "memset"))
+_NAMED_BY_ROOT = frozenset(("xla-loop-fusion", "xla-named-fusion"))
+"""XLA names a fusion after a few of its instructions; its HLO lists them all."""
+
+_TELLS_NOTHING: frozenset[Family] = frozenset(("other", "copy"))
+_TOLD_BY_BODY: frozenset[Family] = _TELLS_NOTHING | {"cast", "layout", "gather_scatter"}
+"""A fusion is named after its root: one that multiplies, adds and then converts is no cast, and what it holds
+of these its body says."""
+
+_CONVOLUTIONS: frozenset[Family] = frozenset(("conv_fprop", "conv_dgrad", "conv_wgrad"))
+_DIRECTION = re.compile(r"(?i)fprop|dgrad|wgrad")
+
+DOT_CODES = frozenset(("dot", "ragged-dot", "scaled-dot"))
+
+
+def products(hlo: HloInstruction, depth: int = 4) -> list[HloInstruction]:
+    """Return the matrix products inside an instruction: itself, or those of the computations that it
+    calls."""
+    if hlo.opcode in DOT_CODES or hlo.opcode == "convolution":
+        return [hlo]
+    if depth == 0:
+        return []
+    return [product for inner in hlo.called for product in products(inner, depth - 1)]
+
+
+_SHAPE_ONLY = frozenset(
+    ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota", "reshape")
+)
+_RANK: tuple[Family, ...] = (
+    "gather_scatter",
+    "random",
+    "reduce",
+    "pool",
+    "norm",
+    "elementwise",
+    "cast",
+    "layout",
+)
+"""Of several instructions in one fusion the first family in this order is what it mainly does."""
+
+
+@lru_cache(maxsize=65536)
+def hlo_family(hlo: HloInstruction) -> Family | None:
+    """Return the family of an instruction or of what a fusion holds; None: an opcode that is not known."""
+    if not hlo.called or hlo.opcode in (
+        "reduce",
+        "sort",
+        "scatter",
+        "map",
+        "reduce-window",
+        "select-and-scatter",
+    ):
+        return family_of(hlo.opcode)
+    inside = {family_of(inner.opcode) for inner in hlo.called if inner.opcode not in _SHAPE_ONLY}
+    for inner in hlo.called:
+        if inner.called and inner.opcode == "fusion":
+            inside.add(hlo_family(inner))
+    return next(
+        (family for family in _RANK if family in inside), "layout" if not inside - {None} else "elementwise"
+    )
+
+
+def hlo_types(hlo: HloInstruction) -> tuple[Precision, ...]:
+    return tuple(
+        precision
+        for dtype in (*hlo.operand_dtypes, hlo.dtype)
+        if (precision := precision_of(dtype)) != "unknown"
+    )
+
+
+def tensors_precision(op: Op, shapes: str) -> Precision:
+    """Return the precision of an op's operands, from the recorded shapes, else from its HLO."""
+    stated = [precision_of(tensor.dtype) for tensor in parse_shapes(shapes)]
+    stated = [precision for precision in stated if precision not in ("unknown", "int8")]
+    if not stated and op.hlo is not None:
+        stated = [precision for precision in hlo_types(op.hlo) if precision != "int8"]
+    return values(stated)
+
+
+def inputs_precision(op: Op, shapes: str) -> Precision:
+    """Return the type of a matrix op's two factors, by its HLO's product or its recorded shapes.
+
+    Sizes and indices beside them are integers; a bias, an accumulator or a workspace comes after them.
+    """
+    inside = products(op.hlo) if op.hlo is not None else []
+    if inside:
+        return operands(map(precision_of, inside[0].operand_dtypes[:2]))
+    stated = [precision_of(tensor.dtype) for tensor in parse_shapes(shapes)]
+    if not stated and op.hlo is not None:
+        stated = [precision_of(dtype) for dtype in op.hlo.operand_dtypes]
+    stated = [precision for precision in stated if precision != "unknown"]
+    return operands([precision for precision in stated if precision != "int8"][:2] or stated[:2])
+
+
+def category_of(verdict: Verdict, op: Op, kernel: str = "") -> Family:
+    """Return the family that the op gives to its kernel: the direction of a convolution, the optimizer's
+    work.
+
+    A direction that the kernel's own name states stays: JAX calls the gradients of a convolution
+    `conv_general_dilated` too.
+    """
+    op_type = op.type if op.hlo is None else ""
+    of_type = family_of(op_type or type_from_name(op.name))
+    if op.hlo is not None and verdict.reason.code in _NAMED_BY_ROOT:
+        verdict = replace(verdict, family=hlo_family(op.hlo) or verdict.family)
+    if verdict.family in MATMUL_FAMILIES:
+        if of_type in _CONVOLUTIONS and verdict.family in _CONVOLUTIONS and _DIRECTION.search(kernel):
+            return verdict.family
+        return of_type if of_type in MATMUL_FAMILIES and verdict.family != "attention" else verdict.family
+    if verdict.placement != "not_matmul":
+        return verdict.family
+    if verdict.family in _GENERIC:
+        if of_type in ("optimizer", "loss_scale"):
+            return of_type
+        phase = scopes.parse(op.name, op.type).phase
+        if phase in ("optimizer", "loss_scale"):
+            return phase
+        if (
+            of_type is not None
+            and of_type not in MATMUL_FAMILIES
+            and of_type not in (_TOLD_BY_BODY if op.hlo is not None and op.hlo.called else _TELLS_NOTHING)
+            and verdict.family in ("elementwise", "fusion", "other")
+        ):
+            return of_type
+    return verdict.family

@@ -53,7 +53,8 @@ def matcher(
 
     `sizes`: per module of PyTorch's, the axes of its operands (`layer_modules`)."""
     seen = frozenset(scopes)
-    matches = _with_model(seen, model, sizes or {}) if model is not None else _by_look(seen)
+    # A model that was recorded without its layers tells no more of scopes than none.
+    matches = _with_model(seen, model, sizes or {}) if model and model.layers else _by_look(seen)
     return lambda scope: matches.get(scope, ("", False))
 
 

@@ -265,16 +265,16 @@ def _moments(
     update = np.isin(phase, [PHASES.index(name) for name in UPDATE])
     states = np.isin(kind, [KINDS.index("parameters"), KINDS.index("optimizer slots")])
     of = {
-        "MP601": np.where(states, asked, 0),
-        "MP603": np.where(kind == KINDS.index("16-bit weight copies"), asked, 0),
-        "MP604": np.where(wide, asked, 0),
-        "MP605": np.where(kind == KINDS.index("workspaces"), asked, 0),
-        "MP606": np.where(update & ~states, asked, 0),
-        "MP607": blocks.bytes - asked,
+        remedies.STATES: np.where(states, asked, 0),
+        remedies.WEIGHT_COPIES: np.where(kind == KINDS.index("16-bit weight copies"), asked, 0),
+        remedies.WIDE_ACTIVATIONS: np.where(wide, asked, 0),
+        remedies.WORKSPACES: np.where(kind == KINDS.index("workspaces"), asked, 0),
+        remedies.UPDATE_WORK: np.where(update & ~states, asked, 0),
+        remedies.FRAGMENTS: blocks.bytes - asked,
     }
     held_bytes = {code: remedies.held(blocks, size) for code, size in of.items() if size.any()}
     if blocks.older_bytes:
-        held_bytes["MP601"] = remedies.older(blocks) + held_bytes.get("MP601", 0)
+        held_bytes[remedies.STATES] = remedies.older(blocks) + held_bytes.get(remedies.STATES, 0)
     return {code: remedies.moments(blocks.live_bytes, size) for code, size in held_bytes.items()}
 
 

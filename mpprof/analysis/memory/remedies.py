@@ -4,15 +4,22 @@ to that."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.model.memory import PeakParts
+
+if TYPE_CHECKING:
+    from mpprof.analysis.memory.blocks import Blocks
 
 Int64 = NDArray[np.int64]
 Moments = tuple[tuple[int, int], ...]
+
+STATES, PREALLOCATED, WEIGHT_COPIES, WIDE_ACTIVATIONS = "MP601", "MP602", "MP603", "MP604"
+WORKSPACES, UPDATE_WORK, FRAGMENTS = "MP605", "MP606", "MP607"
+"""What holds memory, by the code of the rule that judges it."""
 
 
 def lowered(parts: PeakParts, code: str, removed: Callable[[int], int]) -> int:
@@ -29,6 +36,8 @@ def lowered(parts: PeakParts, code: str, removed: Callable[[int], int]) -> int:
 
 def held(blocks: Blocks, size: Int64) -> Int64:
     """Return what is live of the blocks after each event, of each block `size` bytes (0: not counted)."""
+    from mpprof.analysis.memory.blocks import NEVER  # what a rule asks needs no blocks
+
     count = len(blocks.live_bytes)
     mine = np.flatnonzero(size)
     ended = mine[blocks.died[mine] != NEVER]

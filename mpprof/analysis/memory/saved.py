@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mpprof.analysis.memory.remedies import lowered
+from mpprof.analysis.memory import remedies
 from mpprof.model.memory import (
     KINDS,
     UPDATE,
@@ -103,7 +103,7 @@ def _by_the_driver(mine: StepSummary | None, baseline: StepSummary | None) -> Dr
         return found
     if found.saved_bytes > _HARDLY_RATIO * found.peak_saved_bytes or found.unused_bytes < found.hidden_bytes:
         return found
-    return replace(found, code="MP602")
+    return replace(found, code=remedies.PREALLOCATED)
 
 
 def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_run: Run | None) -> str | None:
@@ -163,16 +163,18 @@ def _causes(
     at every moment of the trace. Of `wide`, what is held beyond what was expected of the activations."""
 
     def beyond(code: str, allowed: int) -> int:
-        return lowered(mine, code, lambda held: held - allowed)
+        return remedies.lowered(mine, code, lambda held: held - allowed)
 
     activations = _in_half(mine, mine) - (_in_half(other, mine) - sum(shrinks.values()))
     found = {
-        "MP601": beyond("MP601", sum(other.asked.get(kind, 0) for kind in _STATES)),
-        "MP603": beyond("MP603", mine.copies_once_bytes),
-        "MP604": min(wide, activations),
-        "MP605": beyond("MP605", other.asked.get("workspaces", 0)),
-        "MP606": beyond("MP606", 0) if _moved(mine, other) else 0,
-        "MP607": beyond("MP607", base.rounding_bytes or 0) if memory.rounding_bytes is not None else 0,
+        remedies.STATES: beyond(remedies.STATES, sum(other.asked.get(kind, 0) for kind in _STATES)),
+        remedies.WEIGHT_COPIES: beyond(remedies.WEIGHT_COPIES, mine.copies_once_bytes),
+        remedies.WIDE_ACTIVATIONS: min(wide, activations),
+        remedies.WORKSPACES: beyond(remedies.WORKSPACES, other.asked.get("workspaces", 0)),
+        remedies.UPDATE_WORK: beyond(remedies.UPDATE_WORK, 0) if _moved(mine, other) else 0,
+        remedies.FRAGMENTS: beyond(remedies.FRAGMENTS, base.rounding_bytes or 0)
+        if memory.rounding_bytes is not None
+        else 0,
     }
     least = max(0, _PART_RATIO * (sum(shrinks.values()) - mine.copies_once_bytes))
     ordered = sorted(found.items(), key=lambda part: (-part[1], part[0]))
@@ -224,7 +226,7 @@ def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
         stays = max(0, wide // 2 - (now - wide))
         total += max(0, min(wide - stays, beyond))
         all_wide += wide
-    return lowered(mine, "MP604", lambda held: held * total // max(1, all_wide))
+    return remedies.lowered(mine, remedies.WIDE_ACTIVATIONS, lambda held: held * total // max(1, all_wide))
 
 
 def _moved(mine: PeakParts, other: PeakParts) -> bool:

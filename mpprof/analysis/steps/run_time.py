@@ -43,6 +43,8 @@ BEFORE_ITS_HOOK: tuple[PartName, str] = ("validation", "before its first hook")
 ITERATORS = "making the iterator of an epoch"
 """What a part is named, within itself, where it holds what was not told apart."""
 
+BEHIND = "end"
+"""Where our own work lies once the record of a `fit` has ended, before that returns."""
 BETWEEN, EDGE, CALL = "between calls", "edge", "call"
 _INNER_HOOKS = ("epoch", "train", "validation")
 _NEXT = {True: (BETWEEN, CALL), False: (CALL, EDGE)}
@@ -355,7 +357,10 @@ def _of_fit(
     _take_calls(pools, calls, absent)
     pools.take_all("loop", "loop" if split else CALLBACKS_AND_LOOP, BETWEEN)
     pools.take_all("between_epochs", "between epochs" if split else CALLBACKS_AND_BETWEEN, EDGE)
-    return wall_ns, unknown_ns
+    behind = sums.of("profiler", BEHIND)
+    for name, ns in behind.items():
+        _add(taken.setdefault("profiler", {}), name, ns)
+    return wall_ns + sum(behind.values()), unknown_ns
 
 
 def _take_profiler(pools: _Pools, sums: _Sums, calls: _Calls, windows: Iterable[ProfileWindow]) -> None:

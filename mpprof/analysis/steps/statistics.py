@@ -15,9 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.mean_interval import of_mean
+from mpprof.analysis.arrays.mean_interval import half_width, of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
-from mpprof.analysis.arrays.student_t import half_width
 from mpprof.model.frozen import frozen
 from mpprof.model.limits import LONG_CALL_NS
 from mpprof.model.run import RunFacts
@@ -198,7 +197,7 @@ def _with_edges(
     known = _possible(steps, steps.duration_ns)
     own, gap = steps.duration_ns / covers, time - steps.duration_ns / covers
     inner, last = rows & known & (time > 0), np.append(_first_of_epoch(steps)[1:], True) & np.isnan(time)
-    late = _held_up(steps, spans.spent) / covers if spans is not None and spans.told else None
+    late = held_up(steps, spans.spent) / covers if spans is not None and spans.told else None
     time = time.copy()
     if not inner.any():  # calls without an end: each begins behind the fetch of its batch
         if late is not None:
@@ -213,14 +212,16 @@ def _with_edges(
     return time
 
 
-def _held_up(steps: StepTable, spent: SpentTable) -> Float64:
-    """Return how long callbacks held up the training at each row's step, where that has a line of its own."""
+def held_up(steps: StepTable, spent: SpentTable, *more: str) -> Float64:
+    """Return for how many ns callbacks (and `more` parts) held up the training at each row's step, where that
+    has a line of its own."""
     held = np.zeros(len(steps))
-    alone = spent.rows("callbacks", ("batch",)) & (spent.first_step == spent.last_step) & (spent.calls == 1)
-    at = np.flatnonzero(alone & (spent.ns >= LONG_CALL_NS))
-    row = np.searchsorted(steps.step, spent.first_step[at])
-    there = row < len(steps)
-    np.add.at(held, row[there], spent.ns[at[there]])
+    alone = (spent.first_step == spent.last_step) & (spent.calls == 1) & (spent.ns >= LONG_CALL_NS)
+    for part in ("callbacks", *more):
+        at = np.flatnonzero(alone & spent.rows(part, ("batch",)))
+        row = np.searchsorted(steps.step, spent.first_step[at])
+        there = row < len(steps)
+        np.add.at(held, row[there], spent.ns[at[there]])
     return held
 
 
@@ -248,6 +249,17 @@ def loaders(facts: RunFacts | None) -> dict[int, int]:
         several = [number for number in stated if isinstance(number, int) and number > 1]
         if several:
             found[fit.fit] = several[0]
+    return found
+
+
+def rounds(facts: RunFacts | None) -> set[int]:
+    """Return after how many batches a loader of several workers waits for the next ones: each makes one, of
+    those that its queue holds."""
+    found = set(loaders(facts).values())
+    for fit in facts.fits if facts is not None else ():
+        holds = fit.input.get("max_queue_size")
+        if fit.fit in loaders(facts) and isinstance(holds, int) and holds > 1:
+            found.add(holds)
     return found
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from mpprof.analysis.comparison.bounds import HOST_NOT_EXCLUDED
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
+from mpprof.diagnosis.leading import unlike
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.ranking import unlike
 from mpprof.diagnosis.rules import mp803_tf32_baseline
 from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, Speedup, tells

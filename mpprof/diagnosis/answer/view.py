@@ -8,9 +8,8 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.leading import LEADS
+from mpprof.diagnosis.leading import LEADS, unlike
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.ranking import unlike
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Class, Speedup
 from mpprof.model.answer import Kind

@@ -53,6 +53,11 @@ def of_a_cpu_alone(signals: Signals) -> bool:
 
 
 def only_infers(signals: Signals) -> bool:
+    """Tell whether the trace shows an inference."""
+    return signals.only_infers
+
+
+def shows_inference(signals: Signals) -> bool:
     """Tell whether the trace shows products by torch or JAX, and nothing of a backward pass or an optimizer.
 
     Of JAX only where each product has the name of its function, and with the calls of Python's functions:
@@ -225,7 +230,7 @@ def fused_optimizer(signals: Signals) -> bool:
 
 def _input(signals: Signals, key: str) -> Any:
     """Return what was recorded of the input under this key; None: nothing."""
-    fit = known(signals.fit)
+    fit = signals.case.run.last_fit
     return fit.input.get(key) if fit is not None else None
 
 

@@ -15,16 +15,6 @@ How we know
 What it costs
     No time, but the training itself: the model does not learn, or hardly learns.
 
-What to do
-    Scale the loss, and leave the un-scaling to the optimizer (Keras 3; in Keras 2 the names were
-    `get_scaled_loss` and `get_unscaled_gradients`):
-
-        with tf.GradientTape() as tape:
-            loss = loss_fn(y, model(x, training=True))
-            scaled = optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, model.trainable_variables)
-        optimizer.apply(gradients, model.trainable_variables)
-
 When to ignore
     When the loss cannot fall any further, as in fine-tuning that has converged.
 
@@ -42,8 +32,8 @@ import numpy as np
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
+from mpprof.diagnosis.shared.numbers import never_scaled, scale_loss_called
 from mpprof.diagnosis.shared.skips import scale_words
-from mpprof.diagnosis.shared.unscaled import never_scaled, scale_loss_called
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Confidence
 from mpprof.model.quantities import format_count, format_ratio

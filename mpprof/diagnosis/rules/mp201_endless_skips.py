@@ -24,13 +24,6 @@ What it costs
     Every skipped step is wasted: the cost is the skipped share of the step time. No part of the account of a
     step is attributed to it.
 
-What to do
-    Find the first value that is not finite, then put that layer in float32, lower the learning rate, or
-    change to bfloat16, whose range is that of float32:
-
-        tf.debugging.enable_check_numerics()
-        keras.config.set_dtype_policy("mixed_bfloat16")      # GPUs from compute capability 8.0, and TPUs
-
 When to ignore
     About one skip in 2000 steps is the loss scale trying to grow (MP205).
 

@@ -14,12 +14,6 @@ How we know
 What it costs
     No time. When the scale is infinite the weights stop changing.
 
-What to do
-    Find out why nothing overflows (is anything really float16? MP101, MP104), and cap the scale meanwhile:
-
-        optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)   # fixed
-        model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)  # else it is wrapped and ignored
-
 When to ignore
     A scale a little above 2^24 in a model with very small gradients.
 
@@ -37,9 +31,8 @@ from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, known, need
-from mpprof.diagnosis.shared.numbers import what_overflows
+from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
-from mpprof.diagnosis.shared.unscaled import NEVER_SCALED, never_scaled
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"

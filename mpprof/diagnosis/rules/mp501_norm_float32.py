@@ -11,13 +11,6 @@ How we know
 What it costs
     Their casts, and half of the rest: what it would be with 16-bit tensors in fused kernels.
 
-What to do
-    Let XLA fuse them, which gains the most:
-
-        model.compile(..., jit_compile=True)
-
-    Fold batch norms of frozen parts into their convolutions; use fewer norms.
-
 When to ignore
     When norms are needed for the numbers and the model is small. float32 statistics are right; it is the
     memory traffic that costs.
@@ -32,7 +25,7 @@ from __future__ import annotations
 from mpprof.analysis.attainable.work import work_of
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.cells import unattributed
+from mpprof.diagnosis.cells import norms_by_scope, unattributed
 from mpprof.diagnosis.outcomes import (
     NAMED,
     Clear,
@@ -70,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
         return signals.not_narrow
     facts = known(signals.layers)
     recorded = {f.name for f in facts or () if layers.is_norm(f)}
-    names = recorded | {cell.layer for cell in signals.cells if cell.category == "norm" and cell.layer}
+    names = recorded | norms_by_scope(signals)
     mine = signals.select(lambda cell: cell.layer in names or cell.category == "norm")
     rows = tuple(row for row in mine if not _in_16_bits(signals.cells[row]))
     if mine and not rows:

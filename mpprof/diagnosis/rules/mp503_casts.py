@@ -14,13 +14,6 @@ What it costs
     at the device's bandwidth, where both are known. Without the model's layers the needed casts cannot be
     distinguished from the others: then their share is stated without a cost.
 
-What to do
-    Let XLA fuse them into the kernels around them, and leave fewer float32 islands:
-
-        model.compile(..., jit_compile=True)
-
-    A larger batch spreads the cast of the weights over more samples.
-
 When to ignore
     Below a few percent of the step: casts are part of mixed precision.
 
@@ -34,6 +27,7 @@ from __future__ import annotations
 
 from mpprof.analysis.comparison import precision_overhead
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.cells import norms_by_scope
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -61,7 +55,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear(f"casts take {format_ratio(total / account.step_ns)} of the step")
     if known(signals.layers) is None and not signals.on_cpu:
-        return _without_the_layers(signals, total / account.step_ns)
+        return _without_the_layers(signals, account.step_ns)
     calls = signals.calls(rows)
     return Found(
         summary="casts that could be fused away take {cost} {each} ({share})",
@@ -81,9 +75,14 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _without_the_layers(signals: Signals, ratio: float) -> Found:
-    """Return the finding for a run whose layers were not recorded: the trace states the time of casts, but
-    not how much of it could be avoided."""
+def _without_the_layers(signals: Signals, step_ns: float) -> Found | Clear:
+    """Return the answer for a run whose layers were not recorded: the trace states the time of casts, but
+    not how much of it could be avoided. Casts of layers that their scopes show to be norms are MP501's."""
+    norms = norms_by_scope(signals) if signals.half is not None else ()
+    rows = signals.select(lambda cell: cell.category == "cast" and cell.layer not in norms)
+    ratio = signals.time(rows) / step_ns
+    if ratio < SCALE.info_ratio:
+        return Clear(f"casts outside norms take {format_ratio(ratio)} of the step")
     return Found(
         summary=(
             f"casts take {format_ratio(ratio)} of {{whole}}; how much of that is needed for weights and "

@@ -10,11 +10,6 @@ How we know
 What it costs
     The meaning of the comparison.
 
-What to do
-    Record the baseline with the same script and one change:
-
-        keras.config.set_dtype_policy("float32")
-
 When to ignore
     When the other difference is what you want to see (a rung of a ladder): it is labelled then.
 

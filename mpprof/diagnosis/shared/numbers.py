@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import NotApplicable, known
 from mpprof.diagnosis.shared.skips import scale_words
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.answer import Remedy
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
-from mpprof.model.looks import FirstBreak, NumbersLook
-from mpprof.model.run import Run
+from mpprof.model.run import FirstBreak, NumbersLook, Run
 
 CAUSED = ("start", "end", "asked")
 """Looks that were not made because something had broken: they come after those that were."""
@@ -76,3 +77,21 @@ def _named(found: FirstBreak, look: NumbersLook) -> Named:
     said = look.advice.rstrip(".")
     said = said if said.startswith(found.layer) else said[:1].lower() + said[1:]
     return Named(words, (found.layer,), told, (Remedy(said, look.snippet or ""),))
+
+
+# --- Whether a training step of the user's own scales its loss, which the optimizer then un-scales.
+
+NEVER_SCALED = NotApplicable("the loss is never scaled, so that its scale says nothing (MP103)")
+
+
+def scale_loss_called(signals: Signals) -> bool | None:
+    """Return whether the optimizer's `scale_loss` was seen to be called; None: nobody could see it."""
+    fit = known(signals.fit)
+    return fit.scale_loss_called if fit is not None else None
+
+
+def never_scaled(signals: Signals) -> bool:
+    """Return whether the optimizer un-scales gradients of a loss that is known never to be scaled."""
+    optimizer = known(signals.optimizer)
+    un_scales = optimizer is not None and bool(optimizer.inner or optimizer.dynamic or optimizer.fixed_scale)
+    return un_scales and scale_loss_called(signals) is False and known(signals.compute_dtype) == "float16"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import Trace
-from mpprof.traces.common.file_kinds import Kind
+from mpprof.traces.common.file_head import Kind
 
 _WORDS = ((b'"traceEvents"',), (b'"ph"', b'"ts"'), (b'"deviceProperties"',))
 """A file that begins with all of one of these is a Chrome trace: Kineto's may tell of the cards at length

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+from mpprof.model.frozen import frozen
+
 HEAD_BYTES = 1 << 16
 GZIP = b"\x1f\x8b"
 SQLITE = b"SQLite format 3\x00"
@@ -30,3 +32,20 @@ def within(raw: bytes) -> bytes:
         return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(raw, HEAD_BYTES)
     except zlib.error:
         return b""
+
+
+# --- What a reader says of the files that it reads, so that they are recognised without being read.
+
+
+@frozen
+class Kind:
+    """One kind of trace file.
+
+    `ends`: a name that ends so is of this kind unless its bytes say otherwise. `may_end`: other files have
+    such names, too; only the bytes decide. `unreadable`: why only the tool that wrote it reads it, or "".
+    """
+
+    name: str
+    ends: tuple[str, ...] = ()
+    may_end: tuple[str, ...] = ()
+    unreadable: str = ""

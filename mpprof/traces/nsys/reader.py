@@ -8,8 +8,7 @@ from pathlib import Path
 from mpprof.errors import UnreadableError
 from mpprof.model.shell import quoted
 from mpprof.model.trace import Trace
-from mpprof.traces.common.file_head import GZIP, SQLITE
-from mpprof.traces.common.file_kinds import Kind
+from mpprof.traces.common.file_head import GZIP, SQLITE, Kind
 
 REPORTS = (".nsys-rep", ".qdrep")
 

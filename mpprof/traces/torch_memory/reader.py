@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import Trace
-from mpprof.traces.common.file_kinds import Kind
+from mpprof.traces.common.file_head import Kind
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 """How a pickle begins: with the number of its protocol. Every Python 3 writes one of these."""

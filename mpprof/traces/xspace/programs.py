@@ -10,7 +10,7 @@ from mpprof.traces.common import file_head
 from mpprof.traces.common.buffers import assignment
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.planes import read_space
-from mpprof.traces.xspace import file_bytes, reader
+from mpprof.traces.xspace import reader
 
 
 def programs(path: Path, sizes_taken: Collection[tuple[int, ...]] | None = None) -> tuple[Program, ...]:
@@ -23,7 +23,7 @@ def programs(path: Path, sizes_taken: Collection[tuple[int, ...]] | None = None)
         return ()
     with path.open("rb") as file:
         packed = file.read(2) == file_head.GZIP
-        buffer = reader.unpacked(path, path.stat().st_size, []) if packed else file_bytes.of(file, [])
+        buffer = reader.unpacked(path, path.stat().st_size, []) if packed else reader.bytes_of(file, [])
     found = []
     for name, program, (data, start, end) in Modules(read_space(buffer).planes).places():
         assigned = assignment(data, start, end, sizes_taken)

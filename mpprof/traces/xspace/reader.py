@@ -7,11 +7,17 @@ unpacks to, which is held once and is at most MAX_RATIO times the file's.
 
 from __future__ import annotations
 
+import mmap
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
+from threading import Thread
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +26,17 @@ from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
-from mpprof.traces.common import beside, gzip_stream, walk
+from mpprof.traces.common import walk
 from mpprof.traces.common.columns import Interner
-from mpprof.traces.common.file_kinds import Kind
+from mpprof.traces.common.file_head import Kind
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.launches import Hosts, join_launches
 from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, is_read
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
-from mpprof.traces.xspace import counting, cpu, file_bytes, host_planes, profiles
-from mpprof.traces.xspace.devices import DeviceReader, kernel_table
+from mpprof.traces.xspace import host_planes, profiles
+from mpprof.traces.xspace.devices import DeviceReader, kernel_table, with_instructions
 from mpprof.traces.xspace.events import Walked
-from mpprof.traces.xspace.graphs import with_instructions
 
 Bytes = NDArray[np.uint8]
 
@@ -90,7 +95,7 @@ class XSpaceReader:
             if head == b"\x1f\x8b":
                 buffer = unpacked(path, size, notes)
                 return _assemble(buffer, path, size, notes, strict=strict)
-            buffer = file_bytes.of(file, notes)
+            buffer = bytes_of(file, notes)
         if not len(buffer):  # emptied since it was opened
             raise UnreadableError("the file is empty", where=str(path), next="Record the trace again.")
         return _assemble(buffer, path, len(buffer), notes, strict=strict)
@@ -99,6 +104,9 @@ class XSpaceReader:
 def unpacked(path: Path, size: int, notes: list[str]) -> Bytes:
     """Return the unpacked bytes; for a damaged file, as many as can be unpacked. Raises UnreadableError for a
     bomb."""
+    from mpprof.traces.common import gzip_stream
+    from mpprof.traces.xspace import counting
+
     limit = min(MAX_UNPACKED, size * MAX_RATIO + (1 << 20))
     unpacked = bytearray()  # grows in place: parts that are joined would be held twice
     with path.open("rb") as file:
@@ -144,7 +152,13 @@ def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict:
     layout = _layout(space, named, parts)
     ops = Ops(Modules(layout.planes), parts.strings)
     origin, shift = _origin(layout.planes)
-    reader, host = _read_planes(layout, ops, shift, parts)
+    walks = _host_walks(layout.planes)
+    reader = _read_devices(layout.planes, ops, shift, parts)
+    host = host_planes.read(layout.planes, walks(), layout.places, parts.strings, ops, shift)
+    # Of each plane: sorted, as the order of planes in a file means nothing.
+    parts.warnings += sorted([*reader.warnings, *host.warnings])
+    parts.damages += sorted([*reader.damages, *host.damages])
+    parts.notes += sorted([*reader.notes, *host.notes])
     if on_device := bool(parts.devices):
         host, kernels = _with_devices(layout, host, reader, ops, parts)
     else:
@@ -176,22 +190,12 @@ def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict:
     )
 
 
-def _read_planes(
-    layout: profiles.Layout, ops: Ops, shift: int, parts: _Parts
-) -> tuple[DeviceReader, host_planes.Host]:
-    """Read the devices' and the hosts' planes; those of the hosts are walked beside the devices', where that
-    is worth a thread."""
-    planes = layout.planes
-    walks: Callable[[], Iterable[Walked]] = partial(host_planes.walks, planes)
+def _host_walks(planes: Sequence[RawPlane]) -> Callable[[], Iterable[Walked]]:
+    """Return what gives the walks of the hosts' planes: begun here, beside what follows, where that is worth
+    a thread."""
     if walk.COMPILED and sum(plane.end - plane.start for plane in planes) > BESIDE_BYTES:
-        walks = beside.start(lambda: list(host_planes.walks(planes)))
-    reader = _read_devices(planes, ops, shift, parts)
-    host = host_planes.read(planes, walks(), layout.places, parts.strings, ops, shift)
-    # Of each plane: sorted, as the order of planes in a file means nothing.
-    parts.warnings += sorted([*reader.warnings, *host.warnings])
-    parts.damages += sorted([*reader.damages, *host.damages])
-    parts.notes += sorted([*reader.notes, *host.notes])
-    return reader, host
+        return start_beside(lambda: list(host_planes.walks(planes)))
+    return partial(host_planes.walks, planes)
 
 
 def _read_devices(planes: Sequence[RawPlane], ops: Ops, shift: int, parts: _Parts) -> DeviceReader:
@@ -254,6 +258,8 @@ def _without_device(
     layout: profiles.Layout, host: host_planes.Host, ops: Ops, parts: _Parts
 ) -> tuple[host_planes.Host, KernelTable]:
     """Return the ops of the executor as kernels, for each host that the file names."""
+    from mpprof.traces.xspace import cpu
+
     # One machine may well have two such planes: only where the file names several hosts are they theirs.
     numbers = host.numbers if len(set(layout.hostnames)) > 1 else ()
     labels = profiles.labels(range(max(numbers, default=0) + 1), layout.hostnames, layout.count)
@@ -389,3 +395,82 @@ def _session_facts(plane: RawPlane, parts: _Parts) -> None:
             parts.warnings.append(
                 f"plane {plane.name}: the profiler dropped events ({name}: {str(value)[:200]})"
             )
+
+
+# --- A call that runs beside its caller: for work that lets other threads run, such as the compiled walk.
+
+T = TypeVar("T")
+
+
+def start_beside(call: Callable[[], T]) -> Callable[[], T]:
+    """Begin the call in a thread of its own; return what waits for its end and gives its result, or raises
+    its error. Where the system gives no thread, the call itself is returned."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
+            errors.append(error)
+
+    def result() -> T:
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    thread = Thread(target=run, daemon=True)  # not waited for where the caller fails meanwhile
+    try:
+        thread.start()
+    except RuntimeError:  # a container may allow no more
+        return call
+    return result
+
+
+# --- The bytes of a trace file that is not packed, which another process may overwrite meanwhile.
+
+
+CHANGED = "the file was written while it was read, and may hold parts of two recordings: read it again"
+
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+"""Memory is counted once it is used: the holes of a sparse file take none, whatever its size."""
+
+
+def bytes_of(file: BufferedReader, damages: list[str]) -> Bytes:
+    """Return a file's bytes as they are now; that it was written meanwhile goes to `damages`.
+
+    They are copied: the system kills a process that reads a mapped page of a file that was cut off, and what
+    is overwritten would change under the reader. Raises OSError.
+    """
+    before = os.fstat(file.fileno())
+    sparse = hasattr(os, "SEEK_DATA") and 512 * before.st_blocks < before.st_size
+    found = (_sparse if sparse else _whole)(file, before.st_size)
+    after = os.fstat(file.fileno())
+    if len(found) < before.st_size or after.st_mtime_ns != before.st_mtime_ns:
+        damages.append(CHANGED)
+    return found
+
+
+def _whole(file: BufferedReader, size: int) -> Bytes:
+    held = np.empty(size, np.uint8)  # NumPy asks for large pages, which `file.read` does not
+    file.seek(0)
+    return held[: file.readinto(held.data)]
+
+
+def _sparse(file: BufferedReader, size: int) -> Bytes:
+    """Return the bytes of a file with holes, which are zeros."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+    held = np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
+    at = 0
+    while at < size:
+        try:
+            at = file.seek(at, os.SEEK_DATA)
+            end = min(file.seek(at, os.SEEK_HOLE), size)
+        except OSError:  # nothing but a hole is left
+            break
+        file.seek(at)
+        if not (count := file.readinto(held[at:end].data)):
+            return held[:at]
+        at += count
+    return held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpprof.analysis.arrays.student_t import half_width
+from mpprof.analysis.arrays.mean_interval import half_width
 
 
 def test_a_known_interval() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpprof.analysis.breakdown.accounting import account, category_of
-from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
+from mpprof.analysis.breakdown.compute_precision import tensor_core_share
 from mpprof.analysis.steps.boundaries import periods
+from mpprof.analysis.steps.stalls import LOADER
 from mpprof.errors import UnableError
 from mpprof.model.account import CLASSES, PHASES, Account, Cell
 from mpprof.model.kernels import FAMILIES, UNKNOWN, Family, Placement, Reason, Verdict
@@ -21,6 +23,7 @@ from mpprof.model.run import Run
 from mpprof.model.trace import CopyKind, HostKind, WorkKind
 from tests.analysis.breakdown.devices import two
 from tests.analysis.steps.test_statistics import MS, noisy, table
+from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
 
 GEMM: dict[str, Any] = {"family": "gemm", "placement": "tensor_core", "precision": "fp16"}
@@ -508,6 +511,33 @@ def test_a_step_that_holds_more_than_a_step_is_left_out_and_that_is_said(pause: 
     assert (why in found.notes) == said
     assert len(found.steps) == 8 - said
     assert found.step_ns == (100 if said else pytest.approx(100 + pause / 7, rel=0.1))
+
+
+@pytest.mark.parametrize(
+    ("waits", "pause", "workers", "cause"),
+    [(True, 5000, 1, LOADER), (False, 5000, 8, None), (True, 1000, 1, None), (False, 1000, 8, LOADER)],
+)
+def test_stalls_wait_for_what_a_profiled_one_waited_for(
+    waits: bool, pause: int, workers: int, cause: str | None
+) -> None:
+    """One that is far shorter than the others is no such stall: then how often they come may tell."""
+    b = TraceBuilder()
+    for n in range(8):
+        at = 100 * n + (pause if n > 5 else 0)
+        until = at + 90 + (pause if n == 5 else 0)
+        b.marker(n + 1, at, until)
+        if waits:
+            b.event(HostKind.INPUT, at + 1, until - 80)
+        b.kernel("mm", until - 70, until - 30, **GEMM)
+    facts = c.facts(fit={"input": {"kind": "PyDataset", "workers": workers}})
+    values = [1.0, *[(5.1e-3 if row % 8 == 0 else 1e-4) for row in range(240)]]
+    took = np.round(np.array(values) * MS).astype(np.int64)
+    run = replace(run_of(values, duration_ns=took - 10), facts=facts)
+    found = judged(b, run)
+    (stalls,) = [cell for cell in found.main.cells if cell.category == "idle_stall" and cell.ns_per_step > 1]
+    assert (found.stalled is not None) == (pause == 5000)
+    assert stalls.cause == cause
+    assert stalls.ns_per_step == pytest.approx(625, rel=0.1)
 
 
 # --- against the records -----------------------------------------------------------------------------------

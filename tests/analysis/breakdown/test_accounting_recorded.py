@@ -10,7 +10,7 @@ import pytest
 
 from mpprof import MPProfilerCallback, store, traces
 from mpprof.analysis.breakdown.accounting import account
-from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
+from mpprof.analysis.breakdown.compute_precision import tensor_core_share
 from mpprof.analysis.kernels import placement
 from mpprof.analysis.layers import attribution
 from mpprof.errors import UnableError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpprof.analysis.breakdown.busiest import busiest
+from mpprof.analysis.breakdown.rates import busiest
 from mpprof.api import workflows
 from mpprof.model.account import BusyKernel
 from mpprof.report import json as documents

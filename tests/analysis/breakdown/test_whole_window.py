@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpprof.analysis.breakdown.tensor_cores import tensor_core_share
+from mpprof.analysis.breakdown.compute_precision import tensor_core_share
 from mpprof.analysis.breakdown.whole_window import account_of_window
 from mpprof.model.account import Account
 from tests.analysis.breakdown.devices import two

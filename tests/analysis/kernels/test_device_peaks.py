@@ -170,7 +170,49 @@ def test_find_takes_names_and_capabilities() -> None:
 
 
 def test_a_laptop_part_is_not_its_desktop_namesake() -> None:
-    assert device_peaks.find("NVIDIA GeForce RTX 3080 Laptop GPU") is None
+    laptop = device_peaks.find("NVIDIA GeForce RTX 3080 Laptop GPU")
+    assert laptop is not None
+    assert laptop.compute_capability == (8, 6)
+    assert device_peaks.product_of(laptop) is None
+    assert device_peaks.peaks(laptop) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "capability", "units"),
+    [
+        ("GTX 680", "nvidia", (3, 0), False),
+        ("GeForce GTX 780 Ti", "nvidia", (3, 5), False),
+        ("GTX 750 Ti", "nvidia", (5, 0), False),
+        ("GeForce GTX TITAN X", "nvidia", (5, 2), False),
+        ("NVIDIA TITAN X (Pascal)", "nvidia", (6, 1), False),
+        ("GeForce MX150", "nvidia", (6, 1), False),
+        ("Quadro P2200", "nvidia", (6, 1), False),
+        ("Quadro T2000", "nvidia", (7, 5), False),
+        ("Quadro RTX 3000", "nvidia", (7, 5), True),
+        ("RTX 3050 Ti Laptop GPU", "nvidia", (8, 6), True),
+        ("NVIDIA RTX A1000", "nvidia", (8, 6), True),
+        ("RTX 2000 Ada", "nvidia", (8, 9), True),
+        ("GeForce RTX 5050", "nvidia", (12, 0), True),
+        ("MI25", "amd", (9, 0), False),
+        ("Radeon RX 6800 XT", "amd", (10, 3), False),
+        ("Radeon RX 7800 XT", "amd", (11, 0), True),
+        ("RX 9070 XT", "amd", (12, 0), True),
+        ("Arc A770", "intel", None, True),
+    ],
+)
+def test_a_card_without_rates_is_known_by_its_series(
+    name: str, vendor: str, capability: tuple[int, int] | None, units: bool
+) -> None:
+    facts = device_peaks.find(name)
+    assert facts is not None
+    assert (device_peaks.vendor(facts), facts.compute_capability) == (vendor, capability)
+    assert device_peaks.has_matrix_units(facts) is units
+    assert device_peaks.has_tensor_cores(facts) is (units and vendor == "nvidia")
+
+
+@pytest.mark.parametrize("name", ["MX", "M1", "RTX", "RTX 6000", "GTX 9999", "A", "no such card"])
+def test_a_name_of_no_series_or_of_several_is_unknown(name: str) -> None:
+    assert device_peaks.find(name) is None
 
 
 @pytest.mark.parametrize("product", device_peaks.products(), ids=lambda product: product.name)

@@ -14,8 +14,8 @@ from mpprof.analysis.kernels.name_parts import LONGEST, Card, is_cut, parse, rea
 from mpprof.analysis.kernels.names import RULES, candidates, classify, is_generic
 from mpprof.analysis.kernels.rule import Rule, literals
 from mpprof.model.kernels import FAMILIES, PLACEMENTS, PRECISIONS
-from tests.benchmarks.tensor_core_truth import by_fragments
 from tests.paths import NO_DATA, SHARED_DATA
+from tools.benchmarks.tensor_core_truth import by_fragments
 
 TRUTH = SHARED_DATA / "kernel_truth.csv"
 SEEN = SHARED_DATA / "kernel_names.csv"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mpprof.analysis.kernels import placement_norms
+from mpprof.analysis.kernels import placement
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from mpprof.analysis.kernels import placement_norms
     ],
 )  # fmt: skip
 def test_a_norm_is_told_by_its_name_where_no_layers_are_recorded(name: str, *, is_norm: bool) -> None:
-    assert bool(re.search(placement_norms._NAMED, name)) == is_norm
+    assert bool(re.search(placement._NAMED, name)) == is_norm

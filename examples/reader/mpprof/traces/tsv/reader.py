@@ -20,7 +20,7 @@ from mpprof.model.trace import (
     WorkKind,
 )
 from mpprof.traces.common.columns import Interner, table_of
-from mpprof.traces.common.file_kinds import Kind
+from mpprof.traces.common.file_head import Kind
 
 _FIRST_LINE = b"name\tstart_ns\tduration_ns\n"
 
