@@ -29,7 +29,7 @@ STATEMENTS = {
     "mpprof/launch": 890,
     "mpprof/model": 2_740,
     "mpprof/numbers": 1_330,
-    "mpprof/record": 6_000,
+    "mpprof/record": 6_010,
     "mpprof/report": 3_990,
     "mpprof/runs": 440,
     "mpprof/store": 1_090,
