@@ -41,7 +41,17 @@ class Command(Protocol):
 
 GROUPS = {
     "Record": ("run", "try", "demo", "doctor", "verify", "counters"),
-    "Look at a run": ("report", "serve", "kernels", "ops", "layers", "memory", "numerics", "explain"),
+    "Look at a run": (
+        "report",
+        "serve",
+        "kernels",
+        "products",
+        "ops",
+        "layers",
+        "memory",
+        "numerics",
+        "explain",
+    ),
     "Compare and check": ("compare", "check"),
     "Before training": ("audit", "forecast"),
     "Many runs": ("ls", "survey"),

@@ -51,6 +51,33 @@ class KernelRow(TypedDict):
     stream: NotRequired[str]
 
 
+class ProductRow(TypedDict):
+    """A row of `mpprof products`: the matrix products of one shape that ran alike. M, N, K are of one
+    product, of which a call does `batch`; None for what is no plain product, and where they are not known."""
+
+    device: str
+    shape: str | None
+    batch: int | None
+    m: int | None
+    n: int | None
+    k: int | None
+    operands: str | None
+    family: Annotated[Family | None, Column(optional=1)]
+    layer: Annotated[str | None, Column(optional=2)]
+    placement: Placement
+    precision: Annotated[Precision, Column("prec")]
+    calls: Annotated[int, Column(unit="count", sums=True)]
+    calls_per_step: Annotated[float | None, Column("a step", "count")]
+    total_ns: Annotated[int, Column("total", "ns", sums=True)]
+    ratio: Annotated[float, Column("share", "ratio", sums=True)]
+    flops_per_call: Annotated[float | None, Column("operations a call", "count")]
+    flops_per_s: Annotated[float | None, Column("rate", "flops_per_s")]
+    peak_ratio: Annotated[float | None, Column("of peak", "ratio")]
+    roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=3)]
+    bound: Annotated[Literal["compute", "memory"] | None, Column("bound by", optional=1)]
+    stream: NotRequired[str]
+
+
 class Eligibility(TypedDict):
     """Whether the matrix work of an op could use Tensor Cores, and why not; None for an op without any."""
 
@@ -238,6 +265,12 @@ TABLES = {
         OpRow,
         "ratio total_ns calls tensor_core_ratio flops_per_s placement precision eligible type op",
         "place short layer ns ratio could why flops_per_s roofline_ratio bound phase type calls device",
+    ),
+    "products": Shape(
+        ProductRow,
+        "ratio total_ns calls calls_per_step flops_per_s peak_ratio roofline_ratio placement precision "
+        "family layer shape",
+        "place short layer ns ratio flops_per_s peak_ratio bound family calls device",
     ),
     "layers": Shape(
         LayerRow,

@@ -47,6 +47,7 @@ class Play:
     waits: int | None = None  # for the device, every 16 calls (JAX)
     validation: int = 0
     ahead_of_validation: int = 0
+    behind_validation: int = 0
     between: int = 2
     callbacks: tuple[Hook, ...] = ()
     window: tuple[int, int, int, int] | None = None  # first and last step, and what opening and closing take
@@ -220,8 +221,15 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
         if given.validation:
             stage.pass_("validation", given.validation)
             stage.write("validation", t_ns=stage.now * MS, duration_ns=given.validation * MS)
+            stage.pass_("validation", given.behind_validation)
         stage.hooks(hooks, "epoch_end", "epoch")
         stage.write("epoch", fit=fit, epoch=epoch, begin_ns=epoch_begin * MS, end_ns=stage.now * MS)
+        if given.backend != "loop":
+            stage.spent["callbacks", "mpprof", "batch"] = [
+                max(1, stage.step),
+                1,
+                0,
+            ]  # the recorder's own hooks
         stage.flush(fit)
     stage.flush(fit)
     stage.write("fit_end", reason="finished", t_ns=stage.now * MS)

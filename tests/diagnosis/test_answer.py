@@ -214,7 +214,6 @@ def test_a_window_is_no_step(tmp_path: Path) -> None:
     path.write_bytes(windows.serving().text())
     found = workflows.diagnose(path)
     assert_answer(found)
-    assert found.answer is not None
     assert found.answer.kind == "window"
     assert "step" not in found.answer.sentence.replace("where a step begins", "")
 

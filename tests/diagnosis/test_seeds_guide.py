@@ -86,14 +86,12 @@ def found(code: str, directory: Path) -> Finding | None:
 
 def test_outputs_in_float32(tmp_path: Path) -> None:
     broken = found("MP106", trained(tmp_path / "broken", classifier(output=None)))
-    assert broken is not None
     assert broken.layers == ("probabilities",)
     assert found("MP106", trained(tmp_path / "kept", classifier())) is None
 
 
 def test_multiples_of_eight(tmp_path: Path) -> None:
     broken = found("MP402", on(trained(tmp_path / "broken", classifier(classes=8201)), CARD))
-    assert broken is not None
     assert "logits (8201)" in broken.summary
     assert found("MP402", on(trained(tmp_path / "kept", classifier(classes=8256)), CARD)) is None
 
@@ -101,7 +99,6 @@ def test_multiples_of_eight(tmp_path: Path) -> None:
 def test_multiples_of_128_on_a_tpu(tmp_path: Path) -> None:
     keras.config.set_dtype_policy("mixed_bfloat16")
     broken = found("MP401", on(trained(tmp_path / "broken", classifier(units=100, classes=128)), TPU))
-    assert broken is not None
     assert broken.layers == ("hidden",)
     assert found("MP401", on(trained(tmp_path / "kept", classifier(units=128, classes=128)), TPU)) is None
 
@@ -142,6 +139,5 @@ def test_start_up_skips_of_the_loss_scale(tmp_path: Path) -> None:
     skipped = next(finding for finding in run.findings if finding.code == "MP204")
     assert skipped.severity == "info"
     assert "MP201" not in {finding.code for finding in run.findings}
-    assert run.steps is not None
     assert run.steps.skipped is not None
     assert 0 < run.steps.skipped < 10

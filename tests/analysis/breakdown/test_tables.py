@@ -96,7 +96,7 @@ def test_steps_that_the_trace_does_not_hold_are_refused() -> None:
 
 def test_an_empty_trace_has_no_rows() -> None:
     trace = trace_of([])
-    for table in (tables.kernels, tables.ops, tables.layers):
+    for table in (tables.kernels, tables.products, tables.ops, tables.layers):
         assert table(trace, placements_of(VERDICTS, []), attribute(trace)) == []
 
 
