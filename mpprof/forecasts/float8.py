@@ -32,7 +32,7 @@ def of_layers(own: Products, library: Products | None, model: ModelFacts | None)
 
 
 def _of(layer: str, products: Products) -> list[Precision]:
-    """Return the types of a layer's own products: of what is fused with another layer's, those of the first."""
+    """Return the types of a layer's own products; one that is fused with another's is that of the first."""
     return [precision for layers, precision in products if layers[:1] == (layer,)]
 
 
