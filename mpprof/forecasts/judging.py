@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mpprof.analysis.layers import kinds
-from mpprof.forecasts import deciding, least_time, typical
+from mpprof.forecasts import deciding, float8, least_time, typical
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
 from mpprof.model.account import Phase
@@ -24,7 +24,7 @@ from mpprof.model.forecast import (
     TimeShares,
 )
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.kernels import MATMUL_FAMILIES, Precision
 from mpprof.model.run import ModelFacts
 from mpprof.traces.common.hlo_program import Launch, launches
 
@@ -69,7 +69,8 @@ def card_forecast(
     model_flops = sum(kernel.flops or 0.0 for kernel in kernels)
     shares = _shares(kernels, [kernel.flops or 0.0 for kernel in kernels])
     times = _ideals(own, card, slowest=False)
-    policy, family = str(result["policy"]), "" if recurrent else _family(own, kernels, model)
+    in_float8 = float8.of_layers(_products(own), _products(library) if library else None, model)
+    policy, family = str(result["policy"]), "" if recurrent or in_float8 else _family(own, kernels, model)
     return CardForecast(
         card=card.name,
         policy=str(result["policy"]),
@@ -92,7 +93,15 @@ def card_forecast(
         family=family,
         roofline_ns=None if recurrent else sum(times),
         time=None if recurrent else _time_shares(kernels, times),
+        float8=in_float8,
     )
+
+
+def _products(judged: _Judged) -> list[tuple[tuple[str, ...], Precision]]:
+    """Return the layers of each product of a program and the type of its operands."""
+    decided = enumerate(judged.decisions)
+    owners = judged.program.owners
+    return [(owners.layers_of(at), each.precision) for at, each in decided if each.family in MATMUL_FAMILIES]
 
 
 def _both(

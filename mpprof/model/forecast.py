@@ -164,6 +164,17 @@ class MatrixUnits:
 
 
 @frozen
+class Float8Layer:
+    """A layer that is quantised to float8: how many of its products can be in float8 (the library's kernels
+    take it), how many are only rounded to it, and the types that those without it are multiplied in."""
+
+    layer: str
+    in_float8: int
+    turned_back: int
+    turned_into: tuple[Precision, ...]
+
+
+@frozen
 class CardForecast:
     """One card and policy.
 
@@ -199,6 +210,7 @@ class CardForecast:
     family: Annotated[str, LATER, NULL] = ""
     roofline_ns: Annotated[float | None, LATER] = None
     time: Annotated[TimeShares | None, LATER] = None
+    float8: Annotated[tuple[Float8Layer, ...], LATER] = ()  # of a model that is quantised to it
 
     @property
     def step_ns(self) -> Annotated[StepForecast, After("memory")]:
