@@ -47,6 +47,14 @@ def test_a_loader_that_blocks_torch_on_the_host_is_found(tmp_path: Path) -> None
     assert got.summary.startswith("training waits 39.6 ms a step for input")
 
 
+def test_a_wait_of_all_steps_is_not_lessened_by_profiled_steps_that_waited_less(tmp_path: Path) -> None:
+    """Where the device does not run behind, the host's wait is the wait."""
+    account = c.account(c.cell("idle_input", 2), c.cell("idle_between_steps", 3), c.healthy(95))
+    got = finding("MP301", case(Play(backend="torch", batch=40), tmp_path, account))
+    assert got.cost_ns_per_step == pytest.approx(40 * MS, rel=0.02)
+    assert got.severity == "error"
+
+
 def test_a_quick_loader_is_clear_where_its_wait_was_recorded(tmp_path: Path) -> None:
     assert says("MP301", case(Play(backend="torch"), tmp_path)) == "clear"
 
