@@ -113,6 +113,14 @@ def test_bursts_of_a_loader_on_jax_are_found_and_said_though_steps_are_timed_in_
     assert said.endswith("every 8th step takes 1.91 s on the host: it waits for the loader")
 
 
+def test_a_recorded_loop_that_waits_now_and_then_says_one_thing(tmp_path: Path) -> None:
+    bursts = Play(backend="loop", epochs=1, calls=200, call=2, burst=(8, 320))
+    found = mpprof.diagnose(mpprof.load(play(bursts, tmp_path).root))
+    assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+    (said,) = [said for said in found.warnings if said.startswith("mean ")]
+    assert said.endswith("every 8th step takes 323 ms: it waits for the loader")
+
+
 def test_what_comes_as_often_as_the_workers_deliver_is_the_loader(tmp_path: Path) -> None:
     """On TensorFlow without a trace: the warning and the rule say the same."""
     bursts = Play(epochs=1, calls=200, call=2, burst=(8, 320))
