@@ -136,7 +136,7 @@ def play(given: Play, folder: Path) -> Played:
     target = folder / "mpprof"
     target.mkdir(parents=True)
     (target / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (target / "run.json").write_text(json.dumps(_facts(stage)))
+    (target / "run.json").write_text(json.dumps(_facts(stage, folder.name)))
     return Played(folder, stage.truth, stage.by_name, wall)
 
 
@@ -260,7 +260,7 @@ def _fetch(stage: _Stage, number: int) -> int:
     return wait
 
 
-def _facts(stage: _Stage) -> dict[str, Any]:
+def _facts(stage: _Stage, name: str) -> dict[str, Any]:
     backend, play_ = stage.play.backend, stage.play
     absent = {"run_time.setup": "not seen"}
     if backend == "tensorflow":
@@ -269,7 +269,7 @@ def _facts(stage: _Stage) -> dict[str, Any]:
         absent["run_time.compile"] = "only counted"
     framework = {"backend": "none", "loop": "custom"} if backend == "loop" else {"backend": backend}
     return {
-        "schema": "mpprof.run/1", "run_id": "played", "created_unix_ns": 1_760_000_000_000_000_000,
+        "schema": "mpprof.run/1", "run_id": f"played {name}", "created_unix_ns": 1_760_000_000_000_000_000,
         "clock": {"monotonic_ns": 0, "unix_ns": 1_760_000_000_000_000_000}, "framework": framework,
         "fits": [
             {"fit": fit, "first_step": 1, "input": {"kind": "PyDataset", "workers": play_.workers}}
