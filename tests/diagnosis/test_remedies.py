@@ -602,3 +602,13 @@ def test_host_events_are_not_asked_for_where_there_are_some() -> None:
     host = replace(trace.host, **dict.fromkeys(trace.host.__dataclass_fields__, kinds))
     some = judge(traced(of=idle, trace=replace(trace, host=host)))
     assert "activities" not in " ".join(unable.reason for unable in some.unable)
+
+
+def test_jax_is_not_told_to_compile_nothing_against_recompiles() -> None:
+    """Without jit_compile JAX traces the gradient anew in each step."""
+    fed = {"jit_compile": True, "input": {"kind": "tf.data"}}
+    signals = Signals(c.case(records=recorded("keras on jax", fit=fed)))
+    said = [remedy.snippet for remedy in signals.remedies("MP902")]
+    assert said == ["data = data.batch(64, drop_remainder=True)"]
+    on_tensorflow = Signals(c.case(records=recorded("keras on tensorflow", fit=fed)))
+    assert "jit_compile=False" in " ".join(each.snippet for each in on_tensorflow.remedies("MP902"))

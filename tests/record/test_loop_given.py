@@ -153,3 +153,17 @@ class TestWithAnOptimizer:
         record = self.train(tmp_path, keras.optimizers.SGD(), 200, bad, **more)
         assert record.stop_requested
         assert alarms(tmp_path) == [("endless_skips", 34)]
+
+
+class OfAnotherLibrary:
+    """A model that Keras did not make."""
+
+
+def test_a_model_that_is_none_of_keras_has_no_policy_of_keras(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    assert keras.config.dtype_policy() is not None
+    with recorder(tmp_path, model=OfAnotherLibrary()) as recorded, recorded.step():
+        pass
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert "keras" not in facts["framework"]
+    assert "global" not in facts["fits"][0].get("policy", {})

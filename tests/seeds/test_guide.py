@@ -18,6 +18,7 @@ from mpprof import MPProfilerCallback
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis, Finding
 from tests.builders.gpus import V100
+from tests.record import curing
 from tests.record.on_tensorflow import keras
 
 pytestmark = pytest.mark.framework
@@ -141,3 +142,18 @@ def test_start_up_skips_of_the_loss_scale(tmp_path: Path) -> None:
     assert "MP201" not in {finding.code for finding in run.findings}
     assert run.steps.skipped is not None
     assert 0 < run.steps.skipped < 10
+
+
+def in_a_loop(kit: curing.Kit) -> Path:
+    """The guide's custom loop, as Keras 3 calls it: its optimizer un-scales what `scale_loss` has scaled."""
+    return curing.in_a_step_without_scaling(kit)
+
+
+@pytest.mark.parametrize("scales", [False, True])
+def test_a_custom_loop_with_a_loss_scale(tmp_path: Path, scales: bool) -> None:
+    code = "scaled = optimizer.scale_loss(loss)" if scales else ""
+    curing.run(curing.Script("MP103", in_a_loop), curing.TF, tmp_path, code)
+    said = judged(tmp_path).answer
+    assert said is not None
+    first = "The loss is never scaled in the training step: float16 gradients below 2^-24 are lost."
+    assert (said.sentence == first) is not scales
