@@ -1,0 +1,20 @@
+"""Which line of a stack is the user's own: the innermost that is in no installed package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_OF_OTHERS = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<")
+"""Installed packages, Python's own library, and code that is in no file."""
+_FOLDERS = re.compile(r".*[/\\]", re.DOTALL)
+_LONGEST = 200
+
+
+def own_line(frames: Iterable[tuple[str, int]]) -> str:
+    """Return `model.py:37` of the first of these (file, line), innermost first, that is in no installed
+    package; "" where none is. The folder of the file is left out: it says whose machine it was."""
+    for file, line in frames:
+        if file and line > 0 and not _OF_OTHERS.search(file):
+            return f"{_FOLDERS.sub('', file)[-_LONGEST:]}:{line}"
+    return ""
