@@ -21,7 +21,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
 from mpprof.traces.common.planes import Bytes, RawPlane, cut_off, extents, one, text
-from mpprof.traces.common.source_lines import own_line
+from mpprof.traces.common.source_lines import installed, own_line
 from mpprof.traces.common.walk import Field
 
 DTYPES = {
@@ -432,17 +432,22 @@ def _metadata(module: Module, fields: list[Field]) -> tuple[str, str]:
         elif (number, wire) == (15, 0):
             frame = value
     if frame and frame not in module.lines:
-        module.lines[frame] = own_line(module.stacks.of(frame))
+        module.lines[frame] = own_line(module.stacks.of(frame), told=module.stacks.told)
     return name, module.lines.get(frame, "") or own_line([(file, line)])
 
 
-@frozen
+@frozen(slots=False)
 class Stacks:
     """A module's StackFrameIndexProto. Ids count from 1; 0 stands for none."""
 
     files: tuple[str, ...] = ()
     places: tuple[tuple[int, int], ...] = ()  # id of a file, line
     frames: tuple[tuple[int, int], ...] = ()  # id of a place, id of the frame that called it
+
+    @cached_property
+    def told(self) -> bool:
+        """Whether files of installed packages are marked as such."""
+        return any(map(installed, self.files))
 
     def of(self, frame: int) -> Iterator[tuple[str, int]]:
         """Yield file and line of a frame and of those around it, innermost first."""

@@ -7,14 +7,22 @@ from collections.abc import Iterable
 
 _OF_OTHERS = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<")
 """Installed packages, Python's own library, and code that is in no file."""
+_OVERWRITTEN = re.compile(r"[/\\]?(?:x+[/\\])+[^/\\]*$")
+"""Where a bundle took the folder out: whose code it is shows only beside files that are left as installed."""
 _FOLDERS = re.compile(r".*[/\\]", re.DOTALL)
 _LONGEST = 200
 
 
-def own_line(frames: Iterable[tuple[str, int]]) -> str:
+def installed(file: str) -> bool:
+    """Return whether a file is known to be of an installed package or of Python."""
+    return _OF_OTHERS.search(file) is not None
+
+
+def own_line(frames: Iterable[tuple[str, int]], *, told: bool = False) -> str:
     """Return `model.py:37` of the first of these (file, line), innermost first, that is in no installed
-    package; "" where none is. The folder of the file is left out: it says whose machine it was."""
+    package; "" where none is. The folder of the file is left out: it says whose machine it was. `told`:
+    files of packages are marked as such even where folders were overwritten."""
     for file, line in frames:
-        if file and line > 0 and not _OF_OTHERS.search(file):
+        if file and line > 0 and not installed(file) and (told or not _OVERWRITTEN.match(file)):
             return f"{_FOLDERS.sub('', file)[-_LONGEST:]}:{line}"
     return ""
