@@ -34,6 +34,7 @@ FIT = (f"{HOME}/train.py", 20)
         ([("model.py", 37)], "model.py:37"),
         ([("/usr/lib/python3.11/functools.py", 5), ("<string>", 1), KERAS], ""),
         ([("model.py", 0), ("", 3)], ""),
+        ([("/opt/packages/keras/src/layers/layer.py", 9), FIT], "train.py:20"),
         ([("/xxxx/xxxxxx/nn.py", 762)], ""),  # of a bundle: whose it was is gone
         ([], ""),
     ],
