@@ -89,7 +89,6 @@ def check(command: str, arguments: list[str], code: int, holds: str) -> None:
 def check_pages() -> None:
     command = [sys.executable, "-m", "mpprof", "serve", str(SAMPLES), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
         line = server.stdout.readline()
         port = line.partition("http://127.0.0.1:")[2].partition("/")[0].strip()
         for page in PAGES:

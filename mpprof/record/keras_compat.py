@@ -13,9 +13,12 @@ Method = Callable[..., Any]
 
 def keras_of(model: Any) -> ModuleType | None:
     """Return the Keras that made this model, an optimizer or a layer; Keras 3 where that cannot be told.
-    None: no Keras is imported."""
-    parts = (model, getattr(model, "model", None), getattr(model, "optimizer", None))
+    None: no Keras is imported, or the model that a loop trains is none of Keras'."""
+    trained = getattr(model, "model", None)
+    parts = (model, trained, getattr(model, "optimizer", None))
     packages = {kind.__module__.partition(".")[0] for part in parts for kind in type(part).__mro__}
+    if trained is not None and not packages & {"keras", KERAS_2}:
+        return None
     return sys.modules.get(KERAS_2 if KERAS_2 in packages else "keras")
 
 

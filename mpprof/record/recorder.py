@@ -390,7 +390,9 @@ class Recorder:
 
     def _end_early(self, steps: LineWriter) -> None:
         """Have the step log say that recording ends here, where it can still be written."""
-        end = {"reason": self._unnamed(self.absent["recording"]), "t_ns": self.clock() - self.zero_ns}
+        end: dict[str, Any] = {"reason": self._unnamed(self.absent["recording"])}
+        with failures_suppressed():  # the clock may be what has failed
+            end["t_ns"] = self.clock() - self.zero_ns
         steps.end_with(lambda: {"kind": "recording_end", "step": self._last_step(), **end})
 
     def _last_step(self) -> int:

@@ -104,7 +104,8 @@ SETUP = (
     "what fit does before its first hook (adapters, the first batch of a generator) is not seen by callbacks"
 )
 
-VERDICT = "the verdict at the end of fit"
+END_OF_FIT = "the end of fit"
+"""The name of what we do then: a look at the weights, closing the files, and the verdict."""
 
 
 def _no_model() -> None:
@@ -259,10 +260,10 @@ class FitSession:
         self._end_fit("stopped" if stopped else "finished")
 
     def spend_end(self, begin_ns: int) -> None:
-        """Write what we have done since then, behind the record of the fit that has ended: its verdict."""
-        took_ns = self._clock() - max(begin_ns, self._end_ns or begin_ns)
+        """Write what we have done since then, behind the record of the fit that has ended."""
+        took_ns = self._clock() - max(begin_ns, self._end_ns or self._last_hook_ns())
         if took_ns >= NOTABLE_NS:
-            total = Sum("profiler", VERDICT, "end")
+            total = Sum("profiler", END_OF_FIT, "end")
             total.calls, total.ns, total.first_step = 1, took_ns, self.calls.step
             with failures_suppressed():  # an extra: all that was recorded is on disk
                 self.recorder.put_late(total.line(self.calls.fit, self.calls.step))
@@ -1038,7 +1039,8 @@ class FitSession:
         if self.probe.backend == "torch" and getattr(self.model, "jit_compile", False):
             return None  # dynamo would trace what watches
         optimizer = getattr(self.model, "optimizer", None)
-        return ScaleWatch(optimizer, lambda: self._part() == "batch")
+        function = getattr(self.model, "train_function", None)
+        return ScaleWatch(optimizer, lambda: self._part() == "batch", function)
 
     def _stop_watching(self) -> None:
         """Note whether the first call has scaled the loss, if it could be seen."""
@@ -1046,6 +1048,7 @@ class FitSession:
         called = None if watch is None else watch.stop()
         if called is not None:
             self._fit_facts["scale_loss_called"] = called
+            self.observer.scales_loss(called)
 
     def _known(self, part: str, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer, or None where it is an absence: `absent` then says why the part is not split."""

@@ -178,7 +178,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
         steps.open_well("/steps?run=live&baseline=none")
         count = "() => document.querySelector('#step-count').textContent"
         was = steps.page.evaluate(count)
-        steps.page.wait_for_function(f"was => ({count})() !== was", arg=was)  # the next redraw is far off
+        steps.look_until(f"was => ({count})() !== was", was)  # and nothing is drawn anew before the next look
         steps.settle()
         span = "() => [...document.querySelector('#step-times .js-plotly-plot').layout.xaxis.range]"
         whole = steps.page.evaluate(span)
@@ -188,7 +188,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
         steps.page.wait_for_function(f"was => ({span})()[1] < was", arg=whole[1])
         chosen = steps.page.evaluate(span)
         before = steps.page.evaluate(count)
-        steps.page.wait_for_function(f"was => ({count})() !== was", arg=before)
+        steps.look_until(f"was => ({count})() !== was", before)
         steps.settle()
         assert steps.page.evaluate(span) == chosen
         steps.assert_quiet()

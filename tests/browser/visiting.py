@@ -92,6 +92,20 @@ class Visit:
         """Looks whether the run has grown, as the page's clock makes it do every 5 s."""
         self.page.evaluate("() => dash_clientside.set_props('live', {n_intervals: 1000})")
 
+    def look_until(self, function: str, arg: Any) -> None:
+        """Looks again, with the page's own clock stopped, until this is so: at once, after a second, two, four …"""
+        look = "dash_clientside.set_props('live', {interval: 1e9, n_intervals: now % 1e6})"
+        self.page.evaluate("() => { window.lookAt = 0; window.lookAfter = 1000; }")
+        self.page.wait_for_function(
+            f"""arg => {{
+                const now = Date.now();
+                if (({function})(arg)) return true;
+                if (now > window.lookAt) {{ window.lookAt = now + window.lookAfter; window.lookAfter *= 2; {look}; }}
+                return false;
+            }}""",
+            arg=arg,
+        )
+
     def open_well(self, path: str) -> None:
         """Opens a page that must have something to show."""
         self.open(path)
@@ -151,7 +165,6 @@ def serving(logdir: Path) -> Iterator[str]:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
     ) as process:
-        assert process.stdout is not None
         line = process.stdout.readline()
         try:
             assert "http://127.0.0.1:" in line, line

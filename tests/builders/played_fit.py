@@ -47,6 +47,7 @@ class Play:
     waits: int | None = None  # for the device, every 16 calls (JAX)
     validation: int = 0
     ahead_of_validation: int = 0
+    behind_validation: int = 0
     between: int = 2
     callbacks: tuple[Hook, ...] = ()
     window: tuple[int, int, int, int] | None = None  # first and last step, and what opening and closing take
@@ -135,7 +136,7 @@ def play(given: Play, folder: Path) -> Played:
     target = folder / "mpprof"
     target.mkdir(parents=True)
     (target / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (target / "run.json").write_text(json.dumps(_facts(stage)))
+    (target / "run.json").write_text(json.dumps(_facts(stage, folder.name)))
     return Played(folder, stage.truth, stage.by_name, wall)
 
 
@@ -220,8 +221,15 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
         if given.validation:
             stage.pass_("validation", given.validation)
             stage.write("validation", t_ns=stage.now * MS, duration_ns=given.validation * MS)
+            stage.pass_("validation", given.behind_validation)
         stage.hooks(hooks, "epoch_end", "epoch")
         stage.write("epoch", fit=fit, epoch=epoch, begin_ns=epoch_begin * MS, end_ns=stage.now * MS)
+        if given.backend != "loop":
+            stage.spent["callbacks", "mpprof", "batch"] = [
+                max(1, stage.step),
+                1,
+                0,
+            ]  # the recorder's own hooks
         stage.flush(fit)
     stage.flush(fit)
     stage.write("fit_end", reason="finished", t_ns=stage.now * MS)
@@ -252,7 +260,7 @@ def _fetch(stage: _Stage, number: int) -> int:
     return wait
 
 
-def _facts(stage: _Stage) -> dict[str, Any]:
+def _facts(stage: _Stage, name: str) -> dict[str, Any]:
     backend, play_ = stage.play.backend, stage.play
     absent = {"run_time.setup": "not seen"}
     if backend == "tensorflow":
@@ -261,7 +269,7 @@ def _facts(stage: _Stage) -> dict[str, Any]:
         absent["run_time.compile"] = "only counted"
     framework = {"backend": "none", "loop": "custom"} if backend == "loop" else {"backend": backend}
     return {
-        "schema": "mpprof.run/1", "run_id": "played", "created_unix_ns": 1_760_000_000_000_000_000,
+        "schema": "mpprof.run/1", "run_id": f"played {name}", "created_unix_ns": 1_760_000_000_000_000_000,
         "clock": {"monotonic_ns": 0, "unix_ns": 1_760_000_000_000_000_000}, "framework": framework,
         "fits": [
             {"fit": fit, "first_step": 1, "input": {"kind": "PyDataset", "workers": play_.workers}}

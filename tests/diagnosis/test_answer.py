@@ -15,6 +15,8 @@ from mpprof.model.account import Limit
 from mpprof.model.answer import Answer
 from mpprof.model.finding import Diagnosis
 from mpprof.model.run import Ended
+from mpprof.report import brief
+from mpprof.report import json as documents
 from tests import samples
 from tests.builders import cases as c
 from tests.builders import unmarked, windows
@@ -159,6 +161,22 @@ def test_two_sentences_prove_the_cause_and_say_what_limits() -> None:
     assert "16 bits added 82 launches a step (54 for loss scaling)" in launching.because[0]
 
 
+def of_unchanged_step(idle: float, was: float, now: float, observed: float = 1.0) -> Diagnosis:
+    waits = c.gap_slice("idle_launch", 100 * observed - was, 100 - now)
+    work = c.gap_slice("matmul", was, now, ratio=was / now)
+    return against(c.cell("idle_launch", idle), observed=observed, slices=(waits, work))
+
+
+def test_the_first_screen_says_what_the_pair_shows() -> None:
+    """Kernels that got faster in a step that did not: the device waits for the host."""
+    found = of_unchanged_step(96, 5.24, 4)
+    said = "Kernels became 1.31x as fast (5.24 to 4.00 ms), and the step did not: the GPU idles 96.0 % of it."
+    assert said in compose(found).because
+    assert said in " ".join(brief.render(documents.report(found)).split())
+    for other in (of_unchanged_step(96, 4.4, 4), of_unchanged_step(96, 5.24, 4, observed=1.2)):
+        assert not any("kernels became" in each.lower() for each in compose(other).because)
+
+
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
@@ -214,14 +232,11 @@ def test_a_window_is_no_step(tmp_path: Path) -> None:
     path.write_bytes(windows.serving().text())
     found = workflows.diagnose(path)
     assert_answer(found)
-    assert found.answer is not None
     assert found.answer.kind == "window"
     assert "step" not in found.answer.sentence.replace("where a step begins", "")
 
 
 def test_a_pass_is_no_step(tmp_path: Path) -> None:
-    from mpprof.report import json as documents
-
     path = tmp_path / "pass.pt.trace.json"
     path.write_bytes(unmarked.layers().text())
     answer = documents.document(workflows.diagnose(path))["answer"]

@@ -10,6 +10,7 @@ import pytest
 
 import mpprof
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.analysis.steps.run_time import run_time
 from mpprof.analysis.steps.stalls import LOADER
 from mpprof.diagnosis import Case
 from mpprof.model.account import Account
@@ -210,6 +211,35 @@ def test_callbacks_that_were_not_timed_are_found_by_the_gap_and_else_not_cleared
 def test_the_wait_for_input_before_a_call_is_no_callbacks(tmp_path: Path) -> None:
     assert says("MP305", case(Play(backend="torch", batch=40, call=100), tmp_path / "torch")) == "clear"
     assert says("MP305", case(Play(backend="loop", batch=40, call=100), tmp_path / "loop")) == "clear"
+
+
+def without_spent(folder: Path, given: Play, *, killed: bool) -> Case:
+    """A log without the lines of what was spent; `killed`: it also ends before an epoch does."""
+    made = case(given, folder)
+    path = folder / "mpprof" / "steps.jsonl"
+    left_out = {"spent", "epoch", "fit_end"} if killed else {"spent"}
+    lines = [line for line in path.read_text().splitlines() if json.loads(line).get("kind") not in left_out]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return replace(made, run=load(folder))
+
+
+@pytest.mark.parametrize(
+    ("killed", "why"),
+    [(False, "an mpprof that did not time it"), (True, "the log ends before its first line")],
+)
+def test_what_a_log_does_not_say_was_spent_is_no_zero(tmp_path: Path, killed: bool, why: str) -> None:
+    made = without_spent(tmp_path, Play(loop=0), killed=killed)
+    assert says("MP305", made).startswith("unable")
+    times = run_time(made.run)
+    assert times is not None
+    assert not {"callbacks", "compile", "input"} & {part.name for part in times.parts}
+    assert why in times.absent["callbacks"]
+    assert sum(part.ns for part in times.parts) + times.unknown_ns == times.wall_ns
+
+
+def test_callbacks_of_a_list_of_the_users_own_are_not_timed_by_our_own_hooks(tmp_path: Path) -> None:
+    why = {"run_time.callbacks": "this CallbackList was made before"}
+    assert says("MP305", case(Play(loop=0, absent=why), tmp_path)).endswith(why["run_time.callbacks"])
 
 
 # --- MP902 recompiles

@@ -289,7 +289,6 @@ def test_a_speedup_is_of_roofline_times_and_says_over_what() -> None:
     """No factor that was estimated is in it: nothing is called "at most"."""
     for model, over in (("resnet-v100-{}-128", "float32"), ("transfer-t4-{}-64", "float32")):
         run = forecast(model.format("mixed_float16"))
-        assert run.speedup is not None
         assert (run.speedup.over, run.speedup.at_most, run.speedup.typical) == (over, None, None)
         assert run.speedup.at_roofline == run.speedup.at_roofline_float32
         compiled, card = stored(CASE[model.format("float32")]), targets.card(run.card)
@@ -373,7 +372,6 @@ def test_float32_is_what_the_card_runs_by_default_and_the_other_stands_beside_it
     """On an H100 the products of float32 run as TF32; without it, on ordinary arithmetic, they take longer."""
     case = "convnet-h100-mixed_float16-32"
     speedup = forecast(case).speedup
-    assert speedup is not None
     assert speedup.over == "tf32"
     assert speedup.at_roofline_float32 > speedup.at_roofline
     assert "over TF32 (" in rendering.text(Forecast("model", (forecast(case),), {}))

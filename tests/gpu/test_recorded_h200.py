@@ -51,7 +51,6 @@ def milliseconds(policy: str, wanted: str) -> float:
 @pytest.mark.parametrize("policy", CLOCK_MS)
 def test_the_step_is_that_of_the_clock_around_a_fit_without_mpprof(policy: str) -> None:
     steps = diagnosed(policy).steps
-    assert steps is not None
     assert steps.mean_ns is not None
     assert steps.mean_ns / 1e6 == pytest.approx(CLOCK_MS[policy], rel=0.03)
 

@@ -144,7 +144,6 @@ def test_healthy_runs_have_nothing_above_info(healthy, name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_what_healthy_runs_reach_is_what_was_expected(healthy, name: str) -> None:
     speedup = healthy(name)[0].speedup
-    assert speedup is not None
     assert speedup.expected == pytest.approx(speedup.observed, rel=0.08)
 
 

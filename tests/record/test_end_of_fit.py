@@ -22,7 +22,7 @@ from mpprof.analysis.steps.run_time import run_time
 from mpprof.api import workflows
 from mpprof.record import StepRecorder, end_of_fit
 from mpprof.record.end_of_fit import command, last_line
-from mpprof.record.session import VERDICT as VERDICT_NAME
+from mpprof.record.session import END_OF_FIT
 from mpprof.store import read_records
 from tests.record import hangs
 from tests.record.training import BATCH, callback, data, model
@@ -72,7 +72,6 @@ def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
     said = workflows.announce(tmp_path)
     assert sum(parsed) <= 1 << 17
     steps = read_records(tmp_path, most_bytes=1 << 17).steps
-    assert steps is not None
     (gap,) = np.flatnonzero(np.diff(steps.step) != 1)
     first, last = int(gap) + 1, len(steps) - int(gap) - 1
     assert (steps.step[gap], steps.step[-1]) == (first, 4000)
@@ -80,14 +79,12 @@ def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
     part = mpprof.diagnose(workflows.load_at(tmp_path, most_bytes=1 << 17))
     assert part.verdict in said
     whole = mpprof.load(tmp_path).steps
-    assert whole is not None
     assert len(whole) == 4000  # who asks for the run gets all of it
 
 
 def test_the_verdict_on_a_run_that_is_read_whole_is_the_reports(tmp_path: Path) -> None:
     record(tmp_path, 100)
     answer = mpprof.diagnose(mpprof.load(tmp_path)).answer
-    assert answer is not None
     for said in (answer.head, answer.sentence, answer.do):
         assert said in workflows.announce(tmp_path)
 
@@ -102,7 +99,6 @@ def test_of_samples_and_further_workers_as_much_is_read(tmp_path: Path, parsed: 
     (folder / "worker-1" / "steps.jsonl").write_text("\n".join(['{"schema":"mpprof.steps/1"}', *more]) + "\n")
     run = workflows.load_at(tmp_path, most_bytes=1 << 14)
     assert sum(parsed) <= 3 << 14
-    assert run.hardware is not None
     assert (run.hardware.t_ns[0], run.hardware.t_ns[-1]) == (0, 4999)
     assert 100 < len(run.hardware) < 1000
     assert (run.workers[1].step[0], run.workers[1].step[-1]) == (1, 5000)
@@ -184,9 +180,31 @@ def test_the_verdict_is_in_the_wall_time_of_its_fit(
     found = run_time(mpprof.load(tmp_path))
     assert found is not None
     parts = {part.name: {each.name: each.ns for each in part.by} for part in found.parts}
-    assert parts["profiler"][VERDICT_NAME] == pytest.approx(6e9, rel=1e-3)
+    assert parts["profiler"][END_OF_FIT] == pytest.approx(6e9, rel=1e-3)
     assert found.wall_ns == sum(sum(by.values()) for by in parts.values()) + found.unknown_ns
     assert found.wall_ns < 6.1e9
+
+
+def test_the_verdict_of_a_loop_is_in_its_wall_time(tmp_path: Path) -> None:
+    clock_ns = [0]
+
+    def clock() -> int:
+        clock_ns[0] += 1_000
+        return clock_ns[0]
+
+    def judge(root: Path) -> str:
+        clock_ns[0] += 3_000_000_000
+        return "A verdict."
+
+    settings: Any = {"hardware": False, "profile_steps": None, "backend": "none", "clock": clock}
+    with StepRecorder(tmp_path, announce=judge, **settings) as recorder:
+        for _ in range(20):
+            with recorder.step():
+                clock_ns[0] += 1_000_000
+    found = run_time(mpprof.load(tmp_path))
+    assert found is not None
+    assert found.part("profiler").ns == pytest.approx(3e9, rel=1e-3)
+    assert found.wall_ns == pytest.approx(3e9 + 20e6, rel=1e-3)  # the steps and the verdict
 
 
 @pytest.mark.framework

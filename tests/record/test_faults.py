@@ -361,7 +361,6 @@ def test_a_window_whose_size_cannot_be_told_closes(
     assert met
     check(caplog, tmp_path, STEPS, warned=0)  # nothing is lost but the steps that the trace does not hold
     facts = read_records(tmp_path).facts
-    assert facts is not None
     assert [(w.first_step, w.last_step, w.status) for w in facts.profile_windows] == [(20, 20, "done")]
 
 
@@ -859,7 +858,6 @@ def test_a_process_without_memory_leaves_a_whole_record(tmp_path: Path) -> None:
     assert "MemoryError" in ended.stderr.splitlines()[-1]
     read = read_records(tmp_path)
     assert read.finished
-    assert read.steps is not None
     assert len(read.steps) == 40
 
 

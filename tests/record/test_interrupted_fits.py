@@ -30,7 +30,6 @@ def test_a_training_that_stops_early_says_so(trained: Any, tmp_path: Path) -> No
     fit(trained, x, y, callback(tmp_path), Stop(), epochs=5)
     assert reasons(tmp_path) == ["stopped"]
     steps = records(tmp_path).steps
-    assert steps is not None
     assert len(steps) == 4
 
 
@@ -43,8 +42,6 @@ def test_after_an_interrupted_fit_another_one_is_recorded(trained: Any, tmp_path
     fit(made, x, y, recorded)
     assert reasons(tmp_path) == ["interrupted", "finished"]
     read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert read.steps.step.tolist() == list(range(1, 35))
     assert [window.status for window in read.facts.profile_windows] == ["done"]
     assert read.facts.profile_windows[0].last_step == 14
@@ -73,7 +70,6 @@ def test_an_error_in_the_users_code_within_a_window_leaves_the_profiler_to_the_n
     fit(model(), x, y, callback(tmp_path / "b", profile_steps=(6, 8)))  # another model, another callback
     for name in ("a", "b"):
         facts = records(tmp_path / name).facts
-        assert facts is not None
         assert [window.status for window in facts.profile_windows] == ["done"], name
 
 
@@ -94,8 +90,6 @@ def test_an_interrupted_process_ends_its_run(tmp_path: Path) -> None:
     assert "KeyboardInterrupt" in ended.stderr
     assert reasons(tmp_path) == ["interrupted"]
     read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert len(read.steps) == 14
     assert read.facts.profile_windows[0].status == "done"
 
@@ -148,7 +142,6 @@ def test_an_error_closes_the_recording_and_another_fit_can_follow(trained: Any, 
     assert (recorded.result().steps, recorded.result().finished) == (3, False)
     fit(trained, x, y, recorded)
     read = records(tmp_path)
-    assert read.steps is not None
     assert read.steps.step.tolist() == list(range(1, 10))
 
 
@@ -167,7 +160,5 @@ def test_a_closed_stdout_stops_no_recording(
     monkeypatch.setattr("sys.stdout", Closed())
     fit(made, x, y, callback(tmp_path, verbose=1, audit=True))
     read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert (len(read.steps), read.finished) == (4, True)
     assert "recording" not in read.facts.absent

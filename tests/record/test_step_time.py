@@ -81,10 +81,8 @@ def test_eight_workers_that_deliver_at_once_are_as_fast_as_one(tmp_path: Path) -
         done(tmp_path / f"said{workers}", _train, tmp_path / str(workers), workers)
         clock[workers] = _by_the_clock(tmp_path / str(workers), workers)
         steps = mpprof.diagnose(mpprof.load(tmp_path / str(workers))).steps
-        assert steps is not None
         assert steps.mean_ns == pytest.approx(clock[workers], rel=0.03)
     found = mpprof.diagnose(mpprof.load(tmp_path / "8"), mpprof.load(tmp_path / "1"))
-    assert found.speedup is not None
     assert found.speedup.observed == pytest.approx(clock[1] / clock[8], rel=0.06)
     assert found.speedup.observed < 1.5
     assert any(said.startswith("mean ") and "waits for the loader" in said for said in found.warnings)

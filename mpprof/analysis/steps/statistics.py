@@ -159,12 +159,13 @@ def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | Non
     profile window and the calls beside it.
 
     Of an epoch's first call, the time above a usual call is out, because it may have waited for more than a
-    batch: for a buffer to fill. It is in where several workers make the batches: its wait is that for as many
-    of them, and the calls that follow are short for it. An epoch's last call is in with the usual time
-    between two calls, because nobody knows when the next one would have begun, and with what `spans` tell of
-    a callback that took long behind it. Where steps are timed in groups, what is left out of the group of an
-    epoch's first call is the wait for its batch, where `spans` tells it. In a `fit` on torch that wait comes
-    before the call begins, however many workers there are: it is in no time of a call.
+    batch: for a buffer to fill. Where several workers make the batches, the time above the longest other call
+    is out: what the workers take to start. The rest is the wait for as many batches, for which the calls that
+    follow are short. An epoch's last call is in with the usual time between two calls, because nobody knows
+    when the next one would have begun, and with what `spans` tell of a callback that took long behind it.
+    Where steps are timed in groups, what is left out of the group of an epoch's first call is the wait for
+    its batch, where `spans` tells it. In a `fit` on torch that wait comes before the call begins, however
+    many workers there are: it is in no time of a call.
     """
     time, first = per_step_ns(steps), _first_of_epoch(steps)
     workers, of = loaders(facts), stands_for(steps, facts)
@@ -203,6 +204,9 @@ def _with_edges(
         if late is not None:
             time[last & usable] = median(time[rows]) + late[last & usable]
         return time
+    started = rows & known & _first_of_epoch(steps)  # of several workers
+    if (others := inner & ~started).any():
+        time[started] = np.minimum(own, own[others].max())[started] + gap[started]
     usual = median(own[inner])
     begins = waits & known & usable & (time > 0) & ~rows
     time[begins] = np.minimum(own, usual)[begins] + gap[begins]

@@ -26,6 +26,7 @@ _IN_MANUAL = {
     "run": "RUN", "baseline": "MIXED_RUN", "recorder": "StepRecorder", "policy": "mixed_float16",
     "islands": "those layers", "activation": "softmax", "units": "classes", "first": "40", "last": "44",
     "cross_entropy": "SparseCategoricalCrossentropy", "enough": "30", "twice": "60",
+    "names": '("logits",)',
 }  # fmt: skip
 """What stands for the values of a run where there is none."""
 _NOTHING = "none needed"

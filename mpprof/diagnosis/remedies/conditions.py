@@ -293,6 +293,23 @@ def caches(signals: Signals) -> bool:
     return _operates(signals, "Cache") or signals.named("::Cache", "::MemoryCache", "MemoryDatasetIterator")
 
 
+def slices_memory(signals: Signals) -> bool:
+    """Tell whether the recorded pipeline does nothing but hand on slices of arrays in memory."""
+    recorded = _input(signals, "operations")
+    works = ("Map", "Interleave", "Generator", "Window", "Scan")
+    return (
+        isinstance(recorded, list)
+        and bool(recorded)
+        and recorded[-1] in ("TensorSlice", "Tensor")
+        and not any(word in str(operation) for operation in recorded for word in works)
+    )
+
+
+def keeps_workers(signals: Signals) -> bool:
+    """Tell whether a DataLoader keeps its workers from one epoch to the next."""
+    return _input(signals, "persistent_workers") is True
+
+
 def loads_in_workers(signals: Signals) -> bool:
     """Tell whether batches are made in processes or threads of their own."""
     loaders, workers = _input(signals, "num_workers"), _input(signals, "workers")

@@ -9,8 +9,8 @@ What it means
 How we know
     The exact count of skipped updates (steps that ran less the growth of the optimizer's own counter), and
     the loss scale. One of these is enough:
-    an update was skipped at a loss scale of 1 or less, which leaves it below 1: the gradients overflow
-    unscaled;
+    an update was skipped at a loss scale of 1 or less, which leaves it below 1, or at 1 in Keras 2: the
+    gradients overflow unscaled;
     the last ten updates or more were all skipped, in a training of 40 steps or more, or more than 20 in a
     row;
     ten or more were skipped in a row after the first 20 steps, and lowered the scale;

@@ -50,7 +50,14 @@ LAST_SCALE = 2.0**120
 
 def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
-    if optimizer and not optimizer.dynamic and not (optimizer.inner and optimizer.dynamic is None):
+    # A scale that a loop records is none of its optimizer's own, as PyTorch's GradScaler.
+    recorded = known(signals.scales) is not None and not (optimizer and optimizer.fixed_scale)
+    if (
+        optimizer
+        and not recorded
+        and not optimizer.dynamic
+        and not (optimizer.inner and optimizer.dynamic is None)
+    ):
         return NotApplicable("there is no dynamic loss scale")
     if known(signals.scales) is None and (without := without_loss_scale(signals)) is not None:
         return without

@@ -11,11 +11,6 @@ How we know
 What it costs
     A copy of each operand at every product. How long it takes is in no trace by itself.
 
-What to do
-    Make the units multiples of 16, or leave the last layer out of float8:
-
-        model.quantize("float8", filters=lambda layer: layer.name != "logits")
-
 When to ignore
     When the layer is a small part of the model.
 

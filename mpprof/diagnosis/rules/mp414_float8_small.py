@@ -14,13 +14,6 @@ How we know
 What it costs
     Not stated: compare with the layer left in 16 bits.
 
-What to do
-    Quantise the large layers alone, and raise the batch:
-
-        model.quantize("float8", filters=lambda layer: layer.name not in ("logits",))
-
-    A shorter history saves next to no time; the maxima of the tensors cost it.
-
 When to ignore
     When float8 is used for its numerics.
 

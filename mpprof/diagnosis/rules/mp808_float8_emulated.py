@@ -15,12 +15,6 @@ What it costs
     The roundings: of one model of dense layers at batch 8,192 the forecast of a step is 12.16 ms on an A100
     in bfloat16 and 12.40 ms in float8, where an H100 goes from 3.68 to 2.23 ms.
 
-What to do
-    Train under the 16-bit policy alone, and quantise on a card that multiplies float8:
-
-        keras.config.set_dtype_policy("mixed_bfloat16")
-        model = build_model()  # without model.quantize("float8")
-
 When to ignore
     When the run tests what float8 does to the accuracy, not to the time.
 

@@ -142,7 +142,6 @@ def test_copies_and_fills_are_no_kernels_and_the_median_is_that_of_the_calls() -
     b.copy(62, 70)
     b.kernel("Memset", 72, 73, kind=WorkKind.MEMSET, family="memset")
     calls = judged(b).main.calls
-    assert calls is not None
     assert (calls.per_step, calls.median_ns, calls.copies_per_step) == (4, 2, 2)
     assert calls.ns_per_step == 36
 
@@ -212,7 +211,6 @@ def test_of_one_step_nothing_tells_the_time_to_the_next() -> None:
     found = judged(b)
     assert (found.step_ns, found.function_ns, found.between_ns) == (450, 450, None)
     assert "idle_between_steps" not in {s.category for s in found.main.slices}
-    assert found.absent is not None
     assert "the time between them is not known" in found.absent["idle_between_steps_ns"]
     assert found.between is not None
     assert [part.device_ns for part in found.between] == [0, 10]
@@ -735,7 +733,6 @@ def oracle(b: TraceBuilder, found: Account) -> dict[str, float]:
     ranks = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4}
     rows = []
     work = periods(trace, 0).work
-    assert work is not None
     for row in work.row.tolist():  # what no call launched is of no step
         start = int(trace.kernels.start_ns[row])
         category = category_of(placements.verdicts[placements.index[row]], "other")

@@ -260,17 +260,14 @@ def test_of_a_frozen_model_the_fullest_moment_is_in_the_forward_pass(jit: object
 
 def test_an_optimizer_keeps_nothing_for_what_is_not_trained() -> None:
     run = chain(*BLOCK)
-    assert run.facts is not None
     assert run.facts.model is not None
     model = replace(run.facts.model, trainable_parameters=580)
     found = states.recorded(replace(run, facts=replace(run.facts, model=model)))
-    assert found is not None
     assert (found.parameters, found.trained, found.slots) == (4 * 1092, 4 * 580, 2 * 4 * 580)
 
 
 def test_unknown_slots_are_said_to_be_left_out_of_the_peak() -> None:
     run = chain(*BLOCK)
-    assert run.facts is not None
     optimizer = OptimizerFacts("Adafactor")
     fits = tuple(replace(fit, optimizer=optimizer) for fit in run.facts.fits)
     found = training.forecast(replace(run, facts=replace(run.facts, fits=fits)), 1)

@@ -77,7 +77,6 @@ def test_a_result_states_the_step_time_of_its_report(made: Any, tmp_path: Path) 
     fit(made, ours, Slow("on_train_batch_end", clock.passes, every=5))
     fit(made, ours)
     result, steps = ours.result(), mpprof.diagnose(mpprof.load(tmp_path)).steps
-    assert steps is not None
     assert steps.mean_ns is not None
     assert steps.median_ns is not None
     assert (result.mean_step_ns, result.median_step_ns) == (steps.mean_ns, steps.median_ns)
