@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from mpprof.forecasts import deciding, least_time
+from mpprof.forecasts import deciding, float8, least_time
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
 from mpprof.model.account import Phase
@@ -22,7 +22,7 @@ from mpprof.model.forecast import (
     Obstacle,
 )
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.kernels import MATMUL_FAMILIES, Precision
 from mpprof.model.run import ModelFacts
 from mpprof.traces.common.hlo_program import Launch, launches
 
@@ -85,7 +85,15 @@ def card_forecast(
         obstacles=_obstacles(kernels, model_flops),
         unknown=_unknown(result, kernels, too_short=not recurrent and _too_short(own, card)),
         compile_ns=sum(int(one["compile_ns"]) for one in result["programs"].values()),
+        float8=float8.of_layers(_products(own), _products(library) if library else None, model),
     )
+
+
+def _products(judged: _Judged) -> list[tuple[tuple[str, ...], Precision]]:
+    """Return the layers of each product of a program and the type of its operands."""
+    decided = enumerate(judged.decisions)
+    owners = judged.program.owners
+    return [(owners.layers_of(at), each.precision) for at, each in decided if each.family in MATMUL_FAMILIES]
 
 
 def _both(

@@ -126,6 +126,7 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     if not told:
         yield "  nothing"
     yield ""
+    yield from _float8(runs)
     yield "How to read it:"
     yield "  no faster than: a bound from bytes and operations, kernel by kernel; not an estimate."
     yield "  typical step: not known: no two other models of a family were measured on such a card."
@@ -145,6 +146,31 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "Not forecast:"
     for line in dict.fromkeys(line for run in runs for line in run.unknown):
         yield f"  {line}"
+
+
+def _float8(runs: Sequence[CardForecast]) -> Iterable[str]:
+    """Yield, of layers that are quantised to float8, which XLA compiled to products in it."""
+    if not any(run.float8 for run in runs):
+        return
+    yield "Layers in float8, as XLA compiled them:"
+    for run in runs:
+        whole = [one.layer for one in run.float8 if not one.turned_back]
+        partly = [one.layer for one in run.float8 if one.in_float8 and one.turned_back]
+        back = [one for one in run.float8 if not one.in_float8]
+        into = " and ".join(sorted({each for one in back for each in one.turned_into}))
+        said = []
+        if whole:
+            said.append(f"the library multiplies in float8 ({_layers(whole)})")
+        if partly:
+            said.append(f"the library multiplies some products in float8 ({_layers(partly)})")
+        if back:
+            named = _layers([one.layer for one in back])
+            said.append(f"rounded to float8 and turned back, multiplied in {into} ({named})")
+        if said:
+            yield f"  {run.card}, {run.policy}: {'; '.join(said)}"
+    if any(one.in_float8 for run in runs for one in run.float8):
+        yield "  XLA's own kernels multiply in 16 bits or more; the card times both and takes the faster."
+    yield ""
 
 
 def _alive(runs: Sequence[CardForecast]) -> Iterable[str]:

@@ -8,7 +8,7 @@ from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Placement, Precision
 from mpprof.model.quantities import format_ns
-from mpprof.model.written import HIDDEN, NULL, After, Key
+from mpprof.model.written import HIDDEN, LATER, NULL, After, Key
 
 Evidence = Literal["ptx", "library", "hlo", "decided on the card"]
 """What a placement rests on: the kernel's machine instructions; a library's documented rule for operands of
@@ -150,6 +150,17 @@ class MatrixUnits:
 
 
 @frozen
+class Float8Layer:
+    """A layer that is quantised to float8: how many of its products can be in float8 (the library's kernels
+    take it), how many are only rounded to it, and the types that those without it are multiplied in."""
+
+    layer: str
+    in_float8: int
+    turned_back: int
+    turned_into: tuple[Precision, ...]
+
+
+@frozen
 class CardForecast:
     """One card and policy.
 
@@ -180,6 +191,7 @@ class CardForecast:
     unknown: tuple[str, ...]
     compile_ns: int
     largest_batch: Annotated[LargestBatch | None, After("obstacles")] = None  # not asked for, or recurrent
+    float8: Annotated[tuple[Float8Layer, ...], LATER] = ()  # of a model that is quantised to it
 
     @property
     def step_ns(self) -> Annotated[StepForecast, After("memory")]:

@@ -261,7 +261,7 @@ class FitSession:
 
     def spend_end(self, begin_ns: int) -> None:
         """Write what we have done since then, behind the record of the fit that has ended."""
-        took_ns = self._clock() - max(begin_ns, self._end_ns or begin_ns)
+        took_ns = self._clock() - max(begin_ns, self._end_ns or self._last_hook_ns())
         if took_ns >= NOTABLE_NS:
             total = Sum("profiler", END_OF_FIT, "end")
             total.calls, total.ns, total.first_step = 1, took_ns, self.calls.step

@@ -46,6 +46,7 @@ CASES = (
     Case("convolutions", "a100", "mixed_float16", 16),
     *(Case("dense", "a100", policy, 64) for policy in ("float32", "mixed_float16")),
     Case("dense", "a100", "mixed_float16", 1),
+    *(Case("float8", card, "mixed_bfloat16", 8192) for card in ("h100", "a100")),
 )
 
 

@@ -156,3 +156,18 @@ def uncompiled() -> Any:
 
 def broken() -> Any:
     raise RuntimeError("no such dataset")
+
+
+def float8() -> Any:
+    """Dense layers in float8, the last one left out of it."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential([keras.Input((1024,))])
+    for name in ("a", "b"):
+        model.add(layers.Dense(4096, activation="relu", name=name))
+    model.add(layers.Dense(16, name="logits"))
+    model.add(layers.Activation("linear", dtype="float32"))
+    model.quantize("float8", filters=lambda layer: layer.name != "logits")
+    model.compile("adam", "mse")
+    return model

@@ -375,3 +375,22 @@ def test_float32_is_what_the_card_runs_by_default_and_the_other_stands_beside_it
     assert speedup.over == "tf32"
     assert speedup.at_roofline_float32 > speedup.at_roofline
     assert "over TF32 (" in rendering.text(Forecast("model", (forecast(case),), {}))
+
+
+@pytest.mark.parametrize(
+    ("card", "layers", "said"),
+    [
+        ("h100", [("a", 2, 0), ("b", 3, 0)], "the library multiplies in float8 (a, b)"),
+        ("a100", [("a", 0, 2), ("b", 0, 3)], "rounded to float8 and turned back, multiplied in bf16 (a, b)"),
+    ],
+)
+def test_float8_is_told_by_layer_and_card(card: str, layers: list[tuple[str, int, int]], said: str) -> None:
+    run = forecast(f"float8-{card}-mixed_bfloat16-8192")
+    assert [(one.layer, one.in_float8, one.turned_back) for one in run.float8] == layers
+    told = rendering.text(Forecast("float8", (run,), {}))
+    assert said in told
+    assert "logits" not in told[told.index("Layers in float8") : told.index("How to read")]
+    assert ("the card times both" in told) is (card == "h100")
+    half = forecast("transformer-h100-mixed_bfloat16-8")
+    assert half.float8 == ()
+    assert "Layers in float8" not in rendering.text(Forecast("half", (half,), {}))

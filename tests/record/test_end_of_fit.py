@@ -185,6 +185,28 @@ def test_the_verdict_is_in_the_wall_time_of_its_fit(
     assert found.wall_ns < 6.1e9
 
 
+def test_the_verdict_of_a_loop_is_in_its_wall_time(tmp_path: Path) -> None:
+    clock_ns = [0]
+
+    def clock() -> int:
+        clock_ns[0] += 1_000
+        return clock_ns[0]
+
+    def judge(root: Path) -> str:
+        clock_ns[0] += 3_000_000_000
+        return "A verdict."
+
+    settings: Any = {"hardware": False, "profile_steps": None, "backend": "none", "clock": clock}
+    with StepRecorder(tmp_path, announce=judge, **settings) as recorder:
+        for _ in range(20):
+            with recorder.step():
+                clock_ns[0] += 1_000_000
+    found = run_time(mpprof.load(tmp_path))
+    assert found is not None
+    assert found.part("profiler").ns == pytest.approx(3e9, rel=1e-3)
+    assert found.wall_ns == pytest.approx(3e9 + 20e6, rel=1e-3)  # the steps and the verdict
+
+
 @pytest.mark.framework
 def test_a_function_of_the_users_own_is_asked_at_every_end(
     trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
