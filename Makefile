@@ -122,7 +122,7 @@ bench: setup
 # The forecast's programs compiled anew and compared with those that the tests keep. No GPU; a download of 550 MB.
 forecast-truth: setup
 	$(PYTHON) -m venv --system-site-packages .venv-forecast
-	.venv-forecast/bin/python -m pip install --quiet --editable '.[forecast]' pytest
+	.venv-forecast/bin/python -m pip install --quiet --editable '.[forecast-cuda12]' pytest
 	.venv-forecast/bin/python -m pytest tests/forecast
 
 soak: setup

@@ -145,7 +145,10 @@ def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory
     except MpprofError:
         return ()
     return tuple(
-        AuditMemory(one.policy, one.peak_bytes, one.largest_batch, bool(one.at_least)) for one in found.runs
+        AuditMemory(
+            one.policy, one.peak_bytes, one.largest_batch, one.slots_bytes is None, bool(one.custom_layers)
+        )
+        for one in found.runs
     )
 
 

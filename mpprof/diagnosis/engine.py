@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
-from mpprof.diagnosis import launch_waits, profiled_steps
+from mpprof.diagnosis import evidence, launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike
 from mpprof.diagnosis.manual import codes, explain
@@ -502,7 +502,10 @@ def _finding(
         title=rule.TITLE,
         severity=weighed.severity,
         confidence=_confidence(outcome, signals),
-        evidence=tuple(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
+        evidence=(
+            *(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
+            *_lines_of_code(weighed.claims, signals),
+        ),
         remedy=joined(remedies),
         remedies=remedies,
         summary=_filled_in(_worded(outcome.summary, signals), stated, weighed.cost_ns, signals.whole_ns),
@@ -528,6 +531,21 @@ def _finding(
         proof=_worded(outcome.proof, signals),
         once=getattr(rule, "ONCE", ""),
     )
+
+
+def _lines_of_code(claims: Sequence[Claim], signals: Signals) -> tuple[noun.Evidence, ...]:
+    """Return the lines of the user's code that the claimed work comes from, those that cost most first; empty
+    where the trace states none, or one for all its work, which tells nothing of a cause."""
+    cells = signals.cells
+    if len({cell.hlo.line for cell in cells if cell.hlo and cell.hlo.line}) < 2:
+        return ()
+    cost: dict[str, float] = {}
+    for claim in claims:
+        hlo = cells[claim.cell].hlo
+        if hlo and hlo.line:
+            cost[hlo.line] = cost.get(hlo.line, 0.0) + cost_ns((claim,), cells)
+    lines = sorted(cost, key=lambda line: (-cost[line], line))
+    return (evidence.text("at", evidence.listed(lines)),) if lines else ()
 
 
 def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPart, ...]:

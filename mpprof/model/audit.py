@@ -55,13 +55,15 @@ class AuditNote:
 @frozen
 class AuditMemory:
     """What a training at the audit's batch is estimated to take under one policy, and the most examples that
-    fit the card (None: its memory is not known). `without_slots`: the optimizer's are not known and left out,
-    so that the peak is too low and the batch too high."""
+    fit the card (None: its memory is not known, or the model has custom layers). `without_slots`: the
+    optimizer's are not known and left out, so that the peak is too low and the batch too high.
+    `custom_layers`: what they keep is not known and left out, so that the peak is too low."""
 
     policy: str
     peak_bytes: int
     largest_batch: int | None
     without_slots: bool = False
+    custom_layers: bool = False
 
 
 @frozen
@@ -193,12 +195,13 @@ def _policy(report: AuditReport) -> str:
 
 def _memory(report: AuditReport) -> str:
     parts = [
-        f"{quantities.format_bytes(one.peak_bytes)} in {one.policy}"
+        f"{'at least ' if one.custom_layers else ''}{quantities.format_bytes(one.peak_bytes)} in {one.policy}"
         + (f" (at most {one.largest_batch:,} examples fit)" if one.largest_batch is not None else "")
         for one in report.memory
     ]
     left_out = "; the optimizer's slots are not known and come on top"
     more = left_out if any(one.without_slots for one in report.memory) else ""
+    more += "; custom layers keep more" if any(one.custom_layers for one in report.memory) else ""
     return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 

@@ -35,6 +35,7 @@ class KernelRow(TypedDict):
     device: str
     name: Annotated[str, Column("kernel")]
     op: str | None
+    line: Annotated[str | None, Column(optional=5, sparse=True)]
     layer: str | None
     placement: Placement
     precision: Annotated[Precision, Column("prec")]
@@ -100,6 +101,7 @@ class _Op(TypedDict):
     device: str
     op: str | None
     type: Annotated[str | None, Column(optional=1)]
+    line: Annotated[str | None, Column(optional=5, sparse=True)]
     layer: str | None
     phase: Phase
     calls: Annotated[int, Column(unit="count", sums=True)]
@@ -258,12 +260,12 @@ TABLES = {
     "kernels": Shape(
         KernelRow,
         "ratio total_ns calls flops_per_s bytes_per_s roofline_ratio placement precision family "
-        "reason.code name",
+        "reason.code line name",
         "place short layer ns ratio could why reason.text family calls device",
     ),
     "ops": Shape(
         OpRow,
-        "ratio total_ns calls tensor_core_ratio flops_per_s placement precision eligible type op",
+        "ratio total_ns calls tensor_core_ratio flops_per_s placement precision eligible type line op",
         "place short layer ns ratio could why flops_per_s roofline_ratio bound phase type calls device",
     ),
     "products": Shape(

@@ -47,6 +47,14 @@ def test_a_loader_that_blocks_torch_on_the_host_is_found(tmp_path: Path) -> None
     assert got.summary.startswith("training waits 39.6 ms a step for input")
 
 
+def test_a_wait_of_all_steps_is_not_lessened_by_profiled_steps_that_waited_less(tmp_path: Path) -> None:
+    """Where the device does not run behind, the host's wait is the wait."""
+    account = c.account(c.cell("idle_input", 2), c.cell("idle_between_steps", 3), c.healthy(95))
+    got = finding("MP301", case(Play(backend="torch", batch=40), tmp_path, account))
+    assert got.cost_ns_per_step == pytest.approx(40 * MS, rel=0.02)
+    assert got.severity == "error"
+
+
 def test_a_quick_loader_is_clear_where_its_wait_was_recorded(tmp_path: Path) -> None:
     assert says("MP301", case(Play(backend="torch"), tmp_path)) == "clear"
 
@@ -103,6 +111,14 @@ def test_bursts_of_a_loader_on_jax_are_found_and_said_though_steps_are_timed_in_
     assert (found.answer.leads, found.answer.code) == ("time", "MP301")
     (said,) = [said for said in found.warnings if said.startswith("mean ")]
     assert said.endswith("every 8th step takes 1.91 s on the host: it waits for the loader")
+
+
+def test_a_recorded_loop_that_waits_now_and_then_says_one_thing(tmp_path: Path) -> None:
+    bursts = Play(backend="loop", epochs=1, calls=200, call=2, burst=(8, 320))
+    found = mpprof.diagnose(mpprof.load(play(bursts, tmp_path).root))
+    assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+    (said,) = [said for said in found.warnings if said.startswith("mean ")]
+    assert said.endswith("every 8th step takes 323 ms: it waits for the loader")
 
 
 def test_what_comes_as_often_as_the_workers_deliver_is_the_loader(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mpprof.store import read_records
+from tests.record.fits import reasons
 from tests.record.processes import done, done_on_jax
 from tests.record.training import BATCH, callback, data, model
 
@@ -165,8 +166,7 @@ def check_stopped(root: Path, trouble: Trouble, kind: str, later: int) -> None:
     assert [alarm["step"] for alarm in alarms if alarm["kind"] == kind] == [trouble.step]
     read = read_records(root)
     assert trouble.step <= len(read.steps) <= trouble.step + later
-    lines = (root / "mpprof" / "steps.jsonl").read_text().splitlines()
-    assert json.loads(lines[-1])["reason"] == "stopped"
+    assert reasons(root) == ["stopped"]
 
 
 @pytest.mark.parametrize("folder", ["jax"], indirect=True)

@@ -71,3 +71,12 @@ def test_twice_the_batch_is_for_runs_that_neither_input_nor_copies_bind() -> Non
             assert feeding < BINDING_RATIO * time["step_ns"], name
             advised += 1
     assert advised
+
+
+def test_an_estimate_that_is_too_wide_says_what_measures_it() -> None:
+    wide = {name: flat(text) for name, text in TEXTS.items() if "wider than 2 to 1" in flat(text)}
+    assert wide
+    for name, text in wide.items():
+        after = text.split("wider than 2 to 1", 1)[1]
+        assert after.startswith(": the same training in the other precision measures it"), name
+        assert "mpprof try train.py" in after[:120], name

@@ -124,6 +124,7 @@ def _kernel_row(
         "device": work.plane(at),
         "name": _name(trace, kernel),
         "op": trace.ops[op].name if op >= 0 else None,
+        "line": _line(trace, op),
         "layer": joined(work.ownership.layers_of(op)),
         "placement": verdict.placement,
         "precision": verdict.precision,
@@ -267,6 +268,12 @@ def _product_row(
     return row
 
 
+def _line(trace: Trace, op: int) -> str | None:
+    """Return the line of the user's code that an op comes from; None where the trace does not state it."""
+    hlo = trace.ops[op].hlo if op >= 0 else None
+    return (hlo.line or None) if hlo else None
+
+
 def ops(
     trace: Trace,
     placements: Placements,
@@ -308,6 +315,7 @@ def _op_row(
         "device": work.plane(at),
         "op": trace.ops[op].name if op >= 0 else None,
         "type": (trace.ops[op].type or None) if op >= 0 else None,
+        "line": _line(trace, op),
         "layer": joined(ownership.layers_of(op)),
         "phase": ownership.phase_of(op),
         "calls": int(mix.calls[at]),

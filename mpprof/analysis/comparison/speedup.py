@@ -99,7 +99,7 @@ def speedup(
     before, after = aligned(baseline, mixed, baseline_run, mixed_run)
     computes = compute_precision(mixed_run, mixed.main.cells)
     was = compute_precision(baseline_run, baseline.main.cells)
-    target = _target(mixed_run, computes, was)
+    target = _target(mixed_run, computes, was, _float8(baseline_run))
     evidence = _evidence(mixed_run, mixed, before, after, peaks)
     ratios = _ratios(before, after, target, evidence, mixed.trace_basis == "host")
     dissimilar = _dissimilar(target, scale, other_card=other_card)
@@ -325,15 +325,31 @@ def _measured(
 # --- ratios and slices -------------------------------------------------------------------------------------
 
 
-def _target(mixed: Run, computes: ComputePrecision, was: ComputePrecision) -> Target:
+def _float8(run: Run) -> frozenset[str]:
+    """Return the layers of a run that are quantised to float8."""
+    model = run.facts.model if run.facts else None
+    layers = model.layers if model else ()
+    return frozenset(layer.name for layer in layers if layer.quantized == "float8")
+
+
+def _target(
+    mixed: Run, computes: ComputePrecision, was: ComputePrecision, before: frozenset[str] = frozenset()
+) -> Target:
+    """Return what the mixed run computes in. `before`: layers in float8 in the baseline."""
     wanted = _wanted(mixed)
     becomes = wanted or computes.precision
     layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
     by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
     norms = frozenset(f.name for f in layers if kinds.is_norm(f) and not compiled(mixed))
-    same = becomes is not None and becomes == was.precision and was.kind != "partly 16-bit"
+    narrower = _float8(mixed) - before
+    same = becomes is not None and becomes == was.precision and was.kind != "partly 16-bit" and not narrower
     return Target(
-        becomes if becomes in SIXTEEN_BITS else None, {} if wanted else by_layer, same, norms, becomes
+        becomes if becomes in SIXTEEN_BITS else None,
+        {} if wanted else by_layer,
+        same,
+        norms,
+        becomes,
+        narrower,
     )
 
 

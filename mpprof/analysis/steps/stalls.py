@@ -169,6 +169,7 @@ def _cause(
         return None, 0.0, None
     ran = int(times.steps.sum())
     loader, hooks = (_in_stalls(run, part, times, long) for part in ("input", "callbacks"))
+    loader = loader or _in_lines(steps, long)
     named = [
         *((LOADER, "the wait for the loader", count, ns) for _, count, ns in loader),
         *((f"runs {name}", name, count, ns) for name, count, ns in hooks),
@@ -198,6 +199,16 @@ def _in_stalls(
         (str(name), len(np.unique(stall[names == name])), float(ns[names == name].sum()))
         for name in np.unique(names)
     ]
+
+
+def _in_lines(steps: StepTable, long: NDArray[np.int64]) -> list[tuple[str, int, float]]:
+    """Return the same of the waits for input that step lines have, as a recorded loop writes them: a stall
+    may be the wait for the batch of the next step."""
+    waits = np.maximum(np.append(steps.input_wait_ns, 0), 0)
+    held = np.maximum(waits[long], waits[long + 1])
+    long_ns = steps.interval_ns[long]
+    count = int((2 * held >= long_ns).sum())
+    return [("", count, float(held.sum()))] if count else []
 
 
 def _long_calls(

@@ -20,8 +20,8 @@ When to ignore
 Sources
     pytorch/ao, torchao/float8/README.md (the two measurements, and why small shapes lose). pytorch/ao#1297
     (GPT of 1.5B parameters: 4 % faster, not more). pytorch/ao#2262 and pytorch/ao#572 (slower on small
-    layers). TransformerEngine#445 (a batch of 10,240: slower with 1,024 features, 2.7 times as fast as the
-    baseline with 5,120). Read in Keras 3.15.1: `Dense._float8_build`.
+    layers). TransformerEngine#445 (a batch of 10,240: slower with 1,024 features, faster with 5,120). Read in
+    Keras 3.15.1: `Dense._float8_build`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,10 @@ LEADS = INVALID
 def judge(signals: Signals) -> Outcome:
     baseline = need(signals.baseline)
     theirs, mine = baseline.computes, signals.computes
-    also_mixed = theirs.narrow and mine.narrow
+    narrower = (
+        mine.in_float8 is not None and theirs.in_float8 is None
+    )  # 16 bits are what float8 is held against
+    also_mixed = theirs.narrow and mine.narrow and not narrower
     from mpprof.analysis.comparison import comparability  # only where there is a baseline
 
     sides = [
