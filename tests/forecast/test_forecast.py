@@ -411,7 +411,7 @@ def test_float32_is_what_the_card_runs_by_default_and_the_other_stands_beside_it
     case = "convnet-h100-mixed_float16-32"
     speedup = forecast(case).speedup
     assert speedup.over == "tf32"
-    assert speedup.at_roofline_float32 > speedup.at_roofline
+    assert speedup.at_roofline_float32 >= speedup.at_roofline  # equal where launches take as long as either
     assert "over TF32 (" in rendering.text(Forecast("model", (forecast(case),), {}))
 
 
