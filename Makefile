@@ -11,7 +11,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= auto
+# One more than there are cores: a test that waits for a browser, a process or a disk leaves its core to another one.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 FUZZ ?= 100000
 # A file at a time, in the order of tests/conftest.py: pytest-xdist would begin with the files of the most tests.
 SPREAD := --dist loadfile --no-loadscope-reorder
@@ -121,7 +122,7 @@ bench: setup
 # The forecast's programs compiled anew and compared with those that the tests keep. No GPU; a download of 550 MB.
 forecast-truth: setup
 	$(PYTHON) -m venv --system-site-packages .venv-forecast
-	.venv-forecast/bin/python -m pip install --quiet --editable '.[forecast]' pytest
+	.venv-forecast/bin/python -m pip install --quiet --editable '.[forecast-cuda12]' pytest
 	.venv-forecast/bin/python -m pytest tests/forecast
 
 soak: setup
@@ -143,7 +144,7 @@ versions: setup
 # TORCH=... picks another version. The package itself is taken from here; in CI these tests skip.
 TORCH ?= torch==2.13.0
 TORCH_VENV ?= .venv-torch
-TORCH_TESTS ?= tests/torch
+TORCH_TESTS ?= tests/torch tests/record/test_fit.py
 test-torch:
 	@test -n "$(PYTHON)" || { echo "mpprof needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 1; }
 	test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)

@@ -16,7 +16,6 @@ from mkdocs.structure.files import File, Files
 import mpprof
 from mpprof.diagnosis import manual, rules
 from mpprof.diagnosis.outcomes import Rule
-from mpprof.diagnosis.remedies.choosing import beyond_keras
 from mpprof.report import schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,14 +119,12 @@ def causes() -> str:
 
 def cause(rule: Rule) -> str:
     """Return the manual page of a cause as Markdown."""
-    text = inspect.cleandoc(rule.__doc__ or "")
+    title, _, text = manual.page(rule).partition("\n\n")
     for heading in manual.HEADINGS:
         text = re.sub(rf"^{heading}$", f"## {heading}\n", text, flags=re.MULTILINE)
     text = fenced(re.sub(r"^ {4}", "", text, flags=re.MULTILINE))
-    others = [f"* {names}: {remedies}." for names, remedies in beyond_keras(rule.CODE)]
-    before, heading, after = text.partition("\n## When to ignore\n")
-    listed = "\n".join(["", *others, ""]) if others else ""
-    return f"# {rule.CODE} {rule.SLUG}\n\n{before}{listed}{heading}{after}\n"
+    others = re.compile(r"^(?=(?:PyTorch|JAX|AMD)[^:\n]*: )", re.MULTILINE)
+    return f"# {title}\n\n{others.sub('* ', text)}\n"
 
 
 def fenced(text: str) -> str:

@@ -16,6 +16,13 @@ with contextlib.suppress(ImportError):  # the environments of other frameworks h
 # A fifth of the processor time of a worker that has loaded the frameworks goes into walks over their objects.
 gc.set_threshold(100_000, 20, 100)
 
+
+def pytest_collection_finish() -> None:
+    """What the tests' imports have left is no garbage, and is not looked through any more."""
+    gc.collect()
+    gc.freeze()
+
+
 HERE = Path(__file__).parent
 LONG = ("browser", "numerics", "launch", "record", "frozen", "fuzz", "forecast", "cli", "traces", "")
 """The folders whose files take longest for the few tests that they hold: a browser, trainings, processes, thousands of

@@ -31,6 +31,7 @@ LINES: dict[str, tuple[list[str], int, str]] = {
     "compare": ([BASELINE, RUN], 0, "1."),
     "ops": ([RUN], 0, "tensor_core"),
     "kernels": ([RUN], 0, "tensor_core"),
+    "products": ([RUN], 0, "conv_fprop"),
     "layers": ([RUN], 0, "dense"),
     "memory": ([RUN], 0, "live between steps"),
     "classify": (["volta_sgemm_64x64_nt"], 0, "cuda_core"),
@@ -88,7 +89,6 @@ def check(command: str, arguments: list[str], code: int, holds: str) -> None:
 def check_pages() -> None:
     command = [sys.executable, "-m", "mpprof", "serve", str(SAMPLES), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
         line = server.stdout.readline()
         port = line.partition("http://127.0.0.1:")[2].partition("/")[0].strip()
         for page in PAGES:

@@ -12,8 +12,6 @@ import pytest
 from tests.paths import NO_TRACES, ROOT, SHARED
 
 _spec = importlib.util.spec_from_file_location("fetch_traces", ROOT / "tools" / "fetch_traces.py")
-assert _spec is not None
-assert _spec.loader is not None
 tool = importlib.util.module_from_spec(_spec)
 sys.modules["fetch_traces"] = tool
 _spec.loader.exec_module(tool)

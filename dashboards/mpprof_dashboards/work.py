@@ -19,7 +19,7 @@ from mpprof_dashboards.rows import text as cell
 
 if TYPE_CHECKING:
     from mpprof.model.report import Report
-    from mpprof.model.rows import KernelRow, LayerRow, OpRow
+    from mpprof.model.rows import KernelRow, LayerRow, OpRow, ProductRow
     from mpprof.model.source import RunTables
 
 NOT_ATTRIBUTED = "not attributed"
@@ -101,7 +101,7 @@ def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, .
     )
 
 
-KINDS = ("kernel", "op", "layer")
+KINDS = ("kernel", "product", "op", "layer")
 
 
 def table(source: RunTables, run: str, document: Report, kind: str, cause: str | None = None) -> Table:
@@ -114,7 +114,11 @@ def table(source: RunTables, run: str, document: Report, kind: str, cause: str |
         kernels = of_cause(document, cause, kernels, ops)
         launched = {(row["device"], row["op"]) for row in kernels}
         ops = [row for row in ops if (row["device"], row["op"]) in launched]
-    if kind == "op":
+    if kind == "product":
+        rows = [
+            product_row(row, each) for row in _of_parts(document, cause, source.products(run, in_steps=True))
+        ]
+    elif kind == "op":
         rows = [op_row(row, each) for row in ops]
     elif kind == "layer":
         named = {(row["device"], row["layer"]) for row in kernels}
@@ -137,10 +141,26 @@ def of_cause(
 ) -> list[KernelRow]:
     """Return the kernels in those parts of the step that a finding is about; none where the finding names no
     work."""
-    findings = [found for found in document.findings if found.code == cause]
-    parts = {(part.category, part.layer) for found in findings for part in found.parts}
+    parts = _parts_named(document, cause)
     phases = {(row["device"], row["op"]): row["phase"] for row in ops}
     return [row for row in kernels if not parts.isdisjoint(_parts_of(row, phases))]
+
+
+def _parts_named(document: Report, cause: str) -> set[tuple[str, str | None]]:
+    findings = [found for found in document.findings if found.code == cause]
+    return {(part.category, part.layer) for found in findings for part in found.parts}
+
+
+def _of_parts(document: Report, cause: str | None, rows: Sequence[ProductRow]) -> Sequence[ProductRow]:
+    """Return the products of the layers whose matrix work a finding is about; all where there is none."""
+    if cause is None:
+        return rows
+    parts = _parts_named(document, cause)
+    return [
+        row
+        for row in rows
+        if any(("matmul", layer) in parts for layer in (row["layer"] or "").split(", ") or (None,))
+    ]
 
 
 def _parts_of(row: KernelRow, phases: Mapping[tuple[str, str | None], Phase]) -> list[tuple[str, str | None]]:
@@ -226,6 +246,15 @@ def op_row(row: OpRow, each: Per) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def product_row(row: ProductRow, each: Per) -> dict[str, Any]:
+    found, name = _as_they_are("products", [row], each), row["shape"] or "shape not known"
+    return {
+        **found,
+        "place": place(row["placement"], row["precision"]), "kind": _kind(row["placement"]),
+        "name": name, "short": name, "ns": found["total_ns"], "key": "", "keys": frozenset(),
+    }  # fmt: skip
+
+
 def _over(flops: float | None, bytes_: float | None) -> float | None:
     return flops / bytes_ if flops and bytes_ else None
 
@@ -308,6 +337,9 @@ _ENDS = "ns ratio calls device"
 _MORE = {
     "kernel": _more(
         "kernels", f"place reason.text reason.code family could why layers ops flops_per_s {_ENDS}"
+    ),
+    "product": _more(
+        "products", "place family operands layer flops_per_call flops_per_s peak_ratio bound " + _ENDS
     ),
     "op": _more(
         "ops",

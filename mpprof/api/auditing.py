@@ -145,7 +145,10 @@ def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory
     except MpprofError:
         return ()
     return tuple(
-        AuditMemory(one.policy, one.peak_bytes, one.largest_batch, bool(one.at_least)) for one in found.runs
+        AuditMemory(
+            one.policy, one.peak_bytes, one.largest_batch, one.slots_bytes is None, bool(one.custom_layers)
+        )
+        for one in found.runs
     )
 
 
@@ -180,7 +183,8 @@ def announce(model: Any, batch_size: int | None) -> list[str]:
     from mpprof.record.facts import untrained
 
     report = audit_run(untrained.run_of(model, batch_size))
-    lines = short(report, ONLY_BEFORE) if report.policy and report.policy != "float32" else []
+    asked = report.policy and (report.narrow or report.policy != "float32")
+    lines = short(report, ONLY_BEFORE) if asked else []
     return [words.plain(line) for line in lines]
 
 

@@ -16,7 +16,7 @@ from mpprof.report.redact import redactor_of
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
     from mpprof.model.report import Report
-    from mpprof.model.rows import KernelRow, LayerRow, OpRow
+    from mpprof.model.rows import KernelRow, LayerRow, OpRow, ProductRow
     from mpprof.model.timeline import Roofs, Timeline
 
 RUN, BASELINE = "run", "baseline"
@@ -28,6 +28,9 @@ class TableMethods(ABC):
 
     def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
         return cast("list[KernelRow]", self._rows(run, "kernels", in_steps))
+
+    def products(self, run: str, *, in_steps: bool = False) -> list[ProductRow]:
+        return cast("list[ProductRow]", self._rows(run, "products", in_steps))
 
     def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]:
         return cast("list[OpRow]", self._rows(run, "ops", in_steps))

@@ -40,7 +40,7 @@ class Table(Columnar, Sequence[Mapping[str, Any]]):
     As columns, a reason becomes two: `reason.code` and `reason.text`. An absent value is `None`.
 
     Attributes:
-        kind: "kernels", "ops", "layers", "memory", "runs" or "survey".
+        kind: "kernels", "products", "ops", "layers", "memory", "runs" or "survey".
     """
 
     __slots__ = ("_keys", "_rows", "kind")
@@ -109,10 +109,10 @@ class Run(recorded.Run):
     def table(
         self, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
     ) -> Table:
-        """Return the rows that the command of that name lists: kernels, ops, layers or memory.
+        """Return the rows that the command of that name lists: kernels, products, ops, layers or memory.
 
         Args:
-            kind: "kernels", "ops", "layers" or "memory".
+            kind: "kernels", "products", "ops", "layers" or "memory".
             by_stream: one row per kernel and stream, not per kernel.
             steps: the first and the last step to count, both inclusive; None: the whole trace.
 

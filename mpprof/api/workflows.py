@@ -61,7 +61,7 @@ __all__ = [
     "table_rows",
 ]  # fmt: skip
 
-TableKind = Literal["kernels", "ops", "layers", "memory"]
+TableKind = Literal["kernels", "products", "ops", "layers", "memory"]
 ANNOUNCED_BYTES = 2 << 20
 """Of a longer step log the announced verdict is that of its beginning and its end: about ten thousand steps,
 which take a tenth of a second to read. A `fit` is not to end the later the longer its run is."""
@@ -354,7 +354,7 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
         *mine.run.warnings,
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
-        *validity.doubts(mine.run),
+        *validity.doubts(mine.run, mine.account.stalled if mine.account else None),
         *machine_load.doubts(mine.run),
         *several.doubts(mine.hosts, mine.account, mine.run),
     )
@@ -548,6 +548,11 @@ def rows_of(
     if kind == "layers":
         return tables.layers(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps)
     known = rates.setting(mine.trace, mine.run)
+    if kind == "products":
+        return tables.products(
+            mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known,
+            run=mine.run,
+        )  # fmt: skip
     make = tables.kernels if kind == "kernels" else tables.ops
     return make(mine.trace, mine.placements, mine.ownership, by_stream=by_stream, steps=steps, known=known)
 

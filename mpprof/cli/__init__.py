@@ -41,7 +41,17 @@ class Command(Protocol):
 
 GROUPS = {
     "Record": ("run", "try", "demo", "doctor", "verify", "counters"),
-    "Look at a run": ("report", "serve", "kernels", "ops", "layers", "memory", "numerics", "explain"),
+    "Look at a run": (
+        "report",
+        "serve",
+        "kernels",
+        "products",
+        "ops",
+        "layers",
+        "memory",
+        "numerics",
+        "explain",
+    ),
     "Compare and check": ("compare", "check"),
     "Before training": ("audit", "forecast"),
     "Many runs": ("ls", "survey"),
@@ -113,7 +123,9 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
         args = build_parser(words).parse_args(words, argparse.Namespace(main=main, build_parser=build_parser))
         if before is not None:
             before()
-        code = _run(args)
+        with ExitStack() as stack:
+            _prepare(args, stack)
+            code: int = args.run(args)
         sys.stdout.flush()
     except MpprofError as error:
         output.complain(str(error))
@@ -145,19 +157,16 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _run(args: argparse.Namespace) -> int:
-    code: int
-    with ExitStack() as stack:
-        if args.quiet:
-            stack.enter_context(_silent_log())
-        if args.no_cache:
-            from mpprof.traces.cache import folder
+def _prepare(args: argparse.Namespace, stack: ExitStack) -> None:
+    """Enter what the options of every command ask for."""
+    if args.quiet:
+        stack.enter_context(_silent_log())
+    if args.no_cache:
+        from mpprof.traces.cache import folder
 
-            stack.enter_context(folder.switched_off())
-        quiet = args.quiet or getattr(args, "talks", False)
-        stack.enter_context(progress.shown(quiet=quiet, color=not args.no_color))
-        code = args.run(args)
-    return code
+        stack.enter_context(folder.switched_off())
+    quiet = args.quiet or getattr(args, "talks", False)
+    stack.enter_context(progress.shown(quiet=quiet))
 
 
 @contextmanager

@@ -2,80 +2,80 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from threading import Lock, Timer
-from typing import TYPE_CHECKING
+from itertools import cycle
+from threading import Event, Lock, Thread
+from unicodedata import east_asian_width
 
 from mpprof.report import words
 
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.spinner import Spinner
-
-AFTER_S = 1.0
-"""What takes less is not spoken of, and `rich` is not imported for it."""
+AFTER_S, EACH_S = 1.0, 0.2
+"""What takes less is not spoken of; then the line is drawn again so often."""
 
 
 class Line:
     """A spinner and what is being done. It may be told of that from any thread."""
 
-    def __init__(self, *, color: bool) -> None:
-        self._text, self._color = "", color
-        self._live: Live | None = None
-        self._lock = Lock()
-        self._timer: Timer | None = Timer(AFTER_S, self._show)
-        self._timer.daemon = True
-        self._timer.start()
+    def __init__(self) -> None:
+        self._text, self._drawn = "working", ""
+        self._stopped, self._lock = Event(), Lock()
+        Thread(target=self._draw, daemon=True).start()
 
     def say(self, text: str) -> None:
         """Show this from now on."""
         with self._lock:
             self._text = words.plain(text)
-            if self._live is not None:
-                self._live.update(self._spinner())
+            if self._drawn and not self._stopped.is_set():
+                self._put(f"{self._drawn[0]} {self._text}")
 
     def stop(self) -> None:
         """Remove the line, for good."""
-        with self._lock:
-            timer, live = self._timer, self._live
-            self._timer = self._live = None
-        if timer is not None:
-            timer.cancel()
-        if live is not None:
-            live.stop()
+        if not self._stopped.is_set():
+            self._stopped.set()
+            with self._lock:
+                self._put("")
 
-    def _show(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        with self._lock:
-            if self._timer is None:  # stopped meanwhile
+    def _draw(self) -> None:
+        wait_s = AFTER_S
+        for mark in cycle("-\\|/"):
+            if self._stopped.wait(wait_s):
                 return
-            console = Console(stderr=True, no_color=not self._color, highlight=False)
-            self._live = Live(
-                self._spinner(), console=console, transient=True, redirect_stdout=False, refresh_per_second=5
-            )
-            self._live.start(refresh=True)
+            with self._lock:
+                if not self._stopped.is_set():
+                    self._put(f"{mark} {self._text}")
+            wait_s = EACH_S
 
-    def _spinner(self) -> Spinner:
-        from rich.spinner import Spinner
-        from rich.text import Text
+    def _put(self, text: str) -> None:
+        """Write over what was drawn, as much as one line of the terminal holds."""
+        room = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
+        while _width(text) > room:
+            text = text[:-1]
+        left = max(0, _width(self._drawn) - _width(text))
+        if text or self._drawn:
+            sys.stderr.write(f"\r{text}{' ' * left}" if text else f"\r{' ' * left}\r")
+            sys.stderr.flush()
+        self._drawn = text
 
-        return Spinner("line", Text(self._text or "working", no_wrap=True, overflow="ellipsis"))
+
+def _width(text: str) -> int:
+    """Return the columns that a text takes in a terminal."""
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 
 @contextmanager
-def shown(*, quiet: bool, color: bool) -> Iterator[None]:
+def shown(*, quiet: bool) -> Iterator[None]:
     """Show what is being done, as `say` states it, to whoever watches while the context lasts; to nobody
     where `quiet`."""
-    line = Line(color=color) if not quiet and sys.stderr.isatty() else None
+    watched = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    line = Line() if watched else None
     token = _LINE.set(line)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the commands that print a table share: `kernels`, `ops`, `layers` and `memory`."""
+"""What the commands that print a table share: `kernels`, `products`, `ops`, `layers` and `memory`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FILTERS = ("placement", "precision", "reason")
 
 
 class Table:
-    """What the four have in common; each says of which kind it is."""
+    """What they have in common; each says of which kind it is."""
 
-    name: Literal["kernels", "ops", "layers", "memory"]
+    name: Literal["kernels", "products", "ops", "layers", "memory"]
     by_help: str
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:

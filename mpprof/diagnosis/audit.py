@@ -7,7 +7,8 @@ layers that they look for are a risk, named with the code that removes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -16,12 +17,13 @@ from mpprof.analysis.layers import flops
 from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
+from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote, AuditReport, MatrixWork
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import SEVERITY_RANK, Unable
-from mpprof.model.run import ModelFacts, Run, RunFacts
+from mpprof.model.run import LayerFacts, ModelFacts, Run, RunFacts
 
 
 class ModelRule(Rule, Protocol):
@@ -36,10 +38,23 @@ NO_WORKERS = (
     "(keras.distribution)"
 )
 
-_FIRST = ("MP801", "MP802", "MP804", "MP806", "MP101", "MP102", "MP104", "MP106", "MP402", "MP410", "MP309")
+_FIRST = (
+    "MP801",
+    "MP802",
+    "MP804",
+    "MP808",
+    "MP806",
+    "MP101",
+    "MP102",
+    "MP104",
+    "MP106",
+    "MP402",
+    "MP410",
+    "MP309",
+)
 """Of notes that are equally bad these come first: they decide about the whole model, or most of it. The
 others follow in the catalogue's order."""
-_OF_THE_CARD = ("MP801", "MP802", "MP804")
+_OF_THE_CARD = ("MP801", "MP802", "MP804", "MP808")
 """What decides about every layer: where one of these is a loss, it comes before all others."""
 _VOCABULARY = "MP402"
 """What it says of a layer's width takes the place of what narrower rules say of that layer."""
@@ -107,7 +122,17 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         work=work,
         least_ns=expected.least_ns(model.layers, work, gpu, batch) if model and gpu else None,
         pays=has_units,
+        policies=_policies(model.layers) if model else (),
+        float8=float8.sentence(model.layers) if model else None,
     )
+
+
+def _policies(layers: Sequence[LayerFacts]) -> tuple[tuple[str, int], ...]:
+    """Return the policies of the layers that multiply with weights and how many have each, most first."""
+    named = Counter(
+        layer.dtype_policy or layer.compute_dtype or "not known" for layer in expected.multiplying(layers)
+    )
+    return tuple(named.most_common())
 
 
 def _place(note: AuditNote, worst: dict[str, int]) -> int:

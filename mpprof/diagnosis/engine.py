@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
-from mpprof.diagnosis import launch_waits, profiled_steps
+from mpprof.diagnosis import evidence, launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike
 from mpprof.diagnosis.manual import codes, explain
@@ -86,10 +86,37 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     signals = Signals(case)
     by_code = {rule.CODE: rule for rule in (_rules.ALL if rules is None else rules)}
     warnings: list[str] = []
-    outcomes, granted, displaced = _answers(by_code, signals, warnings, strict=strict)
+    asked = sorted(by_code, key=ledger.order)
+    answers: dict[str, Outcome] = {}
+    for code in asked:
+        if by_code[code].SPECIFICITY != REMAINDER:
+            answers[code] = _ask(by_code[code], signals, warnings, strict=strict)
+    granted, displaced = _settle(
+        {code: answer for code, answer in answers.items() if isinstance(answer, Found)}, by_code, signals
+    )
+    for code in asked:  # rules of the remainder, now that the cells are divided
+        if code not in answers:
+            signals.claimed = frozenset(claim.cell for claims in granted.values() for claim in claims)
+            answers[code] = answer = _ask(by_code[code], signals, warnings, strict=strict)
+            if isinstance(answer, Found):
+                granted[code] = tuple(claim for claim in answer.claims if claim.cell not in signals.claimed)
+    answers = {code: answers[code] for code in asked}
+    return _judgement(by_code, answers, granted, displaced, warnings, signals)
+
+
+def _judgement(
+    by_code: Mapping[str, Rule],
+    outcomes: Mapping[str, Outcome],
+    granted: Mapping[str, tuple[Claim, ...]],
+    displaced: Mapping[str, str],
+    warnings: Sequence[str],
+    signals: Signals,
+) -> Judgement:
+    """Return what the rules' answers come to. `granted`: the claims that each finding is left with;
+    `displaced`: by code why a finding that lost its cells has nothing left to say."""
+    case = signals.case
     found = {code: outcome for code, outcome in outcomes.items() if isinstance(outcome, Found)}
     clear = tuple(code for code, outcome in outcomes.items() if isinstance(outcome, Clear))
-
     unrepresentative = profiled_steps.unlike(signals)
     doubt = unrepresentative or _of_the_baseline(signals)
     shares = None if doubt else ledger.explain_gap(granted, signals.cells, case.speedup)
@@ -104,10 +131,10 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     place = {step.code: at for at, step in enumerate(plan.order)} if plan else {}
     gains = {step.code: step.gain_ns for step in plan.order} if plan else {}
     recovers, added = _recovered(weighed, gains, case), _added(weighed, gains, signals)
-    findings = [
-        _finding(found[code], each, signals, gains.get(code), recovers.get(code), added.get(code), shares)
-        for code, each in weighed.items()
-    ]
+    findings = []
+    for code, each in weighed.items():
+        gain = gains.get(code), recovers.get(code), added.get(code)
+        findings.append(_finding(found[code], each, signals, *gain, shares))
     ceilings = {code for code, each in weighed.items() if each.ceiling}
     return Judgement(
         findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
@@ -125,27 +152,6 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
             if isinstance(outcome, NotApplicable)
         ),
     )
-
-
-def _answers(
-    by_code: Mapping[str, Rule], signals: Signals, warnings: list[str], *, strict: bool
-) -> tuple[dict[str, Outcome], dict[str, tuple[Claim, ...]], dict[str, str]]:
-    """Ask every rule; return what each says, the claims that it is left with, and by code why a finding that
-    lost its cells has nothing left to say. Rules of the remainder are asked when the cells are divided."""
-    asked = sorted(by_code, key=ledger.order)
-    last = [code for code in asked if by_code[code].SPECIFICITY == REMAINDER]
-    answers = {
-        code: _ask(by_code[code], signals, warnings, strict=strict) for code in asked if code not in last
-    }
-    granted, displaced = _settle(
-        {code: answer for code, answer in answers.items() if isinstance(answer, Found)}, by_code, signals
-    )
-    for code in last:
-        signals.claimed = frozenset(claim.cell for claims in granted.values() for claim in claims)
-        answers[code] = answer = _ask(by_code[code], signals, warnings, strict=strict)
-        if isinstance(answer, Found):
-            granted[code] = tuple(claim for claim in answer.claims if claim.cell not in signals.claimed)
-    return {code: answers[code] for code in asked}, granted, displaced
 
 
 def _unable(
@@ -398,7 +404,7 @@ def _before_costs(code: str) -> float:
 
 def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> Outcome:
     try:
-        if getattr(rule, "OF_TRAINING", False) and signals.only_infers:
+        if signals.only_infers and getattr(rule, "OF_TRAINING", False):
             return ONLY_INFERS
         if getattr(rule, "OF_ACCELERATOR", False) and signals.on_cpu:
             return NO_GPU
@@ -496,7 +502,10 @@ def _finding(
         title=rule.TITLE,
         severity=weighed.severity,
         confidence=_confidence(outcome, signals),
-        evidence=tuple(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
+        evidence=(
+            *(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
+            *_lines_of_code(weighed.claims, signals),
+        ),
         remedy=joined(remedies),
         remedies=remedies,
         summary=_filled_in(_worded(outcome.summary, signals), stated, weighed.cost_ns, signals.whole_ns),
@@ -522,6 +531,21 @@ def _finding(
         proof=_worded(outcome.proof, signals),
         once=getattr(rule, "ONCE", ""),
     )
+
+
+def _lines_of_code(claims: Sequence[Claim], signals: Signals) -> tuple[noun.Evidence, ...]:
+    """Return the lines of the user's code that the claimed work comes from, those that cost most first; empty
+    where the trace states none, or one for all its work, which tells nothing of a cause."""
+    cells = signals.cells
+    if len({cell.hlo.line for cell in cells if cell.hlo and cell.hlo.line}) < 2:
+        return ()
+    cost: dict[str, float] = {}
+    for claim in claims:
+        hlo = cells[claim.cell].hlo
+        if hlo and hlo.line:
+            cost[hlo.line] = cost.get(hlo.line, 0.0) + cost_ns((claim,), cells)
+    lines = sorted(cost, key=lambda line: (-cost[line], line))
+    return (evidence.text("at", evidence.listed(lines)),) if lines else ()
 
 
 def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPart, ...]:

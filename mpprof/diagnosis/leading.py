@@ -87,8 +87,9 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
         return False
     if doubt.code == mp901_warm_up.CODE and report.steps is not None and report.steps.first_steady is None:
         return report.speedup is not None and report.speedup.baseline == "measured"  # never settled: the sign
-    if doubt.code == mp901_warm_up.CODE and first is None and _is_faster(report):
-        return False  # the records tell that, and the window shows no cause to act on
+    if doubt.code == mp901_warm_up.CODE and first is None:
+        # That the run is faster the records tell. Where mpprof chose the steps, there is nothing to mend.
+        return not (_is_faster(report) or mp901_warm_up.is_automatic(report.run.facts))
     interval = report.steps.mean_interval_ns if report.steps is not None else None
     if doubt.code == mp911_too_short.CODE and interval is not None:  # few steps leave as much of a step open
         sign = report.speedup is not None and report.speedup.difference == "not known"

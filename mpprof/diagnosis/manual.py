@@ -1,4 +1,4 @@
-"""The manual: one page per cause, which is the docstring of its rule."""
+"""The manual: one page per cause, the docstring of its rule with the table's remedies."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import inspect
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 
 from mpprof.diagnosis import rules
 from mpprof.diagnosis.outcomes import Rule
-from mpprof.diagnosis.remedies.choosing import beyond_keras
+from mpprof.diagnosis.remedies.choosing import beyond_keras, in_keras
+from mpprof.diagnosis.wording import sentence
 from mpprof.errors import NotFoundError
 
+IGNORE = "When to ignore"
 HEADINGS = (
     "What it means",
     "How we know",
     "What it costs",
     "What to do",
-    "When to ignore",
+    IGNORE,
     "Sources",
 )
 
@@ -69,18 +72,32 @@ def _hint(near: list[Rule]) -> str:
 
 def page(rule: Rule) -> str:
     """Return the page as it is printed: the code, the slug, and the rule's docstring, with the table's
-    remedies for other frameworks and cards at the end of what to do."""
-    text = inspect.cleandoc(rule.__doc__ or _docstring(rule)).strip()
-    others = [
-        textwrap.fill(
-            f"{names}: {remedies}.", 110, initial_indent="    ", subsequent_indent="        ",
-            break_long_words=False, break_on_hyphens=False,
-        )
-        for names, remedies in beyond_keras(rule.CODE)
-    ]  # fmt: skip
-    before, heading, after = text.partition("\n\nWhen to ignore\n")
-    to_do = "\n".join([before, *([""] if others else []), *others])
-    return f"{rule.CODE} {rule.SLUG}\n\n{to_do}{heading}{after}\n"
+    remedies as what to do: for Keras on TensorFlow, then for other frameworks and cards."""
+    before, _, after = inspect.cleandoc(rule.__doc__ or _docstring(rule)).strip().partition(f"{IGNORE}\n")
+    others = [_filled(f"{names}: {remedies}.", hang="    ") for names, remedies in beyond_keras(rule.CODE)]
+    to_do = "\n".join(["What to do", *_in_keras(rule), *([""] if others else []), *others])
+    return f"{rule.CODE} {rule.SLUG}\n\n{before}{to_do}\n\n{IGNORE}\n{after}\n"
+
+
+def _in_keras(rule: Rule) -> Iterator[str]:
+    """Yield the lines of what to do with Keras on TensorFlow; code stands apart, further in."""
+    after_code = False
+    for remedy in in_keras(rule.CODE):
+        said = sentence(remedy.text)
+        if after_code:
+            yield ""
+        yield _filled(f"{said[:-1]}:" if remedy.snippet else said)
+        if remedy.snippet:
+            yield ""
+            yield textwrap.indent(remedy.snippet, " " * 8)
+        after_code = bool(remedy.snippet)
+
+
+def _filled(text: str, hang: str = "") -> str:
+    return textwrap.fill(
+        text, 110, initial_indent="    ", subsequent_indent=f"    {hang}",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def _docstring(rule: Rule) -> str:

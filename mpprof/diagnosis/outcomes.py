@@ -25,22 +25,23 @@ two rules claim the same cell, the higher one has it. A rule of the remainder is
 
 @frozen
 class Absent:
-    """No answer, why, and what to record to have one. `moot`: nothing could be recorded, because the question
-    does not arise for this run."""
+    """No answer, why, and what to record to have one, which only what prints it works out. `moot`: nothing
+    could be recorded, because the question does not arise for this run."""
 
     reason: str
-    record: str = ""
+    record: str | Callable[[], str] = ""
     moot: bool = False
 
     def __str__(self) -> str:
-        return f"{self.reason}; {self.record}" if self.record else self.reason
+        record = self.record if isinstance(self.record, str) else self.record()
+        return f"{self.reason}; {record}" if record else self.reason
 
 
 class Missing(Exception):
     """Raised by `need`; the engine turns it into `Unable`, or `NotApplicable`. Never leaves this package."""
 
     def __init__(self, absent: Absent) -> None:
-        super().__init__(str(absent))
+        super().__init__(absent.reason)
         self.absent = absent
 
 

@@ -6,7 +6,8 @@ Rules ask these and nothing else, so that no rule mistakes "not recorded" for "n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.steps.idle import HOST_RUNS
 from mpprof.analysis.steps.run_time import run_time, why_none
+from mpprof.analysis.steps.stalls import Stalls, stalls
 from mpprof.analysis.steps.statistics import asynchronous
 from mpprof.diagnosis.outcomes import (
     ENDED_BY_ERROR,
@@ -139,7 +141,7 @@ class Signals:
 
     def advice(self, cause: str, case: str = "") -> str:
         """Return the remedies as one text; "" where nothing can be done."""
-        return choosing.joined(self.remedies(cause, (case,)))
+        return choosing.joined(choosing.choose(cause, self, (case,)))
 
     def hint(self, cause: str) -> str:
         """Return the remedies as the end of a sentence: "; record ...", or nothing."""
@@ -149,7 +151,7 @@ class Signals:
     @cached_property
     def only_infers(self) -> bool:
         """The trace shows an inference: nothing is scaled, updated or skipped."""
-        return conditions.only_infers(self)
+        return conditions.shows_inference(self)
 
     @property
     def how_to_compare(self) -> str:
@@ -193,18 +195,21 @@ class Signals:
 
     def named(self, *marks: str) -> bool:
         """Return whether a text of the trace (events, kernels, ops) holds any of these words."""
-        return any(mark in self._texts for mark in marks)
+        texts = self._texts
+        return any(mark in texts for mark in marks)
 
     @cached_property
     def _texts(self) -> str:
         trace = self.case.trace
-        return "\n".join((*trace.strings, *(op.name for op in trace.ops))) if trace is not None else ""
+        return "\n".join((*trace.strings, *map(attrgetter("name"), trace.ops))) if trace is not None else ""
 
     # ---- what was recorded of the run
 
     @property
     def facts(self) -> RunFacts | Absent:
-        return self.case.run.facts or Absent("no facts of the run were recorded", self.advice("record run"))
+        return self.case.run.facts or Absent(
+            "no facts of the run were recorded", partial(self.advice, "record run")
+        )
 
     @property
     def ran_out_of_memory(self) -> bool:
@@ -225,7 +230,7 @@ class Signals:
         return (
             self.case.run.last_fit
             or self._without_keras
-            or Absent("the facts of `fit` were not recorded", self.advice("record model"))
+            or Absent("the facts of `fit` were not recorded", partial(self.advice, "record model"))
         )
 
     @property
@@ -242,7 +247,7 @@ class Signals:
     def optimizer(self) -> OptimizerFacts | Absent:
         fit = self.case.run.last_fit
         if fit is None or fit.optimizer.class_name is None:
-            return Absent("the optimizer was not recorded", self.advice("record model"))
+            return Absent("the optimizer was not recorded", partial(self.advice, "record model"))
         return fit.optimizer
 
     @property
@@ -253,7 +258,7 @@ class Signals:
             why = facts.absent.get("model") if facts else None
             return Absent(
                 f"the model's layers were not recorded{f' ({why})' if why else ''}",
-                self.advice("record model"),
+                partial(self.advice, "record model"),
             )
         return facts.model.layers
 
@@ -269,14 +274,18 @@ class Signals:
     def parameters(self) -> int | Absent:
         facts = self.case.run.facts
         if facts is None or facts.model is None or facts.model.parameters is None:
-            return Absent("the number of parameters was not recorded", self.advice("record model"))
+            return Absent("the number of parameters was not recorded", partial(self.advice, "record model"))
         return facts.model.parameters
 
     @property
     def backend(self) -> str | Absent:
         facts = self.case.run.facts
         backend = facts.framework.get("backend") if facts else None
-        return str(backend) if backend else Absent("the backend was not recorded", self.advice("record run"))
+        return (
+            str(backend)
+            if backend
+            else Absent("the backend was not recorded", partial(self.advice, "record run"))
+        )
 
     @property
     def global_policy(self) -> str | Absent:
@@ -286,7 +295,7 @@ class Signals:
         return (
             name
             or self._without_keras
-            or Absent("the dtype policy was not recorded", self.advice("record model"))
+            or Absent("the dtype policy was not recorded", partial(self.advice, "record model"))
         )
 
     @cached_property
@@ -297,7 +306,7 @@ class Signals:
     @property
     def compute_dtype(self) -> str | Absent:
         """What the run computes in, all or part of it: "float16", "float32"."""
-        return self.computes.dtype or Absent(self.computes.reason, self.advice("record run"))
+        return self.computes.dtype or Absent(self.computes.reason, partial(self.advice, "record run"))
 
     @property
     def wide(self) -> bool:
@@ -372,7 +381,7 @@ class Signals:
                 return kind
         if not kinds and self._multiplied_on_cpu:
             return "cpu"
-        return Absent("the device was not recorded", self.advice("record run"))
+        return Absent("the device was not recorded", partial(self.advice, "record run"))
 
     @property
     def _multiplied_on_cpu(self) -> bool:
@@ -409,7 +418,7 @@ class Signals:
             return found
         if self.on_cpu:
             return Absent(NO_GPU.reason, moot=True)
-        return Absent("the device was not recorded", self.advice("record run"))
+        return Absent("the device was not recorded", partial(self.advice, "record run"))
 
     @cached_property
     def _device(self) -> DeviceFacts | None:
@@ -437,7 +446,7 @@ class Signals:
         if isinstance(device, Absent):
             return device
         return device.compute_capability or Absent(
-            "the device's compute capability is not stated", self.advice("record run")
+            "the device's compute capability is not stated", partial(self.advice, "record run")
         )
 
     @property
@@ -450,12 +459,12 @@ class Signals:
     def table(self) -> StepTable | Absent:
         table = self.case.run.steps
         if table is None or not len(table):
-            return Absent("no step log was recorded", self.advice("record run"))
+            return Absent("no step log was recorded", partial(self.advice, "record run"))
         return table
 
     @property
     def summary(self) -> StepSummary | Absent:
-        return self.case.steps or Absent("no step log was recorded", self.advice("record run"))
+        return self.case.steps or Absent("no step log was recorded", partial(self.advice, "record run"))
 
     @property
     def mean_step_ns(self) -> float | None:
@@ -470,10 +479,16 @@ class Signals:
         return table is not None and asynchronous(table, self.case.run.facts)
 
     @cached_property
+    def stalls(self) -> Stalls | None:
+        """Long steps, and what they wait for, by the records and the trace; None where no step has a time."""
+        account = self.case.account
+        return stalls(self.case.run, account.stalled if account is not None else None)
+
+    @cached_property
     def run_time(self) -> RunTime | Absent:
         """What the wall time of all `fit` calls was spent on."""
         run = self.case.run
-        return run_time(run) or Absent(why_none(run), self.advice("record run"))
+        return run_time(run) or Absent(why_none(run), partial(self.advice, "record run"))
 
     @cached_property
     def skips(self) -> SkipHistory | Absent:
@@ -485,7 +500,8 @@ class Signals:
             facts = self.case.run.facts
             why = facts.absent.get("skipped") if facts else None
             return Absent(
-                f"skipped steps were not recorded{f' ({why})' if why else ''}", self.advice("record run")
+                f"skipped steps were not recorded{f' ({why})' if why else ''}",
+                partial(self.advice, "record run"),
             )
         step = table.step[rows]
         before = np.concatenate([[int(table.step[0] - table.covers[0])], step[:-1]])
@@ -501,7 +517,11 @@ class Signals:
         if isinstance(table, Absent):
             return table
         scales = table.loss_scale[table.loss_scale_known]
-        return scales if len(scales) else Absent("the loss scale was not recorded", self.advice("record run"))
+        return (
+            scales
+            if len(scales)
+            else Absent("the loss scale was not recorded", partial(self.advice, "record run"))
+        )
 
     # ---- the account
 
@@ -510,7 +530,7 @@ class Signals:
         if self.case.trace is not None:
             return self.case.trace
         why = self.case.trace_problem or "there is no trace of this run"
-        return Absent(why, self.advice("record window"))
+        return Absent(why, partial(self.advice, "record window"))
 
     @property
     def account(self) -> Account | Absent:
@@ -519,8 +539,8 @@ class Signals:
         if self.case.trace_problem:
             return Absent(self.case.trace_problem)
         if self.case.trace is None:
-            return Absent("there is no trace of this run", self.advice("record window"))
-        return Absent("the trace gives no account of a step", self.advice("record window"))
+            return Absent("there is no trace of this run", partial(self.advice, "record window"))
+        return Absent("the trace gives no account of a step", partial(self.advice, "record window"))
 
     @property
     def gpu_account(self) -> Account | Absent:
@@ -716,13 +736,13 @@ class Signals:
         if isinstance(account, Absent):
             return account
         return account.main.calls or Absent(
-            "the trace holds no kernels in whole steps", self.advice("record window")
+            "the trace holds no kernels in whole steps", partial(self.advice, "record window")
         )
 
     @property
     def tensor_core(self) -> TensorCoreShare | Absent:
         return self.case.tensor_core or Absent(
-            "there is no trace that shows where the matrix work ran", self.advice("record window")
+            "there is no trace that shows where the matrix work ran", partial(self.advice, "record window")
         )
 
     # ---- several devices
@@ -785,14 +805,15 @@ class Signals:
 
     @property
     def _no_baseline(self) -> Absent:
-        return Absent(self._why_no_comparison, self.advice("record other precision"))
+        return Absent(self._why_no_comparison, partial(self.advice, "record other precision"))
 
     def layer(self, name: str | None) -> LayerFacts | None:
         return self._layers_by_name.get(name or "")
 
     @cached_property
     def _layers_by_name(self) -> dict[str, LayerFacts]:
-        return {layer.name: layer for layer in known(self.layers) or ()}
+        facts = self.case.run.facts
+        return {layer.name: layer for layer in facts.model.layers} if facts and facts.model else {}
 
 
 def _on_accelerator(account: Account | Absent, *, on_cpu: bool) -> Account | Absent:

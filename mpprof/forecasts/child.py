@@ -111,7 +111,7 @@ def _frameworks() -> tuple[Any, Any]:
 def _plugin_version() -> str:
     from importlib import metadata
 
-    for name in ("jax-cuda12-pjrt", "jax-cuda12-plugin"):
+    for name in ("jax-cuda13-pjrt", "jax-cuda12-pjrt"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
     return ""
@@ -127,8 +127,7 @@ def _device(jax: Any, target: str) -> Any:
     if _plugin_version() != jax.__version__:
         raise Mendable(
             f"JAX is {jax.__version__}, and its CUDA plugin is {_plugin_version()}: they must be the same",
-            f"pip install 'jax=={_plugin_version()}' or 'jax-cuda12-plugin=={jax.__version__}' "
-            f"'jax-cuda12-pjrt=={jax.__version__}'",
+            f"pip install 'jax=={_plugin_version()}' or 'jax[cuda13-local]=={jax.__version__}'",
         )
     from jax.experimental import topologies
 
@@ -207,10 +206,29 @@ def _check_trainable(model: Any, request: dict[str, Any]) -> None:
             f"{request['model']} returned {type(model).__name__}, which is not a Keras model",
             "Return a compiled keras.Model",
         )
+    _check_policy(model, request)
     if getattr(model, "optimizer", None) is None:
         raise Mendable(
             f"{request['model']} is not compiled: without optimizer and loss there is no train step",
             "Call model.compile(optimizer, loss) before it is saved or returned",
+        )
+
+
+def _check_policy(model: Any, request: dict[str, Any]) -> None:
+    """Refuse a policy that a function does not build under: its row would repeat another's."""
+    import keras
+
+    if not request["function"]:
+        return
+    wanted, now = request["policy"], keras.config.dtype_policy().name
+    weighted = [layer for layer in model._flatten_layers() if layer is not model and layer.weights]
+    own = {layer.dtype_policy.name for layer in weighted}
+    if now != wanted or (own and wanted not in own):
+        sets = now if now != wanted else ", ".join(sorted(own))
+        raise Mendable(
+            f"{request['model']} sets its own policy, {sets}: this row would repeat that one",
+            "Leave the policy out of the function: each is set before it is called",
+            unable=True,
         )
 
 
@@ -510,8 +528,10 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
         _refuse_if_out_of_memory(error)
         if "ptxas" in str(error):
             raise Mendable(
-                f"XLA found no assembler for this card: {_first_line(error)}",
-                "pip install nvidia-cuda-nvcc-cu12, which the extra mpprof[forecast] brings",
+                "XLA found no assembler for this card (CUDA 13 has none before compute capability 7.5, and "
+                f"mpprof[forecast-cuda12] brings CUDA 12's): {_first_line(error)}",
+                "pip install 'mpprof[forecast-cuda12]', in an environment of its own",
+                unable=True,
             ) from error
         raise Mendable(
             f"XLA cannot compile this train step: {_first_line(error)}",

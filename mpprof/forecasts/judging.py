@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from mpprof.forecasts import deciding, least_time
+from mpprof.analysis.layers import kinds
+from mpprof.forecasts import deciding, float8, least_time, typical
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
 from mpprof.model.account import Phase
@@ -20,9 +21,10 @@ from mpprof.model.forecast import (
     ForecastMemory,
     ForecastSpeedup,
     Obstacle,
+    TimeShares,
 )
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import MATMUL_FAMILIES
+from mpprof.model.kernels import MATMUL_FAMILIES, Precision
 from mpprof.model.run import ModelFacts
 from mpprof.traces.common.hlo_program import Launch, launches
 
@@ -65,7 +67,10 @@ def card_forecast(
     recurrent = frozenset(result["recurrent_layers"])
     at_least = _at_least(own, library, card, recurrent)
     model_flops = sum(kernel.flops or 0.0 for kernel in kernels)
-    shares = _shares(kernels, model_flops)
+    shares = _shares(kernels, [kernel.flops or 0.0 for kernel in kernels])
+    times = _ideals(own, card, slowest=False)
+    in_float8 = float8.of_layers(_products(own), _products(library) if library else None, model)
+    policy, family = str(result["policy"]), "" if recurrent or in_float8 else _family(own, kernels, model)
     return CardForecast(
         card=card.name,
         policy=str(result["policy"]),
@@ -73,19 +78,30 @@ def card_forecast(
         memory=replace(_memory(result), alive=_alive(own.program, result), card_bytes=card.memory_bytes),
         card_memory_bytes=card.memory_bytes,
         at_least_ns=at_least,
-        typical_ns=None,
-        speedup=None if recurrent else _speedup(own, card, str(result["policy"]), float32, model),
+        typical_ns=_typical(family, card, policy, sum(times), at_least),
+        speedup=None if recurrent else _speedup(own, card, policy, family, float32, model),
         can_ratio=shares[0],
         cannot_ratio=shares[1],
         open_ratio=shares[2],
-        decided_ratio=shares[3],
+        decided_ratio=_decided(kernels, model_flops),
         model_flops=model_flops,
         executed_flops=sum(kernel.executed_flops or 0.0 for kernel in kernels),
         kernels=kernels,
-        obstacles=_obstacles(kernels, model_flops),
-        unknown=_unknown(result, kernels, too_short=not recurrent and _too_short(own, card)),
+        obstacles=_obstacles(kernels, model_flops, times),
+        unknown=_unknown(result, kernels, launches=not recurrent and _is_bound_by_launches(own, card)),
         compile_ns=sum(int(one["compile_ns"]) for one in result["programs"].values()),
+        family=family,
+        roofline_ns=None if recurrent else sum(times),
+        time=None if recurrent else _time_shares(kernels, times),
+        float8=in_float8,
     )
+
+
+def _products(judged: _Judged) -> list[tuple[tuple[str, ...], Precision]]:
+    """Return the layers of each product of a program and the type of its operands."""
+    decided = enumerate(judged.decisions)
+    owners = judged.program.owners
+    return [(owners.layers_of(at), each.precision) for at, each in decided if each.family in MATMUL_FAMILIES]
 
 
 def _both(
@@ -180,38 +196,104 @@ def _at_least(own: _Judged, library: _Judged | None, card: Card, recurrent: froz
     return max(each, read / card.bandwidth_bytes_per_s * 1e9)
 
 
-def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
-    """Return the roofline time of a step; with `slowest`, on the slower of the units where the card may
+def _ideals(judged: _Judged, card: Card, *, slowest: bool) -> list[float]:
+    """Return the roofline time of each launch; with `slowest`, on the slower of the units where the card may
     choose."""
     rates = least_time.stated_rates(card)
     pick = least_time.slowest_rate if slowest else least_time.fastest_rate
-    return sum(
+    return [
         least_time.ideal_ns(work, pick(decision.placement, decision.precision, card, rates), card)
         for work, decision in zip(judged.program.launches, judged.decisions, strict=True)
-    )
+    ]
+
+
+def _ideal(judged: _Judged, card: Card, *, slowest: bool) -> float:
+    """Return the roofline time of a step."""
+    return sum(_ideals(judged, card, slowest=slowest))
+
+
+def _launched(judged: _Judged, card: Card, *, slowest: bool) -> float:
+    """Return the roofline time of a step with its launches."""
+    return least_time.with_launches_ns(_ideal(judged, card, slowest=slowest), _kernels(judged))
+
+
+def _kernels(judged: _Judged) -> int:
+    return sum(map(least_time.times, judged.program.launches))
+
+
+def _typical(family: str, card: Card, policy: str, roofline_ns: float, at_least_ns: float) -> Band | None:
+    """Return the range of a step, by measured steps of its family; never below the bound."""
+    wide = policy == "float32"
+    if not family or not (wide or _is_narrow(policy, card)):
+        return None
+    found = typical.step(family, card.compute_capability, roofline_ns, wide=wide)
+    return found and Band(max(found.low, at_least_ns), max(found.high, at_least_ns))
+
+
+def _is_narrow(policy: str, card: Card) -> bool:
+    """Return whether products run in 16 bits under this policy on this card."""
+    kind = policy.removeprefix("mixed_")
+    return kind == "float16" or (kind == "bfloat16" and card.compute_capability >= (8, 0))
+
+
+_LARGE_FILTER = 6
+"""A filter of this size or more: cuDNN computes it by other algorithms than small ones."""
+_MAIN = 0.5
+_MINOR = 0.05
+
+
+def _family(own: _Judged, kernels: Sequence[ForecastKernel], model: ModelFacts | None) -> str:
+    """Return the family whose measured steps tell about this one: "convolutional" (most operations in
+    convolutions of small filters over two axes), "transformer" (most in other products, with attention), ""
+    for all others."""
+    flops: dict[str, float] = defaultdict(float)
+    for work, kernel in zip(own.program.launches, kernels, strict=True):
+        done = kernel.flops or 0.0
+        flops["all"] += done
+        flops["convolved"] += done if kernel.family.startswith("conv") else 0.0
+        flops["odd"] += done if kernel.obstacle in ("depthwise", "grouped", "loop") else 0.0
+        if kernel.family.startswith("conv") and kernel.phase == "forward":
+            flops["forward"] += done
+            sizes = [size for size, _ in work.window]
+            flops["odd forward"] += done if len(sizes) != 2 or max(sizes) >= _LARGE_FILTER else 0.0
+    if flops["odd"] > _MINOR * flops["all"] or flops["odd forward"] > _MINOR * flops["forward"]:
+        return ""
+    if flops["convolved"] > _MAIN * flops["all"]:
+        return "convolutional"
+    attends = any(kinds.is_attention(layer) for layer in model.layers) if model else False
+    return "transformer" if attends and not flops["convolved"] else ""
 
 
 def _speedup(
-    own: _Judged, card: Card, policy: str, float32: Compiled | None, model: ModelFacts | None
+    own: _Judged, card: Card, policy: str, family: str, float32: Compiled | None, model: ModelFacts | None
 ) -> ForecastSpeedup | None:
-    """Return the ratio of the roofline times; None where launches take most of the float32 step."""
-    after = _ideal(own, card, slowest=False)
+    """Return the ratio of the roofline times, and the range by measured steps; None where launches take most
+    of the float32 step."""
+    after = _launched(own, card, slowest=False)
     if float32 is None or policy == "float32" or after <= 0:
         return None
     source = launches(float32.programs["source"])
     programs = [judged for judged in _both(float32, source, card, model) if judged is not None]
     if all(_too_short(judged, card) for judged in programs):
         return None
-    by_default, without_tf32 = (_ideal(programs[0], card, slowest=slowest) for slowest in (False, True))
+    by_default, without_tf32 = (_launched(programs[0], card, slowest=slowest) for slowest in (False, True))
     over = "tf32" if "tf32" in card.highest_rates else "float32"
-    return ForecastSpeedup(over, by_default / after, without_tf32 / after)
+    found = None
+    if family and _is_narrow(policy, card):
+        ratio, roofline = by_default / after, _ideal(own, card, slowest=False)
+        found = typical.speedup(family, card.compute_capability, roofline, ratio)
+    return ForecastSpeedup(over, by_default / after, without_tf32 / after, found)
+
+
+def _is_bound_by_launches(judged: _Judged, card: Card) -> bool:
+    """Return whether a host launches the kernels no faster than they would run."""
+    return _ideal(judged, card, slowest=False) < _kernels(judged) * least_time.LAUNCH_NS
 
 
 def _too_short(judged: _Judged, card: Card) -> bool:
     """Return whether the kernels' ideal times are on average below the time that lies between one kernel and
     the next."""
-    kernels = sum(map(least_time.times, judged.program.launches))
-    return _ideal(judged, card, slowest=True) < kernels * least_time.BETWEEN_KERNELS_NS
+    return _ideal(judged, card, slowest=True) < _kernels(judged) * least_time.BETWEEN_KERNELS_NS
 
 
 # --- memory ------------------------------------------------------------------------------------------------
@@ -272,31 +354,53 @@ def batch_bytes(compiled: Compiled) -> BatchBytes:
 
 
 def _shares(
-    kernels: Sequence[ForecastKernel], whole: float
-) -> tuple[float, float, float, float] | tuple[None, None, None, None]:
-    """Return the shares of the model's matrix operations: can, cannot, open; and decided."""
-    if whole <= 0:
-        return (None,) * 4
+    kernels: Sequence[ForecastKernel], weights: Sequence[float]
+) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Return the shares of the products, so weighed, that can use matrix units, that cannot, and that are
+    open; None of no products."""
     sums: dict[str, float] = defaultdict(float)
-    decided = 0.0
-    for kernel in kernels:
-        flops = kernel.flops or 0.0
-        decided += flops if kernel.evidence != "decided on the card" else 0.0
-        if kernel.placement == "cuda_core":
-            sums["cannot"] += flops
-        elif kernel.placement == "tensor_core" or kernel.obstacle in ("choice", "size", "small"):
-            sums["can"] += flops
-        else:
-            sums["open"] += flops
-    return sums["can"] / whole, sums["cannot"] / whole, sums["open"] / whole, decided / whole
+    for kernel, weight in zip(kernels, weights, strict=True):
+        sums[_unit(kernel)] += weight if kernel.flops else 0.0
+    whole = sum(sums.values())
+    if whole <= 0:
+        return (None,) * 3
+    return sums["can"] / whole, sums["cannot"] / whole, sums["open"] / whole
 
 
-def _obstacles(kernels: Sequence[ForecastKernel], whole: float) -> tuple[Obstacle, ...]:
+def _unit(kernel: ForecastKernel) -> str:
+    if kernel.placement == "cuda_core":
+        return "cannot"
+    can = kernel.placement == "tensor_core" or kernel.obstacle in ("choice", "size", "small")
+    return "can" if can else "open"
+
+
+def _decided(kernels: Sequence[ForecastKernel], whole: float) -> float | None:
+    """Return the share of the model's matrix operations whose unit is decided by evidence."""
+    decided = sum(k.flops or 0.0 for k in kernels if k.evidence != "decided on the card")
+    return decided / whole if whole > 0 else None
+
+
+def _time_shares(kernels: Sequence[ForecastKernel], times: Sequence[float]) -> TimeShares | None:
+    """Return where the step's roofline time goes; None where it has none."""
+    whole = sum(times)
+    if whole <= 0:
+        return None
+    of_products = sum(ns for kernel, ns in zip(kernels, times, strict=True) if kernel.flops) / whole
+    shares = _shares(kernels, times)
+    can, cannot, left = (of_products * (share or 0.0) for share in shares)
+    return TimeShares(can, cannot, left, 1.0 - of_products)
+
+
+def _obstacles(
+    kernels: Sequence[ForecastKernel], whole: float, times: Sequence[float]
+) -> tuple[Obstacle, ...]:
     flops: dict[str, float] = defaultdict(float)
+    taken: dict[str, float] = defaultdict(float)
     layers: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for kernel in kernels:
+    for kernel, ns in zip(kernels, times, strict=True):
         if kernel.obstacle and kernel.obstacle != "choice":
             flops[kernel.obstacle] += kernel.flops or 0.0
+            taken[kernel.obstacle] += ns
             for layer in kernel.layers[:1]:
                 layers[kernel.obstacle][layer] += kernel.flops or 0.0
     found = [
@@ -305,17 +409,18 @@ def _obstacles(kernels: Sequence[ForecastKernel], whole: float) -> tuple[Obstacl
             *deciding.OBSTACLES[code],
             tuple(sorted(layers[code], key=lambda layer: -layers[code][layer])),
             amount / whole if whole else 0.0,
+            taken[code] / sum(times) if sum(times) else 0.0,
         )
         for code, amount in flops.items()
     ]
-    return tuple(sorted(found, key=lambda one: -one.flops_ratio))
+    return tuple(sorted(found, key=lambda one: (-one.time_ratio, -one.flops_ratio)))
 
 
 def _unknown(
-    result: Mapping[str, Any], kernels: Sequence[ForecastKernel], *, too_short: bool
+    result: Mapping[str, Any], kernels: Sequence[ForecastKernel], *, launches: bool
 ) -> tuple[str, ...]:
     said = list(_ALWAYS_UNKNOWN)
-    if too_short:
+    if launches:
         said.insert(
             0,
             "what launches cost: at this batch kernels are so short that launching them can take most of the "

@@ -28,6 +28,15 @@ and the next is of that size (NVIDIA, "Getting Started with CUDA Graphs": kernel
 took 3.8 each one after the other, 3.4 in a graph)."""
 
 
+LAUNCH_NS = 3800.0
+"""In which time a host launched one kernel after the other there; it launches no faster than that."""
+
+
+def with_launches_ns(ideal_ns: float, kernels: int) -> float:
+    """Return how long so many kernels of that ideal time take at the least, launched one by one."""
+    return max(ideal_ns + kernels * BETWEEN_KERNELS_NS, kernels * LAUNCH_NS)
+
+
 def stated_rates(card: Card) -> Mapping[str, float]:
     peaks = device_peaks.peaks(card.facts)
     assert peaks is not None  # every card of `targets` is a product of the table
@@ -143,9 +152,16 @@ def _evict(held: dict[Value, float], next_use: Mapping[Value, int], over: float)
 
 def ideal_ns(work: Launch, rate: float, card: Card) -> float:
     """Return the roofline time of all executions of one launch: all bytes from memory, all operations at
-    `rate`."""
+    `rate`. On ordinary units a convolution is computed by the best algorithm that cuDNN has; on matrix units
+    by a product."""
     found = roofline(work.flops, work.read_bytes + work.written_bytes, rate, card.bandwidth_bytes_per_s)
-    return found[0] * times(work) if found else 0.0
+    if found is None:
+        return 0.0
+    ns, bound_by = found
+    if bound_by == "compute" and work.window and rate <= stated_rates(card).get("fp32_cuda", 0.0):
+        moved = roofline(None, work.read_bytes + work.written_bytes, None, card.bandwidth_bytes_per_s)
+        ns = max(_computing_s(work, rate, card) * 1e9, moved[0] if moved else 0.0)
+    return ns * times(work)
 
 
 def of_either(own: Iterable[tuple[object, float]], library: Iterable[tuple[object, float]] | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mpprof.forecasts import typical
 from mpprof.model import quantities
 from mpprof.model.forecast import (
     Band,
@@ -19,9 +20,10 @@ _LEAST_RATIO = 0.001
 """Obstacles that hold up less of the matrix operations are counted, not listed."""
 _COLUMNS = (
     "policy",
-    "matrix units",
+    "step's time at peak rates",
     "no faster than",
     "typical step",
+    "typical speedup",
     "speedup at peak rates",
     "peak memory",
 )
@@ -66,19 +68,21 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _cells(run: CardForecast) -> tuple[str, ...]:
     bound = quantities.format_ns(run.at_least_ns)
-    cells = (run.policy, _units(run), bound, _times(run.typical_ns), _gain(run), _peak(run))
+    cells = (run.policy, _units(run), bound, _times(run.typical_ns), *_gains(run), _peak(run))
     return (*cells, _batches(run.largest_batch))
 
 
 def _units(run: CardForecast) -> str:
-    """Return the shares of the matrix operations that can use the matrix units, that cannot, and that are
-    open."""
+    """Return the shares of the step's roofline time in products that can use the matrix units, that cannot,
+    that are open, and in the rest."""
     if run.can_ratio is None:
-        return "no matrix work"
-    shares = (("can", run.can_ratio), ("cannot", run.cannot_ratio), ("open", run.open_ratio))
-    return ", ".join(
-        f"{quantities.format_ratio(share)} {word}" for word, share in shares if share and share >= 5e-4
-    )
+        return "no products"
+    if run.time is None:
+        return "not known"
+    named = ("can", "cannot", "open")
+    found = ((word, getattr(run.time, word)) for word in named)
+    shares = [f"{quantities.format_ratio(share)} {word}" for word, share in found if share >= 5e-4]
+    return f"{', '.join(shares)}; {quantities.format_ratio(run.time.other)} no products"
 
 
 def _times(band: Band | None) -> str:
@@ -87,12 +91,17 @@ def _times(band: Band | None) -> str:
     return f"{quantities.format_ns(band.low)} to {quantities.format_ns(band.high)}"
 
 
-def _gain(run: CardForecast) -> str:
+def _gains(run: CardForecast) -> tuple[str, str]:
+    """Return the typical speedup and the one at peak rates, each over what float32 runs as there."""
+    if run.policy == "float32":
+        return "", ""
     if run.speedup is None:
-        return ""
-    ratio, other = run.speedup.at_roofline, run.speedup.at_roofline_float32
+        return "not known", "not known"
+    over = "TF32" if run.speedup.over == "tf32" else "float32"
+    ratio, other, likely = run.speedup.at_roofline, run.speedup.at_roofline_float32, run.speedup.typical
     beside = f" ({other:.1f}x over float32 without it)" if run.speedup.over == "tf32" else ""
-    return f"{ratio:.1f}x over {'TF32' if run.speedup.over == 'tf32' else 'float32'}{beside}"
+    told = "not known" if likely is None else f"{likely.low:.1f}x to {likely.high:.1f}x over {over}"
+    return told, f"{ratio:.1f}x over {over}{beside}"
 
 
 def _peak(run: CardForecast) -> str:
@@ -119,20 +128,24 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
         told = True
         yield f"  {obstacle.reason}"
         for place, one in where:
-            share = quantities.format_ratio(one.flops_ratio)
-            yield f"    {place}: {share} of the matrix operations ({_layers(one.layers)})"
+            share = quantities.format_ratio(one.time_ratio)
+            yield f"    {place}: {share} of the step at peak rates ({_layers(one.layers)})"
         if obstacle.remedy:
             yield f"    do: {obstacle.remedy}"
     if not told:
         yield "  nothing"
     yield ""
+    yield from _float8(runs)
     yield "How to read it:"
+    yield "  step's time at peak rates: where it goes. can: types, sizes and compiled kernels allow the"
+    yield "    matrix units; which kernel runs is chosen on the card. open: decided on the card."
     yield "  no faster than: a bound from bytes and operations, kernel by kernel; not an estimate."
-    yield "  typical step: not known: no two other models of a family were measured on such a card."
-    yield "  speedup at peak rates: of the two steps' roofline times, over what float32 runs as there;"
-    yield "    steps take longer, by factors that differ, so that the measured one can lie on either side."
-    yield "  can: types, sizes and compiled kernels allow it; which kernel runs is chosen on the card."
-    yield "  open: decided on the card."
+    yield "  typical: by measured steps of two or more other models of its family on such cards, as wide as"
+    yield f"    the error with which they tell each other, if below {typical.WIDEST:.0f} to 1. Not known: too"
+    yield "    few were measured, or they are too far apart. It is the device's time: a step that waits for"
+    yield "    its input gains less, or nothing."
+    yield "  speedup at peak rates: of the two steps' roofline times, each with its launches; a measured"
+    yield "    speedup can lie on either side."
     yield "  peak memory: of the programs that were compiled; the card may mix them."
     if any(run.largest_batch for run in runs):
         yield "  largest batch: XLA's buffers take at most 90 % of the card's memory at the first of the two,"
@@ -145,6 +158,31 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
     yield "Not forecast:"
     for line in dict.fromkeys(line for run in runs for line in run.unknown):
         yield f"  {line}"
+
+
+def _float8(runs: Sequence[CardForecast]) -> Iterable[str]:
+    """Yield, of layers that are quantised to float8, which XLA compiled to products in it."""
+    if not any(run.float8 for run in runs):
+        return
+    yield "Layers in float8, as XLA compiled them:"
+    for run in runs:
+        whole = [one.layer for one in run.float8 if not one.turned_back]
+        partly = [one.layer for one in run.float8 if one.in_float8 and one.turned_back]
+        back = [one for one in run.float8 if not one.in_float8]
+        into = " and ".join(sorted({each for one in back for each in one.turned_into}))
+        said = []
+        if whole:
+            said.append(f"the library multiplies in float8 ({_layers(whole)})")
+        if partly:
+            said.append(f"the library multiplies some products in float8 ({_layers(partly)})")
+        if back:
+            named = _layers([one.layer for one in back])
+            said.append(f"rounded to float8 and turned back, multiplied in {into} ({named})")
+        if said:
+            yield f"  {run.card}, {run.policy}: {'; '.join(said)}"
+    if any(one.in_float8 for run in runs for one in run.float8):
+        yield "  XLA's own kernels multiply in 16 bits or more; the card times both and takes the faster."
+    yield ""
 
 
 def _alive(runs: Sequence[CardForecast]) -> Iterable[str]:

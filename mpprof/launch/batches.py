@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mpprof.launch.fit import Argument, Method
+from mpprof.launch.fit import Argument
+from mpprof.record.keras_compat import Method
 
 USUAL = 32
 """Keras' batch size where a fit of arrays states none."""

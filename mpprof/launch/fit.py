@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from mpprof.record.keras_compat import overrides
+from mpprof.record.keras_compat import Method, overrides, replace
 
-Method = Callable[..., Any]
 CallbacksOf = Callable[[Any, bool], list[Any]]
 """What is to be added to a fit of this model. The second argument: whether the script has its own
 `MPProfilerCallback` in it."""
@@ -37,15 +36,6 @@ class Training(threading.local):
             yield
         finally:
             self.runs = False
-
-
-def replace(keras: ModuleType, name: str, by: Callable[[Method], Method]) -> None:
-    """Replace a method of Keras' models where it is defined, by what `by` makes of it; nothing where there is
-    none."""
-    for owner in keras.Model.__mro__:
-        if name in vars(owner):
-            setattr(owner, name, by(vars(owner)[name]))
-            return
 
 
 class Argument:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from mpprof.launch.fit import Argument, Method
+from mpprof.launch.fit import Argument
+from mpprof.record.keras_compat import Method
 
 AUTO = -1
 """`tf.data.AUTOTUNE`."""

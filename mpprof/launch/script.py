@@ -104,6 +104,7 @@ class Script:
 
     def _put_into(self, keras: ModuleType) -> None:
         from mpprof.launch import fit, settings
+        from mpprof.record.fit_calls import watch_fits
 
         options, training = self.options, fit.Training()
         if options.policy is not None:
@@ -113,6 +114,7 @@ class Script:
                 sys.exit(f"mpprof: {keras.__name__} has no dtype policy {options.policy!r}")
         if options.jit is not None:
             settings.set_jit(keras, options.jit, self.note)
+        watch_fits()  # within what follows: the first of our callbacks is made there
         added = functools.partial(self._added, keras)
         fit.with_callbacks(keras, training, added, self._look_at_types)
         calls = loops.Calls(

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from mpprof.launch.fit import Argument, Method, replace
+from mpprof.launch.fit import Argument
+from mpprof.record.keras_compat import Method, replace
 
 Note = Callable[[str], None]
 TF_KERAS = "tf_keras"

@@ -19,10 +19,11 @@ from typing import Any
 from mpprof import child
 from mpprof.launch import batches, reading_ahead
 from mpprof.launch.energy import Energy
-from mpprof.launch.fit import Argument, Method, callbacks_in, is_list_object, replace
+from mpprof.launch.fit import Argument, callbacks_in, is_list_object
 from mpprof.launch.options import Options, Trial
 from mpprof.launch.script import Script
 from mpprof.launch.stopping import ending_after
+from mpprof.record.keras_compat import Method, replace
 
 WRITERS = frozenset({
     "BackupAndRestore", "CSVLogger", "ModelCheckpoint", "MPProfilerCallback", "MlflowCallback",

@@ -233,6 +233,15 @@ class HostPath:
 
 
 @frozen
+class ProfiledStalls:
+    """Steps of the window that stalled as others of the run did, and that the account leaves out: how many,
+    and the share of what they take above the others in which the device waited for input."""
+
+    count: int
+    waits_ratio: float
+
+
+@frozen
 class Account:
     """The account of a run.
 
@@ -278,6 +287,7 @@ class Account:
     tuned_steps: int = 0  # of the window, left out: a library tried out algorithms in them
     usual_ns: float | None = None  # the median unprofiled step; None: it is not told from the mean
     grouped: bool = False
+    stalled: ProfiledStalls | None = None  # None: none, or it cannot be told whether they are like others
 
     @property
     def unprofiled_ns(self) -> float | None:
@@ -370,6 +380,7 @@ class ComputePrecision:
         "The share of matrix time in 16 bits or less; null: other evidence decided.",
     ] = None
     beside: Annotated[str | None, HIDDEN] = None
+    in_float8: Annotated[str | None, HIDDEN] = None  # "float8 in 62.0 % of the matrix time"; None: nothing is
 
     @property
     def precision(self) -> Precision | None:
@@ -386,10 +397,11 @@ class ComputePrecision:
         """What it computes in, for people: "float16", "partly in float16 (30.0 % of the matrix time)"."""
         if self.kind == "unknown":
             return f"no matrix work seen, other work in {self.beside}" if self.beside else PRECISION_NOT_KNOWN
+        narrower = f", {self.in_float8}" if self.in_float8 else ""
         if self.kind != "partly 16-bit":
-            return self.dtype or "16 bits or less"
+            return f"{self.dtype or '16 bits or less'}{narrower}"
         share = f" ({format_ratio(self.ratio)} of the matrix time)" if self.ratio is not None else ""
-        return f"partly in {self.dtype or '16 bits or less'}{share}"
+        return f"partly in {self.dtype or '16 bits or less'}{share}{narrower}"
 
 
 @frozen
@@ -496,7 +508,10 @@ class EstimatedSpeedup:
 
 WIDEST_RATIO = 2.0
 """The upper end of an estimate over its lower end from which on it says too little to be shown."""
-TOO_WIDE = "the estimate is wider than 2 to 1"
+TOO_WIDE = (
+    "the estimate is wider than 2 to 1: the same training in the other precision measures it (with Keras, "
+    "mpprof try train.py)"
+)
 
 
 def tells(estimate: AttainableRange | EstimatedSpeedup) -> bool:

@@ -55,13 +55,15 @@ class AuditNote:
 @frozen
 class AuditMemory:
     """What a training at the audit's batch is estimated to take under one policy, and the most examples that
-    fit the card (None: its memory is not known). `without_slots`: the optimizer's are not known and left out,
-    so that the peak is too low and the batch too high."""
+    fit the card (None: its memory is not known, or the model has custom layers). `without_slots`: the
+    optimizer's are not known and left out, so that the peak is too low and the batch too high.
+    `custom_layers`: what they keep is not known and left out, so that the peak is too low."""
 
     policy: str
     peak_bytes: int
     largest_batch: int | None
     without_slots: bool = False
+    custom_layers: bool = False
 
 
 @frozen
@@ -86,6 +88,15 @@ class AuditReport:
     work: tuple[MatrixWork, ...] = ()  # of each layer that multiplies; empty: no card is known
     least_ns: float | None = None  # of a step's products at the card's peak rates; None: not known
     pays: bool | None = None  # whether the card multiplies 16 bits on matrix units; None: not known
+    policies: tuple[tuple[str, int], ...] = ()  # (policy, how many of the layers that multiply), most first
+    float8: str | None = None  # which layers multiply in float8 and what stays beside them; None: none does
+
+    @property
+    def narrow(self) -> bool:
+        """Whether any layer that multiplies does so in 16 bits or less; of a model without any, its own
+        policy."""
+        names = [name for name, _ in self.policies] or [self.policy or ""]
+        return any("16" in name or "float8" in name for name in names)
 
     def __repr__(self) -> str:
         causes = ", ".join(dict.fromkeys(f"{note.code} {note.slug}" for note in self.notes))
@@ -106,12 +117,13 @@ _NAMED = 3  # layers that are listed before "and N more"
 def lines(report: AuditReport) -> list[str]:
     """Return the report as text, notes of one cause under one heading, equal ones as one."""
     said = [_head(report), *(f"warning: {text}" for text in report.warnings), *_work(report.work)]
+    said += [report.float8] if report.float8 else []
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
         for reason in dict.fromkeys(note.reason for note in same):
             said += _grouped([note for note in same if note.reason == reason])
-    if report.policy and "16" not in report.policy and report.pays is not False:
+    if report.policy and not report.narrow and report.pays is not False:
         said += [
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
@@ -168,19 +180,28 @@ def _work(work: tuple[MatrixWork, ...]) -> list[str]:
 
 def _head(report: AuditReport) -> str:
     gpu = report.gpu or "any NVIDIA GPU with Tensor Cores"
-    return (
-        f"{report.model or 'model'}: policy {report.policy or 'not known'}, {report.layers} layers, for {gpu}"
-    )
+    return f"{report.model or 'model'}: policy {_policy(report)}, {report.layers} layers, for {gpu}"
+
+
+def _policy(report: AuditReport) -> str:
+    """Return the policy of the layers that multiply, with the others among them; else the model's own."""
+    if not report.policies:
+        return report.policy or "not known"
+    (most, _), *others = report.policies
+    whole = sum(count for _, count in report.policies)
+    beside = ", ".join(f"{name} in {count} of the {whole} layers that multiply" for name, count in others)
+    return most + (f" ({beside})" if beside else "")
 
 
 def _memory(report: AuditReport) -> str:
     parts = [
-        f"{quantities.format_bytes(one.peak_bytes)} in {one.policy}"
+        f"{'at least ' if one.custom_layers else ''}{quantities.format_bytes(one.peak_bytes)} in {one.policy}"
         + (f" (at most {one.largest_batch:,} examples fit)" if one.largest_batch is not None else "")
         for one in report.memory
     ]
     left_out = "; the optimizer's slots are not known and come on top"
     more = left_out if any(one.without_slots for one in report.memory) else ""
+    more += "; custom layers keep more" if any(one.custom_layers for one in report.memory) else ""
     return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 

@@ -17,6 +17,7 @@ class Column:
         title: its head in lower case; "": its key in words.
         unit: of its values, which says how they are shown, sorted and compared. Numbers stand at the right.
         optional: it gives way in a narrow terminal, those with 1 first; 0: never.
+        sparse: left out of a text where no row has a value.
         sums: the values of several rows may be added up.
         yes, no: what is shown for a truth value.
         bar: on the page, drawn as a bar behind the number, in the colour of the row's kind.
@@ -28,6 +29,7 @@ class Column:
     title: str = ""
     unit: Unit = "text"
     optional: int = 0
+    sparse: bool = False
     sums: bool = False
     yes: str = ""
     no: str = ""

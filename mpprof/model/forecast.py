@@ -8,7 +8,7 @@ from mpprof.model.account import Phase
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Placement, Precision
 from mpprof.model.quantities import format_ns
-from mpprof.model.written import HIDDEN, NULL, After, Key
+from mpprof.model.written import HIDDEN, LATER, NULL, After, Key
 
 Evidence = Literal["ptx", "library", "hlo", "decided on the card"]
 """What a placement rests on: the kernel's machine instructions; a library's documented rule for operands of
@@ -109,23 +109,37 @@ class LargestBatch:
 
 @frozen
 class Obstacle:
-    """What keeps matrix work off the matrix units: `flops_ratio` of the model's matrix operations."""
+    """What keeps matrix work off the matrix units: `flops_ratio` of the model's matrix operations,
+    `time_ratio` of the step's roofline time."""
 
     code: str
     reason: str
     remedy: Annotated[str, NULL]
     layers: tuple[str, ...]
     flops_ratio: float
+    time_ratio: Annotated[float, LATER] = 0.0
+
+
+@frozen
+class TimeShares:
+    """Shares of the step's roofline time: of products that can use the matrix units, that cannot, and that
+    nothing here decides; `other` is no product. They sum to 1."""
+
+    can: float
+    cannot: float
+    open: float
+    other: float
 
 
 @frozen
 class ForecastSpeedup:
-    """Over the same model in float32 on the same card, by roofline times alone: no measurement is in it.
+    """Over the same model in float32 on the same card.
 
     `over`: what float32 runs as there by default, "tf32" or "float32". `at_roofline`: the ratio of the
-    two steps' roofline times; `at_roofline_float32`: the same with TF32 switched off, equal where the
-    card has none.
-    `typical` and `at_most`: None, not known: what a step takes over its roofline time is not calibrated."""
+    two steps' roofline times, each with its launches; `at_roofline_float32`: the same
+    with TF32 switched off, equal where the card has none. No measurement is in either.
+    `typical`: over `over`, by the steps of other models of this family that were measured on cards of this
+    compute capability; None: too few were, or they are too far apart. `at_most`: always None."""
 
     over: str
     at_roofline: float
@@ -150,13 +164,26 @@ class MatrixUnits:
 
 
 @frozen
+class Float8Layer:
+    """A layer that is quantised to float8: how many of its products can be in float8 (the library's kernels
+    take it), how many are only rounded to it, and the types that those without it are multiplied in."""
+
+    layer: str
+    in_float8: int
+    turned_back: int
+    turned_into: tuple[Precision, ...]
+
+
+@frozen
 class CardForecast:
     """One card and policy.
 
-    `at_least_ns`: no step can be shorter. `typical_ns` None: no published measurement covers this kind of
-    model on this card. `can_ratio`, `cannot_ratio` and `open_ratio` share the model's matrix operations:
-    those that can use the matrix units, those that cannot, and those that nothing here decides.
-    They sum to 1.
+    `at_least_ns`: no step can be shorter. `family`: "convolutional", "transformer"; "": none that was
+    measured. `typical_ns` None: fewer than two models of this family and about this size were measured on
+    such a card, or they are too far apart. `roofline_ns`: each kernel at the card's stated peaks; `time`:
+    where it goes. None: cuDNN's recurrent layers are in place of what was compiled, or there is no work.
+    `can_ratio`, `cannot_ratio` and `open_ratio` share the model's matrix operations: those that can use the
+    matrix units, those that cannot, and those that nothing here decides. They sum to 1.
     `decided_ratio`: the share for which only a library's own choice of a kernel is open. All four are None
     for a model that multiplies no matrices.
     """
@@ -180,6 +207,10 @@ class CardForecast:
     unknown: tuple[str, ...]
     compile_ns: int
     largest_batch: Annotated[LargestBatch | None, After("obstacles")] = None  # not asked for, or recurrent
+    family: Annotated[str, LATER, NULL] = ""
+    roofline_ns: Annotated[float | None, LATER] = None
+    time: Annotated[TimeShares | None, LATER] = None
+    float8: Annotated[tuple[Float8Layer, ...], LATER] = ()  # of a model that is quantised to it
 
     @property
     def step_ns(self) -> Annotated[StepForecast, After("memory")]:

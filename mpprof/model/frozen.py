@@ -140,9 +140,10 @@ def _init(cls: Any) -> Callable[..., None]:
 def _written(cls: Any) -> Callable[..., None]:
     names: dict[str, Any] = {"_set": object.__setattr__, "_ABSENT": MISSING}
     positional, by_name, lines = ["self"], ["*"], []
-    own: tuple[Field[Any], ...] = fields(cls)
-    for each in own:
+    types: dict[str, Any] = {}
+    for each in fields(cls):
         name = value = each.name
+        types[name] = each.type
         arguments = by_name if each.kw_only else positional
         if each.default is not MISSING:
             names[f"_default_{name}"] = each.default
@@ -158,7 +159,7 @@ def _written(cls: Any) -> Callable[..., None]:
     exec("\n".join([f"def __init__({', '.join(arguments)}):", *lines]), names)
     init = names["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    init.__annotations__ = {each.name: each.type for each in own} | {"return": None}
+    init.__annotations__ = types | {"return": None}
     return init  # type: ignore[no-any-return]
 
 

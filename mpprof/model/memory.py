@@ -398,7 +398,9 @@ class PolicyMemory:
     once, `of_gradients_bytes` the latter's part, in the backward pass of `fullest_layer`. `peak_bytes` is
     `fixed_bytes` (parameters, their gradients, slots, 16-bit copies) and what grows with the batch.
     `slots_bytes` None: the optimizer's are not known, and not in the sums (`at_least`, `at_most`).
-    `largest_batch` None: no card was named, or its memory is not known; 0: not even one example fits.
+    `largest_batch` None: no card was named, its memory is not known, or the model has `custom_layers` and was
+    not compiled; 0: not even one example fits. `custom_layers`: of no known kind, which may keep more for the
+    backward pass than their input, which is counted.
     `xla_temporaries_bytes` and `xla_peak_bytes`: XLA's own assignment (low, high) where the step was
     compiled, which then decides `peak_bytes` and `largest_batch`."""
 
@@ -421,6 +423,7 @@ class PolicyMemory:
     card: Annotated[str | None, After("")] = None
     card_bytes: Annotated[int | None, After("card")] = None
     saving_bytes: Annotated[int | None, After("peak_bytes")] = None  # set by the document
+    custom_layers: Annotated[tuple[str, ...], LATER] = ()
 
     @property
     def kept_bytes(self) -> Annotated[int, After("input_bytes")]:
@@ -434,10 +437,12 @@ class PolicyMemory:
 
     @property
     def at_least(self) -> Annotated[tuple[str, ...], After("estimated")]:
-        """What is too low for want of the optimizer's slots; XLA's own peak has them."""
-        if self.slots_bytes is not None:
-            return ()
-        return ("fixed_bytes",) if self.xla_peak_bytes else ("fixed_bytes", "peak_bytes")
+        """What is too low for want of the optimizer's slots, or of what custom layers keep; XLA's own peak
+        has both."""
+        low: tuple[str, ...] = () if self.slots_bytes is not None else ("fixed_bytes",)
+        if self.custom_layers:
+            low += ("kept_bytes", "activations_bytes", "bytes_per_example")
+        return low if self.xla_peak_bytes or not low else (*low, "peak_bytes")
 
     @property
     def at_most(self) -> Annotated[tuple[str, ...], After("at_least")]:
@@ -467,7 +472,8 @@ class MemoryForecast:
     def __repr__(self) -> str:
         several = len(self.cards) > 1
         runs = ", ".join(
-            f"{format_bytes(run.peak_bytes)} in {run.policy}{f' on {run.card}' if several else ''}"
+            f"{'at least ' if 'peak_bytes' in run.at_least else ''}{format_bytes(run.peak_bytes)} "
+            f"in {run.policy}{f' on {run.card}' if several else ''}"
             for run in self.runs
         )
         return f"Memory forecast of {self.model} at batch {self.batch_size:,}: {runs}"

@@ -35,6 +35,7 @@ class KernelRow(TypedDict):
     device: str
     name: Annotated[str, Column("kernel")]
     op: str | None
+    line: Annotated[str | None, Column(optional=5, sparse=True)]
     layer: str | None
     placement: Placement
     precision: Annotated[Precision, Column("prec")]
@@ -47,6 +48,33 @@ class KernelRow(TypedDict):
     flops_per_s: Annotated[float | None, Column("rate", "flops_per_s", optional=3)]
     bytes_per_s: Annotated[float | None, Column("moved", "bytes_per_s", optional=2)]
     roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=4)]
+    bound: Annotated[Literal["compute", "memory"] | None, Column("bound by", optional=1)]
+    stream: NotRequired[str]
+
+
+class ProductRow(TypedDict):
+    """A row of `mpprof products`: the matrix products of one shape that ran alike. M, N, K are of one
+    product, of which a call does `batch`; None for what is no plain product, and where they are not known."""
+
+    device: str
+    shape: str | None
+    batch: int | None
+    m: int | None
+    n: int | None
+    k: int | None
+    operands: str | None
+    family: Annotated[Family | None, Column(optional=1)]
+    layer: Annotated[str | None, Column(optional=2)]
+    placement: Placement
+    precision: Annotated[Precision, Column("prec")]
+    calls: Annotated[int, Column(unit="count", sums=True)]
+    calls_per_step: Annotated[float | None, Column("a step", "count")]
+    total_ns: Annotated[int, Column("total", "ns", sums=True)]
+    ratio: Annotated[float, Column("share", "ratio", sums=True)]
+    flops_per_call: Annotated[float | None, Column("operations a call", "count")]
+    flops_per_s: Annotated[float | None, Column("rate", "flops_per_s")]
+    peak_ratio: Annotated[float | None, Column("of peak", "ratio")]
+    roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=3)]
     bound: Annotated[Literal["compute", "memory"] | None, Column("bound by", optional=1)]
     stream: NotRequired[str]
 
@@ -73,6 +101,7 @@ class _Op(TypedDict):
     device: str
     op: str | None
     type: Annotated[str | None, Column(optional=1)]
+    line: Annotated[str | None, Column(optional=5, sparse=True)]
     layer: str | None
     phase: Phase
     calls: Annotated[int, Column(unit="count", sums=True)]
@@ -231,13 +260,19 @@ TABLES = {
     "kernels": Shape(
         KernelRow,
         "ratio total_ns calls flops_per_s bytes_per_s roofline_ratio placement precision family "
-        "reason.code name",
+        "reason.code line name",
         "place short layer ns ratio could why reason.text family calls device",
     ),
     "ops": Shape(
         OpRow,
-        "ratio total_ns calls tensor_core_ratio flops_per_s placement precision eligible type op",
+        "ratio total_ns calls tensor_core_ratio flops_per_s placement precision eligible type line op",
         "place short layer ns ratio could why flops_per_s roofline_ratio bound phase type calls device",
+    ),
+    "products": Shape(
+        ProductRow,
+        "ratio total_ns calls calls_per_step flops_per_s peak_ratio roofline_ratio placement precision "
+        "family layer shape",
+        "place short layer ns ratio flops_per_s peak_ratio bound family calls device",
     ),
     "layers": Shape(
         LayerRow,

@@ -171,6 +171,7 @@ class ProfileWindow:
     start_cost_ns: int | None
     stop_cost_ns: int | None
     status: str  # "done", "foreign" (of Keras' TensorBoard callback), "open" (killed within), "failed: <why>"
+    automatic: bool | None = None  # mpprof chose its steps; None: not recorded
 
 
 @frozen

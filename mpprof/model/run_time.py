@@ -50,9 +50,9 @@ class EpochTable(Columnar):
 
 @frozen
 class SpentKey:
-    """What time was spent on: `part` is "callbacks", "input" or "compile"; `name` the callback's class, what
-    makes the batches, or what compiled; `at` where: "batch", "first" (of an epoch), "epoch", "train",
-    "validation"."""
+    """What time was spent on: `part` is "callbacks", "input", "compile" or "profiler"; `name` the callback's
+    class, what makes the batches, what compiled, or what mpprof did; `at` where: "batch", "first" (of an
+    epoch), "epoch", "train", "validation", "end" (behind the record of the `fit`)."""
 
     part: str
     name: str
@@ -90,7 +90,8 @@ class SpentTable(Columnar):
 
 @frozen
 class Spans:
-    """The lines of a step log that are no steps. A log of an older mpprof has neither epochs nor spent."""
+    """The lines of a step log that are no steps. A log of an older mpprof has no lines of what was spent, nor
+    has one that ended before the first of them."""
 
     fits: tuple[FitSpan, ...]
     epochs: EpochTable
@@ -98,8 +99,9 @@ class Spans:
 
     @property
     def told(self) -> bool:
-        """Whether the log was written by a recorder that times parts: one without such a line did not."""
-        return bool(len(self.epochs) or len(self.spent))
+        """Whether the log says what was spent: a recorder that times parts counts its own hooks, at the
+        latest as an epoch ends. Where it does, a part without a line took no time."""
+        return bool(len(self.spent))
 
 
 PartName = Literal[
@@ -125,7 +127,7 @@ class RunPart:
         "`steps`: calls of the train function; on a backend that tells only their begins, with the loop "
         "between them. `input`: the host was blocked for the next batch. `callbacks`: hooks in the "
         "training's thread. `compile`: tracing and compiling. `profiler`: opening and closing windows, "
-        "and looks at the numbers by layer. "
+        "looks at the numbers by layer, and what is done at the end of `fit`: the verdict. "
         "`between_epochs`: what remains before the first, between and after the last call of epochs. `loop`: "
         "what remains between two calls. `setup`: before the first hook.",
     ]
@@ -146,7 +148,8 @@ class RunTime:
 
     wall_ns: Annotated[
         Count,
-        "Of all `fit` calls: each from its first hook to its end, or to its last line where it broke off.",
+        "Of all `fit` calls: each from its first hook to its end, with mpprof's own work there, or to its "
+        "last line where it broke off.",
     ]
     parts: Annotated[tuple[RunPart, ...], "In a fixed order."]
     unknown_ns: Annotated[Count, "Of steps whose lines were not read."]

@@ -12,7 +12,7 @@ from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
     from mpprof.model.report import ComparedRuns, Report
-    from mpprof.model.rows import KernelRow, LayerRow, OpRow, SurveyRow
+    from mpprof.model.rows import KernelRow, LayerRow, OpRow, ProductRow, SurveyRow
     from mpprof.model.run import ShownLook
     from mpprof.model.timeline import KernelDetails, Roofs, Timeline
 
@@ -66,6 +66,8 @@ class RunTables(Protocol):
     def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
         """Return rows over the whole trace; with `in_steps` over its whole steps alone, where it has any."""
         ...
+
+    def products(self, run: str, *, in_steps: bool = False) -> list[ProductRow]: ...
 
     def ops(self, run: str, *, in_steps: bool = False) -> list[OpRow]: ...
 

@@ -207,6 +207,7 @@ class HloInstruction:
     operands: tuple[str, ...] = ()  # names of the instructions it reads, seen through tuples and bitcasts
     precision: str = ""  # what a product asks for its operands: "default", "high", "highest"; "" not stated
     program: int = -1  # the id of its module in the trace: several may have one name; -1 not stated
+    line: str = ""  # of the user's code that it comes from: "model.py:37"; "" not stated
 
     def holds(self, *opcodes: str) -> bool:
         """Return whether the body of a fusion holds an instruction of one of these codes."""

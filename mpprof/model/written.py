@@ -174,6 +174,9 @@ def _without_none(hint: Any) -> Any:
 
 
 def _is_rounded(hint: Any) -> bool:
-    if get_origin(hint) is Annotated and Mark.THOUSANDTH in hint.__metadata__:
-        return True
-    return any(_is_rounded(each) for each in get_args(hint))
+    parts = [hint]
+    for each in parts:  # grows while it is read
+        if get_origin(each) is Annotated and Mark.THOUSANDTH in each.__metadata__:
+            return True
+        parts += get_args(each)
+    return False

@@ -69,9 +69,11 @@ def checked(stop_on: str | Iterable[str]) -> frozenset[str]:
 
 @dataclass
 class Watch:
-    """`growth_steps`: of the dynamic loss scale, None where there is none."""
+    """`growth_steps`: of the dynamic loss scale, None where there is none. `scaled`: whether the loss is
+    scaled; None: nobody could see it."""
 
     growth_steps: int | None = None
+    scaled: bool | None = None
     raised: set[Kind] = field(default_factory=set)
     _streak: int = 0
     _skips: deque[tuple[int, int]] = field(default_factory=deque)  # (skipped, steps) of the last readings
@@ -155,7 +157,8 @@ class Watch:
             )
         stopped = self._overflowed is not None and scale <= self._overflowed
         if (scale > RUNAWAY_SCALE and not stopped) or not math.isfinite(scale):
-            yield "loss_scale_runaway", f"the loss scale has grown to {scale:g}: nothing overflows (MP203)"
+            why = "the loss is never scaled (MP103)" if self.scaled is False else "nothing overflows (MP203)"
+            yield "loss_scale_runaway", f"the loss scale has grown to {scale:g}: {why}"
         if self.growth_steps and self._good > STUCK_PERIODS * self.growth_steps:
             yield (
                 "loss_scale_stuck",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -25,7 +26,17 @@ from mpprof.record.arguments import (
 )
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
 from mpprof.record.calls import NEVER, Hook
-from mpprof.record.end_of_fit import ANNOUNCE, Announce, audit_lines, ending, last_line, named, tell
+from mpprof.record.end_of_fit import (
+    ANNOUNCE,
+    VERDICTS,
+    Announce,
+    audit_lines,
+    ending,
+    last_line,
+    named,
+    tell,
+)
+from mpprof.record.fit_calls import watch_fits
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.reading import Schedule
@@ -87,7 +98,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
         verbose: 1: print one line at the end of `fit`; 0: print nothing.
         announce: called with the run's root at the end of `fit`; returns a sentence to print. The default is
-            mpprof's own verdict, printed again once the run has grown by a tenth. None: no verdict.
+            mpprof's own verdict, printed again once the run has grown by a tenth. It takes about a second:
+            after the first one of a process it is left out where short fits would have verdicts take more
+            than a twentieth of the time. None: no verdict.
         audit: before a model's first step, print once which of its layers will not reach the Tensor Cores.
             Prints nothing with `verbose=0`, for a float32 model, and where nothing was found.
         stop_on: names of the alarms that stop the training: "loss_scale_stuck", "loss_scale_low",
@@ -119,10 +132,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), this callback opens no
     window, and that trace is the run's.
 
-    Known limits: a `fit` that ends with an exception is closed by `close()`, by the next `fit` with this or
-    another such callback, or when the process ends. Until then hardware samples go on, and so does the
-    profiler where a window was open; the model is not kept alive. A `fit` within a `fit`, with the same
-    callback, is not recorded.
+    Keras tells a callback nothing of an exception. So `fit` is replaced in Keras' own class, once in a
+    process, by a function that calls it: an exception that leaves it closes the recording at once, and goes
+    on. Known limit: a `fit` within a `fit`, with the same callback, is not recorded.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance with a run of its
     own, and so is a `fit` in a forked process. Raises `UsageError` for an argument of another kind.
@@ -171,6 +183,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._judged_steps = 0  # how many there were at the last verdict
         self._begun: tuple[int, int] | None = None  # the first hook of a fit: our clock, Unix time in ns
         self._spent: Spent | None = None  # of the fit that begins, where the others' hooks are timed
+        watch_fits()
 
     @property
     def root(self) -> Path | None:
@@ -414,27 +427,33 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     def _train_end(self) -> None:
         if self._session is None or not self._session.active():
             return
-        self._session.end_fit(self._session.stopped)
-        recorder = self._session.recorder
+        session, begin_ns = self._session, self._settings.clock()
+        session.end_fit(session.stopped)
+        recorder = session.recorder
         if recorder.on:
             recorder.attempt("sinks", recorder.finish_sinks, ending)
-        if self._settings.verbose and self._session.recorder.on and not self._session.recorder.worker:
+        if self._settings.verbose and recorder.on and not recorder.worker:
             with failures_suppressed():  # all is on disk: what is said of it is an extra
-                tell([self._last_line(self._session)])
+                tell([self._last_line(session)])
+        session.spend_end(begin_ns)
 
     def _last_line(self, session: FitSession) -> str:
         """Return what is said at the end of a fit. Where the run has hardly grown since it was read, mpprof's
-        own verdict and the step time would say nothing new, and all of its steps are not read again."""
+        own verdict and the step time would say nothing new, and all of its steps are not read again; nor are
+        they where verdicts take too much of this process' time."""
         steps, announce = session.calls.step, self._settings.announce
-        if news := steps >= self._judged_steps * (1 + NEWS_RATIO):
+        own = announce == ANNOUNCE
+        news = steps >= self._judged_steps * (1 + NEWS_RATIO) and (not own or VERDICTS.may_be_given())
+        if news:
             self._judged_steps = steps
-        elif announce == ANNOUNCE:
+        elif own:
             announce = None
 
         def summary(*, step_time: bool) -> str:
             return session.summary(step_time=step_time and news)
 
-        return last_line(announce, session.recorder.root, summary)
+        with VERDICTS.given() if news and own else contextlib.nullcontext():
+            return last_line(announce, session.recorder.root, summary)
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads, files and the model belong to this instance; a copy records a run of its own.
@@ -447,6 +466,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
         self._begun = self._spent = None
         self._told = False
+        watch_fits()
 
 
 def _looks(given: tuple[Any, ...] | None, most_kept: int) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,34 @@ ENDING = "mpprof.api.inline:ending"
 
 ANNOUNCE = "mpprof.api.workflows:announce"
 """Where the verdict comes from: a name, resolved when needed, so that recording imports no judgement."""
+
+MOST_RATIO = 0.05
+"""Of a process' time that mpprof's own verdicts may take, after the first one."""
+
+
+class Verdicts:
+    """How long the last of mpprof's own verdicts of this process took, and when it was given."""
+
+    def __init__(self) -> None:
+        self._took_s = self._given_s = 0.0
+
+    def may_be_given(self) -> bool:
+        """Return whether another one would take little of the time since: the fits of a search end each few
+        seconds."""
+        return self._took_s <= MOST_RATIO * (time.monotonic() - self._given_s)
+
+    @contextlib.contextmanager
+    def given(self) -> Iterator[None]:
+        """Note how long the verdict takes that is given within."""
+        begin_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._given_s = time.monotonic()
+            self._took_s = self._given_s - begin_s
+
+
+VERDICTS = Verdicts()
 
 
 def last_line(announce: Announce | str | None, root: Path, summary: Callable[..., str]) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 KERAS_2 = "tf_keras"
+Method = Callable[..., Any]
 
 
 def keras_of(model: Any) -> ModuleType | None:
     """Return the Keras that made this model, an optimizer or a layer; Keras 3 where that cannot be told.
-    None: no Keras is imported."""
-    parts = (model, getattr(model, "model", None), getattr(model, "optimizer", None))
+    None: no Keras is imported, or the model that a loop trains is none of Keras'."""
+    trained = getattr(model, "model", None)
+    parts = (model, trained, getattr(model, "optimizer", None))
     packages = {kind.__module__.partition(".")[0] for part in parts for kind in type(part).__mro__}
+    if trained is not None and not packages & {"keras", KERAS_2}:
+        return None
     return sys.modules.get(KERAS_2 if KERAS_2 in packages else "keras")
 
 
@@ -48,3 +53,12 @@ def counts_skipped_steps(optimizer: Any) -> bool:
 def overrides(callback: Any, hook: str) -> bool:
     """Return whether this callback of Keras 3 does something at a hook: its base's own are marked."""
     return not getattr(getattr(callback, hook, None), "_is_default", False)
+
+
+def replace(keras: ModuleType, name: str, by: Callable[[Method], Method]) -> None:
+    """Replace a method of Keras' models where it is defined, by what `by` makes of it; nothing where there is
+    none."""
+    for owner in keras.Model.__mro__:
+        if name in vars(owner):
+            setattr(owner, name, by(vars(owner)[name]))
+            return

@@ -162,6 +162,7 @@ class StepRecorder:
         if self._verbose and self._recorder.on:
             with failures_suppressed():  # all is on disk: what is said of it is an extra
                 tell([last_line(self._announce, self._recorder.root, self._session.summary)])
+            self._attempt(self._session.end_of_exit)
         self._recorder.close()
         self._ended = True
 
@@ -315,6 +316,7 @@ class _LoopSession(FitSession):
         self._device_wait = wait
         self._loop_batch_size = batch_size
         self._wait_for_batch_ns: int | None = None
+        self._finish_ns = 0
         self._scale_at = self._skipped_at = 0  # the step for which the loop gave them last
 
     def open(self, loop: _Loop) -> None:
@@ -322,10 +324,15 @@ class _LoopSession(FitSession):
         self.start_epoch(0)
 
     def finish(self, reason: str) -> None:
+        self._finish_ns = self._clock()
         self.end_epoch()
         self.close_epoch()
         if self.in_fit:
             self._end_fit(reason)
+
+    def end_of_exit(self) -> None:
+        """Write what we have done since `finish` began."""
+        self.spend_end(self._finish_ns)
 
     def goes_on(self) -> bool:
         """Return whether the loop goes on. Its end is always told; a recorder that nobody holds any more has

@@ -95,7 +95,7 @@ class Observer:
         growth = getattr(optimizer, "dynamic_growth_steps", None)
         self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
         self._untold = self.ends = 0
-        self._watch.growth_steps = growth
+        self._watch.growth_steps, self._watch.scaled = growth, None
         self._at_begin = None
         if reading is not None:
             self._at_begin = _at_start(optimizer, reading)
@@ -256,6 +256,10 @@ class Observer:
         """How many steps' time is kept."""
         self.settle_intervals()
         return self._total_steps
+
+    def scales_loss(self, scales: bool) -> None:
+        """Note whether the training's own step was seen to scale the loss."""
+        self._watch.scaled = scales
 
     def look_at(self, line: Line) -> None:
         """Check whether a line that was read is a reason for an alarm."""

@@ -231,6 +231,14 @@ class Recorder:
             self._sampler = self.attempt("hardware", self._start_sampler)
         _OPEN.add(self)
 
+    def put_late(self, line: dict[str, Any]) -> None:
+        """Write one more line between two fits, while no files are open. Raises OSError."""
+        if not self.on or self.writes or "recording" in self.absent:
+            return
+        writer = with_timeout(self._writer, formats.STEPS_FILE, formats.STEPS_SCHEMA)
+        writer.put(line)
+        writer.close()
+
     def pause(self) -> None:
         """Put everything on disk, and keep neither threads nor files open: no training is going on."""
         unsampled = None if self._sampler is None else self._sampler.stop()
@@ -382,7 +390,9 @@ class Recorder:
 
     def _end_early(self, steps: LineWriter) -> None:
         """Have the step log say that recording ends here, where it can still be written."""
-        end = {"reason": self._unnamed(self.absent["recording"]), "t_ns": self.clock() - self.zero_ns}
+        end: dict[str, Any] = {"reason": self._unnamed(self.absent["recording"])}
+        with failures_suppressed():  # the clock may be what has failed
+            end["t_ns"] = self.clock() - self.zero_ns
         steps.end_with(lambda: {"kind": "recording_end", "step": self._last_step(), **end})
 
     def _last_step(self) -> int:

@@ -21,7 +21,7 @@ from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
 from mpprof.record.backends.compiles import Compiles
 from mpprof.record.calls import NEVER, CallLog
-from mpprof.record.facts.ended import Call, call_of_running_fit, ended, exception_of
+from mpprof.record.facts.ended import ended
 from mpprof.record.facts.fit import (
     Evaluation,
     batch_size_of_running_fit,
@@ -38,6 +38,7 @@ from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.facts.loss import describe_loss
 from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
 from mpprof.record.facts.scaling import ScaleWatch
+from mpprof.record.fit_calls import on_exception, watch_fits
 from mpprof.record.keras_compat import overrides, steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer
 from mpprof.record.profile.schedule import Profiling
@@ -49,7 +50,7 @@ from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.step_line import Line, PlainLine
 from mpprof.record.wall_time.hooks import NOT_TIMED, OURS, TIMED_ALREADY, TimedList, put_back
 from mpprof.record.wall_time.input import InputWait, time_input
-from mpprof.record.wall_time.sums import NOTABLE_NS, Spent
+from mpprof.record.wall_time.sums import NOTABLE_NS, Spent, Sum
 
 WARM_CALLS = 8
 """Calls after which the allocator's peak is reset, once: the first ones autotune and compile."""
@@ -102,6 +103,9 @@ NO_LOSS = (
 SETUP = (
     "what fit does before its first hook (adapters, the first batch of a generator) is not seen by callbacks"
 )
+
+END_OF_FIT = "the end of fit"
+"""The name of what we do then: a look at the weights, closing the files, and the verdict."""
 
 
 def _no_model() -> None:
@@ -159,7 +163,6 @@ class FitSession:
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
         self._ended: str | None = None  # how the last fit did
-        self._called_from: Call | None = None
         self._model: Callable[[], Any] = _no_model
         self._fit: Callable[[], Any] | None = None  # what stands for it; None: no `fit` of Keras
         self._within_ns: int | None = None  # since when another `fit` runs within it
@@ -191,6 +194,8 @@ class FitSession:
         recorder = self.recorder
         if (self.in_fit and self._told_twice()) or self._leaves_out():
             return
+        recorder.attempt("ended", watch_fits)
+        on_exception(self.left_by)
         self.interrupt()
         for other in [*_IN_FIT.values()]:
             other.recorder.attempt("closing", other.make_way)
@@ -200,7 +205,6 @@ class FitSession:
         callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
         fit = recorder.attempt("profile_windows", running_fit)
         self._fit = None if fit is None else weakref.ref(fit)
-        self._called_from = recorder.attempt("ended", call_of_running_fit)
         recorder.facts.pop("ended", None)
         recorder.attempt("profile_windows", self.profiling.start_fit, callbacks)
         recorder.resume()
@@ -255,6 +259,15 @@ class FitSession:
             self._end_ns = self._clock()
         self._end_fit("stopped" if stopped else "finished")
 
+    def spend_end(self, begin_ns: int) -> None:
+        """Write what we have done since then, behind the record of the fit that has ended."""
+        took_ns = self._clock() - max(begin_ns, self._end_ns or self._last_hook_ns())
+        if took_ns >= NOTABLE_NS:
+            total = Sum("profiler", END_OF_FIT, "end")
+            total.calls, total.ns, total.first_step = 1, took_ns, self.calls.step
+            with failures_suppressed():  # an extra: all that was recorded is on disk
+                self.recorder.put_late(total.line(self.calls.fit, self.calls.step))
+
     def abandon(self) -> None:
         """Abandon the recording, which has failed: release the profiler, the signal and the files."""
         self._over()
@@ -269,6 +282,12 @@ class FitSession:
         """Close the recording as the process ends; a fit that still runs was interrupted."""
         self.interrupt()
         self.recorder.close()
+
+    def left_by(self, error: BaseException) -> None:
+        """End the fit that this exception has left, unless it had ended before."""
+        if self.in_fit or self._within_ns is not None:
+            self.recorder.facts["ended"] = self.recorder.attempt("ended", ended, error)
+            self.recorder.attempt("closing", self.interrupt)
 
     def interrupt(self) -> None:
         """End a fit that is still open and has ended otherwise than by its end."""
@@ -378,8 +397,7 @@ class FitSession:
         rest: Facts = {}
         try:
             if reason == "interrupted":
-                if "ended" not in self.recorder.facts:  # a loop's recorder is told
-                    self.recorder.facts["ended"] = self.recorder.attempt("ended", self._how_it_ended)
+                self.recorder.facts.setdefault("ended", ended(None))
                 if self.queues:
                     self._count_the_last()
                 self._emit_all(self.calls.close_epoch())
@@ -400,9 +418,6 @@ class FitSession:
             self.recorder.put({"kind": "fit_end", "reason": reason, "t_ns": t_ns, **rest})
             self.observer.explain_absences()
             self.recorder.pause()
-
-    def _how_it_ended(self) -> Facts:
-        return ended(exception_of(self._called_from))
 
     def _count_the_last(self) -> None:
         """Count the last call before an error. Where only begins are seen, nobody told that it had run; the
@@ -1024,7 +1039,8 @@ class FitSession:
         if self.probe.backend == "torch" and getattr(self.model, "jit_compile", False):
             return None  # dynamo would trace what watches
         optimizer = getattr(self.model, "optimizer", None)
-        return ScaleWatch(optimizer, lambda: self._part() == "batch")
+        function = getattr(self.model, "train_function", None)
+        return ScaleWatch(optimizer, lambda: self._part() == "batch", function)
 
     def _stop_watching(self) -> None:
         """Note whether the first call has scaled the loss, if it could be seen."""
@@ -1032,6 +1048,7 @@ class FitSession:
         called = None if watch is None else watch.stop()
         if called is not None:
             self._fit_facts["scale_loss_called"] = called
+            self.observer.scales_loss(called)
 
     def _known(self, part: str, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer, or None where it is an absence: `absent` then says why the part is not split."""

@@ -256,7 +256,8 @@ def _after_causes(document: Report, step: float, *, one: bool) -> list[Bar]:
     switched = _in_16_bits(document, step)
     if (after := facts.after_remedies_ns) is not None and not one:
         over = content.speedup_after(document, after)
-        times = [f"{words.speedup(over)} over {content.baseline_words(document)}"] if over else []
+        faster = over is not None and over >= 1  # what stays slower than the baseline is no target
+        times = [f"{words.speedup(over)} over {content.baseline_words(document)}"] if over and faster else []
         limit = ["then the host limits"] if facts.limited_by == "host" else []
         plan = document.whatif
         surfacing = plan.surfacing if plan and not times else []  # there is room for one note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpprof.analysis.steps.stalls import BEGINS
 from mpprof.report import brief, comparing, composing, content, without_finding, words
 from mpprof.report.brief import WIDTH
 from mpprof.report.page import Page
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from mpprof.model.report import ComparedRuns
 
 MOST_ROWS = 7
+MOST_BURSTS = 3
 _PROMISED = "Remedies of the earlier report"
 
 
@@ -41,8 +43,11 @@ def render(
         for statement in [said for found in comparing.batches(document) for said in found][:2]:
             page.paragraph(statement, hang=2)
     warnings = list(dict.fromkeys(w for report in document.runs for w in content.warnings(report)))
+    warnings, bursts = [said for said in warnings if not said.startswith(BEGINS)], comparing.bursts(document)
     brief.blank(page)
-    left = brief.warn(page, warnings)
+    for said in bursts[:MOST_BURSTS]:
+        page.paragraph(f"! {said}", hang=2, style="warning")
+    left = brief.warn(page, warnings) + len(bursts[MOST_BURSTS:])
     page.paragraph(_rest_of_comparison(document, left))
     brief.commands(page, [(again, "all of it")] if again else [])
     return page.text(ascii_only=ascii_only)
@@ -51,7 +56,7 @@ def render(
 def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
     page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
     _result(page, document, rung)
-    beside, taken = _beside(document, rung), len(page.lines)
+    beside, taken = _beside(document, rung), len(page.lines) + len(comparing.bursts(document))
     for line in beside:
         page.paragraph(brief.fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
     report = document.runs[rung.end]
@@ -59,7 +64,7 @@ def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
         page.row("")
         add_table(page, composing.windows(rung.windows, MOST_ROWS))
     if rung.slices:
-        most = max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 4))
+        most = max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 5))
         page.row("")
         add_table(page, composing.gap(rung, content.step_ns(report), most))
     if promised := comparing.remedies(document, rung)[:1]:
@@ -86,6 +91,8 @@ def _result(page: Page, document: ComparedRuns, rung: Rung, indent: int = 0) -> 
         page.paragraph(said, indent=indent, hang=2, style="bold")
     if not indent and found.because:
         page.paragraph(" ".join(found.because), hang=2)
+    if said := comparing.interval(rung):
+        page.paragraph(said, indent=indent, hang=2)
     labels = [words.plain(label).partition(":")[0] for label in rung.labels]
     if labels and found.kind != "incomparable":
         page.paragraph(f"They differ in more than precision: {', '.join(labels)}", indent=indent, hang=2)

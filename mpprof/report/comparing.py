@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from mpprof.analysis.steps.stalls import BEGINS
 from mpprof.model.frozen import frozen
 from mpprof.report import content, two_windows, units, without_finding, words
 
@@ -18,6 +19,7 @@ NOTABLE_RATIO = 0.005
 """A part whose gap is below this share of the step is folded into the last row,"""
 NOTABLE_LOSS = 0.10
 """unless it is a tenth of all that was lost."""
+REPEATS = "repeats may differ by more"
 MOST_ROWS = 12
 MOST_OPS = 3
 _WITHOUT = "-"
@@ -174,6 +176,28 @@ def throughput(rung: Rung) -> str:
     if rung.observed is None:
         return ""
     return f"{words.count(round(first))} → {words.count(round(last))} examples/s"
+
+
+def interval(rung: Rung) -> str:
+    """Return the interval of the observed speedup and what is not in it, or why it has none; empty without a
+    speedup, and where the answer has said why."""
+    if rung.refused or rung.observed is None:
+        return ""
+    absent = {f"speedup.{key}": why for key, why in rung.absent.items()}
+    if rung.interval is not None:
+        return f"{content.span(rung, absent)}; {REPEATS}"
+    why, said = rung.absent.get("interval", ""), rung.answer.because if rung.answer else ()
+    return content.span(rung, absent) if why and why not in " ".join(said) else ""
+
+
+def bursts(document: ComparedRuns) -> list[str]:
+    """Return what is said of each run's stalls, with the run's name; its mean step is in the heading."""
+    return [
+        f"{words.plain(report.run.name)}: {said.partition(': ')[2]}"
+        for report in document.runs
+        for said in report.warnings
+        if said.startswith(BEGINS)
+    ]
 
 
 def _ends(document: ComparedRuns, rung: Rung) -> tuple[Report, Report]:

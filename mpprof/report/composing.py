@@ -173,16 +173,16 @@ def _notes(lines: Iterable[str], caption: str = "") -> Iterator[Block]:
 
 
 def of_comparison(document: ComparedRuns) -> Iterator[Block]:
-    """Yield the whole comparison: the runs as a ladder, then each of its steps, then each run."""
+    """Yield the whole comparison: the runs as a ladder, what batch sizes tell, each step, each run."""
     yield Title("comparison")
     if (runs := ladder(document)) is not None:
         yield Heading("The ladder")
         yield runs
-    for row, rung in enumerate(document.steps):
-        yield from _rung(document, row, rung)
     for statements in comparing.batches(document):
         yield Heading("Over the batch sizes")
         yield Notes(statements)
+    for row, rung in enumerate(document.steps):
+        yield from _rung(document, row, rung)
     yield Heading("Each run")
     yield Labelled([(words.plain(report.run.name), _of_run(report)) for report in document.runs])
 

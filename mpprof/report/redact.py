@@ -214,9 +214,7 @@ class Redactor:
             content, count = pattern.subn(lambda found: b"x" * len(found[0]), content)
             self.counts["host in traces"] += count
         content, whole = _without_whole_paths(content)
-        content, sources = _SOURCE.subn(
-            lambda found: b"/" + re.sub(rb"[^/]", b"x", found[1]) + found[2], content
-        )
+        content, sources = _SOURCE.subn(lambda found: _masked(b"/" + found[1]) + found[2], content)
         binary = content[:1] not in (b"{", b"[")
         spans: list[tuple[int, int]] = []
         for pattern in (_HOME, _LINK, *self._path_bytes, _ADDRESS, *self._user_bytes):
@@ -297,7 +295,20 @@ def _overwritten(path: bytes, kept: bytes = b"/") -> bytes:
     folder, slash, name = path.rpartition(b"/")
     if not (slash and name.endswith(b".py")):
         folder, slash, name = path, b"", b""
-    return re.sub(rb"[^" + kept + rb"]", b"x", folder) + slash + name
+    return _masked(folder, kept) + slash + name
+
+
+_INSTALLED = (
+    rb"(?<=/)((?:site|dist)-packages|lib/python\d[.\d]*|keras/src|jax/_src|tensorflow/python|optax/_src"
+    rb"|flax/(?:core|linen|nnx))(?=/|\Z)"
+)
+"""What says of a file that it is none of the user's, as `traces.common.source_lines` reads it."""
+
+
+def _masked(folder: bytes, kept: bytes = b"/") -> bytes:
+    """Return the folder overwritten but for its slashes and what says that a package was installed there:
+    else its files would pass for the user's own code."""
+    return re.sub(_INSTALLED + rb"|[^" + kept + rb"]", lambda found: found[0] if found[1] else b"x", folder)
 
 
 def _lengths_before(content: bytes, start: int) -> Iterator[int]:

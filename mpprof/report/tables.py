@@ -242,8 +242,10 @@ def in_columns(
 def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Column]:
     """Return those columns of the kind that the rows hold, and the columns that tell rows apart: several
     devices, streams, and whatever the rows were grouped by."""
-    shown, known = rows_of.terminal(kind), {each.key: each for each in rows_of.columns(kind)}
-    held = {key for row in rows for key in row} if rows else {each.key for each in shown}
+    known = {each.key: each for each in rows_of.columns(kind)}
+    empty = {key for key, each in known.items() if each.sparse and not any(row.get(key) for row in rows)}
+    shown = [each for each in rows_of.terminal(kind) if each.key not in empty]
+    held = {key for row in rows for key in row} - empty if rows else {each.key for each in shown}
     chosen = [each for each in shown if each.key in held]
     extra = [key for key in ("stream",) if key in held]
     if several_devices:

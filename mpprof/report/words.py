@@ -246,7 +246,7 @@ def computes(document: Report) -> str | None:
     run, share = document.run, document.tensor_core
     found = run.computes_in
     if found is None or (found.by == "policy" and run.policy):
-        return None
+        return found.in_float8 if found else None
     said = f"{found.words}{_BY.get(found.by, '')}"
     if found.by != "inputs" or not share or not (times := share.by_precision):
         return said

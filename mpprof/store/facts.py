@@ -230,6 +230,7 @@ def _window(record: Json) -> ProfileWindow:
         start_cost_ns=bounded.whole(record, "start_cost_ns"),
         stop_cost_ns=bounded.whole(record, "stop_cost_ns"),
         status=bounded.name(record, "status") or "unknown",
+        automatic=_bool(record, "automatic"),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +14,10 @@ from mpprof.model import limits
 from mpprof.model.run import FitFacts, RunFacts
 from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
+from mpprof.regular import read_regular
 from mpprof.store import bounded, formats
 from mpprof.store.facts import fit_of, read_facts
 from mpprof.store.lines import Faults, read_blocks
-from mpprof.store.rewrite_log import rewrite_log_beside
 from mpprof.store.span_columns import SpanColumns
 from mpprof.store.step_columns import HardwareColumns, Record, StepColumns, validation_table
 
@@ -201,3 +203,44 @@ def _read_hardware(path: Path, most_bytes: int | None) -> tuple[HardwareTable | 
     if faults.missing:
         return None, ()  # samples are an extra: run.json's `absent` says why there are none
     return columns.table(), faults.warnings()
+
+
+# --- What TensorFlow's graph rewrite for mixed precision says of itself in a log: a text handed to us.
+#
+# The lines are TensorFlow 2.21's (`auto_mixed_precision.cc`); older ones say "AutoMixedPrecision" nowhere
+# else either, so that a whole process' log may be given.
+
+REWRITE_LOG = "graph_rewrite.log"
+"""Beside run.json: a log of the training, put there by hand."""
+MOST_BYTES = 64 << 20
+
+_CONVERTED = re.compile(
+    r"Converted (\d{1,12})/(\d{1,12}) nodes to (\w+) precision using (\d{1,12}) cast\(s\)"
+)
+_NOTHING = re.compile(r"No (?:allowlist|whitelist) ops found, nothing to do")
+
+
+def read_rewrite_log(text: str) -> dict[str, Any] | None:
+    """Return {graphs, converted_graphs, nodes, converted_nodes, casts, dtype}, summed over all graphs; None
+    where the rewrite reports nothing. `nodes` counts those of the converted graphs: for the others the log
+    states no number."""
+    converted = _CONVERTED.findall(text)
+    graphs = len(converted) + len(_NOTHING.findall(text))
+    if not graphs:
+        return None
+    facts: dict[str, Any] = {"source": "log", "graphs": graphs, "converted_graphs": len(converted)}
+    for key, column in (("converted_nodes", 0), ("nodes", 1), ("casts", 3)):
+        facts[key] = sum(int(row[column]) for row in converted)
+    if converted:
+        facts["dtype"] = converted[-1][2]
+    return facts
+
+
+def rewrite_log_beside(folder: Path) -> dict[str, Any] | None:
+    """Return the same as `read_rewrite_log` for the log in a run's folder; None where there is no log, or
+    where it cannot be read."""
+    try:
+        text = read_regular(folder / REWRITE_LOG, MOST_BYTES).decode("utf-8", "replace")
+    except (OSError, UnreadableError):
+        return None
+    return read_rewrite_log(text)

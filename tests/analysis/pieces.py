@@ -11,18 +11,9 @@ import numpy as np
 from mpprof.model.account import Account, Cell, DeviceAccount
 from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.kernels import Placements, Reason, Verdict
-from mpprof.model.run import FitFacts, LayerFacts, ModelFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
-from mpprof.model.trace import (
-    AllocationTable,
-    HostTable,
-    KernelTable,
-    MarkerTable,
-    Op,
-    Stream,
-    Trace,
-    TraceDevice,
-    TraceSource,
-)
+from mpprof.model.run import LayerFacts, ModelFacts, OptimizerFacts, Run
+from mpprof.model.trace import KernelTable, Op, Stream, Trace, TraceDevice
+from tests.builders import cases
 
 Kernel = tuple[int, int, str, int, int, int]  # device, stream, name, op, verdict, duration
 
@@ -33,42 +24,27 @@ def trace_of(
     """A trace with these ops and kernels, back to back; `kind` and `copy` default to plain kernels."""
     names = tuple(dict.fromkeys(kernel[2] for kernel in kernels))
     n = len(kernels)
-    none = np.full(n, -1, np.int64)
-    empty64, empty32 = np.empty(0, np.int64), np.empty(0, np.int32)
     duration = np.array([kernel[5] for kernel in kernels], np.int64)
     devices = max((kernel[0] for kernel in kernels), default=0) + 1
     streams = max((kernel[1] for kernel in kernels), default=0) + 1
-    return Trace(
-        source=TraceSource(Path("t.xplane.pb"), "xspace", 0),
-        origin_unix_ns=None,
+    return replace(
+        cases.trace(),
         strings=names,
         devices=tuple(TraceDevice(f"/device:GPU:{d}", d, DeviceFacts("gpu")) for d in range(devices)),
         streams=tuple(Stream(0, s, f"Stream #{s}") for s in range(streams)),
-        threads=(),
         ops=tuple(ops),
-        kernels=KernelTable(
-            device=np.array([kernel[0] for kernel in kernels], np.int32),
-            stream=np.array([kernel[1] for kernel in kernels], np.int32),
+        kernels=cases.empty(
+            KernelTable,
             start_ns=np.cumsum(duration) - duration,
             duration_ns=duration,
-            kind=np.array(kind or [0] * n, np.int8),
+            **{
+                field: np.array([kernel[at] for kernel in kernels], np.int32)
+                for field, at in (("device", 0), ("stream", 1), ("op", 3))
+            },
             name=np.array([names.index(kernel[2]) for kernel in kernels], np.int32),
-            op=np.array([kernel[3] for kernel in kernels], np.int32),
-            correlation=none,
-            launch=none.astype(np.int32),
-            shapes=none.astype(np.int32),
-            details=none.astype(np.int32),
+            kind=np.array(kind or [0] * n, np.int8),
             copy=np.array(copy or [-1] * n, np.int8),
-            bytes=none,
-            graph=none,
-            group=none,
         ),
-        host=HostTable(empty32, empty64, empty64, np.empty(0, np.int8), empty32, empty32, empty64),
-        markers=MarkerTable(empty64, empty64, empty64, empty32, empty32),
-        allocations=AllocationTable(
-            empty64, np.empty(0, np.bool_), empty32, *[empty64] * 6, empty32, empty32, empty32, empty32
-        ),
-        basis="device",
     )
 
 
@@ -85,7 +61,7 @@ COPY = Verdict("not_matmul", "unknown", "copy", REASON)
 
 
 def layer(name: str, kind: str = "Dense", dtype: str = "float16", **more: object) -> LayerFacts:
-    return replace(LayerFacts(name, kind, dtype, "float32", dtype), **more)  # type: ignore[arg-type]
+    return cases.layer(name, kind, dtype, **{"parameters": None, "supports_jit": None, **more})
 
 
 def model(*layers: LayerFacts | str, name: str | None = "functional") -> ModelFacts:
@@ -96,28 +72,16 @@ def model(*layers: LayerFacts | str, name: str | None = "functional") -> ModelFa
 def run_of(
     name: str, compute: str, facts_of_model: ModelFacts | None = None, *, batch: int = 32, **more: object
 ) -> Run:
-    policy = PolicyFacts(f"mixed_{compute}" if compute != "float32" else compute, compute, "float32")
-    fit = FitFacts(1, 1, 0, policy, OptimizerFacts("Adam"), batch, False, False, 1, None)
-    facts = RunFacts(
-        run_id=f"id-{name}",
-        created_unix_ns=0,
-        clock_monotonic_ns=0,
-        clock_unix_ns=0,
-        host=None,
-        framework={"keras": "3.15.1", "backend": "tensorflow"},
-        distribution=None,
-        replicas=1,
-        tf32_enabled=False,
-        deterministic_ops=False,
-        graph_rewrite=None,
-        devices=(DeviceFacts("gpu", "Tesla V100-SXM2-16GB", "nvidia", (7, 0)),),
-        model=facts_of_model,
-        fits=(fit,),
-        profile_windows=(),
-        timing=None,
-        absent={},
-    )
-    return Run(name, Path(name), replace(facts, **more), None, None, None, (), True)  # type: ignore[arg-type]
+    policy = f"mixed_{compute}" if compute != "float32" else compute
+    fit = cases.fit(policy, OptimizerFacts("Adam"), batch_size=batch)
+    given = {
+        "run_id": f"id-{name}",
+        "model": facts_of_model,
+        "profile_windows": (),
+        "timing": None,
+        "host": None,
+    }
+    return cases.run(cases.facts(policy, fits=(fit,), **{**given, **more}), name=name, path=Path(name))
 
 
 def account_of(cells: Sequence[Cell], *, host: bool = False, steps: int = 8) -> Account:

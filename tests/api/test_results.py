@@ -105,8 +105,6 @@ def test_a_ladder_is_a_table_in_a_notebook() -> None:
 
 def test_what_is_said_before_training_is_one_line(run: mpprof.Run) -> None:
     memory, model = mpprof.forecast_memory(run, batch_size=64), mpprof.load(MIXED).facts
-    assert model is not None
-    assert model.model is not None
     name = model.model.name
     assert repr(mpprof.audit(run)).startswith(f"Audit of {name}: policy mixed_float16, ")
     assert repr(memory).startswith(f"Memory forecast of {name} at batch 64: ")
@@ -122,7 +120,7 @@ def test_what_cannot_be_judged_is_shown_as_text(tmp_path: Path) -> None:
     assert broken._repr_html_() == f"<pre>{html.escape(repr(broken))}</pre>"
 
 
-@pytest.mark.parametrize("kind", ["kernels", "ops", "layers"])
+@pytest.mark.parametrize("kind", ["kernels", "products", "ops", "layers"])
 def test_a_table_is_what_its_command_prints(kind: Any, run: mpprof.Run, mpprof_: Mpprof) -> None:
     rows = run.table(kind)
     assert list(rows) == json.loads(mpprof_(kind, MIXED, "--format", "json").out)
@@ -132,7 +130,7 @@ def test_a_table_is_what_its_command_prints(kind: Any, run: mpprof.Run, mpprof_:
     header = mpprof_(kind, MIXED, "--format", "csv").out.partition("\n")[0].split(",")
     assert list(columns) == header
     assert repr(rows).startswith(f"Table of {kind}: {len(rows):,} rows of ")
-    with pytest.raises(UsageError, match="kernels, ops, layers, memory"):
+    with pytest.raises(UsageError, match="kernels, products, ops, layers, memory"):
         run.table("kernel")  # type: ignore[arg-type]
     assert len(rows[:3]) == 3
     assert isinstance(rows[:3], mpprof.Table)
@@ -147,7 +145,6 @@ def test_a_run_without_a_trace_has_no_table(tmp_path: Path) -> None:
 
 
 def test_absent_values_are_none_in_every_column(run: mpprof.Run) -> None:
-    assert run.steps is not None
     assert run.hardware is not None
     assert run.validations is not None
     for each in (run.steps, run.hardware, run.validations):
@@ -166,7 +163,6 @@ def test_absent_values_are_none_in_every_column(run: mpprof.Run) -> None:
 def test_a_loss_that_is_not_a_number_is_not_an_absent_one(run: mpprof.Run) -> None:
     from dataclasses import replace
 
-    assert run.steps is not None
     loss = run.steps.loss.copy()
     loss[3] = float("nan")
     known = run.steps.loss_known.copy()
@@ -194,7 +190,6 @@ def test_every_table_is_a_polars_frame(run: mpprof.Run) -> None:
         frame = each.to_polars()
         assert frame.columns == list(each.to_dict())
         assert frame.height == len(next(iter(each.to_dict().values())))
-    assert run.steps is not None
     assert run.steps.to_polars()["gap_ns"].null_count() == sum(
         v is None for v in run.steps.to_dict()["gap_ns"]
     )
@@ -206,7 +201,6 @@ def test_every_table_is_a_pandas_frame(run: mpprof.Run) -> None:
         frame = each.to_pandas()
         assert list(frame.columns) == list(each.to_dict())
         assert len(frame) == len(next(iter(each.to_dict().values())))
-    assert run.steps is not None
     gaps = run.steps.to_pandas()["gap_ns"]
     assert str(gaps.dtype) == "Int64"
     assert gaps.isna().sum() == sum(v is None for v in run.steps.to_dict()["gap_ns"])
@@ -217,7 +211,6 @@ def test_without_the_library_the_error_says_what_to_install(
 ) -> None:
     import sys
 
-    assert run.steps is not None
     for name, ask in (("polars", run.steps.to_polars), ("pandas", run.steps.to_pandas)):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(MpprofError, match=f"{name} is not installed. pip install {name}"):
@@ -226,7 +219,6 @@ def test_without_the_library_the_error_says_what_to_install(
 
 def test_throughput_and_gpu_hours_stand_beside_the_step(run: mpprof.Run, mpprof_: Mpprof) -> None:
     found = run.diagnose()
-    assert found.steps is not None
     assert found.steps.mean_ns is not None
     assert found.examples_per_s == pytest.approx(64 / found.steps.mean_ns * 1e9)
     assert found.steps.steps_per_epoch == 160  # one epoch, which has ended
@@ -244,7 +236,6 @@ def test_an_epoch_that_goes_on_is_not_counted(run: mpprof.Run) -> None:
     from dataclasses import replace
 
     unfinished = replace(run, finished=False).diagnose()
-    assert unfinished.steps is not None
     assert unfinished.steps.steps_per_epoch is None
     assert unfinished.gpu_hours_per_epoch is None
     assert unfinished.examples_per_s is not None

@@ -31,7 +31,6 @@ def test_a_log_directory_is_one_run() -> None:
     run = mpprof.load(MIXED)
     assert run.name == MIXED.name
     assert run.facts is not None
-    assert run.steps is not None
     assert len(run.steps) == 160
     assert [trace.name for trace in run.traces] == ["synthetic.xplane.pb"]
 
@@ -42,7 +41,6 @@ def test_a_lone_trace_is_a_run_without_records() -> None:
     assert run.facts is None
     assert run.steps is None
     diagnosis = mpprof.diagnose(run)
-    assert diagnosis.account is not None
     assert diagnosis.account.basis == "window"
     assert diagnosis.absent["steps"]
 
@@ -179,7 +177,6 @@ def test_a_run_is_judged_by_its_records_where_a_directory_above_its_window_is_cl
     assert any("cannot be opened: Permission denied" in said for said in run.warnings)
     diagnosis = mpprof.diagnose(run)
     assert diagnosis.absent["time"].startswith("the trace of the profiler window cannot be read: ")
-    assert diagnosis.steps is not None
     assert diagnosis.steps.median_ns is not None
 
 
@@ -204,7 +201,6 @@ def test_a_window_whose_folder_no_file_can_have_is_one_without_a_folder(tmp_path
     for session in (tmp_path / "run").glob("plugins/profile/*"):
         shutil.rmtree(session)
     run = mpprof.load(tmp_path / "run")
-    assert run.facts is not None
     assert {window.trace for window in run.facts.profile_windows} == {None}
     assert "trace" in mpprof.diagnose(run).absent["time"]
 
@@ -338,7 +334,6 @@ def test_a_run_without_its_trace_still_has_its_records_judged(tmp_path: Path) ->
     diagnosis = mpprof.diagnose(mpprof.load(root))
     assert diagnosis.account is None
     assert diagnosis.absent["time"]
-    assert diagnosis.steps is not None
     assert diagnosis.steps.median_ns is not None
     assert {u.code for u in diagnosis.unable}
 
@@ -356,7 +351,6 @@ def test_a_comparison_closes_and_keeps_the_order() -> None:
     comparison = mpprof.compare([mpprof.load(FLOAT32), mpprof.load(MIXED)])
     assert [d.run.name for d in comparison.runs] == [FLOAT32.name, MIXED.name]
     (rung,) = comparison.rungs
-    assert rung.speedup is not None
     assert rung.speedup.observed == pytest.approx(38.9 / 18.4, rel=0.25)  # the kernels' sums, as simulated
     assert rung.kernels[0].from_ns is not None or rung.kernels[0].to_ns is not None
 
@@ -367,7 +361,6 @@ def test_runs_without_traces_compare_by_their_step_times(tmp_path: Path) -> None
         shutil.rmtree(root / "plugins")
     comparison = mpprof.compare([mpprof.load(root) for root in roots])
     speedup = comparison.rungs[0].speedup
-    assert speedup is not None
     assert speedup.observed == pytest.approx(
         comparison.runs[0].steps.mean_ns / comparison.runs[1].steps.mean_ns
     )
@@ -508,7 +501,6 @@ def test_the_timeline_of_a_step_adds_up_to_it(tmp_path: Path) -> None:
     copy(MIXED, tmp_path / "mixed")
     source = LogDirectory(tmp_path)
     shown = source.timeline("mixed")
-    assert shown is not None
     step = shown["steps"][shown["step"]]
     assert (shown["from_ns"], shown["to_ns"]) == (step["start_ns"], step["end_ns"])
     device = next(lane for lane in shown["lanes"] if lane["kind"] == "device")
@@ -518,16 +510,13 @@ def test_the_timeline_of_a_step_adds_up_to_it(tmp_path: Path) -> None:
     )
     assert inside == pytest.approx(step["end_ns"] - step["start_ns"], rel=0.001)
     coarse = source.timeline("mixed", width=20)
-    assert coarse is not None
     few = next(lane for lane in coarse["lanes"] if lane["kind"] == "device")
     assert len(few["start_ns"]) < len(device["start_ns"])
     assert sum(few["count"]) == sum(device["count"])
     near = source.timeline("mixed", from_ns=step["start_ns"] + 1000, to_ns=step["start_ns"] + 2000)
-    assert near is not None
     assert near["to_ns"] - near["from_ns"] == 1000
     row = next(row for row in device["row"] if row >= 0)
     kernel = source.kernel("mixed", row)
-    assert kernel is not None
     assert kernel["name"] == shown["names"][device["label"][device["row"].index(row)]]
     assert source.kernel("mixed", 10**9) is None
 
@@ -536,16 +525,13 @@ def test_a_window_without_length_or_outside_the_steps_is_the_whole_step(tmp_path
     copy(MIXED, tmp_path / "mixed")
     source = LogDirectory(tmp_path)
     known = source.timeline("mixed")
-    assert known is not None
     last = len(known["steps"]) - 1
     for from_ns, to_ns in ((900, 3), (5, 5), (10**17, 2 * 10**17), (-900, -3), (10**17, None), (None, -3)):
         for asked, at in ((None, known["median"]), (last, last)):
             shown = source.timeline("mixed", step=asked, from_ns=from_ns, to_ns=to_ns)
-            assert shown is not None
             step = shown["steps"][at]
             assert (shown["from_ns"], shown["to_ns"]) == (step["start_ns"], step["end_ns"])
     cut = source.timeline("mixed", from_ns=-(10**9), to_ns=10**17)
-    assert cut is not None
     assert (cut["from_ns"], cut["to_ns"]) == (0, cut["steps"][last]["end_ns"])
 
 
@@ -553,12 +539,10 @@ def test_the_waits_of_a_window_are_the_idle_time_of_the_device_by_cause(tmp_path
     copy(MIXED, tmp_path / "mixed")
     source = LogDirectory(tmp_path)
     whole = source.timeline("mixed", width=4000)
-    assert whole is not None
     step = whole["steps"][whole["step"]]
     middle = (step["start_ns"] + step["end_ns"]) // 2
     for from_ns, to_ns in ((step["start_ns"], step["end_ns"]), (step["start_ns"] + 17, middle)):
         shown = source.timeline("mixed", from_ns=from_ns, to_ns=to_ns, width=1)
-        assert shown is not None
         sums: dict[str, int] = {}
         longest: dict[str, int] = {}
         times: dict[str, int] = {}

@@ -62,11 +62,12 @@ def test_a_running_training_is_followed_and_no_filter_is_lost(chromium: Any, tmp
     training = Training(tmp_path)
     training.go_on(1)
     with serving(tmp_path) as address:
-        seen = visit(chromium, address)
+        seen = visit(chromium, address, hurries=True)
         seen.open_well(f"/steps?run={RUN}&baseline=none")
         count = "() => document.querySelector('#step-count').textContent"
         before = seen.page.evaluate(count)
         last = training.go_on(40)
+        seen.look_again()
         seen.page.wait_for_function(f"was => ({count})() !== was", arg=before)
         assert seen.page.evaluate(count) == str(last)
         seen.open_well(f"/kernels?run={RUN}&baseline=none")
@@ -74,6 +75,7 @@ def test_a_running_training_is_followed_and_no_filter_is_lost(chromium: Any, tmp
         rows = seen.column("kernels", "short")
         version = seen.page.get_attribute("#kernels", "data-version")
         training.go_on(5)
+        seen.look_again()
         seen.page.wait_for_function(
             "was => document.querySelector('#kernels').dataset.version !== was", arg=version
         )
@@ -90,13 +92,14 @@ def test_what_is_unfolded_and_switched_off_stays_while_a_training_runs(chromium:
     training = Training(tmp_path)
     training.go_on(1)
     with serving(tmp_path) as address:
-        seen = visit(chromium, address)
+        seen = visit(chromium, address, hurries=True)
         seen.open_well(f"/?run={RUN}&baseline=none")
         seen.page.click(".mp-switch")
         seen.page.click("#checks summary")
         total = seen.text("whatif-total")
         seen.page.evaluate("() => { document.querySelector('#headline').old = true; }")
         training.go_on(20)
+        seen.look_again()
         seen.page.wait_for_function("() => !document.querySelector('#headline').old")
         seen.page.wait_for_selector('.mp-switch[aria-checked="false"]')
         assert seen.text("whatif-total") == total
@@ -110,7 +113,7 @@ def test_the_end_of_a_training_is_said_in_the_list(
 ) -> None:
     training = Training(tmp_path)
     with serving(tmp_path) as address:
-        seen = visit(chromium, address)
+        seen = visit(chromium, address, hurries=True)
         seen.page.goto(f"{address}/runs")
         seen.page.wait_for_selector("#runs[data-drawn]")
         training.go_on(1)  # only now: on a busy machine a log grows old while the page is opened
@@ -123,10 +126,11 @@ def test_the_end_of_a_training_is_said_in_the_list(
 
 def test_a_run_that_begins_in_an_empty_directory_is_noticed(chromium: Any, tmp_path: Path) -> None:
     with serving(tmp_path) as address:
-        seen = visit(chromium, address)
+        seen = visit(chromium, address, hurries=True)
         seen.page.goto(f"{address}/")
         seen.page.wait_for_selector("#page .mp-empty")
         shutil.copytree(SAMPLES / RUN, tmp_path / RUN)
+        seen.look_again()
         seen.page.wait_for_selector("#headline", timeout=20_000)
         seen.assert_quiet()
 
@@ -162,7 +166,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
 ) -> None:
     shutil.copytree(SAMPLES / RUN / "mpprof", tmp_path / "other" / "mpprof")
     with training(tmp_path) as process, serving(tmp_path) as address:
-        seen = visit(chromium, address)
+        seen = visit(chromium, address, hurries=True)
         seen.page.goto(f"{address}/runs")
         seen.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
         seen.page.check('#runs tr[data-run="live"] input')
@@ -174,7 +178,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
         steps.open_well("/steps?run=live&baseline=none")
         count = "() => document.querySelector('#step-count').textContent"
         was = steps.page.evaluate(count)
-        steps.page.wait_for_function(f"was => ({count})() !== was", arg=was)  # the next redraw is far off
+        steps.look_until(f"was => ({count})() !== was", was)  # and nothing is drawn anew before the next look
         steps.settle()
         span = "() => [...document.querySelector('#step-times .js-plotly-plot').layout.xaxis.range]"
         whole = steps.page.evaluate(span)
@@ -184,7 +188,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
         steps.page.wait_for_function(f"was => ({span})()[1] < was", arg=whole[1])
         chosen = steps.page.evaluate(span)
         before = steps.page.evaluate(count)
-        steps.page.wait_for_function(f"was => ({count})() !== was", arg=before)
+        steps.look_until(f"was => ({count})() !== was", before)
         steps.settle()
         assert steps.page.evaluate(span) == chosen
         steps.assert_quiet()
@@ -198,7 +202,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
 @pytest.mark.full
 def test_a_killed_training_is_said_to_have_stopped_within_20_s(chromium: Any, tmp_path: Path) -> None:
     with training(tmp_path) as process, serving(tmp_path) as address:
-        lists, whys = visit(chromium, address), visit(chromium, address)
+        lists, whys = (visit(chromium, address, hurries=True) for _ in range(2))
         lists.page.goto(f"{address}/runs")
         lists.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
         whys.page.goto(f"{address}/?run=live&baseline=none")
@@ -215,7 +219,7 @@ def test_a_running_fit_without_a_trace_says_where_it_is_and_not_that_it_ended(
     chromium: Any, tmp_path: Path
 ) -> None:
     with training(tmp_path) as process, serving(tmp_path) as address:
-        seen = visit(chromium, address)
+        seen = visit(chromium, address, hurries=True)
         seen.page.goto(f"{address}/?run=live&baseline=none")
         said = "() => document.querySelector('#headline')?.textContent || ''"
         step = f"() => Number((({said})().match(/^The training is running: step ([\\d,]+)\\.$/) || [])[1]?.replace(',', ''))"

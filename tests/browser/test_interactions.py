@@ -84,7 +84,6 @@ def test_the_timeline_says_where_the_device_waits_and_shows_the_longest_wait(
     chromium: Any, sample_server: str
 ) -> None:
     known = LogDirectory(SAMPLES).timeline(INPUT_BOUND)
-    assert known is not None
     waits, step = known["waits"], known["steps"][known["step"]]
     seen = visit(chromium, sample_server)
     seen.page.goto(f"{sample_server}/timeline{MEASURED}")
@@ -157,7 +156,6 @@ def test_the_keys_of_the_timeline_need_no_focus_and_leave_fields_alone(
 )
 def test_a_window_that_is_none_shows_the_step(chromium: Any, sample_server: str, asked: str) -> None:
     known = LogDirectory(SAMPLES).timeline(INPUT_BOUND)
-    assert known is not None
     seen = visit(chromium, sample_server)
     seen.page.goto(f"{sample_server}/timeline{MEASURED}&{asked}&kernel=nonsense")
     seen.page.wait_for_selector("#timeline[data-drawn]")

@@ -20,7 +20,7 @@ def test_a_ladder_is_shown_and_followed(chromium: Any, tmp_path: Path) -> None:
     rows = [["float32", "10.9 ms"]]
     ladder.write(tmp_path, "train.py", "float32 alone was measured.", ["setting", "step"], rows)
     with serving(tmp_path) as base:
-        page = visit(chromium, base).page
+        page = visit(chromium, base, hurries=True).page
         page.goto(f"{base}/runs")
         page.wait_for_selector("#ladders td")
         assert page.inner_text("#ladders h2") == "train.py under several settings"

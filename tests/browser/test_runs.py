@@ -245,7 +245,7 @@ def test_of_many_runs_all_are_listed_and_unreadable_ones_say_why(
 ) -> None:
     readable, corrupt = many_runs(tmp_path, count)
     with serving(tmp_path) as address:
-        seen = visit(chromium, address)
+        seen = visit(chromium, address, hurries=True)
         open_list(seen)
         assert seen.page.locator("#runs tr[data-run]").count() == count
         assert seen.page.locator("#runs tr[data-filled]").count() == readable

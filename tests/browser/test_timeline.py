@@ -89,7 +89,6 @@ def test_the_timeline_is_searched_and_walked_by_keys(chromium: Any, sample_serve
     run = "v100-odd-vocabulary-mixed-float16"
     source = LogDirectory(SAMPLES)
     everywhere = source.timeline(run, from_ns=0, to_ns=10**12, width=4000, search="logits/")
-    assert everywhere is not None
     seen.page.focus("#timeline")
     seen.page.keyboard.press("/")
     seen.page.keyboard.type("logits/")
@@ -110,7 +109,6 @@ def test_the_timeline_is_searched_and_walked_by_keys(chromium: Any, sample_serve
     seen.page.wait_for_function("was => location.href !== was", arg=first)
     number = "() => +new URLSearchParams(location.search).get('kernel')"
     kernel = source.kernel(run, seen.page.evaluate(number))
-    assert kernel is not None
     assert kernel["layer"] in ("logits", "logits_float")
     seen.assert_quiet()
 
@@ -126,7 +124,6 @@ def test_the_window_is_saved_for_perfetto(chromium: Any, sample_server: str, tmp
     download.value.save_as(saved)
     events = json.loads(saved.read_text())["traceEvents"]
     shown = source.timeline(run, width=4000)
-    assert shown is not None
     device = shown["lanes"][0]
     kernels = [each for each in events if each.get("cat") == "kernel"]
     assert len(kernels) == sum(n for n, row in zip(device["count"], device["row"], strict=True) if row >= 0)

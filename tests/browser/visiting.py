@@ -88,6 +88,24 @@ class Visit:
         )
         self.settle()
 
+    def look_again(self) -> None:
+        """Looks whether the run has grown, as the page's clock makes it do every 5 s."""
+        self.page.evaluate("() => dash_clientside.set_props('live', {n_intervals: 1000})")
+
+    def look_until(self, function: str, arg: Any) -> None:
+        """Looks again, with the page's own clock stopped, until this is so: at once, after a second, two, four …"""
+        look = "dash_clientside.set_props('live', {interval: 1e9, n_intervals: now % 1e6})"
+        self.page.evaluate("() => { window.lookAt = 0; window.lookAfter = 1000; }")
+        self.page.wait_for_function(
+            f"""arg => {{
+                const now = Date.now();
+                if (({function})(arg)) return true;
+                if (now > window.lookAt) {{ window.lookAt = now + window.lookAfter; window.lookAfter *= 2; {look}; }}
+                return false;
+            }}""",
+            arg=arg,
+        )
+
     def open_well(self, path: str) -> None:
         """Opens a page that must have something to show."""
         self.open(path)
@@ -147,7 +165,6 @@ def serving(logdir: Path) -> Iterator[str]:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
     ) as process:
-        assert process.stdout is not None
         line = process.stdout.readline()
         try:
             assert "http://127.0.0.1:" in line, line
@@ -162,12 +179,25 @@ _FREE: list[Any] = []
 takes three times the processor time to open anything."""
 _VISITS: list[Visit] = []
 """Those of the test that runs."""
+_HURRIES = """if (location.protocol === 'http:' && document.cookie.includes('hurries=')) {
+    const timer = window.setTimeout;
+    window.setTimeout = (work, ms, ...more) => timer.call(window, work, ms === 5000 ? 250 : ms, ...more);
+}"""
 
 
-def visit(browser: Any, base: str, width: int = 1440, scheme: str = "light") -> Visit:
-    page = _FREE.pop() if _FREE else browser.new_context().new_page()
+def visit(
+    browser: Any, base: str, width: int = 1440, scheme: str = "light", *, hurries: bool = False
+) -> Visit:
+    """Returns a page of the browser. `hurries`: a list that asks again 5 s after each answer waits a quarter of one;
+    what is drawn anew by a clock is not (`Visit.look_again`)."""
+    if not _FREE:
+        _FREE.append(browser.new_context().new_page())
+        _FREE[-1].add_init_script(_HURRIES)
+    page = _FREE.pop()
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme, media="null")
+    if hurries:
+        page.context.add_cookies([{"name": "hurries", "value": "1", "url": base}])
     _VISITS.append(Visit(page, base))
     return _VISITS[-1]
 

@@ -302,7 +302,8 @@ def run(records: RunFacts | None = None, table: StepTable | None = None, **chang
 # --- traces and whole cases --------------------------------------------------------------------------------
 
 
-def _empty(table: type, **columns: Any) -> Any:
+def empty(table: type, **columns: Any) -> Any:
+    """A table of these columns, in which of all others nothing is known."""
     n = len(next(iter(columns.values()))) if columns else 0
     names = table.__dataclass_fields__
     return table(**{name: columns.get(name, np.full(n, -1, dtype=np.int64)) for name in names})
@@ -317,7 +318,7 @@ def trace(
 ) -> Trace:
     """A trace of one device with one kernel of 1 ms per entry of `graphs`."""
     n = len(graphs)
-    kernels = _empty(
+    kernels = empty(
         KernelTable,
         graph=np.asarray(graphs, dtype=np.int64),
         duration_ns=np.full(n, 1_000_000, dtype=np.int64),
@@ -326,7 +327,7 @@ def trace(
     return Trace(
         source=TraceSource(Path("host.xplane.pb"), "xspace", 1), origin_unix_ns=None, strings=(),
         devices=(TraceDevice("/device:GPU:0", 0, device),), streams=(), threads=(), ops=(), kernels=kernels,
-        host=_empty(HostTable), markers=_empty(MarkerTable), allocations=_empty(AllocationTable), basis=basis,
+        host=empty(HostTable), markers=empty(MarkerTable), allocations=empty(AllocationTable), basis=basis,
         warnings=warnings,
     )  # fmt: skip
 

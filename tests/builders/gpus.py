@@ -119,7 +119,7 @@ A100 = Gpu(
 _HOPPER_TILE = "tilesize128x128x64_warpgroupsize1x1x1_g1"
 H100 = Gpu(
     "NVIDIA H100 80GB HBM3", (9, 0), 132, 1_980_000, 85_031_714_816, 3352.0,
-    {"fp32": 38.0, "tf32": 260.0, "fp16": 560.0, "bf16": 560.0},
+    {"fp32": 38.0, "tf32": 260.0, "fp16": 560.0, "bf16": 560.0, "fp8": 1050.0},
     {
         **_named("tf32", _ampere("tf32f32_tf32f32_f32", "tensor16x8x8")),
         **{(f"conv_{k}", p): _xmma("sm90", k, t, "nhwckrsc_nhwc", _HOPPER_TILE)
@@ -131,6 +131,7 @@ H100 = Gpu(
         ("logits", "fp16"): "nvjet_hsh_256x128_64x4_2x1_v_bz_coopB_TNT",
         ("gemm", "bf16"): "nvjet_tst_128x128_64x4_1x2_h_bz_coopA_NNT",
         ("logits", "bf16"): "nvjet_tst_256x128_64x4_2x1_v_bz_coopB_TNT",
+        ("gemm", "fp8"): "nvjet_qqtst_128x256_128x4_2x1_v_bz_TNT",
     },
 )  # fmt: skip
 

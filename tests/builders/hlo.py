@@ -31,6 +31,8 @@ class Instruction:
     inside: tuple[Instruction, ...] = field(default=())
     contracting: int | None = None
     reads: tuple[str, ...] = ()
+    stack: tuple[tuple[str, int], ...] = ()  # (file, line) that it comes from, innermost first
+    source: tuple[str, int] = ("", 0)  # the one file and line that older programs state
 
 
 def metadata_plane(
@@ -58,12 +60,27 @@ class _Module:
     ids: int = 100
     computations: list[bytes] = field(default_factory=list)
     made: dict[str, int] = field(default_factory=dict)  # ids by name
+    files: list[bytes] = field(default_factory=list)
+    places: list[bytes] = field(default_factory=list)
+    frames: list[bytes] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
         entry = self._computation("main", self.instructions)
         body = tagged_bytes(1, self.name.encode()) + tagged_bytes(2, b"main")
         body += b"".join(tagged_bytes(3, computation) for computation in self.computations)
-        return body + tagged_varint(6, entry)
+        stacks = [(1, self.files), (3, self.places), (4, self.frames)]
+        index = b"".join(tagged_bytes(number, each) for number, rows in stacks for each in rows)
+        return body + tagged_varint(6, entry) + (tagged_bytes(17, index) if index else b"")
+
+    def _frame(self, stack: Sequence[tuple[str, int]]) -> int:
+        """The id of the innermost frame of a stack; 0 for none."""
+        caller = 0
+        for file, line in reversed(stack):
+            self.files.append(file.encode())
+            self.places.append(tagged_varint(1, len(self.files)) + tagged_varint(3, line))
+            self.frames.append(tagged_varint(1, len(self.places)) + tagged_varint(2, caller))
+            caller = len(self.frames)
+        return caller
 
     def _id(self) -> int:
         self.ids += 1
@@ -88,7 +105,7 @@ class _Module:
             body = head(f"{made.name}.p{at}", "parameter", tensor, "") + tagged_varint(35, own)
             parameters += tagged_bytes(2, body)
             operands += tagged_varint(36, own)
-        body = head(made.name, made.opcode, made.result, made.op_name)
+        body = head(made.name, made.opcode, made.result, made.op_name, self._frame(made.stack), made.source)
         body += tagged_bytes(28, made.custom_call.encode()) if made.custom_call else b""
         if "$conv" in made.custom_call:
             body += tagged_bytes(16, _CONVOLUTION)
@@ -106,9 +123,14 @@ class _Module:
 _CONVOLUTION = tagged_varint(3, 2) + tagged_varint(4, 3) + tagged_varint(6, 0) + tagged_varint(6, 1)
 
 
-def head(name: str, opcode: str, result: Tensor, op_name: str) -> bytes:
+def head(
+    name: str, opcode: str, result: Tensor, op_name: str, frame: int = 0, source: tuple[str, int] = ("", 0)
+) -> bytes:
     """The first fields of an instruction."""
     dtype, dims = result
     shape = tagged_varint(2, _TYPES[dtype]) + b"".join(tagged_varint(3, d) for d in dims)
     body = tagged_bytes(1, name.encode()) + tagged_bytes(2, opcode.encode()) + tagged_bytes(3, shape)
-    return body + (tagged_bytes(7, tagged_bytes(2, op_name.encode())) if op_name else b"")
+    about = tagged_bytes(2, op_name.encode()) if op_name else b""
+    about += tagged_varint(15, frame) if frame else b""
+    about += tagged_bytes(3, source[0].encode()) + tagged_varint(4, source[1]) if source[0] else b""
+    return body + (tagged_bytes(7, about) if about else b"")

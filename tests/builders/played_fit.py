@@ -42,8 +42,12 @@ class Play:
     loop: int = 1
     batch: int = 0
     first_batch: int = 0
+    burst: tuple[int, int] = (0, 0)  # at each so many-th batch, the wait for it
+    workers: int = 0
+    waits: int | None = None  # for the device, every 16 calls (JAX)
     validation: int = 0
     ahead_of_validation: int = 0
+    behind_validation: int = 0
     between: int = 2
     callbacks: tuple[Hook, ...] = ()
     window: tuple[int, int, int, int] | None = None  # first and last step, and what opening and closing take
@@ -81,8 +85,20 @@ class _Stage:
             row[1:] = [row[1] + 1, row[2] + ms]
             if part == "callbacks":
                 self.by_name[spent[1]] += ms
-                if ms >= 10 and spent[2] == "batch":  # a stall gets a line of its own
-                    self.flush(self.fit, spent[:3])
+            stalls = part == "callbacks" or (part == "input" and self.play.burst[0])
+            if stalls and ms >= 10 and spent[2] == "batch":  # a stall gets a line of its own
+                self.stalled(row, (spent[0], spent[1], spent[2]), ms)
+
+    def stalled(self, row: list[int], key: tuple[str, str, str], ms: int) -> None:
+        """Write what was summed before, then the call that took so long."""
+        row[1:] = [row[1] - 1, row[2] - ms]
+        if row[1]:
+            self.flush(self.fit, key)
+        self.spent.pop(key, None)
+        # On JAX a call begins before its batch is taken.
+        step = max(1, self.step + (key[0] == "input" and self.play.backend == "jax"))
+        self.spent[key] = [step, 1, ms]
+        self.flush(self.fit, key)
 
     def hooks(self, hooks: tuple[Hook, ...], kind: str, at: str, number: int = 1) -> None:
         for hook in hooks:
@@ -120,7 +136,7 @@ def play(given: Play, folder: Path) -> Played:
     target = folder / "mpprof"
     target.mkdir(parents=True)
     (target / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (target / "run.json").write_text(json.dumps(_facts(stage)))
+    (target / "run.json").write_text(json.dumps(_facts(stage, folder.name)))
     return Played(folder, stage.truth, stage.by_name, wall)
 
 
@@ -135,6 +151,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
     for epoch in range(given.epochs):
         stage.pass_("between_epochs", given.between)
         epoch_begin, end = stage.now, None
+        synced, waited = False, stage.now
         open_line: dict[str, Any] | None = None
         latest: dict[str, Any] = {}
         for number in range(1, given.calls + 1):
@@ -147,6 +164,10 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
             if open_line is not None:
                 begin = stage.now
                 open_line |= {"t_ns": begin * MS, to_next: (begin - open_line.pop("begin")) * MS}
+                synced = given.waits is not None and (number - 1) % 16 == 0
+                if synced:
+                    open_line |= {"synced": True, "interval_ns": (begin - waited) * MS // 16}
+                    waited = begin
                 stage.write("step", **open_line)
                 _close(stage, window)
             if window is not None and stage.step + 1 == window[0]:
@@ -155,6 +176,10 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
                 latest["interval_ns"] = (stage.now - begin) * MS
             begin = stage.now
             if begins_only:  # a call begins before the hooks of all, and elsewhere behind them
+                if number == 1:
+                    waited = begin
+                elif synced:
+                    stage.pass_("steps", given.waits or 0)
                 stage.hooks(hooks, "batch_begin", "batch", number)
             wait = wait if fetches_before else _fetch(stage, number)
             if number == 1 and epoch == 0:
@@ -196,8 +221,15 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
         if given.validation:
             stage.pass_("validation", given.validation)
             stage.write("validation", t_ns=stage.now * MS, duration_ns=given.validation * MS)
+            stage.pass_("validation", given.behind_validation)
         stage.hooks(hooks, "epoch_end", "epoch")
         stage.write("epoch", fit=fit, epoch=epoch, begin_ns=epoch_begin * MS, end_ns=stage.now * MS)
+        if given.backend != "loop":
+            stage.spent["callbacks", "mpprof", "batch"] = [
+                max(1, stage.step),
+                1,
+                0,
+            ]  # the recorder's own hooks
         stage.flush(fit)
     stage.flush(fit)
     stage.write("fit_end", reason="finished", t_ns=stage.now * MS)
@@ -221,12 +253,14 @@ def _fetch(stage: _Stage, number: int) -> int:
     """Fetch a batch: recorded on JAX and torch, within the graph and not seen on TensorFlow."""
     given = stage.play
     wait = given.first_batch + given.batch if number == 1 else given.batch
+    if given.burst[0] and number % given.burst[0] == 0:
+        wait += given.burst[1]
     spent = ("input", "generator", "first" if number == 1 else "batch")
     stage.pass_("input", wait, *(spent if given.backend in ("jax", "torch") else ()))
     return wait
 
 
-def _facts(stage: _Stage) -> dict[str, Any]:
+def _facts(stage: _Stage, name: str) -> dict[str, Any]:
     backend, play_ = stage.play.backend, stage.play
     absent = {"run_time.setup": "not seen"}
     if backend == "tensorflow":
@@ -235,9 +269,12 @@ def _facts(stage: _Stage) -> dict[str, Any]:
         absent["run_time.compile"] = "only counted"
     framework = {"backend": "none", "loop": "custom"} if backend == "loop" else {"backend": backend}
     return {
-        "schema": "mpprof.run/1", "run_id": "played", "created_unix_ns": 1_760_000_000_000_000_000,
+        "schema": "mpprof.run/1", "run_id": f"played {name}", "created_unix_ns": 1_760_000_000_000_000_000,
         "clock": {"monotonic_ns": 0, "unix_ns": 1_760_000_000_000_000_000}, "framework": framework,
-        "fits": [{"fit": fit, "first_step": 1} for fit in range(1, play_.fits + 1)],
+        "fits": [
+            {"fit": fit, "first_step": 1, "input": {"kind": "PyDataset", "workers": play_.workers}}
+            for fit in range(1, play_.fits + 1)
+        ],
         "profile_windows": stage.windows,
         "timing": {"basis": "asynchronous" if backend == "jax" else "synchronous", "read_every": 16, "note": ""},
         "absent": ({} if play_.old else absent) | play_.absent,

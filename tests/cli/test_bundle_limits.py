@@ -161,7 +161,6 @@ def reading(bundle: Path, scratch: Path) -> tuple[subprocess.Popen[str], Path]:
         [sys.executable, "-c", READS, str(bundle)], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
     )  # fmt: skip
-    assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
 
 

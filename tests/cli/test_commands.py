@@ -324,8 +324,6 @@ def test_a_failed_write_leaves_nothing(
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = [sys.executable, "-m", "mpprof.cli", "kernels", str(MIXED), "--format", "csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
@@ -520,7 +518,6 @@ def test_a_real_trace_of_eight_gpus(mpprof: Mpprof) -> None:
 def test_classify_answers_each_line_as_it_comes() -> None:
     command = [sys.executable, "-m", "mpprof.cli", "classify", "--cc", "7.0"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
         for name in ("volta_h884gemm_256x64_ldg8_nn", "volta_sgemm_128x64_nn"):
             process.stdin.write(f"{name}\n".encode())

@@ -64,7 +64,7 @@ TRIED: dict[str, tuple[tuple[str, ...], ...]] = {
     "survey": ((".",), ("missing",)),
     "check": ((MIXED.name, "--bounds", "missing.toml"),),
     "compare": (("a", "b"), (FLOAT32.name, MIXED.name), ("lone.xplane.pb", MIXED.name, "--format", "json")),
-    **dict.fromkeys(("ops", "kernels", "layers", "memory"), ((MIXED.name,), ("missing",))),
+    **dict.fromkeys(("ops", "kernels", "products", "layers", "memory"), ((MIXED.name,), ("missing",))),
     "classify": (),  # it takes no path
     "counters": (("missing.csv", "--run", MIXED.name),),
     "verify": (("--run", "lone.xplane.pb", "--", "true"),),

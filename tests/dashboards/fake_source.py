@@ -499,6 +499,15 @@ def op_rows() -> list[Document]:
     ]  # fmt: skip
 
 
+PRODUCT_ROW: Document = {
+    "device": "/device:GPU:0", "shape": "256 x 512 x 1024", "batch": 1, "m": 256, "n": 512, "k": 1024,
+    "operands": f"half[256,1024]; {HOSTILE}", "family": "gemm", "layer": HOSTILE, "placement": "tensor_core",
+    "precision": "fp16", "calls": 8, "calls_per_step": 1.0, "total_ns": 2_000_000, "ratio": 0.155,
+    "flops_per_call": 268_435_456.0, "flops_per_s": 1.07e12, "peak_ratio": 0.0034, "roofline_ratio": 0.02,
+    "bound": "memory",
+}  # fmt: skip
+
+
 def layer_rows() -> list[Document]:
     return [
         {"device": "/device:GPU:0", "layer": "res2a", "class": "Conv2D", "compute_dtype": "float16",
@@ -597,6 +606,10 @@ class FakeSource:
     def kernels(self, run: str, *, in_steps: bool = False) -> list[Document]:
         self._check(run)
         return kernel_rows() if run == "mixed" else kernel_rows()[3:] if run == "fp32" else []
+
+    def products(self, run: str, *, in_steps: bool = False) -> list[Document]:
+        self._check(run)
+        return [PRODUCT_ROW] if run == "mixed" else []
 
     def ops(self, run: str, *, in_steps: bool = False) -> list[Document]:
         self._check(run)

@@ -69,7 +69,6 @@ def test_the_losses_of_both_runs_are_on_the_page() -> None:
     runs = [workflows.load(SAMPLES / f"v100-convnet-{policy}") for policy in ("float32", "mixed-float16")]
     document = documents.compare_document(ladder.compare(runs))
     told = document["steps"][0]["learning"]
-    assert told is not None
     assert told["verdict"] == "alike"
     assert "no divergence of a tenth or more" in texts(compare.content(document))
     told |= {"severity": "warning", "text": "the runs diverge", "window": [10.0, 30.0],
@@ -78,7 +77,6 @@ def test_the_losses_of_both_runs_are_on_the_page() -> None:
     assert "The runs diverge" in shown
     assert "Loss against applied updates" in shown
     figure = figures.losses(told, ("<a>", "b"))
-    assert figure is not None
     assert [list(line.x) for line in figure.data] == [[10.0, 20.0, 30.0]] * 2
     assert "<" not in figure.data[0].name
     assert (figure.layout.shapes[0].x0, figure.layout.shapes[0].x1) == (10.0, 30.0)
@@ -107,7 +105,6 @@ def test_a_comparison_is_one_file_that_needs_no_network_and_escapes_every_name()
     assert "<a href" not in shown
     assert not re.search(r"(src|href)=.https?:", shown)
     found = re.search(r'id="mpprof-compare">(.*?)</script>', written, re.DOTALL)
-    assert found is not None
     assert json.loads(found[1]) == to_json(typed(document))
 
 

@@ -15,21 +15,14 @@ from mpprof_dashboards import export, theme
 from mpprof_dashboards.drawings import flow, sparks, svg
 from mpprof_dashboards.pages import why
 
-from mpprof.api.source import LogDirectory
 from mpprof.model.account import CLASSES
 from mpprof.model.kernels import PLACEMENTS
 from mpprof.report import words
 from mpprof.report.content import time_slices, time_whole
 from tests.dashboards.colour import ciede2000, least_distance
-from tests.paths import SAMPLES
+from tests.samples import NAMES, source
 
-NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 _SVG = "{http://www.w3.org/2000/svg}"
-
-
-@lru_cache
-def source() -> LogDirectory:
-    return LogDirectory(SAMPLES)
 
 
 @lru_cache
@@ -155,7 +148,6 @@ def test_segments_of_a_bar_stand_end_to_end(name: str) -> None:
         at = 0.0
         for part in group.findall(f"{_SVG}g"):
             rect = part.find(f"{_SVG}rect")
-            assert rect is not None
             assert float(rect.get("x", "")[:-1]) == pytest.approx(100 * at / found.whole_ns, abs=0.001)
             at += float(part.get("data-ns", ""))
             width = 100 * float(part.get("data-ns", "")) / found.whole_ns
@@ -241,7 +233,6 @@ def test_a_curve_keeps_extremes_and_says_nothing_of_gaps() -> None:
     values[100:200] = np.nan
     drawing = ET.fromstring(sparks.draw(sparks.Curve("step", "10,000 steps", at, values)))
     band = drawing.find(f"{_SVG}polygon")
-    assert band is not None
     heights = {float(point.partition(",")[2]) for point in (band.get("points") or "").split()}
     assert len(heights) == 2
     assert sparks.draw(sparks.Curve("x", "", at[:1], values[:1])) == ""

@@ -83,7 +83,6 @@ def server(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
             [sys.executable, "-m", "mpprof", "serve", str(logs), "--port", "0"],
             env={**os.environ, "MPPROF_CACHE": "off"}, stdout=subprocess.PIPE, stderr=said,
         )  # fmt: skip
-        assert process.stdout is not None
         found = re.search(rb":(\d+)/", process.stdout.readline())
         assert found is not None, log.read_text()
         try:

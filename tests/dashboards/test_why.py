@@ -18,14 +18,13 @@ from mpprof_dashboards.drawings import flow, ruler
 from mpprof_dashboards.export import render
 from mpprof_dashboards.pages import why
 
-from mpprof.api.source import LogDirectory
 from mpprof.report import words
 from mpprof.report.content import time_doubt
 from mpprof.report.to_json import to_json
 from tests.builders.read_back import reading
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
-from tests.paths import SAMPLES
+from tests.samples import NAMES, source
 
 why = reading(why)
 flow = reading(flow)
@@ -37,14 +36,8 @@ legend = reading(legend)
 combinations = reading(combinations)
 remedies = reading(remedies)
 
-NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 FIRST_CHANGES_THE_TYPE = ("gtx1080ti-mixed-float16",)
 """What other remedies leave of a step in another type is not known."""
-
-
-@lru_cache
-def source() -> LogDirectory:
-    return LogDirectory(SAMPLES)
 
 
 @lru_cache

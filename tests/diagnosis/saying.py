@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from mpprof.diagnosis import Case, judge
+from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.leading import BEFORE_COSTS
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
 from mpprof.model.finding import Diagnosis, Finding
 
 BY_CODE = {rule.CODE: rule for rule in ALL}
+_SPEEDUP = re.compile(r"(\d+\.\d+)x")
 
 
 def finding(code: str, case: Case) -> Finding:
@@ -38,3 +42,32 @@ def diagnosed(case: Case, rules: Sequence[Rule] | None = None) -> Diagnosis:
         unable=judgement.unable, clear=judgement.clear, not_applicable=judgement.not_applicable, warnings=(), whatif=judgement.whatif,
         absent={} if case.account else {"time": case.trace_problem or "no profiler window was recorded"},
     )  # fmt: skip
+
+
+def assert_answer(found: Diagnosis) -> None:
+    """What every answer is held to: its length, its words, and its figures."""
+    answer = found.answer or compose(found)
+    texts = (answer.sentence, *answer.because)
+    assert 0 < len(answer.sentence) <= 150
+    assert len(answer.because) <= 2
+    assert all(0 < len(each) <= 150 and each.endswith((".", "…", "?", "!")) for each in texts)
+    assert all(each[0] == each[0].upper() or each[0] == "`" for each in texts)
+    assert len(answer.figure) <= 12
+    assert "\n" not in answer.do
+    for each in (*texts, answer.label, answer.do):
+        assert not re.search(r"\bMP\d{3}\b", each)
+        assert "attainable" not in each
+        assert "{" not in each.replace("${", ""), each
+        assert "not known" in each or "None" not in each
+    for goal in _SPEEDUP.findall(answer.label.partition("about ")[2]):
+        assert float(goal) >= 1
+    assert answer.sentence not in answer.because
+    if answer.leads in BEFORE_COSTS:
+        assert (answer.figure, answer.label) == ("", "")
+    if answer.leads == "nothing":
+        assert answer.code is None
+    else:
+        assert answer.code in {each.code for each in found.findings}
+    if found.speedup is None or found.speedup.baseline != "measured":
+        assert "pays: " not in answer.sentence  # which only two measured runs show
+        assert "x" not in answer.figure.rstrip("x") or answer.kind != "measured"

@@ -140,7 +140,6 @@ def test_the_list_the_plan_and_the_verdict_rank_by_one_gain() -> None:
         ("MP405", "warning"), ("MP503", "error"), ("MP504", "info"),
     ]  # fmt: skip
     assert [f.gain_ns_per_step for f in judgement.findings] == pytest.approx([30 * MS, 25 * MS, 35 * MS])
-    assert judgement.whatif is not None
     assert [step.code for step in judgement.whatif.order] == [f.code for f in judgement.findings]
     answer = compose(diagnosed(case, rules))
     assert (answer.code, answer.do, answer.label) == (
@@ -160,7 +159,6 @@ def test_what_leads_no_answer_comes_behind_what_may_however_much_it_gains() -> N
     case = c.case(account=account)
     judgement = judge(case, rules, strict=True)
     assert [(f.code, f.severity) for f in judgement.findings] == [("MP310", "warning"), ("MP504", "info")]
-    assert judgement.whatif is not None
     assert [step.code for step in judgement.whatif.order] == ["MP310", "MP504"]
     assert compose(diagnosed(case, rules)).code == "MP310"
 
@@ -180,7 +178,6 @@ def test_what_remedies_recover_and_what_nothing_explains_is_the_way_to_the_attai
     (finding,) = judgement.findings
     assert finding.gain_ns_per_step == pytest.approx(30 * MS)
     assert finding.recovers_ns_per_step == pytest.approx(15 * MS)
-    assert judgement.speedup is not None
     assert judgement.speedup.above_attainable_ns == pytest.approx(19 * MS)
     assert judgement.speedup.attainable_step_ns == pytest.approx(81 * MS)
     assert judgement.speedup.unexplained_ns == pytest.approx(4 * MS)
@@ -194,7 +191,6 @@ def test_with_the_host_as_it_is_the_way_to_the_attainable_step_is_shorter() -> N
     judgement = judge(c.case(account=account, speedup=speedup), [rule("MP503", found(0))], strict=True)
     (finding,) = judgement.findings
     assert (finding.gain_ns_per_step, finding.recovers_ns_per_step) == pytest.approx((10 * MS, 10 * MS))
-    assert judgement.speedup is not None
     assert judgement.speedup.unexplained_ns == pytest.approx(0, abs=1.0)
 
 
@@ -206,7 +202,6 @@ def test_what_relieves_the_host_goes_beyond_the_attainable_step_of_a_host_that_n
     (finding,) = judgement.findings
     assert finding.gain_ns_per_step == pytest.approx(40 * MS)
     assert finding.recovers_ns_per_step == pytest.approx(0, abs=1.0)
-    assert judgement.speedup is not None
     assert judgement.speedup.unexplained_ns == pytest.approx(0, abs=1.0)
 
 
@@ -268,7 +263,6 @@ def test_what_is_notable_only_after_all_remedies_is_named_with_its_gain() -> Non
     account = c.account(c.cell("idle_input", 60), c.cell("copy", 8), c.healthy(32))
     judgement = judge(c.case(account=account), strict=True)
     assert {"MP310"} <= set(judgement.clear)
-    assert judgement.whatif is not None
     assert [step.code for step in judgement.whatif.order] == ["MP301"]
     assert judgement.whatif.best_step_ns == pytest.approx(40 * MS)
     (surfacing,) = judgement.whatif.surfacing
@@ -278,13 +272,11 @@ def test_what_is_notable_only_after_all_remedies_is_named_with_its_gain() -> Non
 def test_nothing_surfaces_that_is_small_still_or_hidden_behind_the_host() -> None:
     small = c.account(c.cell("idle_input", 60), c.cell("copy", 3), c.healthy(37))
     judged = judge(c.case(account=small), strict=True).whatif
-    assert judged is not None
     assert judged.surfacing == ()
     work = c.cell("elementwise", 40, layer="norm"), c.cell("copy", 8), c.healthy(52)
     of_host = replace(c.account(*work), host_ns=95 * MS)
     layers = (c.layer("norm", "LayerNormalization"), *c.HEALTHY_LAYERS)
     judged = judge(c.case(records=c.facts(layers=layers), account=of_host), strict=True).whatif
-    assert judged is not None
     assert (judged.floor.by, judged.surfacing) == ("host", ())
 
 
@@ -300,7 +292,6 @@ def test_a_wait_that_the_baseline_had_too_explains_only_the_rest_of_the_gap() ->
     (finding,) = judgement.findings
     assert finding.cost_ns_per_step == pytest.approx(30 * MS)
     assert finding.gap_ratio == pytest.approx(6 / 16)
-    assert judgement.speedup is not None
     assert judgement.speedup.unexplained_ns == pytest.approx(10 * MS)
 
 
@@ -308,7 +299,6 @@ def test_without_a_measured_baseline_there_is_no_share_of_a_gap() -> None:
     case = c.case(account=THREE, speedup=c.speedup(c.gap_slice("cast", 0, 10), baseline="estimated"))
     judgement = judge(case, [rule("MP503", found(0))], strict=True)
     assert judgement.findings[0].gap_ratio is None
-    assert judgement.speedup is not None
     assert judgement.speedup.unexplained_ns is None
 
 

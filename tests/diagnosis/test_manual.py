@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from mpprof.diagnosis import codes, explain, rules
 from mpprof.diagnosis.manual import HEADINGS
+from mpprof.diagnosis.outcomes import Rule
 from mpprof.errors import NotFoundError
 
 FOLDER = Path(rules.__file__).parent
@@ -22,6 +25,14 @@ def test_every_file_of_rules_is_in_all_under_its_own_name() -> None:
 
 
 @pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
+def test_every_rule_has_what_the_engine_asks_of_it(rule) -> None:
+    hints = {name: kind for name, kind in get_type_hints(Rule).items() if name.isupper()}
+    assert hints
+    assert [name for name, kind in hints.items() if not isinstance(getattr(rule, name, None), kind)] == []
+    assert list(inspect.signature(rule.judge).parameters) == ["signals"]
+
+
+@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
 def test_every_page_has_all_headings_in_order_and_something_under_each(rule) -> None:
     page = explain(rule.CODE)
     assert page.startswith(f"{rule.CODE} {rule.SLUG}\n")
@@ -30,14 +41,14 @@ def test_every_page_has_all_headings_in_order_and_something_under_each(rule) -> 
     assert at == sorted(at)
     for heading, start in zip(HEADINGS, at, strict=True):
         assert lines[start + 1].startswith("    "), f"nothing under {heading}"
-    assert max(map(len, lines)) <= 110
+    assert max(len(line) for line in lines if not line.startswith(" " * 8)) <= 110  # code is never broken
 
 
-@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
-def test_every_page_says_in_code_what_to_do(rule) -> None:
-    text = explain(rule.CODE)
-    remedy = text[text.index("What to do") : text.index("When to ignore")]
-    assert re.search(r"^ {8}\S", remedy, re.MULTILINE), "no indented code"
+def test_what_to_do_stands_in_the_table_alone() -> None:
+    assert [rule.CODE for rule in rules.ALL if "What to do" in (rule.__doc__ or "")] == []
+    page = explain("MP402")
+    assert "    Pad the vocabulary to a multiple of 64: " in page
+    assert "\n\n        vocabulary = -(-vocabulary // 64) * 64\n\n" in page
 
 
 def test_by_slug_and_in_any_case() -> None:
@@ -115,5 +126,6 @@ def test_what_to_do_with_other_frameworks_and_cards_follows_that_for_keras(cause
 
 @pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
 def test_no_page_shows_a_value_that_only_a_run_has(rule) -> None:
-    told = re.findall(r"^    (?:PyTorch|JAX|AMD)[^:]*: .*(?:\n {8}.*)*", explain(rule.CODE), re.MULTILINE)
-    assert not any("{" in text for text in told)
+    page = explain(rule.CODE)
+    told = page[page.index("What to do") : page.index("When to ignore")]
+    assert re.findall(r"\{[a-z_]+\}", told) == []

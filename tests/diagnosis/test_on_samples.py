@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
+from tests import samples
 from tests.paths import SAMPLES
 
 PAIRS = (
@@ -18,8 +18,7 @@ PAIRS = (
 def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
     if not (SAMPLES / name).exists():
         pytest.skip(f"sample_traces/{name} is not there: run sample_traces/make.py")
-    other = workflows.load(SAMPLES / baseline) if baseline else None
-    return workflows.diagnose(workflows.load(SAMPLES / name), other)
+    return samples.diagnosed(name, baseline)
 
 
 def serious(diagnosis: Diagnosis) -> list[str]:
@@ -60,7 +59,6 @@ def test_the_tf32_baseline_is_named_for_what_it_is() -> None:
 def test_what_findings_explain_and_what_they_do_not_make_the_gap(name) -> None:
     diagnosis = diagnosed(f"{name}-mixed-float16", f"{name}-float32")
     speedup = diagnosis.speedup
-    assert speedup is not None
     assert speedup.gap_ns is not None
     assert speedup.gap_ns > 0
     assert speedup.lost_ns is not None
@@ -72,7 +70,6 @@ def test_what_findings_explain_and_what_they_do_not_make_the_gap(name) -> None:
     shares = [f.lost_ratio or 0.0 for f in diagnosis.findings]
     assert all(0.0 <= share <= 1.0 for share in shares)
     assert sum(shares) <= 1.0 + 1e-9
-    assert diagnosis.account is not None
     assert abs(speedup.unexplained_ns) < max(0.15 * speedup.gap_ns, 0.05 * diagnosis.account.step_ns)
 
 
@@ -88,9 +85,6 @@ def test_a_recorded_run_on_a_cpu_gives_a_short_list() -> None:
 def test_what_was_measured_lies_within_what_would_have_been_estimated(name) -> None:
     measured = diagnosed(f"{name}-mixed-float16", f"{name}-float32").speedup
     estimated = diagnosed(f"{name}-mixed-float16").speedup
-    assert measured is not None
-    assert estimated is not None
-    assert estimated.estimated is not None
     assert estimated.estimated.low <= measured.observed <= estimated.estimated.high
 
 
@@ -98,9 +92,6 @@ def test_what_was_measured_lies_within_what_would_have_been_estimated(name) -> N
 def test_what_is_expected_keeps_its_order_and_every_sum_closes(name) -> None:
     found = diagnosed(f"{name}-mixed-float16", f"{name}-float32")
     speedup, account, plan = found.speedup, found.account, found.whatif
-    assert speedup is not None
-    assert account is not None
-    assert plan is not None
     assert sum(part.ns_per_step for part in account.main.slices) == pytest.approx(account.step_ns, abs=1.0)
     assert sum(part.ns_per_step for part in speedup.slices) == pytest.approx(speedup.gap_ns, abs=1.0)
     assert sum(part.mixed_ns for part in speedup.slices) == pytest.approx(account.step_ns, abs=1.0)

@@ -34,7 +34,6 @@ def test_ops_without_a_launch_ran_on_the_cpu(tmp_path: Path, built: Kineto) -> N
     (note,) = (each for each in found.warnings if "nothing was launched there" in each)
     assert "NVIDIA H100 80GB HBM3" in note
     assert '.to("cuda")' in note
-    assert found.window is not None
     assert found.window.trace_basis == "host"
 
 
@@ -69,7 +68,6 @@ def test_events_of_another_kind_are_named(tmp_path: Path, category: str, said: s
 
 def test_what_waits_in_a_copy_is_no_op_on_the_cpu(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, unmarked.waits_in_a_copy())
-    assert found.account is not None
     assert len(found.account.steps) == 5
     by_code = {each.code: each for each in found.findings}
     assert "MP306" not in by_code

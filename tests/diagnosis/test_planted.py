@@ -37,7 +37,6 @@ def images_of_bytes(model: Model) -> Model:
 
 
 def step_ns(diagnosis: Diagnosis) -> float:
-    assert diagnosis.steps is not None
     assert diagnosis.steps.median_ns is not None
     return diagnosis.steps.median_ns
 

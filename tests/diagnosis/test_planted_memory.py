@@ -50,7 +50,6 @@ def found(diagnosis: Diagnosis, code: str) -> Finding | None:
 
 
 def stated(finding: Finding | None, name: str) -> float:
-    assert finding is not None
     return next(float(item.value) for item in finding.evidence if item.name == name)  # type: ignore[arg-type]
 
 
@@ -95,9 +94,7 @@ def test_near_misses_of_a_hidden_saving(
 ) -> None:
     document = documents.document(pair(tmp_path, driver, before, peak))
     memory = document["memory"]
-    assert memory is not None
     told = memory.get("driver")
-    assert told is not None
     assert "code" not in told
     assert told["hidden_bytes"] == pytest.approx(hidden * GIB, abs=GIB / 1000)
     assert not any("driver's number" in line for line in account.saving(document))
@@ -154,7 +151,6 @@ def test_an_unlike_baseline_tells_nothing_of_what_was_saved(tmp_path: Path) -> N
     diagnosis = workflows.diagnose(workflows.load(mixed), workflows.load(tmp_path / "float32"))
     document = documents.document(diagnosis)
     memory = document["memory"]
-    assert memory is not None
     assert memory["peak_bytes"] == 4 * GIB
     rests_on_it = ("saved_bytes", "reachable_bytes", "expected_saving_bytes", "unexplained_bytes", "driver")
     assert [memory.get(name, "left out") for name in rests_on_it] == [None] * 5

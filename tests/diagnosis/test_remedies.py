@@ -128,7 +128,7 @@ OF_TORCH_ON_ANY_CARD = r'torch\.cuda\.\w+|"cuda"|ProfilerActivity\.CUDA|torch\.b
 VALUES = {
     "policy": "mixed_float16", "first": 40, "last": 44, "multiple": 128, "enough": 30, "twice": 60, "baseline": "runs/b",
     "islands": "conv2d_2", "cross_entropy": "SparseCategoricalCrossentropy",
-    "activation": "softmax", "units": 4,
+    "activation": "softmax", "units": 4, "names": ("logits",),
 }  # fmt: skip
 COMMANDS = {"python", "mpprof", "nsys", "nvidia-smi", "rocm-smi", "export", "groups", "tensorboard", "xprof"}
 FEEDS = {"from_tf_data", "from_data_loader", "from_py_dataset"}
@@ -350,6 +350,56 @@ def test_the_recorded_input_decides(
     assert void not in said
 
 
+OF_PIPELINES = r"tf\.data|data\.(map|cache|prefetch|apply|batch)|\.cache\(\)|\.prefetch\(|the pipeline"
+OF_LOADERS = r"(?<!grain\.)DataLoader|num_workers|pin_memory|prefetch_factor"
+OF_DATASETS = r"PyDataset|max_queue_size|use_multiprocessing|Sequence"
+INPUTS: dict[str, tuple[tuple[dict[str, Any], ...], str]] = {
+    "arrays": (({},), rf"{OF_PIPELINES}|{OF_LOADERS}|{OF_DATASETS}|grain|generator|decoded"),
+    "tf.data": (
+        (
+            {"operations": ["Prefetch", "Batch", "TensorSlice"]},
+            {"operations": ["Batch", "Map", "TensorSlice"]},
+            {"operations": ["Prefetch", "Batch", "ParallelMap", "Cache", "TFRecord"]},
+        ),
+        rf"{OF_LOADERS}|{OF_DATASETS}|grain|generator|shuffle=",
+    ),
+    "PyDataset": (({"workers": 1}, {"workers": 8}), rf"{OF_PIPELINES}|{OF_LOADERS}|grain|generator|shuffle="),
+    "DataLoader": (
+        ({"num_workers": 0}, {"num_workers": 8, "pin_memory": True, "persistent_workers": True}),
+        rf"{OF_PIPELINES}|{OF_DATASETS}|grain|prefetch batches|generator|shuffle=",
+    ),
+    "generator": (({},), rf"{OF_PIPELINES}|{OF_LOADERS}|grain|prefetch batches|shuffle="),
+}
+"""By what was recorded to feed a training: how it may be set, and what no remedy may speak of."""
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("framework", ["keras on tensorflow", "keras on jax", "keras on torch", "tf_keras"])
+def test_no_remedy_speaks_of_another_input_than_the_recorded_one(framework: Framework, kind: str) -> None:
+    settings, void = INPUTS[kind]
+    for stated in settings:
+        facts = recorded(framework, fit={"input": {"kind": kind, **stated}})
+        signals = Signals(c.case(records=facts, account=c.account(c.cell("idle_input", 30))))
+        for code, case in {(row.code, row.case) for row in ROWS if row.code.startswith("MP3")}:
+            for remedy in signals.remedies(code, (case,)):
+                said = f"{remedy.text} {remedy.snippet}"
+                assert not re.search(void, said), (code, stated, said)
+        asked = str(signals.remedies("MP301"))
+        assert signals.remedies("MP301"), "there is always something to do"
+        for setting, void_of_it in SETTINGS if framework != "tf_keras" else ():  # set in `fit` there
+            assert not (setting.items() <= stated.items() and void_of_it in asked), asked
+        if "Map" not in str(stated.get("operations", "Map")):
+            assert "map(" not in asked
+
+
+SETTINGS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"pin_memory": True}, "text='pin_memory"),
+    ({"persistent_workers": True}, "and persistent_workers=True"),
+    ({"workers": 8}, "workers=8"),
+)
+"""What is set already, and is not to be asked for."""
+
+
 def test_keras_own_prefetch_of_arrays_is_not_taken_for_a_pipeline_of_the_users() -> None:
     """Keras feeds arrays through a tf.data pipeline of its own, whose trace shows a Prefetch."""
     case = replace(
@@ -532,7 +582,6 @@ def test_the_missing_run_is_recorded_in_the_frameworks_own_way(
 ) -> None:
     estimated = c.speedup(baseline="estimated", observed=None, gap_ns=None, absent={"observed": "nothing"})
     judged = judge(traced(*names, of=of, speedup=estimated)).speedup
-    assert judged is not None
     said = (judged.absent or {})["observed"]
     assert words in said
     assert "mpprof try" in words or "--baseline run" in said or "mpprof report run --baseline" in said
@@ -553,3 +602,13 @@ def test_host_events_are_not_asked_for_where_there_are_some() -> None:
     host = replace(trace.host, **dict.fromkeys(trace.host.__dataclass_fields__, kinds))
     some = judge(traced(of=idle, trace=replace(trace, host=host)))
     assert "activities" not in " ".join(unable.reason for unable in some.unable)
+
+
+def test_jax_is_not_told_to_compile_nothing_against_recompiles() -> None:
+    """Without jit_compile JAX traces the gradient anew in each step."""
+    fed = {"jit_compile": True, "input": {"kind": "tf.data"}}
+    signals = Signals(c.case(records=recorded("keras on jax", fit=fed)))
+    said = [remedy.snippet for remedy in signals.remedies("MP902")]
+    assert said == ["data = data.batch(64, drop_remainder=True)"]
+    on_tensorflow = Signals(c.case(records=recorded("keras on tensorflow", fit=fed)))
+    assert "jit_compile=False" in " ".join(each.snippet for each in on_tensorflow.remedies("MP902"))

@@ -87,7 +87,6 @@ def judged(step: Step, base: Step | None = FLOAT32) -> Case:
     mine = account(step)
     if base is not None:
         held = saved.against(mine, None, None, account(base))
-        assert held is not None
         assert held.expected_saving_bytes is not None
         assert held.saved_bytes is not None
         assert held.unexplained_bytes is not None
@@ -99,7 +98,6 @@ def judged(step: Step, base: Step | None = FLOAT32) -> Case:
 
 def test_a_healthy_run_saved_what_could_be_saved() -> None:
     memory = judged(MIXED).memory
-    assert memory is not None
     assert memory.saved_bytes == memory.expected_saving_bytes == (200 + 200 - 10) * MIB
     assert (memory.gap, memory.unexplained_bytes, memory.reachable_bytes) == ((), 0, 0)
     for code in CODES:
@@ -118,7 +116,6 @@ PLANTED = {
 def test_a_planted_cause_is_found_with_its_bytes_and_no_other(code: str) -> None:
     step, mib = PLANTED[code]
     case = judged(step)
-    assert case.memory is not None
     assert [(part.code, part.bytes) for part in case.memory.gap] == [(code, mib * MIB)]
     assert case.memory.unexplained_bytes == 0
     assert finding(code, case).cost_bytes == mib * MIB
@@ -128,7 +125,6 @@ def test_a_planted_cause_is_found_with_its_bytes_and_no_other(code: str) -> None
 
 def test_what_is_next_to_nothing_is_no_cause() -> None:
     memory = judged(replace(MIXED, rounding=3)).memory
-    assert memory is not None
     assert (memory.gap, memory.unexplained_bytes) == ((), 3 * MIB)
 
 
@@ -136,7 +132,6 @@ def test_mp604_has_a_norms_float32_gradients_too() -> None:
     """The baseline's fused norm holds one gradient; the 16-bit run's two, each half as large in 16 bits."""
     base, two = replace(FLOAT32, flow=("float", 200, IMAGE)), replace(MIXED, flow=("float", 400, IMAGE))
     memory = judged(two, base).memory
-    assert memory is not None
     assert [(part.code, part.bytes) for part in memory.gap] == [("MP604", 200 * MIB)]
     assert memory.unexplained_bytes == 0
     found = finding("MP604", judged(two, base))
@@ -150,7 +145,6 @@ def test_of_mp604_the_gap_has_what_was_expected_to_be_saved() -> None:
     fall by 200 more."""
     flow = ("float", 400, IMAGE)
     case = judged(replace(MIXED, flow=flow), replace(FLOAT32, flow=flow))
-    assert case.memory is not None
     assert (case.memory.gap, case.memory.unexplained_bytes) == ((), 0)
     assert finding("MP604", case).cost_bytes == 200 * MIB
 
@@ -171,7 +165,6 @@ def test_16_bit_gradients_and_those_of_weights_are_not_mp604s(
     """Of a dense layer with 32 inputs the kernel's gradient has the batch as its first axis, too."""
     case = judged(replace(MIXED, flow=flow, user=user))
     assert says("MP604", case) == "clear"
-    assert case.memory is not None
     assert (case.memory.gap, case.memory.unexplained_bytes) == ((), 400 * MIB)
 
 
@@ -182,7 +175,6 @@ def test_gradients_that_may_be_of_weights_are_not_mp604s_and_it_says_so(user: Ph
     assert says("MP604", case) == (
         "unable: 400 MiB of float32 gradients: of activations or of weights, no event shows which"
     )
-    assert case.memory is not None
     assert (case.memory.gap, case.memory.unexplained_bytes) == ((), 400 * MIB)
     found = finding("MP604", judged(replace(open_, norm=("float", 400))))
     assert found.cost_bytes == 200 * MIB
@@ -224,7 +216,6 @@ def test_mp606_is_a_peak_in_the_optimizers_update() -> None:
     found = finding("MP606", case)
     assert found.cost_bytes == (910 - 530) * MIB
     assert "optimizer phase" in found.summary
-    assert case.memory is not None
     assert [(part.code, part.bytes) for part in case.memory.gap] == [("MP606", 380 * MIB)]
     assert case.memory.unexplained_bytes == 0
     assert finding("MP606", judged(replace(MIXED, update=800), None)).cost_bytes == 380 * MIB
@@ -249,7 +240,6 @@ def test_a_remedy_saves_no_more_than_down_to_the_next_moment(code: str, base: St
         base = replace(base, scratch=20, conv=("float", 900))  # whose workspaces are smaller
     parts, mine = account(step).parts, judged(step, base).memory
     assert parts is not None
-    assert mine is not None
     limit = 0.05 * mine.whole_bytes
     assert mine.of_gap(code) in (None, mib * MIB)
     if code == "MP605" and base is None:
@@ -277,7 +267,6 @@ def test_mp601_is_a_peak_of_what_stays_in_float32() -> None:
 
 def test_states_that_grew_are_part_of_the_gap() -> None:
     memory = judged(replace(MIXED, states=150)).memory
-    assert memory is not None
     assert [(part.code, part.bytes) for part in memory.gap] == [("MP601", 50 * MIB)]
 
 
@@ -285,14 +274,12 @@ def test_what_else_shrank_is_named_by_its_kind() -> None:
     """Of states, of an allocator's rounding and of scratch space no saving was expected; 9.2 MiB are 1 %."""
     base = Step(states=140, scratch=29, rounding=100)
     memory = judged(replace(MIXED, norm=("float", 400)), base).memory
-    assert memory is not None
     assert [(part.code, part.bytes) for part in memory.gap] == [("MP604", 200 * MIB)]
     assert memory.unexplained_bytes == -149 * MIB
     assert [(part.kind, part.bytes) for part in memory.shrank] == [
         ("rounding", 100 * MIB), ("held before the window", 40 * MIB),
     ]  # fmt: skip
     healthy = judged(MIXED).memory
-    assert healthy is not None
     assert healthy.shrank == ()
 
 
@@ -313,7 +300,6 @@ def test_a_float32_run_and_one_without_events_are_not_judged() -> None:
 def test_another_batch_is_no_expectation() -> None:
     run, other = c.run(c.facts(fits=(c.fit(batch_size=64),))), c.run(c.facts(fits=(c.fit(batch_size=32),)))
     held = saved.against(account(MIXED), None, None, account(FLOAT32), run, other)
-    assert held is not None
     assert held.saved_bytes == 390 * MIB
     assert held.expected_saving_bytes is None
     assert "batches differ" in (held.why_no_expectation or "")

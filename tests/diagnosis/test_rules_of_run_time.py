@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import mpprof
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.analysis.steps.run_time import run_time
+from mpprof.analysis.steps.stalls import LOADER
 from mpprof.diagnosis import Case
 from mpprof.model.account import Account
 from mpprof.runs.loading import load
@@ -23,7 +26,7 @@ def case(given: Play, folder: Path, account: Account | None = None) -> Case:
     run = load(play(replace(given, epochs=1, calls=100), folder).root)
     steps = stepping.summarise(run.steps, run.facts, finished=True)
     assert steps is not None
-    if given.backend == "jax":  # a play has no waits for the device
+    if given.backend == "jax" and given.waits is None:
         steps = replace(steps, mean_ns=_mean(given) * MS, first_steady=2)
     return c.case(account=account, run=run, steps=steps)
 
@@ -42,6 +45,14 @@ def test_a_loader_that_blocks_torch_on_the_host_is_found(tmp_path: Path) -> None
     assert got.severity == "error"
     assert got.cost_ns_per_step == pytest.approx(40 * MS, rel=0.02)  # an epoch's first fetch is out
     assert got.summary.startswith("training waits 39.6 ms a step for input")
+
+
+def test_a_wait_of_all_steps_is_not_lessened_by_profiled_steps_that_waited_less(tmp_path: Path) -> None:
+    """Where the device does not run behind, the host's wait is the wait."""
+    account = c.account(c.cell("idle_input", 2), c.cell("idle_between_steps", 3), c.healthy(95))
+    got = finding("MP301", case(Play(backend="torch", batch=40), tmp_path, account))
+    assert got.cost_ns_per_step == pytest.approx(40 * MS, rel=0.02)
+    assert got.severity == "error"
 
 
 def test_a_quick_loader_is_clear_where_its_wait_was_recorded(tmp_path: Path) -> None:
@@ -73,6 +84,55 @@ def test_where_the_device_runs_behind_a_blocked_host_is_a_cause_only_if_the_devi
     assert says("MP301", case(blocked, tmp_path / "busy", c.account(c.healthy(100)))) == "clear"
 
 
+def test_without_a_trace_a_blocked_host_is_a_cause_where_it_does_not_wait_for_the_device(
+    tmp_path: Path,
+) -> None:
+    """A device that takes longer than the host is waited for every 16 calls: 16 times what it lacks."""
+    keeps_up = Play(backend="jax", batch=100, waits=2)
+    got = finding("MP301", case(keeps_up, tmp_path / "keeps up"))
+    assert (got.severity, got.confidence) == ("error", "medium")
+    assert got.cost_ns_per_step == pytest.approx(100 * MS, rel=0.02)
+    behind = says("MP301", case(replace(keeps_up, waits=16 * 200), tmp_path / "behind"))
+    assert behind.startswith("unable: the host waits for input")
+    found = mpprof.diagnose(
+        mpprof.load(play(replace(keeps_up, epochs=1, calls=100), tmp_path / "leads").root)
+    )
+    assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+    assert found.answer.sentence == "The GPU waits for data 99 of each 111 ms step."
+
+
+@pytest.mark.parametrize("waits", [2, 40])
+def test_bursts_of_a_loader_on_jax_are_found_and_said_though_steps_are_timed_in_groups(
+    waits: int, tmp_path: Path
+) -> None:
+    """Of 16 steps, as many as are timed together, two wait: no group differs from another."""
+    bursts = Play(backend="jax", epochs=1, calls=200, burst=(8, 1900), workers=8, waits=waits)
+    found = mpprof.diagnose(mpprof.load(play(bursts, tmp_path).root))
+    assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+    (said,) = [said for said in found.warnings if said.startswith("mean ")]
+    assert said.endswith("every 8th step takes 1.91 s on the host: it waits for the loader")
+
+
+def test_a_recorded_loop_that_waits_now_and_then_says_one_thing(tmp_path: Path) -> None:
+    bursts = Play(backend="loop", epochs=1, calls=200, call=2, burst=(8, 320))
+    found = mpprof.diagnose(mpprof.load(play(bursts, tmp_path).root))
+    assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+    (said,) = [said for said in found.warnings if said.startswith("mean ")]
+    assert said.endswith("every 8th step takes 323 ms: it waits for the loader")
+
+
+def test_what_comes_as_often_as_the_workers_deliver_is_the_loader(tmp_path: Path) -> None:
+    """On TensorFlow without a trace: the warning and the rule say the same."""
+    bursts = Play(epochs=1, calls=200, call=2, burst=(8, 320))
+    for workers in (8, 5):
+        root = play(replace(bursts, workers=workers), tmp_path / str(workers)).root
+        found, is_loader = mpprof.diagnose(mpprof.load(root)), workers == 8
+        (said,) = [said for said in found.warnings if said.startswith("mean ")]
+        assert ("every 8th step takes 323 ms: it waits for the loader" in said) == is_loader
+        assert ("loader" in said) == is_loader == (found.answer.code == "MP301")
+        assert ("MP301" in {each.code for each in found.unable}) != is_loader
+
+
 def test_a_loaders_stalls_count_on_jax_though_no_profiled_step_holds_one(tmp_path: Path) -> None:
     """What the profiled steps lack of the mean step was no work of the device, and no profiler adds it."""
     stalls = c.account(c.cell("idle_stall", 70), c.healthy(30))
@@ -81,7 +141,7 @@ def test_a_loaders_stalls_count_on_jax_though_no_profiled_step_holds_one(tmp_pat
 
 
 def test_stalls_of_no_known_cause_leave_it_open_whether_they_wait_for_input(tmp_path: Path) -> None:
-    cells = {None: "unable", "runs Slow": "clear"}
+    cells = {None: "unable", "runs Slow": "clear", LOADER: "error"}
     for cause, said in cells.items():
         stalls = c.account(c.cell("idle_stall", 40, cause=cause), c.healthy(60))
         assert says("MP301", case(Play(), tmp_path / said, stalls)).startswith(said)
@@ -92,6 +152,11 @@ def test_a_window_that_profiling_distorted_tells_of_steps_without_stalls(tmp_pat
     cells = (c.cell("idle_input", 2), c.healthy(2), c.cell("idle_stall", 15), c.cell("profiling", -3))
     account = c.account(*cells, window_ns=4.0 * MS, usual_ns=1.0 * MS, step_ns=16.0 * MS)
     assert says("MP301", case(Play(), tmp_path, account)).startswith("unable: stalls of no known cause")
+    cells = (c.cell("idle_input", 2), c.healthy(2), c.cell("idle_stall", 15, cause=LOADER), cells[-1])
+    account = c.account(*cells, window_ns=4.0 * MS, usual_ns=1.0 * MS, step_ns=16.0 * MS)
+    got = finding("MP301", case(Play(), tmp_path / "loader", account))
+    assert got.severity == "error"
+    assert 15 * MS <= got.cost_ns_per_step <= 16 * MS  # of an unprofiled step, in which stalls are
 
 
 def test_idle_time_between_steps_of_jax_is_not_cleared_where_the_wait_was_not_recorded(
@@ -162,6 +227,35 @@ def test_callbacks_that_were_not_timed_are_found_by_the_gap_and_else_not_cleared
 def test_the_wait_for_input_before_a_call_is_no_callbacks(tmp_path: Path) -> None:
     assert says("MP305", case(Play(backend="torch", batch=40, call=100), tmp_path / "torch")) == "clear"
     assert says("MP305", case(Play(backend="loop", batch=40, call=100), tmp_path / "loop")) == "clear"
+
+
+def without_spent(folder: Path, given: Play, *, killed: bool) -> Case:
+    """A log without the lines of what was spent; `killed`: it also ends before an epoch does."""
+    made = case(given, folder)
+    path = folder / "mpprof" / "steps.jsonl"
+    left_out = {"spent", "epoch", "fit_end"} if killed else {"spent"}
+    lines = [line for line in path.read_text().splitlines() if json.loads(line).get("kind") not in left_out]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return replace(made, run=load(folder))
+
+
+@pytest.mark.parametrize(
+    ("killed", "why"),
+    [(False, "an mpprof that did not time it"), (True, "the log ends before its first line")],
+)
+def test_what_a_log_does_not_say_was_spent_is_no_zero(tmp_path: Path, killed: bool, why: str) -> None:
+    made = without_spent(tmp_path, Play(loop=0), killed=killed)
+    assert says("MP305", made).startswith("unable")
+    times = run_time(made.run)
+    assert times is not None
+    assert not {"callbacks", "compile", "input"} & {part.name for part in times.parts}
+    assert why in times.absent["callbacks"]
+    assert sum(part.ns for part in times.parts) + times.unknown_ns == times.wall_ns
+
+
+def test_callbacks_of_a_list_of_the_users_own_are_not_timed_by_our_own_hooks(tmp_path: Path) -> None:
+    why = {"run_time.callbacks": "this CallbackList was made before"}
+    assert says("MP305", case(Play(loop=0, absent=why), tmp_path)).endswith(why["run_time.callbacks"])
 
 
 # --- MP902 recompiles

@@ -213,3 +213,28 @@ def test_a_run_that_an_error_ended_is_not_told_to_train_longer(code) -> None:
     table = c.steps(8)
     case = c.case(records=records, table=table, steps=c.summary(table, steady=2))
     assert says(code, case) == "not applicable: an error ended the training"
+
+
+def test_a_scale_that_stays_at_its_floor_has_found_nothing() -> None:
+    """Keras 2 halves its scale down to 1 and no further: updates that are skipped there are endless, too."""
+    halved = {step: max(2.0 ** (15 - step), 1.0) for step in range(1, 81)}
+    table = c.steps(80, skipped=dict.fromkeys(halved, 1), scales=halved)
+    optimizer = OptimizerFacts("LossScaleOptimizer", "Adam", True, 2.0**15, 2000)
+    case = c.case(table=table, records=c.facts(fit={"optimizer": optimizer}))
+    assert told(case) == ("error", "clear", "clear")
+    assert "the gradients overflow even unscaled" in finding("MP201", case).summary
+    held = {step: max(2.0 ** (15 - step), 1.0) for step in range(1, 16)} | dict.fromkeys(range(16, 81), 1.0)
+    found = c.steps(
+        80, skipped={**dict.fromkeys(range(1, 16), 1), **dict.fromkeys(range(16, 81), 0)}, scales=held
+    )
+    assert says("MP201", c.case(table=found, records=c.facts(fit={"optimizer": optimizer}))) == "clear"
+
+
+def test_a_scale_that_a_loop_records_grows_whatever_its_optimizer_is() -> None:
+    """As a GradScaler's: torch's own optimizers know of no loss scale."""
+    records = c.facts(fit={"optimizer": OptimizerFacts("Adam")})
+    assert says("MP203", c.case(table=c.steps(scales={200: 2.0**30}), records=records)) == "warning"
+    fixed = c.facts(fit={"optimizer": OptimizerFacts("Adam", fixed_scale=2.0**30)})
+    assert says("MP203", c.case(table=c.steps(scales={200: 2.0**30}), records=fixed)).startswith(
+        "not applicable"
+    )

@@ -41,11 +41,14 @@ CASES = (
     *(Case("transfer", "t4", policy, 64) for policy in ("float32", "mixed_float16")),
     *(Case("transformer", card, "mixed_float16", 8) for card in ("t4", "a100")),
     *(Case("transformer", card, "mixed_bfloat16", 8) for card in ("l4", "h100", "b200", "rtx 5090")),
+    *(Case("small", "t4", policy, 32) for policy in ("float32", "mixed_float16")),
+    *(Case("resnet20", "v100", policy, 128) for policy in ("float32", "mixed_float16")),
     Case("recurrent", "a100", "mixed_float16", 16),
     Case("depthwise", "t4", "mixed_float16", 16),
     Case("convolutions", "a100", "mixed_float16", 16),
     *(Case("dense", "a100", policy, 64) for policy in ("float32", "mixed_float16")),
     Case("dense", "a100", "mixed_float16", 1),
+    *(Case("float8", card, "mixed_bfloat16", 8192) for card in ("h100", "a100")),
 )
 
 

@@ -148,6 +148,46 @@ def dense() -> Any:
     return model
 
 
+def small() -> Any:
+    """A convolutional network of 60,000 parameters, whose kernels are shorter than their launches."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential([keras.Input((28, 28, 1))])
+    for filters in (16, 32, 48):
+        model.add(layers.Conv2D(filters, 3, padding="same", activation="relu"))
+        model.add(layers.MaxPooling2D())
+    model.add(layers.Flatten())
+    model.add(layers.Dense(90, activation="relu"))
+    model.add(layers.Dense(10, activation="softmax", dtype="float32"))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def resnet20() -> Any:
+    """ResNet-20 on images of 32 x 32."""
+    import keras
+    from keras import layers
+
+    def normed(value: Any) -> Any:
+        return layers.BatchNormalization()(value)
+
+    inputs = keras.Input((32, 32, 3))
+    value = layers.ReLU()(normed(layers.Conv2D(16, 3, padding="same")(inputs)))
+    for stage, filters in enumerate((16, 32, 64)):
+        for block in range(3):
+            stride = 2 if stage and not block else 1
+            inner = layers.ReLU()(normed(layers.Conv2D(filters, 3, stride, padding="same")(value)))
+            inner = normed(layers.Conv2D(filters, 3, padding="same")(inner))
+            if stride == 2:
+                value = layers.Conv2D(filters, 1, 2)(value)
+            value = layers.ReLU()(layers.Add()([value, inner]))
+    value = layers.Dense(10)(layers.GlobalAveragePooling2D()(value))
+    model = keras.Model(inputs, layers.Activation("softmax", dtype="float32")(value))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
 def uncompiled() -> Any:
     import keras
 
@@ -156,3 +196,18 @@ def uncompiled() -> Any:
 
 def broken() -> Any:
     raise RuntimeError("no such dataset")
+
+
+def float8() -> Any:
+    """Dense layers in float8, the last one left out of it."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential([keras.Input((1024,))])
+    for name in ("a", "b"):
+        model.add(layers.Dense(4096, activation="relu", name=name))
+    model.add(layers.Dense(16, name="logits"))
+    model.add(layers.Activation("linear", dtype="float32"))
+    model.quantize("float8", filters=lambda layer: layer.name != "logits")
+    model.compile("adam", "mse")
+    return model

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,6 @@ def test_the_largest_batch_is_searched_for_each_card_and_policy(monkeypatch: pyt
     assert len(asked) == len(made.runs) * len(set(asked))
     for run in made.runs:
         found = run.largest_batch
-        assert found is not None
         assert found.fits is not None
         assert found.too_large is not None
         assert 0.85 * 16 * 1024 < 1024 + found.fits * 16 <= 0.9 * 16 * 1024
@@ -202,6 +202,36 @@ def test_a_compiler_that_is_not_there_or_of_another_version(
         child_module._device(Jax, "")
     assert said in str(raised.value)
     assert next in raised.value.next
+
+
+@pytest.mark.parametrize(
+    ("asked", "function", "layers", "sets"),
+    [
+        ("float32", "float32", "float32", None),
+        ("float32", "mixed_float16", "mixed_float16", "mixed_float16"),  # by keras.config
+        ("float32", "float32", "mixed_float16", "mixed_float16"),  # layer by layer
+        ("mixed_float16", "mixed_float16", "mixed_float16", None),
+    ],
+)
+def test_a_function_that_sets_its_own_policy_is_refused_under_another(
+    asked: str, function: str, layers: str, sets: str | None
+) -> None:
+    """Its row would repeat that of its own policy; a saved model is built anew under each."""
+    from tests.record.on_tensorflow import keras
+
+    try:
+        keras.config.set_dtype_policy(function)
+        made: Any = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, dtype=layers)])
+        request = {"model": "project:build", "function": True, "policy": asked}
+        if sets is None:
+            child_module._check_policy(made, request)
+        else:
+            with pytest.raises(child_module.Mendable, match=f"sets its own policy, {sets}") as raised:
+                child_module._check_policy(made, request)
+            assert raised.value.unable
+        child_module._check_policy(made, {**request, "function": False})
+    finally:
+        keras.config.set_dtype_policy("float32")
 
 
 @pytest.mark.parametrize(

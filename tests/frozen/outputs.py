@@ -23,7 +23,7 @@ from tests.frozen.fits import recorded, recorded_on_jax
 from tests.paths import ROOT, SHARED, SHARED_DATA
 
 SAMPLES = "sample_traces"
-TABLES = ("kernels", "ops", "layers", "memory")
+TABLES = ("kernels", "products", "ops", "layers", "memory")
 CARDS = (None, (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0))
 """Compute capabilities for which kernel names are judged; None: not known."""
 AGES = re.compile(r'("last_written_unix_ns": )[^,}\]]+')

@@ -19,7 +19,7 @@ from mpprof.errors import MpprofError
 
 COMMANDS = (
     ("report", "--format", "json"), ("report",), ("report", "--format", "markdown"), ("report", "--format", "html"),
-    ("kernels",), ("ops", "--format", "json"), ("layers", "--format", "csv"), ("memory",), ("report", "--strict"),
+    ("kernels",), ("products",), ("ops", "--format", "json"), ("layers", "--format", "csv"), ("memory",), ("report", "--strict"),
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ with atheris.instrument_imports():
     from mpprof.analysis.layers import scopes
     from mpprof.model import grouping
     from mpprof.store import lines
-    from mpprof.traces.chrome import json, kineto_args
+    from mpprof.traces.chrome import json, kineto
     from mpprof.traces.common import columns, hlo, names, planes, walk, walk_reference
 
 LONGEST = 1 << 12
@@ -78,8 +78,8 @@ def _events(data: bytes) -> None:
         for event in json._Parse(file, json._Window(iter((data[:99], data[99:])))).run():
             args = event.get("args")
             if isinstance(args, dict):
-                kineto_args.details(args)
-                kineto_args.shapes(args)
+                kineto.details(args)
+                kineto.shapes(args)
 
 
 def _lines(data: bytes) -> None:

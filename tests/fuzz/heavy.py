@@ -1,6 +1,6 @@
 """Files that ask for as much memory and time as they can, and what reading one takes in a process of its own.
 
-python -m tests.fuzz.heavy CASE MIB FOLDER
+python -m tests.fuzz.heavy MIB FOLDER CASE...
 """
 
 from __future__ import annotations
@@ -8,16 +8,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import sqlite3
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from mpprof.errors import MpprofError
 from tests.builders import hlo
 from tests.builders.xspace import tagged_bytes, tagged_varint, varint
+from tests.fuzz import seeds
+from tests.fuzz.targets import BY_NAME as TARGETS
 
 Write = Callable[[Path, int], None]
 
@@ -411,15 +416,10 @@ def peak_bytes(reset: bool = False) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
-def main(name: str, mib: float, folder: Path) -> None:
+def _take(name: str, mib: float, folder: Path) -> None:
     case = BY_NAME[name]
     made = folder / "made"
     case.write(made, int(mib * (1 << 20)))  # first of all: what it leaves to be used again is little
-
-    from mpprof.errors import MpprofError
-    from tests.fuzz import seeds
-    from tests.fuzz.targets import BY_NAME as TARGETS
-
     target = TARGETS[case.target]
     path = folder / target.file
     path.parent.mkdir(exist_ok=True)
@@ -434,8 +434,30 @@ def main(name: str, mib: float, folder: Path) -> None:
     except MpprofError as refused:
         error = str(refused)
     took = {"seconds": time.process_time() - at, "peak_bytes": peak_bytes() - before}
-    print(json.dumps({"bytes": path.stat().st_size, **took, "error": error}))
+    print(json.dumps({"case": name, "bytes": path.stat().st_size, **took, "error": error}), flush=True)
+
+
+def main(mib: float, folder: Path, *names: str) -> int:
+    """Read each case in a process of its own, forked from this one, which has imported what they need."""
+    for number, name in enumerate(names):
+        own = folder / str(number)
+        own.mkdir()
+        process = os.fork()
+        if process == 0:
+            failed = 1
+            try:
+                _take(name, mib, own)
+                failed = 0
+            finally:
+                if failed:
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                os._exit(failed)
+        if os.waitpid(process, 0)[1]:
+            return 1
+        shutil.rmtree(own)
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), Path(sys.argv[3]))
+    sys.exit(main(float(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))

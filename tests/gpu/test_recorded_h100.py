@@ -8,23 +8,21 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from mpprof import traces
-from mpprof.api import ladder, workflows
+from mpprof.api import ladder
 from mpprof.model.finding import Diagnosis
+from tests import samples
 from tests.paths import SAMPLES
 
 RUNS = sorted(path.name for path in SAMPLES.glob("recorded-h100-*"))
 
 
-@cache
 def diagnosed(name: str, baseline: str | None = None) -> Diagnosis:
-    other = workflows.load(SAMPLES / f"recorded-h100-{baseline}") if baseline else None
-    return workflows.diagnose(workflows.load(SAMPLES / f"recorded-h100-{name}"), other)
+    return samples.diagnosed(f"recorded-h100-{name}", f"recorded-h100-{baseline}" if baseline else None)
 
 
 def means_ms(name: str) -> list[float]:
@@ -48,10 +46,8 @@ def test_there_are_six_of_less_than_300_kb_each() -> None:
 def test_the_step_is_that_of_the_log_and_the_products_ran_on_tensor_cores(run: str) -> None:
     found = diagnosed(run)
     low, high = min(means_ms(run)), max(means_ms(run))
-    assert found.steps is not None
     assert found.steps.median_ns is not None
     assert low - 1e-3 <= found.steps.median_ns / 1e6 <= high + 1e-3
-    assert found.tensor_core is not None
     assert found.tensor_core.ratio is not None
     assert found.tensor_core.ratio > 0.8
     precision = {"float32": "tf32", "mixed-float16": "fp16", "mixed-bfloat16": "bf16"}
@@ -65,8 +61,6 @@ def test_padding_the_vocabulary_is_asked_for_and_gained_what_it_promised_and_mor
     before, after = diagnosed("transformer-mixed-float16"), diagnosed("transformer-padded-mixed-float16")
     odd = next(finding for finding in before.findings if finding.code == "MP402")
     assert "MP402" not in [finding.code for finding in after.findings]
-    assert before.steps is not None
-    assert after.steps is not None
     gained = before.steps.median_ns - after.steps.median_ns  # type: ignore[operator]
     assert 0.4 * gained < odd.cost_ns_per_step < gained  # type: ignore[operator]
 
@@ -74,7 +68,6 @@ def test_padding_the_vocabulary_is_asked_for_and_gained_what_it_promised_and_mor
 @pytest.mark.parametrize(("model", "low", "high"), [("transformer", 1.1, 1.3)])
 def test_the_speedup_is_stated_below_what_is_attainable(model: str, low: float, high: float) -> None:
     speedup = diagnosed(f"{model}-mixed-float16", f"{model}-float32").speedup
-    assert speedup is not None
     assert speedup.observed is not None
     assert speedup.expected is not None
     assert low < speedup.observed < high
@@ -117,7 +110,6 @@ def test_what_padding_gained_lies_between_what_its_products_and_all_kernels_take
     )
     compared = ladder.compare(*(SAMPLES / f"recorded-h100-{run}" for run in runs))
     (promises,) = [rung.promises for rung in compared.rungs]
-    assert promises is not None
     (padded,) = [outcome for outcome in promises.outcomes if outcome.code == "MP402"]
     assert padded.status == "applied"
     assert padded.evidence == ("dense_8, units: 33709 → 33728",)

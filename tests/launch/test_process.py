@@ -92,7 +92,6 @@ def test_a_handler_of_the_scripts_own_is_called(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.terminate()
         assert process.wait(60) == 17

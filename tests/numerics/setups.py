@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from keras import layers, ops
 
 import mpprof
@@ -199,6 +200,8 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 BATCHES, SCALE = 4, 2.0**10
+AS_KERAS_WARNS = pytest.mark.filterwarnings("ignore:.*overflow encountered in cast:RuntimeWarning")
+"""Keras' SpectralNormalization makes a float16 of 1e7 when it trains, with mpprof and without."""
 LARGE = 1e30
 """Of the second batch's targets, whose square is not finite: where gradients are in float16 its update is skipped."""
 

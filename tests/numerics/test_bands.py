@@ -92,7 +92,6 @@ def test_the_band_is_that_of_a_step_at_each_power_of_two(numbers: Any) -> None:
         model, x, y = made(number)
         low, high = truth(model, x, y)
         found = mpprof.numerics(model, x, y).loss_scale
-        assert found is not None
         assert found.high == 2.0**high, number
         assert found.low is not None, number
         if abs(np.log2(found.low) - low) > 1:

@@ -82,5 +82,4 @@ def test_the_answer_names_the_layer_and_the_remedies_that_are_printed_cure_it(
     assert [each["trigger"] for each in looks] == ["start", "end"]
     assert {str(each["first_forward"] or each["first_backward"]) for each in looks} == {"None"}
     steps = read_records(tmp_path / "2").steps
-    assert steps is not None
     assert steps.skipped.max() == 0

@@ -11,6 +11,7 @@ FEW = ("dropout", "plain attributes")
 """Seed generators, and attributes with the generators of Python and NumPy."""
 
 
+@setups.AS_KERAS_WARNS
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.full) for name in setups.SETUPS]
 )

@@ -157,6 +157,15 @@ def layer_changed(model: Model, name: str, **facts: Any) -> Model:
     )
 
 
+def in_float8(model: Model) -> Model:
+    """The model's Dense layers as Keras records them once they are quantised."""
+    policy = {"dtype_policy": "float8_from_mixed_bfloat16"}
+    return replace(
+        model,
+        layers=tuple({**layer, **(policy if layer["class"] == "Dense" else {})} for layer in model.layers),
+    )
+
+
 def configured(model: Model, name: str, **config: Any) -> Model:
     own = next(layer for layer in model.layers if layer["name"] == name)
     return layer_changed(model, name, config={**own["config"], **config})

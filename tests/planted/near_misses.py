@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from tests.builders import workloads as tf
-from tests.builders.gpus import A100, T4, V100, Gpu
-from tests.builders.numerics import FLOAT32, Numerics
+from tests.builders.gpus import A100, H100, T4, V100, Gpu
+from tests.builders.numerics import FLOAT8, FLOAT32, Numerics
 from tests.builders.simulate import Host, Training
 from tests.builders.workloads import MODEL, Model
 from tests.planted import generator as g
@@ -76,6 +76,8 @@ def _of_records(healthy: Training) -> list[Planted]:
         "class": "LSTM",
         "config": {"units": 128, "activation": "tanh", "recurrent_activation": "sigmoid"},
     }
+    sizes = {"batch": 8192, "features": 1024, "widths": (4096, 4096), "classes": 1024}
+    large = g.in_float8(g.xla_mlp(H100, FLOAT8, **sizes))
     return [
         near("MP101", "one-layer-in-16-bits", n=FLOAT32, model=half, global_policy="mixed_float16"),
         near("MP103", "a-loop-that-overflowed-once", facts=loop, scales=grown, losses=flat, optimizer=scaled, skip_steps=frozenset({30})),
@@ -90,6 +92,9 @@ def _of_records(healthy: Training) -> list[Planted]:
         near("MP801", "capability-7.0"),
         near("MP802", "a-t4-of-capability-7.5", gpu=T4),
         near("MP804", "bfloat16-where-it-is", gpu=A100, n=BF16),
+        near("MP413", "float8-of-multiples-of-16", gpu=H100, n=FLOAT8, model=large, facts=g.JAX),
+        near("MP414", "float8-of-large-products", gpu=H100, n=FLOAT8, model=large, facts=g.JAX),
+        near("MP808", "float8-where-it-is", gpu=H100, n=FLOAT8, model=large, facts=g.JAX),
         near("MP901", "a-short-warm-up", warmup_s=0.1),
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any
 from tests.builders import workloads as tf
 from tests.builders import xla_workloads as xla
 from tests.builders.gpus import A100, GTX1080TI, H100, T4, V100, Gpu
-from tests.builders.numerics import FLOAT32, TF32, Numerics
+from tests.builders.numerics import FLOAT8, FLOAT32, TF32, Numerics
 from tests.builders.simulate import Host, Training
 from tests.builders.workloads import Model
 from tests.planted import generator
@@ -80,6 +80,14 @@ def by_records() -> list[Planted]:
         Planted("tf-v100-recurrent", run("tf-v100-recurrent", V100, F16, g.layer_changed(model, "re_lu_1", **recurrent)), {"MP410": None}),
         Planted("tf-v100-no-xla", run("tf-v100-no-xla", V100, F16, blocked), {"MP309": None}),
         Planted("jax-a100-graphs", run("jax-a100-graphs", A100, F16, small_input(xla.convnet(A100, F16)), host=graphs, **jax), {"MP912": None}, also=frozenset({"MP907"})),
+    ]  # fmt: skip
+    wide = {"batch": 8192, "features": 1024, "widths": (4096, 4096, 4096), "classes": 1024}
+    odd = {**wide, "widths": (4096, 4090, 4096)}
+    thin = {**wide, "batch": 131_072, "widths": (256, 256, 256)}
+    cases += [
+        Planted("jax-a100-float8", run("jax-a100-float8", A100, BF16, g.in_float8(g.xla_mlp(A100, BF16, **wide)), **jax), {"MP808": None}),
+        Planted("jax-h100-float8-odd", run("jax-h100-float8-odd", H100, FLOAT8, g.in_float8(g.xla_mlp(H100, FLOAT8, **odd)), **jax), {"MP413": None}),
+        Planted("jax-h100-float8-thin", run("jax-h100-float8-thin", H100, FLOAT8, g.in_float8(g.xla_mlp(H100, FLOAT8, **thin)), **jax), {"MP414": None}),
     ]  # fmt: skip
     ended = {"reason": "error", "error": "ValueError", "text": "The labels do not fit the model's outputs"}
     cases.append(

@@ -11,6 +11,7 @@ import pytest
 from mpprof.diagnosis import rules
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
+from tests.diagnosis.saying import assert_answer
 from tests.frozen.keeping import differences, kept
 from tests.frozen.outputs import causes
 from tests.planted import held_out, sweep
@@ -90,6 +91,11 @@ def test_the_causes_with_their_costs_and_gains_are_as_they_were(judged) -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
+def test_its_answer_keeps_the_rules(judged, name: str) -> None:
+    assert_answer(judged(name))
+
+
+@pytest.mark.parametrize("name", PLANTED)
 def test_every_rendering_ranks_alike(judged, name: str) -> None:
     ranks.check(documents.document(judged(name)))
 
@@ -138,7 +144,6 @@ def test_healthy_runs_have_nothing_above_info(healthy, name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_what_healthy_runs_reach_is_what_was_expected(healthy, name: str) -> None:
     speedup = healthy(name)[0].speedup
-    assert speedup is not None
     assert speedup.expected == pytest.approx(speedup.observed, rel=0.08)
 
 
@@ -147,6 +152,7 @@ def test_the_quiet_side_of_a_limit_stays_quiet(tmp_path: Path, name: str) -> Non
     case = QUIET[name]
     found = diagnosed(case.training, case.baseline, tmp_path)
     assert not {*case.twins} & {f.code for f in found.findings if f.severity != "info"}
+    assert_answer(found)
 
 
 @pytest.mark.parametrize("name", PLANTED)

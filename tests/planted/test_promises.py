@@ -62,7 +62,6 @@ def test_what_was_promised_is_what_the_twin_obtains(tmp_path: Path, name: str, c
     assert low <= truth * (1 + CLOSE)
     assert high >= truth * (1 - CLOSE)
     total = document["steps"][0]["remedies_total"]
-    assert total is not None
     assert total["obtained_ns"] == pytest.approx(truth, rel=0.01)
     assert total["interval_ns"] is not None
     assert total["interval_ns"][0] < truth * 1.01
@@ -86,8 +85,6 @@ def test_a_step_that_begins_with_a_wait_for_the_device_is_promised_the_same(
         documents.document(mpprof.diagnose(write(replace(one, name=called), tmp_path / called)))["whatif"]
         for one, called in ((at_its_end, "prompt"), (at_the_next, "late"))
     )
-    assert prompt is not None
-    assert late is not None
     assert late["floor"]["host_ns"] == pytest.approx(prompt["floor"]["host_ns"], rel=0.25)
     assert late["floor"]["by"] == "device"
     (gain_ns,) = (each["gain_ns"] for each in late["order"] if each["code"] == code)

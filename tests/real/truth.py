@@ -235,8 +235,6 @@ def protobuf() -> ModuleType:
             file = Path(folder) / path
             if file.is_file():
                 spec = importlib.util.spec_from_file_location("xplane_pb2", file)
-                assert spec is not None
-                assert spec.loader is not None
                 module = importlib.util.module_from_spec(spec)
                 spec.loader.exec_module(module)
                 return module

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mpprof.record import end_of_fit
 from tests.record import hangs
 
 
@@ -14,6 +15,12 @@ def no_clock() -> Iterator[None]:
     hangs.no_clock()
     yield
     hangs.by_the_clock()
+
+
+@pytest.fixture(autouse=True)
+def no_verdict_was_given() -> None:
+    """The first verdict of a process is always given."""
+    vars(end_of_fit.VERDICTS).update(vars(end_of_fit.Verdicts()))
 
 
 @pytest.fixture(scope="session")

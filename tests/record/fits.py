@@ -33,7 +33,6 @@ def counter(made: Any) -> int:
 
 
 def total_skipped(read: Records) -> int:
-    assert read.steps is not None
     return int(read.steps.skipped[read.steps.skipped > 0].sum())
 
 

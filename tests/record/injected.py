@@ -290,7 +290,6 @@ def train(
     else:
         _fit(made, training, waits, MPProfilerCallback(root, audit=False, **settings))
     found = run_time(load(root))
-    assert found is not None
     assert sum(part.ns for part in found.parts) + found.unknown_ns == found.wall_ns
     return {part.name: part.ns / 1e9 for part in found.parts} | {"unknown": found.unknown_ns / 1e9}
 

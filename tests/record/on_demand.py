@@ -44,8 +44,6 @@ def train(keras: Any, made: Any, root: Path) -> None:
 
 def check(root: Path, read: Records, late: int = 0) -> None:
     """Both windows were opened, `late` steps after they were asked for, and left whole traces."""
-    assert read.facts is not None
-    assert read.steps is not None
     assert read.steps.step.tolist() == list(range(1, STEPS + 1))
     windows = read.facts.profile_windows
     firsts = [BY_FILE + late, BY_SIGNAL + late]

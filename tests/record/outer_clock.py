@@ -133,7 +133,6 @@ def trained(folder: Path) -> None:
     if fetches is not None:
         fetches.put_back()
     run = load(folder)
-    assert run.steps is not None
     times = averaged(run.steps, run.facts, run.spans)
     epoch, last = run.steps.epoch[times.row], run.steps.batch[times.row]
     leaves_out = 0 if ON_JAX or kind == "8 workers" else 1  # calls

@@ -21,6 +21,12 @@ from mpprof.store import read_records
 from tests.record.training import BATCH, callback, data, model
 
 
+def test_a_scale_that_runs_away_from_a_loss_that_is_never_scaled_is_that_fault() -> None:
+    for scaled, code in ((True, "MP203"), (None, "MP203"), (False, "MP103")):
+        (alarm,) = Watch(scaled=scaled).see(Seen(21, 1, loss_scale=2.0**25))
+        assert code in alarm.text
+
+
 def kinds(watch: Watch, *seen: Seen) -> list[tuple[Kind, int]]:
     return [(alarm.kind, alarm.step) for one in seen for alarm in watch.see(one)]
 
@@ -101,7 +107,6 @@ def test_a_loop_is_told_to_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture
                 pass
             recorder.update(loss=math.nan if step == 6 else 0.5)
     steps = read_records(tmp_path).steps
-    assert steps is not None
     assert len(steps) == 7
     assert "training is stopped" in caplog.text
 
@@ -127,7 +132,6 @@ def test_training_is_warned_once_and_stopped_where_that_is_wanted(
             "mpprof: the loss is nan by step 48 (MP206)" + ("; training is stopped" if stop_on else "")
         ]
         read = read_records(tmp_path / name)
-        assert read.steps is not None
         assert len(read.steps) == steps
         alarms = json.loads((tmp_path / name / "mpprof" / "run.json").read_text())["alarms"]
         assert [(alarm["kind"], alarm["step"]) for alarm in alarms] == [("non_finite_loss", 48)]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mpprof.store import read_records
+from tests.record.fits import reasons
 from tests.record.processes import done, done_on_jax
 from tests.record.training import BATCH, callback, data, model
 
@@ -106,8 +107,6 @@ def check_losses(folder: Path, rel: float = 1e-5) -> None:
     truth = json.loads((folder / "truth.json").read_text())
     read = read_records(folder)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
     assert steps.step[steps.loss_known].tolist() == [*range(1, 33), 48, 64, 80, 96, 112, 128]
     by_step = dict(zip(steps.step.tolist(), steps.loss.tolist(), strict=True))
     assert [by_step[step] for step in READ] == pytest.approx(truth, rel=rel)
@@ -166,10 +165,8 @@ def check_stopped(root: Path, trouble: Trouble, kind: str, later: int) -> None:
     alarms = json.loads((root / "mpprof" / "run.json").read_text())["alarms"]
     assert [alarm["step"] for alarm in alarms if alarm["kind"] == kind] == [trouble.step]
     read = read_records(root)
-    assert read.steps is not None
     assert trouble.step <= len(read.steps) <= trouble.step + later
-    lines = (root / "mpprof" / "steps.jsonl").read_text().splitlines()
-    assert json.loads(lines[-1])["reason"] == "stopped"
+    assert reasons(root) == ["stopped"]
 
 
 @pytest.mark.parametrize("folder", ["jax"], indirect=True)
@@ -182,6 +179,5 @@ class TestOnJax:
         facts = json.loads((root / "mpprof" / "run.json").read_text())
         assert "a custom train_step need not keep one" in facts["absent"]["loss"]
         read = read_records(root)
-        assert read.steps is not None
         assert not read.steps.loss_known.any()
         assert len(read.steps) == 2 * STEPS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,16 @@ def test_what_cannot_be_judged_is_unable(tmp_path: Path) -> None:
     bare = mpprof.audit(model())
     found = audit_checks.judge(bare, audit_checks.read(bounds(tmp_path, ALL)))
     assert {each.verdict for each in found} == {"unable"}
+
+
+def test_memory_of_custom_layers_is_a_lower_bound(tmp_path: Path) -> None:
+    """It can break a bound; that it keeps one is not known."""
+    memory = tuple(replace(each, custom_layers=True) for each in report().memory)
+    for bound, verdict in (("1_000_000", "failed"), ("10_000_000_000", "unable")):
+        wanted = audit_checks.read(bounds(tmp_path, f"max_peak_memory_bytes = {bound}"))
+        (found,) = audit_checks.judge(replace(report(), memory=memory), wanted)
+        assert found.verdict == verdict
+    assert "at least" in str(replace(report(), memory=memory))
 
 
 @pytest.mark.parametrize(

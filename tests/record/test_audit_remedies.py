@@ -276,7 +276,6 @@ def test_several_workers_want_keras_2(kind: str, package: str | None, said: bool
     from mpprof.record.facts.untrained import run_of
 
     run = run_of(assembled((vector(), lambda: layers.Dense(16), end), "mixed_float16"))
-    assert run.facts is not None
     framework = {**run.facts.framework, **({"keras_package": package} if package else {})}
     report = audit_run(replace(run, facts=replace(run.facts, distribution=kind, framework=framework)))
     assert ("train with tf_keras" in str(report)) is said

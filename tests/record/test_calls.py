@@ -50,12 +50,10 @@ def test_interval_duration_and_gap_of_a_call() -> None:
     first = calls.begin(1, 1150)
     calls.end(1200)
     last = calls.close_epoch()
-    assert first is not None
     assert first.record() == {
         "kind": "step", "step": 1, "fit": 1, "epoch": 3, "batch": 0, "covers": 1, "t_ns": 140,
         "synced": False, "profiled": False, "duration_ns": 40, "interval_ns": 50,
     }  # fmt: skip
-    assert last is not None
     assert (last.step, last.gap_ns, last.duration_ns) == (2, 10, 50)
     assert last.interval_ns is None  # nothing begins after it
 
@@ -72,7 +70,6 @@ def test_a_begin_without_an_end_never_ran() -> None:
     assert calls.begin(0, 100) is None
     calls.end(110)
     line = calls.begin(1, 120)
-    assert line is not None
     assert (line.step, line.epoch) == (2, 4)
     assert line.gap_ns is None  # validation and the epoch's end lie before it
 
@@ -97,8 +94,6 @@ def test_on_an_asynchronous_backend_only_waits_give_intervals() -> None:
     assert calls.dispatched(0, 100) is None
     first = calls.dispatched(1, 110)
     second = calls.dispatched(2, 125)
-    assert first is not None
-    assert second is not None
     assert first.dispatch_ns == 10
     assert first.interval_ns is None
     assert first.duration_ns is None
@@ -106,7 +101,6 @@ def test_on_an_asynchronous_backend_only_waits_give_intervals() -> None:
     assert second.synced is True
     assert (second.interval_ns, second.interval_calls) == (100, 2)
     third = calls.dispatched(3, 310)
-    assert third is not None
     calls.waited(360, third)
     assert (third.interval_ns, third.interval_calls) == (60, 1)
 
@@ -127,8 +121,6 @@ def test_a_wait_for_the_call_before_the_last_gives_intervals_up_to_that_call() -
     calls.dispatched(0, 100)
     first = calls.dispatched(1, 110)
     second = calls.dispatched(2, 125)
-    assert first is not None
-    assert second is not None
     calls.waited(300, first, behind=1)
     assert (first.interval_ns, first.interval_calls) == (200, 1)
     assert second.synced is False
@@ -142,7 +134,6 @@ def test_our_own_work_belongs_to_no_interval() -> None:
     calls.restart_interval(1000)  # a window was opened within the begin hook
     calls.end(1040)
     line = calls.begin(1, 1050)
-    assert line is not None
     assert (line.interval_ns, line.duration_ns) == (50, 40)
 
 
@@ -184,7 +175,6 @@ def test_where_something_else_happens_the_last_call_alike_has_a_line_that_may_be
     fast.begin(1)
     fast.end(None)
     line = calls.ended_line()
-    assert line is not None
     assert (line.step, line.batch, line.duration_ns, line.gap_ns, line.loss) == (2, 1, 50, 10, None)
     assert line is calls.ended_line()
     assert calls.fast_until == NEVER
@@ -232,7 +222,6 @@ def test_an_interrupt_as_the_loss_is_asked_for_gives_no_step_the_loss_of_another
     with pytest.raises(KeyboardInterrupt):
         fast.end(Logs(loss=0.5))
     last = calls.close_epoch()
-    assert last is not None
     assert (last.step, last.loss) == (3, None)
 
 

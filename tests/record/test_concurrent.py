@@ -46,8 +46,6 @@ def test_each_has_its_own_directory_and_nothing_is_lost(
         read = read_records(root)
         assert read.warnings == ()
         assert read.finished
-        assert read.facts is not None
-        assert read.steps is not None
         assert read.steps.step.tolist() == list(range(1, len(read.steps) + 1))
         (window,) = read.facts.profile_windows
         assert window.status == "done"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ import pytest
 
 import mpprof
 from mpprof import cli
+from mpprof.analysis.steps.run_time import run_time
 from mpprof.api import workflows
 from mpprof.record import StepRecorder, end_of_fit
 from mpprof.record.end_of_fit import command, last_line
+from mpprof.record.session import END_OF_FIT
 from mpprof.store import read_records
 from tests.record import hangs
 from tests.record.training import BATCH, callback, data, model
@@ -69,7 +72,6 @@ def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
     said = workflows.announce(tmp_path)
     assert sum(parsed) <= 1 << 17
     steps = read_records(tmp_path, most_bytes=1 << 17).steps
-    assert steps is not None
     (gap,) = np.flatnonzero(np.diff(steps.step) != 1)
     first, last = int(gap) + 1, len(steps) - int(gap) - 1
     assert (steps.step[gap], steps.step[-1]) == (first, 4000)
@@ -77,14 +79,12 @@ def test_the_verdict_on_a_long_run_is_that_of_its_beginning_and_its_end(
     part = mpprof.diagnose(workflows.load_at(tmp_path, most_bytes=1 << 17))
     assert part.verdict in said
     whole = mpprof.load(tmp_path).steps
-    assert whole is not None
     assert len(whole) == 4000  # who asks for the run gets all of it
 
 
 def test_the_verdict_on_a_run_that_is_read_whole_is_the_reports(tmp_path: Path) -> None:
     record(tmp_path, 100)
     answer = mpprof.diagnose(mpprof.load(tmp_path)).answer
-    assert answer is not None
     for said in (answer.head, answer.sentence, answer.do):
         assert said in workflows.announce(tmp_path)
 
@@ -99,7 +99,6 @@ def test_of_samples_and_further_workers_as_much_is_read(tmp_path: Path, parsed: 
     (folder / "worker-1" / "steps.jsonl").write_text("\n".join(['{"schema":"mpprof.steps/1"}', *more]) + "\n")
     run = workflows.load_at(tmp_path, most_bytes=1 << 14)
     assert sum(parsed) <= 3 << 14
-    assert run.hardware is not None
     assert (run.hardware.t_ns[0], run.hardware.t_ns[-1]) == (0, 4999)
     assert 100 < len(run.hardware) < 1000
     assert (run.workers[1].step[0], run.workers[1].step[-1]) == (1, 5000)
@@ -127,6 +126,7 @@ def test_short_fits_of_a_long_run_are_not_judged_anew(
         "in_own_process",
         lambda name, root, **more: (judged.append(root), judge(name, root, **more))[1],
     )
+    monkeypatch.setattr(end_of_fit, "MOST_RATIO", 1e9)
     recorded = callback(tmp_path, verbose=1, announce=VERDICT)
     said = []
     for steps in (30, 1, 1, 1, 1):
@@ -136,6 +136,75 @@ def test_short_fits_of_a_long_run_are_not_judged_anew(
     assert judged == [tmp_path] * 2
     assert said[1].startswith("mpprof: 31 steps, 0 skipped")
     assert all(line.endswith(f"More: mpprof report {tmp_path}\n") for line in said)
+
+
+@pytest.mark.framework
+def test_of_short_fits_the_first_alone_gets_the_verdict_of_mpprof(
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a callback of its own. The clock is the verdict's: each takes a second of it."""
+    now_s = 100.0
+
+    def judge(name: str, root: Path, **_: Any) -> str:
+        nonlocal now_s
+        now_s += 1.0
+        return "A verdict."
+
+    monkeypatch.setattr(end_of_fit, "in_own_process", judge)
+    monkeypatch.setattr(end_of_fit, "time", SimpleNamespace(monotonic=lambda: now_s))
+    for number in range(4):
+        fit(trained, 20, callback(tmp_path / str(number), verbose=1, announce=VERDICT))
+        now_s += 9.0 if number < 2 else 20.0
+    said = capsys.readouterr().out.splitlines()
+    assert ["A verdict." in line for line in said] == [True, False, False, True]
+    assert all(f"More: mpprof report {tmp_path / str(k)}" in line for k, line in enumerate(said))
+
+
+@pytest.mark.framework
+def test_the_verdict_is_in_the_wall_time_of_its_fit(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_ns = [0]
+
+    def clock() -> int:
+        clock_ns[0] += 1_000
+        return clock_ns[0]
+
+    def judge(root: Path) -> str:
+        clock_ns[0] += 3_000_000_000
+        return "A verdict."
+
+    recorded = callback(tmp_path, verbose=1, announce=judge, clock=clock)
+    for steps in (20, 20):
+        fit(trained, steps, recorded)
+    found = run_time(mpprof.load(tmp_path))
+    assert found is not None
+    parts = {part.name: {each.name: each.ns for each in part.by} for part in found.parts}
+    assert parts["profiler"][END_OF_FIT] == pytest.approx(6e9, rel=1e-3)
+    assert found.wall_ns == sum(sum(by.values()) for by in parts.values()) + found.unknown_ns
+    assert found.wall_ns < 6.1e9
+
+
+def test_the_verdict_of_a_loop_is_in_its_wall_time(tmp_path: Path) -> None:
+    clock_ns = [0]
+
+    def clock() -> int:
+        clock_ns[0] += 1_000
+        return clock_ns[0]
+
+    def judge(root: Path) -> str:
+        clock_ns[0] += 3_000_000_000
+        return "A verdict."
+
+    settings: Any = {"hardware": False, "profile_steps": None, "backend": "none", "clock": clock}
+    with StepRecorder(tmp_path, announce=judge, **settings) as recorder:
+        for _ in range(20):
+            with recorder.step():
+                clock_ns[0] += 1_000_000
+    found = run_time(mpprof.load(tmp_path))
+    assert found is not None
+    assert found.part("profiler").ns == pytest.approx(3e9, rel=1e-3)
+    assert found.wall_ns == pytest.approx(3e9 + 20e6, rel=1e-3)  # the steps and the verdict
 
 
 @pytest.mark.framework
@@ -237,8 +306,9 @@ def pasted(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.framework
 def test_what_is_shown_is_of_its_run_also_where_others_lie_below_it(
-    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(end_of_fit, "MOST_RATIO", 1e9)
     first, second = (callback(tmp_path, verbose=1, announce=VERDICT) for _ in range(2))
     fit(trained, 24, first)
     alone = capsys.readouterr().out

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.builders.read_back import text as plain
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
 from tests.record.test_endings import at, fit, small
-from tests.record.training import callback
+from tests.record.training import BATCH, callback, data
 
 __all__ = ["command"]  # a fixture
 pytestmark = pytest.mark.framework
@@ -44,6 +45,16 @@ def out_of_memory() -> None:
 
 def failing() -> None:
     raise ZeroDivisionError("no examples\na secret of the data")
+
+
+def interrupting() -> None:
+    raise KeyboardInterrupt
+
+
+def ends(folder: Path) -> list[str]:
+    """Why the fits of a run ended, by its step log."""
+    lines = map(json.loads, next(folder.rglob("steps.jsonl")).read_text().splitlines())
+    return [line["reason"] for line in lines if line.get("kind") == "fit_end"]
 
 
 def run_json(folder: Path) -> dict[str, Any]:
@@ -79,23 +90,76 @@ def test_an_exit_is_no_error(tmp_path: Path) -> None:
     assert run_json(tmp_path)["ended"] == {"reason": "exit", "error": "SystemExit"}
 
 
-def test_an_error_that_nobody_can_see_any_more_is_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        (failing, {"reason": "error", "error": "ZeroDivisionError", "text": "no examples"}),
+        (interrupting, {"reason": "interrupted", "error": "KeyboardInterrupt"}),
+        (lambda: sys.exit(3), {"reason": "exit", "error": "SystemExit"}),
+    ],
+)
+def test_an_error_that_the_script_catches_closes_the_run_as_it_leaves_fit(
+    tmp_path: Path, work: Callable[[], Any], told: dict[str, str]
+) -> None:
     mine = callback(tmp_path)
-    with pytest.raises(ZeroDivisionError):
-        fit(small(), 8, mine, at(5, failing))
+    with contextlib.suppress(ZeroDivisionError, KeyboardInterrupt, SystemExit):
+        fit(small(), 8, mine, at(5, work))
+    assert run_json(tmp_path)["ended"] == told
+    assert ends(tmp_path) == [told["reason"]]
+    with pytest.raises(ResourceExhaustedError):  # one of something else is not this fit's
+        out_of_memory()
     mine.close()
-    assert run_json(tmp_path)["ended"] == {"reason": "unknown"}
+    assert run_json(tmp_path)["ended"] == told
 
 
-def test_an_error_of_something_else_is_not_this_fits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_epoch_end", "on_test_batch_end"])
+def test_an_error_between_two_steps_is_known_too(tmp_path: Path, hook: str) -> None:
+    import keras
+
+    def raises(*_: Any, **__: Any) -> None:
+        failing()
+
+    theirs = type("Theirs", (keras.callbacks.Callback,), {hook: raises})()
     mine = callback(tmp_path)
-    with pytest.raises(ZeroDivisionError):
-        fit(small(), 8, mine, at(5, failing))
-    try:
-        raise ResourceExhaustedError(OOM)
-    except ResourceExhaustedError:
-        mine.close()
-    assert run_json(tmp_path)["ended"] == {"reason": "unknown"}
+    with contextlib.suppress(ZeroDivisionError):
+        fit(small(), 8, mine, theirs, validation_data=data(2))
+    assert run_json(tmp_path)["ended"]["reason"] == "error"
+    assert ends(tmp_path) == ["error"]
+
+
+def test_the_end_of_the_data_is_no_error(tmp_path: Path) -> None:
+    mine = callback(tmp_path)
+    x, y = data(4)
+    batches = ((x[k : k + BATCH], y[k : k + BATCH]) for k in (0, BATCH))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        small().fit(batches, steps_per_epoch=4, verbose=0, callbacks=[mine])
+    assert ends(tmp_path) == ["finished"]
+    assert "ended" not in run_json(tmp_path)
+
+
+def test_the_error_of_a_fit_within_another_is_its_own_runs(tmp_path: Path) -> None:
+    outer, inner, told = callback(tmp_path / "outer"), callback(tmp_path / "inner"), []
+
+    def train() -> None:
+        with contextlib.suppress(ZeroDivisionError):
+            fit(small(), 8, inner, at(2, failing))
+        told.extend(ends(tmp_path / "inner"))
+
+    fit(small(), 8, outer, at(5, train))
+    assert (told, ends(tmp_path / "outer")) == (["error"], ["finished"])
+    assert "ended" not in run_json(tmp_path / "outer")
+
+
+def test_an_error_of_a_nested_fit_with_the_same_callback_is_not_the_outer_ones(tmp_path: Path) -> None:
+    mine = callback(tmp_path)
+
+    def train() -> None:
+        with contextlib.suppress(ZeroDivisionError):
+            fit(small(), 8, mine, at(2, failing))
+
+    fit(small(), 8, mine, at(5, train))
+    assert ends(tmp_path) == ["finished"]
 
 
 def test_the_next_fit_tells_within_the_handler_and_one_that_ends_well_takes_it_back(tmp_path: Path) -> None:
@@ -105,11 +169,7 @@ def test_the_next_fit_tells_within_the_handler_and_one_that_ends_well_takes_it_b
         fit(small(), 8, mine, at(5, out_of_memory))
     except ResourceExhaustedError:
         fit(small(), 8, mine, at(1, lambda: told.append(run_json(tmp_path).get("ended"))))
-    lines = [json.loads(line) for line in next(tmp_path.rglob("steps.jsonl")).read_text().splitlines()]
-    assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == [
-        "out_of_memory",
-        "finished",
-    ]
+    assert ends(tmp_path) == ["out_of_memory", "finished"]
     assert "ended" not in run_json(tmp_path)
 
 
@@ -135,7 +195,7 @@ fit(small(), 8, mine, at(5, lambda: (_ for _ in ()).throw(KeyboardInterrupt)))
     [
         ("raised", "out_of_memory"),
         pytest.param("stopped", "interrupted", marks=pytest.mark.full),
-        pytest.param("left", "unknown", marks=pytest.mark.full),
+        pytest.param("left", "exit", marks=pytest.mark.full),
     ],
 )
 def test_a_script_that_nobody_catches_tells_at_its_exit(tmp_path: Path, how: str, reason: str) -> None:
@@ -150,21 +210,12 @@ def test_a_script_that_nobody_catches_tells_at_its_exit(tmp_path: Path, how: str
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("closing", [True, False])
-def test_an_error_that_ended_a_thread_is_known_to_a_with_statement_alone(
-    tmp_path: Path, *, closing: bool
-) -> None:
+def test_an_error_that_ended_a_thread_is_known(tmp_path: Path) -> None:
     mine = callback(tmp_path)
-
-    def train() -> None:
-        with contextlib.closing(mine) if closing else contextlib.nullcontext():
-            fit(small(), 8, mine, at(5, out_of_memory))
-
-    thread = threading.Thread(target=train)
+    thread = threading.Thread(target=lambda: fit(small(), 8, mine, at(5, out_of_memory)))
     thread.start()
     thread.join()
-    mine.close()
-    assert run_json(tmp_path)["ended"]["reason"] == ("out_of_memory" if closing else "unknown")
+    assert run_json(tmp_path)["ended"]["reason"] == "out_of_memory"
 
 
 def test_a_recorder_of_a_loop_keeps_it_too(tmp_path: Path) -> None:
@@ -220,35 +271,24 @@ def test_a_run_that_an_error_ended_fails_a_gate_and_says_so_everywhere(
     for given in ((), ("-v",), ("--format", "markdown"), ("--format", "html")):
         assert "ZeroDivisionError: no examples" in " ".join(command("report", tmp_path, *given).out.split())
     assert "failed: ZeroDivisionError" in command("ls", tmp_path).out
-    lines = next(tmp_path.rglob("steps.jsonl")).read_text().splitlines()
-    assert [each["reason"] for each in map(json.loads, lines) if each.get("kind") == "fit_end"] == ["error"]
-
-
-def interrupting() -> None:
-    raise KeyboardInterrupt
+    assert ends(tmp_path) == ["error"]
 
 
 @pytest.mark.parametrize(
-    ("stop", "within", "state", "by"),
+    ("stop", "states", "state", "by"),
     [
         (interrupting, True, "interrupted", "by the keyboard"),
         (lambda: sys.exit(3), True, "exit", "by sys.exit"),
-        (failing, False, "interrupted", "by what is not known"),
-        (interrupting, None, "interrupted", "by what is not known"),
+        (interrupting, False, "interrupted", "by what is not known"),
     ],
 )
 def test_a_training_that_was_broken_off_says_so_at_once(
-    stop: Callable[[], Any], within: bool | None, state: str, by: str, tmp_path: Path, command: Mpprof
+    stop: Callable[[], Any], states: bool, state: str, by: str, tmp_path: Path, command: Mpprof
 ) -> None:
-    """`within`: it is closed while the exception is handled. None: run.json does not say how it ended."""
-    mine = callback(tmp_path)
-    try:
-        fit(small(), 8, mine, at(5, stop))
-    except (KeyboardInterrupt, SystemExit, ZeroDivisionError):  # as a notebook does
-        if within:
-            mine.close()
-    mine.close()
-    if within is None:
+    """`states`: run.json says how it ended."""
+    with contextlib.suppress(KeyboardInterrupt, SystemExit):  # as a notebook does
+        fit(small(), 8, callback(tmp_path), at(5, stop))
+    if not states:
         file = next(tmp_path.rglob("run.json"))
         file.write_text(
             json.dumps({key: value for key, value in run_json(tmp_path).items() if key != "ended"})

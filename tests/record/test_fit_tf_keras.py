@@ -185,13 +185,11 @@ def test_weights_are_the_same_bit_by_bit_and_every_skip_is_found(folder: Path) -
     assert answers["identical"]
     read = records(folder / "skips")
     steps = read.steps
-    assert steps is not None
     assert steps.step.tolist() == list(range(1, 71))
     assert int(steps.skipped[steps.skipped > 0].sum()) == 3
     assert answers["counter"] == 70  # Keras 2 counts skipped steps, too
     assert steps.loss_scale[1:4].tolist() == [2.0**15, 2.0**14, 2.0**14]
     assert steps.loss_scale[-1] == 2.0**12
-    assert read.validations is not None
     assert len(read.validations.t_ns) == 1
     assert steps.loss_known.all()
 
@@ -204,8 +202,6 @@ def test_skips_of_an_optimizer_that_makes_its_counter_in_the_first_step(
     assert answers["legacy_scale"] == [2.0**7] * 2
     read = records(folder / name)
     steps = read.steps
-    assert steps is not None
-    assert read.facts is not None
     assert steps.step[-1] == 140
     first, second = steps.fit == 1, steps.fit == 2
     assert steps.step[first & (steps.skipped > 0)].tolist() == skips
@@ -218,14 +214,12 @@ def test_the_facts_of_the_run(folder: Path) -> None:
     import tf_keras
 
     facts = records(folder / "skips").facts
-    assert facts is not None
     assert facts.framework["keras"] == tf_keras.__version__
     assert facts.framework["keras_package"] == "tf_keras"
     (told,) = facts.fits
     assert (told.batch_size, told.steps_per_execution, told.policy.global_name) == (BATCH, 1, "mixed_float16")
     assert (told.optimizer.class_name, told.optimizer.inner) == ("LossScaleOptimizerV3", "Adam")
     assert (told.optimizer.dynamic, told.optimizer.initial_scale) == (True, 2.0**15)
-    assert facts.model is not None
     layers = {layer.name: layer for layer in facts.model.layers}
     assert layers["head"].compute_dtype == "float16"
     assert layers["head"].parameters == 68
@@ -235,7 +229,6 @@ def test_the_facts_of_the_run(folder: Path) -> None:
 
 def test_calls_of_several_steps_and_one_that_is_not_full(folder: Path) -> None:
     steps = records(folder / "several").steps
-    assert steps is not None
     assert steps.step[-1] == 76
     assert steps.covers.tolist() == [8, 8, 8, 8, 6] * 2
     assert steps.skipped.tolist() == [1, 0, 0, 0, 1] * 2
@@ -245,8 +238,6 @@ def test_calls_of_several_steps_and_one_that_is_not_full(folder: Path) -> None:
 def test_weights_of_each_kind_of_model_are_the_same_bit_by_bit(folder: Path, kind: str) -> None:
     assert json.loads((folder / "same.json").read_text())[kind]
     read = records(folder / kind)
-    assert read.steps is not None
-    assert read.facts is not None
     assert read.facts.deterministic_ops is True
     assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 4
     assert [window.status for window in read.facts.profile_windows] == ["done"]
@@ -272,8 +263,6 @@ def test_an_input_that_ends_within_a_call_loses_none_of_its_steps(
 ) -> None:
     read = records(folder / name)
     steps = read.steps
-    assert steps is not None
-    assert read.facts is not None
     assert read.finished
     assert steps.covers.tolist() == covers
     assert steps.step.tolist() == [sum(covers[: k + 1]) for k in range(len(covers))]
@@ -291,12 +280,9 @@ def test_a_file_and_a_signal_open_further_windows(folder: Path) -> None:
 
 def test_a_fixed_scale_and_the_batch_size_of_a_data_set(folder: Path) -> None:
     read = records(folder / "fixed")
-    assert read.facts is not None
-    assert read.steps is not None
     assert (read.facts.fits[0].optimizer.dynamic, read.facts.fits[0].optimizer.fixed_scale) == (False, 64.0)
     assert not read.steps.loss_scale_known.any()
     assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 0
     assert read.facts.absent["loss_scale"] == "the loss scale is fixed at 64.0"
     dataset = records(folder / "dataset").facts
-    assert dataset is not None
     assert dataset.fits[0].batch_size == BATCH

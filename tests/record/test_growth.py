@@ -44,7 +44,6 @@ def watched(name: str, steps: int, one: Callable[[int], None]) -> None:
 
 def check(name: str, root: Path, steps: int) -> None:
     table = read_records(root).steps
-    assert table is not None
     assert len(table) == steps
     size = (root / "mpprof" / "steps.jsonl").stat().st_size / steps
     print(f"{name}: {size:.0f} bytes on disk a step")

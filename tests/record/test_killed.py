@@ -221,7 +221,6 @@ def test_a_fit_killed_as_it_begins_within_its_profile_window_and_as_the_trace_is
     for folder in (within, writes):
         text = check(folder)
         facts = read_records(folder / "run").facts
-        assert facts is not None
         assert [(window.first_step, window.status) for window in facts.profile_windows] == [
             (WINDOW[0], "open")
         ]

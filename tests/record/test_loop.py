@@ -62,8 +62,6 @@ def test_a_loop_is_recorded_as_it_ran(tmp_path: Path, capsys: pytest.CaptureFixt
             clock.passes(100)
     records = read_records(tmp_path / "run")
     table, facts = records.steps, records.facts
-    assert table is not None
-    assert facts is not None
     assert records.warnings == ()
     assert records.finished
     assert table.step.tolist() == [1, 2, 3, 4]
@@ -74,7 +72,6 @@ def test_a_loop_is_recorded_as_it_ran(tmp_path: Path, capsys: pytest.CaptureFixt
     assert table.loss[:3].tolist() == [0.0, 0.5, 1.0]
     assert table.skipped.tolist() == [-1, 1, -1, -1]
     assert table.loss_scale[1] == 1024.0
-    assert records.validations is not None
     assert records.validations.duration_ns.tolist() == [500]
     assert facts.fits[0].batch_size == 32
     assert "model" in facts.absent
@@ -102,7 +99,6 @@ def test_what_is_told_after_an_epoch_or_a_validation_is_of_the_last_step(
             record.update(skipped=1, mood="fine", score=epoch)
         told = record._session.summary()
     table = read_records(tmp_path).steps
-    assert table is not None
     assert table.step.tolist() == [1, 2, 3, 4, 5, 6]
     assert table.loss.tolist() == [0.0, 0.0, 10.0, 1.0, 1.0, 11.0]
     assert table.skipped.tolist() == [1, 1, 4, 1, 1, 4]
@@ -134,13 +130,11 @@ def test_an_epoch_and_a_validation_within_a_step_cost_no_step(tmp_path: Path) ->
                         clock.passes(500)
                 clock.passes(5)
     table = read_records(tmp_path).steps
-    assert table is not None
     assert table.step.tolist() == [1, 2, 3, 4]
     assert table.epoch.tolist() == [0, 0, 1, 1]
     assert table.duration_ns.tolist() == [15] * 4
     assert table.interval_ns[[0, 2]].tolist() == [15] * 2
     validations = read_records(tmp_path).validations
-    assert validations is not None
     assert validations.duration_ns.tolist() == [500]
 
 
@@ -156,8 +150,6 @@ def test_a_count_that_could_not_be_read_costs_no_step(
         for value in values:
             record.update(**{name: value})
     read = read_records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert (len(read.steps), read.warnings) == (1, ())
     assert "between 0 and" in read.facts.absent[f"update.{name}"]
     assert len(caplog.records) == 1
@@ -181,7 +173,6 @@ def test_what_is_told_of_no_step_is_said_once(tmp_path: Path, caplog: pytest.Log
         "mpprof: an update after the recorder has ended is not recorded",
     ]
     table = read_records(tmp_path).steps
-    assert table is not None
     assert table.loss_known.tolist() == [False]
 
 
@@ -189,7 +180,6 @@ def test_a_wait_for_a_batch_can_be_told(tmp_path: Path) -> None:
     with recorder(tmp_path, Clock(), verbose=0) as record, record.step():
         record.update(input_wait_ns=40.0)
     table = read_records(tmp_path).steps
-    assert table is not None
     assert table.input_wait_ns.tolist() == [40]
 
 
@@ -200,9 +190,6 @@ def test_where_the_block_does_not_wait_times_are_means_between_waits(tmp_path: P
             with record.step():
                 clock.passes(100)
     records = read_records(tmp_path)
-    assert records.steps is not None
-    assert records.facts is not None
-    assert records.facts.timing is not None
     assert records.facts.timing.basis == "asynchronous"
     assert records.steps.interval_ns.tolist() == [-1, -1, -1, 200, -1, -1, -1, 200]
     assert records.steps.synced.tolist() == [False, False, False, True] * 2
@@ -221,7 +208,6 @@ def test_a_failing_step_leaves_no_line_and_its_error_passes(tmp_path: Path) -> N
     with pytest.raises(ZeroDivisionError):
         train()
     records = read_records(tmp_path)
-    assert records.steps is not None
     assert records.steps.step.tolist() == [1]
     assert '"reason":"error"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
 
@@ -252,7 +238,6 @@ def test_steps_outside_of_the_recorder(tmp_path: Path, caplog: pytest.LogCapture
     with pytest.raises(UsageError, match="entered twice"), record:
         pass
     read = read_records(tmp_path)
-    assert read.steps is not None
     assert (len(read.steps), read.finished) == (1, True)
 
 
@@ -270,8 +255,6 @@ def test_what_is_no_number_is_said_once_and_costs_no_step(
         "Choose another name",
     ]
     read = read_records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert read.finished
     assert read.steps.step.tolist() == [1, 2, 3, 4, 5, 6]
     assert read.steps.loss[::2].tolist() == [0.0, 2.0, 4.0]
@@ -288,8 +271,6 @@ def test_no_name_of_the_users_switches_off_a_part_of_ours(tmp_path: Path) -> Non
                 clock.passes(10)
             record.update(**dict.fromkeys(names, "no number"), **{"\ud800": 1.0})
     read = read_records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert (len(read.steps), read.finished) == (40, True)
     assert read.steps.synced.sum() == len(waits) > 0
     assert {"hardware", "profile_windows"} <= set(read.facts.absent)
@@ -309,8 +290,6 @@ def test_a_wait_that_fails_gives_no_times(tmp_path: Path) -> None:
             with record.step():
                 clock.passes(100)
     read = read_records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert (np.flatnonzero(read.steps.synced) + 1).tolist() == [4]
     assert (np.flatnonzero(read.steps.interval_ns >= 0) + 1).tolist() == [4]
     assert "the device has gone" in read.facts.absent["waiting"]
@@ -332,7 +311,6 @@ def test_an_interrupt_as_a_step_begins_leaves_the_next_ones_free(
             with contextlib.suppress(KeyboardInterrupt), record.step():
                 pass
     read = read_records(tmp_path)
-    assert read.steps is not None
     assert len(read.steps) == 19
 
 
@@ -400,7 +378,6 @@ def test_nothing_that_is_said_at_the_end_fails_the_loop(
     with StepRecorder(tmp_path, hardware=False, announce=announce) as record, record.step():
         pass
     read = read_records(tmp_path)
-    assert read.facts is not None
     assert (read.finished, "recording" in read.facts.absent) == (True, False)
 
 

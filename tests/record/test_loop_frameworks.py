@@ -236,8 +236,6 @@ def test_steps_skips_and_scales_are_exact(folder: Any) -> None:
         read = read_records(out / name)
         assert read.warnings == ()
         steps, facts = read.steps, read.facts
-        assert steps is not None
-        assert facts is not None
         assert not {"skipped", "loss_scale"} & set(facts.absent)
         at = steps.step[steps.skipped > 0].tolist()
         skipped = int(steps.skipped[steps.skipped > 0].sum())

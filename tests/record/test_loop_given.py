@@ -86,7 +86,6 @@ def test_without_a_framework_nothing_is_said_of_a_profiler(
     assert stopped_at(tmp_path, [{"loss": 1.0}] * 40, profile_steps="auto") is None
     assert caplog.records == []
     facts = records(tmp_path).facts
-    assert facts is not None
     assert facts.absent["profile_windows"].startswith("not wanted")
     assert facts.absent["batch_size"] == "not given: pass batch_size="
 
@@ -123,8 +122,6 @@ class TestWithAnOptimizer:
         bad = (2, 5, 40, 41, 60)
         self.train(tmp_path, keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), 70, bad)
         read = records(tmp_path)
-        assert read.steps is not None
-        assert read.facts is not None
         assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == len(bad)
         assert [said.getMessage() for said in caplog.records] == [
             "mpprof: update(skipped=…) is ignored: skipped steps are read from the optimizer's own counters"
@@ -141,8 +138,6 @@ class TestWithAnOptimizer:
         bad = (2, 5, 40, 41, 60)
         self.train(tmp_path, keras.optimizers.SGD(), 70, bad)
         read = records(tmp_path)
-        assert read.steps is not None
-        assert read.facts is not None
         assert tuple(read.steps.step[read.steps.skipped > 0].tolist()) == bad
         assert "skipped" not in read.facts.absent
         assert caplog.records == []
@@ -158,3 +153,17 @@ class TestWithAnOptimizer:
         record = self.train(tmp_path, keras.optimizers.SGD(), 200, bad, **more)
         assert record.stop_requested
         assert alarms(tmp_path) == [("endless_skips", 34)]
+
+
+class OfAnotherLibrary:
+    """A model that Keras did not make."""
+
+
+def test_a_model_that_is_none_of_keras_has_no_policy_of_keras(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    assert keras.config.dtype_policy() is not None
+    with recorder(tmp_path, model=OfAnotherLibrary()) as recorded, recorded.step():
+        pass
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert "keras" not in facts["framework"]
+    assert "global" not in facts["fits"][0].get("policy", {})

@@ -65,7 +65,6 @@ def test_a_run_that_learns_nothing_is_told_from_one_that_does(tmp_path: Path) ->
     ]
     document = documents.compare_document(mpprof.compare(runs))
     told = document["steps"][0]["learning"]
-    assert told is not None
     assert (told["verdict"], told["severity"]) in [("worse", "info"), ("worse", "warning")]
     for rendered in (text.render_comparison(document), markdown.render_comparison(document)):
         assert "loss at equal applied updates" in rendered

@@ -43,7 +43,6 @@ def test_layers_and_ops_meet_though_their_names_are_counted_on(tmp_path: Path) -
     document = documents.compare_document(compared)
     rung = document["steps"][0]
     matching = rung["matching"]
-    assert matching is not None
     assert not matching["unmatched_from"]
     assert not matching["unmatched_to"]
     # TensorFlow records the ops that its executor has found expensive by then: which short ones have a time in

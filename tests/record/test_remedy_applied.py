@@ -66,7 +66,6 @@ def test_the_cache_gives_what_the_report_before_it_promised(tmp_path: Path) -> N
     assert found["obtained_ns"] <= waited["ns_per_step"]
     assert found["obtained_ns"] > low / 2  # most of what was promised, however busy this machine is
     total = rung["remedies_total"]
-    assert total is not None
     assert total["obtained_ns"] == pytest.approx(
         before["facts"]["step_ns"] - after["facts"]["step_ns"], abs=1.0
     )
@@ -74,7 +73,6 @@ def test_the_cache_gives_what_the_report_before_it_promised(tmp_path: Path) -> N
     if (interval := total["interval_ns"]) is not None:  # on a busy machine a stall or two give none
         assert interval[0] <= total["obtained_ns"] <= interval[1]
     told = rung["learning"]
-    assert told is not None
     assert told["verdict"] == "alike"  # the same batches in the same order, from the same weights
     assert told["difference_ratio"] == pytest.approx(0.0, abs=1e-3)
     assert "MP301 input-bound: predicted" in text.render_comparison(document)

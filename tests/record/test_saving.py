@@ -80,8 +80,6 @@ def test_a_disk_that_is_slow_with_run_json_costs_no_step(
     assert len(asked) == 1
     assert not caplog.records
     read = read_records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert (len(read.steps), read.finished, read.warnings) == (STEPS, True, ())
     assert "recording" not in read.facts.absent
 
@@ -109,7 +107,6 @@ def test_run_json_that_cannot_be_written_is_tried_again(
     assert failed == [3]
     assert not caplog.records
     read = read_records(tmp_path)
-    assert read.facts is not None
     assert read.facts.fits[0].batch_size == 8
     assert read.finished
 
@@ -128,7 +125,6 @@ def test_run_json_that_is_never_written_costs_no_step_and_is_said(
     assert "run.json cannot be written" in said.getMessage()
     assert recorder.root == tmp_path
     read = read_records(tmp_path)
-    assert read.steps is not None
     assert (len(read.steps), read.facts, read.finished) == (100, None, True)
 
 
@@ -183,7 +179,6 @@ def kinds_of_whole_lines(log: Path) -> list[str]:
 
 def says_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     read = read_records(root)
-    assert read.steps is not None
     assert (len(read.steps), read.finished) == (59, False)
     assert main(["ls", str(root), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["state"] == "unrecorded"
@@ -210,7 +205,6 @@ def test_a_failure_of_our_own_ends_the_recording_in_its_log(
     assert kinds(tmp_path)[-1] == "recording_end"
     assert "fit_end" not in kinds(tmp_path)
     read = read_records(tmp_path)
-    assert read.facts is not None
     assert not read.finished
     assert "broken on purpose" in read.facts.absent["recording"]
 
@@ -241,8 +235,6 @@ def test_samples_that_cannot_be_written_cost_no_step(
                 pass
     assert "mpprof no longer records hardware" in caplog.text
     read = read_records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert (len(read.steps), read.finished) == (100, True)
     assert "No space left" in read.facts.absent["hardware"]
 
@@ -304,8 +296,6 @@ def test_a_fit_writes_no_facts_of_the_fits_before_it(tmp_path: Path, monkeypatch
     held = [*range(1, MOST_FITS_HELD), 120]  # as a reader of before takes it
     assert [fit["fit"] for fit in facts["fits"]] == held
     read = read_records(tmp_path)
-    assert read.facts is not None
-    assert read.steps is not None
     assert [(fit.fit, fit.first_step, fit.batch_size) for fit in read.facts.fits] == [
         (fit, fit, 8) for fit in range(1, 121)
     ]
@@ -316,12 +306,10 @@ def test_of_a_run_killed_in_its_fiftieth_fit_all_fits_are_known(tmp_path: Path) 
     recorder, kept = one(tmp_path), tmp_path / "kept"
     fits(recorder, 49)
     recorder._session.open(recorder._loop)
-    assert recorder._recorder._run_file is not None
     recorder._recorder._run_file.settle(hangs.GIVEN_UP_S)
     shutil.copytree(tmp_path / "mpprof", kept / "mpprof")  # what a kill would leave
     recorder._session.finish("finished")
     read = read_records(kept)
-    assert read.facts is not None
     assert [fit.fit for fit in read.facts.fits] == list(range(1, 51))
 
 
@@ -409,7 +397,6 @@ def test_the_callback_holds_no_more_facts_after_many_fits(
     assert sizes[59][1] < 1.02 * sizes[19][1]
     assert len(recorded._session.recorder.facts["fits"]) == MOST_FITS_HELD
     read = read_records(tmp_path)
-    assert read.facts is not None
     assert [fit.fit for fit in read.facts.fits] == list(range(1, 61))
     assert read.facts.absent["model.earlier"].endswith("not " + ", ".join(
         f"model_{number:02}" for number in range(8)

@@ -237,7 +237,6 @@ def test_steps_and_skips_are_exact(platform: Any) -> None:
     table = {}
     for case in PLATFORMS[name]:
         steps = records(out / case).steps
-        assert steps is not None
         skipped = int(steps.skipped[steps.skipped > 0].sum())
         table[case] = (int(steps.step[-1]), int(steps.covers.sum()), skipped, float(steps.loss_scale[-1]))
     wanted = {case: (2 * STEPS, 2 * STEPS, 2 * len(BAD), truth[case]["scale"]) for case in table}
@@ -252,7 +251,6 @@ def test_each_reading_has_the_skips_since_the_one_before(platform: Any) -> None:
     bad = np.array([step + epoch * STEPS for epoch in range(2) for step in BAD])
     for case, given in PLATFORMS[name].items():
         steps = records(out / case).steps
-        assert steps is not None
         read = steps.step[steps.skipped >= 0]
         since = np.concatenate([[0], read[:-1]])
         wanted = [int(((bad > before) & (bad <= at)).sum()) for before, at in zip(since, read, strict=True)]
@@ -285,7 +283,6 @@ def test_how_it_was_spread_is_recorded(platform: Any) -> None:
     }[spread]
     for case, given in PLATFORMS[name].items():
         facts = records(out / case).facts
-        assert facts is not None
         assert (facts.distribution, facts.replicas) == (kind, 1 if spread in ("", REST, SHARDED) else 2)
         (fit,) = facts.fits
         assert fit.batch_size == (8 if given["known"] else None)

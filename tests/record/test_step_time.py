@@ -19,7 +19,7 @@ BATCHES, EPOCHS = 104, 2
 SLEEP_S = 0.04
 
 
-def _train(logdir: Path, workers: int) -> None:
+def _train(logdir: Path, workers: int, window: tuple[int, int] | None = None) -> None:
     import keras
 
     class Slow(keras.utils.PyDataset):  # type: ignore[misc]
@@ -45,7 +45,7 @@ def _train(logdir: Path, workers: int) -> None:
     model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(1)])
     model.compile(loss="mse", optimizer="sgd")
     clock = Clock()
-    callbacks = [clock, MPProfilerCallback(logdir, profile_steps=None)]
+    callbacks = [clock, MPProfilerCallback(logdir, profile_steps=window)]
     model.fit(Slow(workers=workers), epochs=EPOCHS, verbose=0, callbacks=callbacks)
     (logdir / "clock.json").write_text(json.dumps(clock.calls))
 
@@ -81,13 +81,26 @@ def test_eight_workers_that_deliver_at_once_are_as_fast_as_one(tmp_path: Path) -
         done(tmp_path / f"said{workers}", _train, tmp_path / str(workers), workers)
         clock[workers] = _by_the_clock(tmp_path / str(workers), workers)
         steps = mpprof.diagnose(mpprof.load(tmp_path / str(workers))).steps
-        assert steps is not None
         assert steps.mean_ns == pytest.approx(clock[workers], rel=0.03)
     found = mpprof.diagnose(mpprof.load(tmp_path / "8"), mpprof.load(tmp_path / "1"))
-    assert found.speedup is not None
     assert found.speedup.observed == pytest.approx(clock[1] / clock[8], rel=0.06)
     assert found.speedup.observed < 1.5
     assert any(said.startswith("mean ") and "waits for the loader" in said for said in found.warnings)
+
+
+@pytest.mark.full
+@pytest.mark.framework
+def test_a_loader_that_delivers_in_bursts_leads_with_a_trace_and_without(tmp_path: Path) -> None:
+    """A profiled stall shows what it waits for; without one its period is that of the workers."""
+    for name, window in (("traced", (41, 56)), ("alone", None)):
+        done(tmp_path / f"said {name}", _train, tmp_path / name, 8, window)
+        found = mpprof.diagnose(mpprof.load(tmp_path / name))
+        assert (found.answer.leads, found.answer.code) == ("time", "MP301")
+        assert found.steps is not None
+        (cause,) = [each for each in found.findings if each.code == "MP301"]
+        assert (cause.cost_ns_per_step or 0) > 0.5 * (found.steps.mean_ns or 0)
+        assert any(said.startswith("mean ") and "loader" in said for said in found.warnings)
+        assert "MP301" not in {each.code for each in found.unable}
 
 
 KINDS = ("arrays", "1 worker", "8 workers", "4 steps a call", "varying lengths")

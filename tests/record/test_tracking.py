@@ -126,7 +126,6 @@ class Told:
         if self._broken:
             raise OSError("the server is away")
         self.summary = summary
-        assert report is not None
         self.page = report.read_text(encoding="utf-8")
 
 

@@ -1,8 +1,9 @@
-"""Twelve situations, and what leads the report of each: real small trainings, made-up records where a CPU has no
+"""Situations, and what leads the report of each: real small trainings, made-up records where a CPU has no
 such situation. The table was written before the code."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ EXPECTED = {
     "on a CPU": ("nothing", None),
     "no trace": ("invalid", "MP910"),
     "no trace wanted": ("nothing", None),
+    "window in warm-up": ("invalid", "MP901"),
+    "automatic window in warm-up": ("nothing", None),
     "input-bound": ("time", "MP301"),
     "stalls": ("time", "MP305"),
     "healthy": ("nothing", None),
@@ -178,6 +181,18 @@ def no_trace_wanted(folder: Path) -> Any:
     return report(records.write(_recorded("run", facts=absent), folder))
 
 
+def window_in_warm_up(folder: Path, *, automatic: bool = False) -> Any:
+    """Of a run in which nothing is to be mended. The user chose the window's steps, or mpprof did."""
+    slower = {1: 4.0, 12: 1.0}
+    training = run("early", V100, F16, convnet(V100, F16), profile=(3, 7), slower=slower)
+    recorded = written(training, folder)
+    file = recorded / "mpprof" / "run.json"
+    facts = json.loads(file.read_text())
+    facts["profile_windows"][0]["automatic"] = automatic
+    file.write_text(json.dumps(facts))
+    return report(recorded)
+
+
 def input_bound(folder: Path) -> Any:
     return report(written(_on_a_v100("waiting", Host(input_us=40_000.0)), folder))
 
@@ -213,6 +228,8 @@ SITUATIONS: dict[str, Callable[[Path], Any]] = {
     "on a CPU": on_a_cpu,
     "no trace": no_trace,
     "no trace wanted": no_trace_wanted,
+    "window in warm-up": window_in_warm_up,
+    "automatic window in warm-up": lambda folder: window_in_warm_up(folder, automatic=True),
     "input-bound": input_bound,
     "stalls": stalls,
     "healthy": healthy,

@@ -163,7 +163,6 @@ def test_a_sink_that_hangs_holds_up_nobody(
     hanging.released.set()
     assert [step for step, _ in kept.points] == [*range(1, 33), 40]
     steps = mpprof.load(tmp_path).steps
-    assert steps is not None
     assert len(steps) == 40
     assert [record.getMessage() for record in caplog.records if "sink.Hanging" in record.getMessage()] == [
         "mpprof no longer records sink.Hanging: TimeoutError: it has not accepted its values within 5 s"

@@ -23,7 +23,6 @@ def test_a_reason_goes_away_with_what_it_was_the_reason_for(trained: Any, tmp_pa
     fit(trained, *data(4), recorded)
     fit(trained, *data(40), recorded)
     facts = records(tmp_path).facts
-    assert facts is not None
     assert [window.status for window in facts.profile_windows] == ["done"]
     assert "profile_windows" not in facts.absent
 
@@ -32,8 +31,6 @@ def test_the_window_holds_our_markers_and_lies_in_tensorboards_layout(trained: A
     x, y = data(30)
     fit(trained, x, y, callback(tmp_path, profile_steps=(10, 14)))
     read = records(tmp_path)
-    assert read.facts is not None
-    assert read.steps is not None
     (window,) = read.facts.profile_windows
     assert (window.status, window.first_step, window.last_step) == ("done", 10, 14)
     assert window.trace is not None
@@ -53,7 +50,6 @@ def test_an_automatic_window_opens_by_itself_once(trained: Any, tmp_path: Path) 
     x, y = data(150)
     fit(trained, x, y, callback(tmp_path, profile_steps="auto"))
     facts = records(tmp_path).facts
-    assert facts is not None
     (window,) = facts.profile_windows
     assert window.status == "done"
     assert 10 <= window.first_step <= 50
@@ -64,7 +60,6 @@ def test_a_window_never_goes_across_a_validation(trained: Any, tmp_path: Path) -
     x, y = data(6)
     fit(trained, x, y, callback(tmp_path, profile_steps=(5, 9)), epochs=2, validation_data=(x, y))
     facts = records(tmp_path).facts
-    assert facts is not None
     assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(5, 6)]
 
 
@@ -72,7 +67,6 @@ def test_a_training_that_is_too_short_says_why_there_is_no_window(trained: Any, 
     x, y = data(4)
     fit(trained, x, y, callback(tmp_path, profile_steps="auto"))
     facts = records(tmp_path).facts
-    assert facts is not None
     assert facts.profile_windows == ()
     assert "step 4" in facts.absent["profile_windows"]
 
@@ -85,7 +79,6 @@ def test_a_profiler_that_runs_already_is_left_alone(trained: Any, tmp_path: Path
     finally:
         tf.profiler.experimental.stop()
     facts = records(tmp_path / "ours").facts
-    assert facts is not None
     assert facts.profile_windows[0].status.startswith("failed: ")
     (trace,) = (tmp_path / "theirs").glob("plugins/profile/*/*.xplane.pb")
     assert sorted(step for name, step in events_of(trace) if name == "mpprof_step") == [3, 4, 5]
@@ -125,7 +118,6 @@ def test_a_further_window_opens_when_it_is_asked_for(
     x, y = data(40)
     fit(trained, x, y, Ask(), recorded)
     facts = records(tmp_path).facts
-    assert facts is not None
     assert [(w.first_step, w.last_step, w.status) for w in facts.profile_windows] == [
         (3, 5, "done"),
         (21, 25, "done"),
@@ -139,8 +131,6 @@ def test_a_callback_that_stands_in_the_list_twice_profiles_its_window_whole(
     recorded = callback(tmp_path / "ours", profile_steps="auto")
     fit(trained, x, y, recorded, recorded)
     read = records(tmp_path / "ours")
-    assert read.facts is not None
-    assert read.steps is not None
     (window,) = read.facts.profile_windows
     assert window.last_step == window.first_step + 4
     profiled = read.steps.step[read.steps.profiled].tolist()
@@ -149,7 +139,6 @@ def test_a_callback_that_stands_in_the_list_twice_profiles_its_window_whole(
     board = keras.callbacks.TensorBoard(str(tmp_path / "theirs"), profile_batch=(12, 16), write_graph=False)
     fit(trained, x, y, recorded, board, recorded)
     facts = records(tmp_path / "theirs").facts
-    assert facts is not None
     assert [(w.status, w.first_step, w.last_step) for w in facts.profile_windows] == [("foreign", 12, 16)]
 
 

@@ -73,8 +73,6 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     for read in streams:
         assert read.warnings == ()
         assert read.finished
-        assert read.facts is not None
-        assert read.steps is not None
         assert (read.facts.distribution, read.facts.replicas) == ("MultiWorkerMirroredStrategy", 2)
         assert read.facts.fits[0].batch_size == 8
         assert read.steps.step[-1] == len(read.steps) == 24
@@ -86,7 +84,6 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
     assert list(run.workers) == [1]
     assert len(run.workers[1]) == 24
     told = mpprof.diagnose(run).steps
-    assert told is not None
     assert [(each.worker, each.count) for each in told.workers] == [(0, 24), (1, 24)]
     document = mpprof.diagnose(run).document()
     hosts = document["hosts"]
@@ -97,7 +94,6 @@ def test_two_workers_are_one_run_with_two_streams(tmp_path: Path) -> None:
         assert set(each["window_steps"]) <= set(range(12, 17))
     assert hosts["missing"] == []
     skew = hosts["read"][1]["clock_skew"]
-    assert skew is not None
     assert abs(skew["skew_ns"]) < 20e6  # one machine has one clock
 
 

@@ -46,7 +46,6 @@ def told(root: Path) -> tuple[list[int], list[str], list[str]]:
     """The steps of a run, how its fits ended, and what became of its windows. Nothing in it is damaged."""
     read = read_records(root)
     assert read.warnings == ()
-    assert read.facts is not None
     steps = [] if read.steps is None else read.steps.step.tolist()
     lines = map(json.loads, (root / "mpprof" / "steps.jsonl").read_text().splitlines())
     ends = [line["reason"] for line in lines if line.get("kind") == "fit_end"]

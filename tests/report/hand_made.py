@@ -41,57 +41,32 @@ from mpprof.model.outcome import (
     RemediesTotal,
     RemedyOutcome,
 )
-from mpprof.model.run import FitFacts, OptimizerFacts, PolicyFacts, Run, RunFacts
+from mpprof.model.run import OptimizerFacts, PolicyFacts, Run, RunFacts
 from mpprof.model.steps import LossScaleSummary, StepSummary
+from tests.builders import cases
 
 STEP_NS = 41_234_567.891
 HOSTILE = '<a href="x">x</a>|`|@you #1 \x1b[31mred'
 
 
 def facts(policy: str = "mixed_float16") -> RunFacts:
-    fit = FitFacts(
-        fit=1,
-        first_step=1,
-        initial_epoch=0,
-        policy=PolicyFacts(policy, "float16", "float32"),
-        optimizer=OptimizerFacts("LossScaleOptimizer", "Adam", True),
-        batch_size=1024,
-        jit_compile=False,
-        run_eagerly=False,
-        steps_per_execution=1,
-        gradient_accumulation_steps=None,
-    )
-    return RunFacts(
-        run_id="0af3",
-        created_unix_ns=0,
-        clock_monotonic_ns=0,
-        clock_unix_ns=0,
-        host="trainer",
-        framework={"backend": "tensorflow", "keras": "3.15.1"},
-        distribution=None,
-        replicas=1,
-        tf32_enabled=None,
-        deterministic_ops=None,
-        graph_rewrite=None,
+    scaled = OptimizerFacts("LossScaleOptimizer", "Adam", True)
+    fit = cases.fit("mixed_float16", scaled, batch_size=1024)
+    return cases.facts(
+        policy,
+        fits=(replace(fit, policy=PolicyFacts(policy, "float16", "float32")),),
+        run_id="0af3", host="trainer", tf32_enabled=None, deterministic_ops=None, model=None, profile_windows=(), timing=None,
         devices=(DeviceFacts("cpu", name="a CPU"), DeviceFacts("gpu", name="Tesla V100-SXM2-16GB")),
-        model=None,
-        fits=(fit,),
-        profile_windows=(),
-        timing=None,
         absent={"tf32_enabled": "cc 7.0 has no TF32"},
-    )
+    )  # fmt: skip
 
 
 def run(name: str = "bert-fp16", *, with_facts: bool = True) -> Run:
-    return Run(
+    return cases.run(
+        facts() if with_facts else None,
         name=name,
         path=Path("logs") / name,
-        facts=facts() if with_facts else None,
-        steps=None,
-        validations=None,
-        hardware=None,
         traces=(Path("logs") / name / "host.xplane.pb",),
-        finished=True,
         warnings=("the last line of steps.jsonl is torn (byte 48213): it was left out",),
     )
 

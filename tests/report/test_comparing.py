@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpprof.api import ladder, workflows
+from mpprof.cli import main
 from mpprof.report import json as documents
 from tests.builders.gpus import V100
+from tests.builders.played_fit import Play, play
 from tests.builders.read_back import comparing, markdown, text
 from tests.builders.records import Recorded, imagenette_convnet, layer, write
 from tests.paths import SAMPLES
@@ -142,3 +145,19 @@ def test_what_is_only_a_mention_takes_one_line_and_unlike_runs_are_not_told_twic
     assert [found.code for found in comparing.serious(unlike)] == ["MP301"]
     assert comparing.minor(unlike).startswith("also noted: MP303 batch (")
     assert [found.code for found in comparing.serious(unlike | {"labels": []})] == ["MP906", "MP301"]
+
+
+def test_the_first_screen_has_the_interval_and_the_bursts_of_each_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A speedup without them is taken for more than it is: here one of two runs that wait for their loader."""
+    bursts = {"before": Play(burst=(8, 320), workers=8), "after": Play(burst=(4, 100), workers=3)}
+    for name, one in bursts.items():
+        play(replace(one, epochs=1, calls=400, call=2), tmp_path / name)
+    assert main(["compare", *(str(tmp_path / name) for name in bursts), "--no-color"]) == 0
+    said = capsys.readouterr().out
+    assert "before → after: 43.0 ms → 28.2 ms a step" in said
+    assert "\n95 % within this pair of runs: " in said
+    assert "; repeats may differ by more\n" in said
+    assert "! before: every 8th step takes 323 ms: it waits for the loader\n" in said
+    assert "! after: every 4th step takes 103 ms: it stalls within the training function" in said

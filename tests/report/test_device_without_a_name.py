@@ -33,7 +33,6 @@ GTX_1660_TI = replace(
 )
 def test_turing_without_a_name(gpu: Gpu, name: str, without: bool, tmp_path: Path) -> None:
     _, _, _, space = train(Training("run", gpu, FLOAT32, mlp(gpu, FLOAT32), steps=80))
-    assert space is not None
     (tmp_path / "lone.xplane.pb").write_bytes(space.to_bytes())
     diagnosis = mpprof.diagnose(tmp_path / "lone.xplane.pb")
     assert documents.document(diagnosis)["run"]["device"] == f"{name} (by its figures, not its name)"

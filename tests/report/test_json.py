@@ -161,7 +161,7 @@ def test_the_shipped_schema_is_that_of_the_types(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["kernels", "ops", "layers"])
+@pytest.mark.parametrize("kind", ["kernels", "products", "ops", "layers"])
 def test_the_columns_of_a_table_are_the_keys_of_its_rows(kind: str) -> None:
     run = workflows.load(SAMPLES / "v100-float32-island")
     told_of_some_rows_alone = {"stream", "spans", "layers"}

@@ -47,7 +47,6 @@ def test_a_long_op_that_others_hide_is_named(hidden: Any) -> None:
 
 def test_little_that_is_hidden_needs_no_sentence(hidden: Any) -> None:
     time = hidden["time"]
-    assert time is not None
     few: Any = {**time, "slices": [{**part, "hidden_ns_per_step": 1e5} for part in time["slices"]]}
     assert content.hidden(few) == []
 
@@ -126,7 +125,6 @@ def test_the_screens_peak_is_the_most_that_the_process_held_and_float32_skips_no
     document = documents.document(hand_made.diagnosis())
     document["steps"] = None
     memory = document["memory"]
-    assert memory is not None
     memory["allocator"] = "GPU_0_bfc"
     memory["peak_bytes"] = 51 << 20
     memory["allocators"] = [

@@ -18,6 +18,7 @@ from mpprof_dashboards.pages import why
 from mpprof.api import ladder, survey_row, workflows
 from mpprof.report import json as documents
 from mpprof.report.runs import survey
+from tests import samples
 from tests.builders.gpus import V100
 from tests.builders.read_back import brief, brief_comparison, markdown, reading, text, typed
 from tests.builders.records import Recorded, imagenette_convnet, write
@@ -141,8 +142,8 @@ def test_verdict_cause_and_explanation_are_the_answers(made: Callable[[str], Mad
         assert document["explanation"] == answer["because"]
 
 
-@pytest.mark.parametrize("name", sorted(each.name for each in SAMPLES.iterdir() if each.is_dir()))
+@pytest.mark.parametrize("name", samples.NAMES)
 def test_the_cause_that_leads_is_the_first_to_remedy(name: str) -> None:
-    found = documents.document(workflows.diagnose(SAMPLES / name))
+    found = documents.document(samples.diagnosed(name))
     if found["answer"]["leads"] == "time":
         assert found["facts"]["causes"][0]["code"] == found["answer"]["code"]

@@ -7,13 +7,12 @@ import re
 import pytest
 from mpprof_dashboards import report_html
 
-from mpprof.api import workflows
 from mpprof.report import json as documents
+from tests import samples
 from tests.builders.read_back import typed
-from tests.paths import SAMPLES
 from tests.report import hand_made, ranks
+from tests.samples import NAMES
 
-NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
 TWINS = {
     name: twin
     for name in NAMES
@@ -23,13 +22,12 @@ TWINS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sample_alone(name: str) -> None:
-    ranks.check(documents.document(workflows.diagnose(workflows.load(SAMPLES / name))))
+    ranks.check(documents.document(samples.diagnosed(name)))
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_sample_against_its_twin(name: str) -> None:
-    pair = [workflows.load(SAMPLES / each) for each in (name, TWINS[name])]
-    ranks.check(documents.document(workflows.diagnose(*pair)))
+    ranks.check(documents.document(samples.diagnosed(name, TWINS[name])))
 
 
 def test_the_saved_page_holds_the_findings_in_their_order() -> None:

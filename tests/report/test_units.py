@@ -43,10 +43,8 @@ def part(tmp_path: Path) -> Path:
 
 def test_the_document_says_what_the_account_is_of(one_pass: Path, part: Path, tmp_path: Path) -> None:
     time = report(one_pass)["time"]
-    assert time is not None
     assert (time["unit"], time["unit_name"], time["step_ns"]) == ("pass", "Net_0", 4_160_000)
     other = report(part)["time"]
-    assert other is not None
     assert (other["unit"], "unit_name" in other) == ("part", False)
     trained = report(written(tmp_path / "w.pt.trace.json", unmarked.trained()))["time"]
     assert trained is not None
@@ -116,7 +114,6 @@ def test_a_pass_is_compared_with_a_pass_of_the_same_module_alone(one_pass: Path,
     same = written(tmp_path / "same.pt.trace.json", unmarked.layers(7))
     again = written(tmp_path / "again.pt.trace.json", unmarked.layers(8))
     alike = documents.document(workflows.diagnose(same, again))["speedup"]
-    assert alike is not None
     assert alike["observed"] == pytest.approx(1.0, abs=0.01)
     trained = written(tmp_path / "w.pt.trace.json", unmarked.trained(20))
     unlike = documents.document(workflows.diagnose(same, trained))
@@ -138,7 +135,6 @@ def test_waits_for_copies_and_collectives_are_exposed(tmp_path: Path) -> None:
     """96.9 % of a TPU's recorded trace was "unknown": the waits for copies to the host's memory."""
     found = report(written(tmp_path / "t.xplane.pb", unmarked.tpu_programs()))
     time = found["time"]
-    assert time is not None
     by_class = {part["class"]: part["ns_per_step"] for part in time["slices"]}
     assert by_class["copy"] == pytest.approx(720_000, abs=20)
     assert by_class["comm"] == pytest.approx(30_000)

@@ -39,7 +39,6 @@ def document(**changed: Any) -> dict[str, Any]:
 
 def layer(**changed: Any) -> LayerFacts:
     facts = facts_of(document(model={"layers": [{"name": "d", "class": "Dense", **changed}]}))
-    assert facts.model is not None
     return facts.model.layers[0]
 
 
@@ -174,7 +173,6 @@ def test_steady_steps_of_many_fits_are_found_in_one_pass(
 ) -> None:
     steps = [step(n, fit=1 + n // 2) for n in range(1, 6001)]
     table = store.read_records(run(tmp_path, steps=steps)).steps
-    assert table is not None
     compared = []
     equal = np.flatnonzero
     monkeypatch.setattr(np, "flatnonzero", lambda values: compared.append(len(values)) or equal(values))
@@ -188,7 +186,6 @@ def test_late_readings_of_many_steps_are_found_in_one_pass(
     lines = [each for n in range(1, 2001) for each in (step(n), {"kind": "update", "step": n, "loss": n / 2})]
     monkeypatch.setattr(records.np, "nonzero", None, raising=False)
     table = store.read_records(run(tmp_path, steps=lines)).steps
-    assert table is not None
     assert table.loss.tolist() == [n / 2 for n in range(1, 2001)]
 
 
@@ -200,7 +197,6 @@ def test_damaged_lines_are_tried_so_often_and_no_more(
     with (root / "mpprof" / "hardware.jsonl").open("a") as file:
         file.write("{\n" * 5000 + '{"t_ns":2}\n')
     found = store.read_records(root)
-    assert found.hardware is not None
     assert len(found.hardware) == 1
     assert "100 lines could not be read" in str(found.warnings)
     assert "was not read" in str(found.warnings)
@@ -211,7 +207,6 @@ def test_samples_of_more_cards_than_there_are_and_lists_of_nothing(tmp_path: Pat
     samples += [{"t_ns": 3000 + n, "throttle": [[]] * 5000 + ["late"]} for n in range(20)]
     samples += [{"t_ns": 5000, "throttle": ["hw_slowdown", 7, "x" * 5000]}]
     table = store.read_records(run(tmp_path, steps=[step(1)], hardware=samples)).hardware
-    assert table is not None
     assert table.gpu.max() == limits.MOST_GPUS - 1
     assert set(table.throttle[-21:-1]) == {()}
     assert [len(name) for name in table.throttle[-1]] == [11, limits.LONGEST_NAME]
@@ -243,7 +238,6 @@ def test_a_sample_at_a_time_that_no_clock_shows_is_left_out(tmp_path: Path, at_n
     samples = [{"t_ns": time, "gpu": 0, "power_w": 7.0} for time in times]
     root = run(tmp_path, steps=[step(n) for n in range(1, 40)], hardware=samples)
     table = store.read_records(root).hardware
-    assert table is not None
     assert table.t_ns.tolist() == [0, limits.LONGEST_NS, -limits.LONGEST_NS]
     report = documents.document(workflows.judge(workflows.analyse(mpprof.load(root))))
     assert report["schema"].startswith("mpprof.report/")
@@ -257,7 +251,6 @@ def test_blank_lines_are_skipped_and_not_parsed(monkeypatch: pytest.MonkeyPatch,
     loads = json.loads
     monkeypatch.setattr(json, "loads", lambda text, **rest: parsed.append(text) or loads(text, **rest))
     found = store.read_records(root)
-    assert found.steps is not None
     assert len(found.steps) == 2
     assert len(parsed) < 20
     assert "1 line could not be read" in str(found.warnings)
@@ -272,8 +265,6 @@ def test_of_a_log_of_too_many_lines_the_beginning_and_the_end_are_read(
     root = run(tmp_path, steps=steps, hardware=[{"t_ns": n} for n in range(20_000)])
     found = store.read_records(root)
     assert found.finished
-    assert found.steps is not None
-    assert found.hardware is not None
     for numbers, last in ((found.steps.step, 20_000), (found.hardware.t_ns, 19_999)):
         assert 1000 < len(numbers) < 2000
         assert numbers[-1] == last
@@ -296,8 +287,6 @@ def test_a_gap_without_the_end_of_a_line_is_not_read_to_its_end(
         with (folder / name).open("ab") as file:
             file.write(bytes(1 << 20) + f"\n{json.dumps(last)}\n".encode())
     found = store.read_records(root)
-    assert found.steps is not None
-    assert found.hardware is not None
     assert found.steps.step.tolist() == [1, 2]
     assert found.hardware.t_ns.tolist() == [1, 2]
     said = [text for text in found.warnings if "a line of more than 65,536 bytes: bytes" in text]
@@ -327,7 +316,6 @@ def test_samples_stand_in_memory_as_columns_and_texts_only_once(tmp_path: Path) 
     table = store.read_records(root).hardware
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert table is not None
     assert table.throttle[-1] == tuple(many)
     assert held < 2_000_000
 
@@ -341,6 +329,5 @@ def test_what_is_not_read_of_a_line_is_not_held(monkeypatch: pytest.MonkeyPatch,
     found = store.read_records(root)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found.steps is not None
     assert found.steps.loss.tolist() == [2.0]
     assert peak < 8_000_000

@@ -49,7 +49,6 @@ def test_what_was_read_after_the_last_step_is_that_steps(tmp_path: Path) -> None
         + '{"kind":"fit_end","reason":"finished","step":99,"skipped":5}\n'
     )
     table = read_records(run_with(tmp_path, lines)).steps
-    assert table is not None
     assert table.skipped.tolist() == [1, 2, 2]
     assert table.loss_scale_known.tolist() == [True, True, False]
     assert table.loss_scale[:2].tolist() == [8.0, 4.0]
@@ -68,7 +67,6 @@ def test_what_a_loop_told_late_is_its_steps(tmp_path: Path) -> None:
     )
     records = read_records(run_with(tmp_path, lines))
     table = records.steps
-    assert table is not None
     assert table.step.tolist() == [1, 2]
     assert table.skipped.tolist() == [1, 1]
     assert table.loss[0] == 7.5
@@ -90,7 +88,6 @@ def test_columns_hold_what_the_lines_say_and_absent_where_they_say_nothing(tmp_p
     )
     records = read_records(run_with(tmp_path, lines))
     table = records.steps
-    assert table is not None
     assert table.step.tolist() == [1, 9, 10]
     assert table.covers.tolist() == [1, 8, 1]
     assert table.interval_ns.tolist() == [7, -1, -1]
@@ -104,7 +101,6 @@ def test_columns_hold_what_the_lines_say_and_absent_where_they_say_nothing(tmp_p
     assert table.synced.tolist() == [True, False, False]
     assert table.profiled.tolist() == [False, True, False]
     assert not table.step.flags.writeable
-    assert records.validations is not None
     assert records.validations.duration_ns.tolist() == [20]
     assert records.finished
     assert records.warnings == ()
@@ -114,7 +110,6 @@ def test_columns_hold_what_the_lines_say_and_absent_where_they_say_nothing(tmp_p
 def test_a_torn_last_line_is_dropped_with_its_byte(tmp_path: Path) -> None:
     whole = STEPS + '{"kind":"fit","fit":1,"t_ns":0}\n' + step(1) + step(2)
     records = read_records(run_with(tmp_path, whole + step(3)[:-9]))
-    assert records.steps is not None
     assert records.steps.step.tolist() == [1, 2]
     assert not records.finished
     assert len(records.warnings) == 1
@@ -128,7 +123,6 @@ def test_the_log_opens_wherever_it_is_cut(tmp_path: Path) -> None:
     for length in range(len(whole) + 1):
         (root / "mpprof" / "steps.jsonl").write_bytes(whole[:length])
         records = read_records(root)
-        assert records.steps is not None
         assert len(records.steps) == max(whole[:length].count(b"\n") - 2, 0)
         assert bool(records.warnings) == (length == 0 or whole[length - 1 : length] != b"\n")
 
@@ -142,7 +136,6 @@ def test_bad_lines_in_the_middle_are_counted_and_skipped(tmp_path: Path) -> None
     ]  # fmt: skip
     lines = STEPS + step(1) + "".join(line + "\n" for line in bad) + step(3)
     records = read_records(run_with(tmp_path, lines))
-    assert records.steps is not None
     assert records.steps.step.tolist() == [1, 3]
     said = " ".join(records.warnings)
     assert "5 lines could not be read" in said
@@ -153,7 +146,6 @@ def test_bad_lines_in_the_middle_are_counted_and_skipped(tmp_path: Path) -> None
 def test_unknown_kinds_and_keys_are_a_newer_additions(tmp_path: Path) -> None:
     lines = STEPS + '{"kind":"alarm","what":1}\n' + step(1, mood="good") + '{"no":"kind"}\n'
     records = read_records(run_with(tmp_path, lines))
-    assert records.steps is not None
     assert len(records.steps) == 1
     assert records.warnings == ()
 
@@ -192,7 +184,6 @@ def test_a_run_without_facts_still_gives_its_steps(tmp_path: Path) -> None:
     (root / "mpprof" / "run.json").unlink()
     records = read_records(root)
     assert records.facts is None
-    assert records.steps is not None
     assert len(records.steps) == 1
     assert "run.json: missing" in records.warnings[0]
     with pytest.raises(NotFoundError):
@@ -211,12 +202,10 @@ def test_facts_of_the_wrong_type_are_absent_and_not_believed(tmp_path: Path) -> 
         "absent": {"memory": "no GPU"},
     }
     read = read_records(run_with(tmp_path, STEPS, facts)).facts
-    assert read is not None
     assert read.run_id == "unnamed"
     assert read.created_unix_ns == 0
     assert read.tf32_enabled is None
     assert [(device.vendor, device.compute_capability) for device in read.devices] == [("nvidia", (7, 0))]
-    assert read.model is not None
     assert read.model.layers[0].output_shape == (None, 8)
     assert read.fits[0].policy.global_name == "mixed_float16"
     assert read.fits[0].optimizer.initial_scale is not None
@@ -235,7 +224,6 @@ def test_an_old_version_passes_through_its_upgrader(tmp_path: Path, monkeypatch:
         upgrades.UPGRADERS, ("mpprof.steps", 1), lambda old: {**old, "step": old.get("step", 0) + 100}
     )
     steps = read_records(run_with(tmp_path, STEPS + step(1))).steps
-    assert steps is not None
     assert steps.step.tolist() == [101]
 
 
@@ -251,7 +239,6 @@ def test_runs_are_found_at_any_depth_and_workers_are_no_runs(tmp_path: Path) -> 
     assert find_runs(tmp_path / "b" / "c" / "mpprof" / "run.json") == (tmp_path / "b" / "c",)
     assert find_runs(tmp_path / "b" / "c" / "mpprof") == (tmp_path / "b" / "c",)
     extra = read_records(tmp_path / "a", worker=1).steps
-    assert extra is not None
     assert extra.step.tolist() == [4]
     with pytest.raises(NotFoundError):
         find_runs(tmp_path / "nowhere")
@@ -373,7 +360,6 @@ def test_a_full_disk_keeps_what_is_there_readable(tmp_path: Path, monkeypatch: p
     monkeypatch.undo()
     assert [getattr(error, "errno", None) for error in said] == [28]
     records = read_records(tmp_path)
-    assert records.steps is not None
     assert records.steps.step.tolist() == [1]
     assert any("cut off" in warning for warning in records.warnings)
 
@@ -382,7 +368,6 @@ def test_lines_that_span_blocks_are_whole(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("mpprof.store.lines.BLOCK_BYTES", 64)
     lines = STEPS + "".join(step(n, loss=n / 3) for n in range(1, 50)) + "x" * 300 + "\n" + step(50)
     records = read_records(run_with(tmp_path, lines))
-    assert records.steps is not None
     assert records.steps.step.tolist() == list(range(1, 51))
     assert "1 line could not be read" in " ".join(records.warnings)
 
@@ -405,14 +390,12 @@ def test_a_line_that_cannot_be_true_is_left_out_and_said(tmp_path: Path, odd: di
     if {"step", "t_ns"} & set(odd):
         lines = STEPS + step(1) + json.dumps({"kind": "step", "step": 2, "fit": 1, "t_ns": 20, **odd}) + "\n"
     records = read_records(run_with(tmp_path, lines + step(3)))
-    assert records.steps is not None
     assert records.steps.step.tolist() == [1, 3]
     assert any("wrong" in warning for warning in records.warnings)
 
 
 def test_a_memory_size_out_of_range_is_absent_and_nothing_more(tmp_path: Path) -> None:
     records = read_records(run_with(tmp_path, STEPS + step(1, memory=[{"peak_bytes": 1 << 70}])))
-    assert records.steps is not None
     assert records.steps.peak_bytes.tolist() == [-1]
 
 
@@ -445,15 +428,12 @@ def test_numbers_beyond_64_bits_and_nulls_are_as_if_left_out(tmp_path: Path) -> 
     samples = '{"schema":"mpprof.hardware/1"}\n{"t_ns":1,"gpu":9223372036854775808}\n{"t_ns":2,"gpu":-5}\n'
     (root / "mpprof" / "hardware.jsonl").write_text(samples)
     records = read_records(root)
-    assert records.facts is not None
     assert records.facts.replicas is None
     assert {key: value for key, value in records.facts.framework.items() if value is not None} == {
         "keras": "3.9"
     }
-    assert records.steps is not None
     assert records.steps.step.tolist() == [1, 2]
     assert records.steps.interval_ns.tolist() == [-1, -1]
-    assert records.hardware is not None
     assert records.hardware.gpu.tolist() == [-1, -1]
     assert records.warnings == ()
 
@@ -472,12 +452,10 @@ def test_what_the_log_holds_is_not_absent(tmp_path: Path) -> None:
     given = {"run_id": "r", "created_unix_ns": 5, "absent": absent, "fits": [{"fit": 1, "first_step": 1}]}
     lines = STEPS + step(1, input_wait_ns=3, loss=2.0, skipped=0)
     facts = read_records(run_with(tmp_path / "first", lines, given)).facts
-    assert facts is not None
     assert set(facts.absent) == set(absent) - {"input_wait_ns", "loss"}
     given["fits"] = [{"fit": 1, "first_step": 1, "batch_size": 8}]
     lines += step(2, loss_scale=8.0, memory=[{"device": "GPU:0", "peak_bytes": 5}])
     facts = read_records(run_with(tmp_path / "later", lines, given)).facts
-    assert facts is not None
     assert set(facts.absent) == {"skipped", "distribution"}
 
 

@@ -52,7 +52,6 @@ def test_settings_take_turns(tmp_path: Path) -> None:
     assert all(len(row.rounds) >= 4 for row in tried.rows)
     assert tried.rows[1].speedup is not None
     run = mpprof.load(tmp_path / "mixed_bfloat16" / "1")
-    assert run.facts is not None
     assert run.facts.profile_windows[0].status == "done"
 
 

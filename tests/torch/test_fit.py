@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mpprof.store import find_runs
-from tests.record.training import assert_did_all, by_default
 from tests.torch.training import (
     BATCH,
     callback,
@@ -30,68 +26,6 @@ from tests.torch.training import (
 pytestmark = pytest.mark.framework
 
 
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.mark.usefixtures("deterministic")
-@pytest.mark.parametrize("kind", ["dense", "convolution", "recurrent"])
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_weights_are_the_same_bit_by_bit(tmp_path: Path, kind: str, policy: str) -> None:
-    x, y = data(40, bad_steps=(3, 14, 20) if policy == "mixed_float16" else ())
-    digests = []
-    recorded = callback(tmp_path, profile_steps=(12, 16), hardware=True)
-    for callbacks in ([], [recorded]):
-        made = model(policy, kind=kind)
-        fit(made, x, y, *callbacks, epochs=2, shuffle=True, validation_data=(x[:16], y[:16]))
-        digests.append(digest(made))
-    assert digests[0] == digests[1]
-    facts = records(tmp_path).facts
-    assert facts is not None
-    assert facts.deterministic_ops is True
-    assert facts.profile_windows[0].status == "done"
-
-
-@pytest.mark.usefixtures("deterministic")
-def test_as_nobody_has_set_it_it_does_all_that_it_can_and_changes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    x, y = data(70, bad_steps=(3, 40))
-    digests = []
-    for callbacks in ([], by_default(tmp_path)):
-        made = model(kind="convolution")
-        fit(made, x, y, *callbacks, epochs=2, validation_data=(x[:16], y[:16]))
-        digests.append(digest(made))
-    assert digests[0] == digests[1]
-    assert_did_all(tmp_path / "default", capsys.readouterr().out)
-
-
-def test_skips_are_found_at_the_steps_where_gradients_were_infinite(tmp_path: Path) -> None:
-    x, y = data(70, bad_steps=(3, 40, 41))
-    made = model()
-    fit(made, x, y, callback(tmp_path))
-    read = records(tmp_path)
-    steps = read.steps
-    assert steps is not None
-    assert steps.step.tolist() == list(range(1, 71))
-    assert steps.step[steps.skipped > 0].tolist() == [3, 48]  # exact at first, then to the interval
-    assert total_skipped(read) == 3 == 70 - counter(made)
-    assert steps.loss_scale[1:4].tolist() == [2.0**15, 2.0**14, 2.0**14]
-    assert steps.loss_scale[-1] == 2.0**12
-
-
-def test_every_step_is_read_where_that_is_wanted(tmp_path: Path) -> None:
-    x, y = data(50, bad_steps=(40, 45))
-    fit(model(), x, y, callback(tmp_path, read_every=1))
-    steps = records(tmp_path).steps
-    assert steps is not None
-    assert steps.step[steps.skipped > 0].tolist() == [40, 45]
-    assert steps.loss_scale_known.all()
-
-
 def test_a_scale_that_grows_is_followed(tmp_path: Path) -> None:
     x, y = data(50, bad_steps=(9,))
     scaled = keras.optimizers.LossScaleOptimizer(
@@ -101,7 +35,6 @@ def test_a_scale_that_grows_is_followed(tmp_path: Path) -> None:
     fit(made, x, y, callback(tmp_path))
     read = records(tmp_path)
     assert total_skipped(read) == 1 == 50 - counter(made)
-    assert read.steps is not None
     assert read.steps.loss_scale[4] == 8.0
     assert read.steps.loss_scale[8] == 4.0
 
@@ -111,43 +44,11 @@ def test_each_policy_trains_and_is_recorded(tmp_path: Path, policy: str) -> None
     x, y = data(20)
     fit(model(policy), x, y, callback(tmp_path))
     read = records(tmp_path)
-    assert read.facts is not None
     assert read.facts.fits[0].policy.compute_dtype == policy.removeprefix("mixed_")
     assert read.facts.fits[0].optimizer.dynamic is (True if policy == "mixed_float16" else None)
     assert total_skipped(read) == 0
     if policy != "mixed_float16":
         assert read.facts.absent["loss_scale"] == "the optimizer scales no loss"
-
-
-def test_a_micro_step_of_an_accumulation_is_no_skip(tmp_path: Path) -> None:
-    x, y = data(24, bad_steps=(7,))
-    made = model(optimizer=keras.optimizers.Adam(gradient_accumulation_steps=4))
-    fit(made, x, y, callback(tmp_path))
-    read = records(tmp_path)
-    assert total_skipped(read) == 1 == 24 - counter(made)
-    assert read.facts is not None
-    assert read.facts.fits[0].gradient_accumulation_steps == 4
-
-
-def test_a_fixed_scale_never_skips_and_its_weights_are_no_longer_finite(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    x, y = data(20, bad_steps=(5,))
-    made = model("float32", keras.optimizers.Adam(loss_scale_factor=1024.0, clipnorm=1.0))
-    fit(made, x, y, callback(tmp_path))
-    read = records(tmp_path)
-    assert total_skipped(read) == 0
-    assert read.facts is not None
-    optimizer = read.facts.fits[0].optimizer
-    assert (optimizer.dynamic, optimizer.fixed_scale, optimizer.clipping) == (
-        False,
-        1024.0,
-        {"clipnorm": 1.0},
-    )
-    assert "fixed at 1024.0" in read.facts.absent["loss_scale"]
-    assert len(read.facts.fits[0].non_finite_weights or ()) == len(made.weights) == 4
-    assert not np.isfinite(keras.ops.convert_to_numpy(made.weights[0])).all()
-    assert "MP206" in caplog.text
 
 
 def test_several_steps_a_call_are_refused_by_keras_before_anything_is_recorded(tmp_path: Path) -> None:
@@ -180,11 +81,9 @@ def test_steps_and_skips_of_a_loader_of_known_and_unknown_length(tmp_path: Path,
     made.fit(loader, epochs=2, verbose=0, callbacks=[callback(tmp_path)])
     read = records(tmp_path)
     steps = read.steps
-    assert steps is not None
     assert steps.epoch.tolist() == [0] * 38 + [1] * 38
     assert steps.batch[-1] == 37
     assert total_skipped(read) == 4 == 76 - counter(made)
-    assert read.facts is not None
     assert read.facts.fits[0].batch_size == BATCH
 
 
@@ -199,10 +98,8 @@ def test_a_generator_shows_its_batch_size(tmp_path: Path) -> None:
         callbacks=[callback(tmp_path)],
     )
     read = records(tmp_path)
-    assert read.steps is not None
     assert read.steps.step[-1] == 13
     assert total_skipped(read) == 1
-    assert read.facts is not None
     assert read.facts.fits[0].batch_size == BATCH
     assert "batch_size" not in read.facts.absent
 
@@ -215,12 +112,9 @@ def test_several_fits_are_one_run_with_one_window_and_their_validations(tmp_path
         fit(made, x, y, several, epochs=2, validation_data=(x[:16], y[:16]))
     read = records(tmp_path)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
     assert [each.first_step for each in facts.fits] == [1, 61]
     assert steps.fit.tolist() == [1] * 60 + [2] * 60
     assert total_skipped(read) == 4 == 120 - counter(made)
-    assert read.validations is not None
     assert len(read.validations.t_ns) == 4
     assert [(window.first_step, window.last_step) for window in facts.profile_windows] == [(20, 24)]
     assert steps.step[steps.profiled].tolist() == [20, 21, 22, 23, 24]
@@ -241,9 +135,6 @@ def test_what_the_times_mean_on_the_cpu_is_said(tmp_path: Path) -> None:
     fit(model(), x, y, callback(tmp_path, clock=clock))
     read = records(tmp_path)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
-    assert facts.timing is not None
     assert facts.timing.basis == "synchronous"
     assert "within its calls" in facts.timing.note
     assert (steps.interval_ns[:-1] > 0).all()
@@ -268,15 +159,13 @@ def test_where_the_device_runs_behind_only_waits_give_intervals(
     fit(model(), x, y, callback(tmp_path, profile_steps=(20, 24)))
     read = records(tmp_path)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
-    assert facts.timing is not None
     assert facts.timing.basis == "asynchronous"
     assert "waits for the gradients" in facts.timing.note
-    assert steps.step[steps.synced].tolist() == [16, 19, 24, 32, 48, 64]  # the window's edges among them
+    # The window's edges among them, and as the last call begins.
+    assert steps.step[steps.synced].tolist() == [16, 19, 24, 32, 48, 64, 69]
     assert (steps.interval_ns >= 0).tolist() == steps.synced.tolist()
     assert (steps.dispatch_ns[:-1] > 0).all()
-    assert len(waits) == 2  # at the window's edges; else a reading of the counters is what is waited for
+    assert len(waits) == 3  # there; else a reading of the counters is what is waited for
     assert total_skipped(read) == 2
 
 
@@ -295,27 +184,15 @@ def test_an_interrupt_leaves_what_was_recorded_and_the_next_fit_ends_its_window(
     assert not torch.autograd._profiler_enabled()
     read = records(tmp_path)
     assert read.steps is not None
-    assert read.facts is not None
     assert [int((read.steps.fit == k).sum()) for k in (1, 2)] == [20, 40]
     assert [(w.first_step, w.status) for w in read.facts.profile_windows] == [(18, "done")]
     assert "apply" not in made.optimizer.__dict__
-
-
-def test_copies_start_runs_of_their_own(tmp_path: Path) -> None:
-    x, y = data(3)
-    original = callback(tmp_path)
-    fit(model(), x, y, original)
-    for copied in (copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
-        fit(model(), x, y, copied)
-        assert copied.root not in (None, original.root)
-    assert len(find_runs(tmp_path)) == 3
 
 
 def test_the_process_and_its_switches_are_described(tmp_path: Path) -> None:
     x, y = data(3)
     fit(model(), x, y, callback(tmp_path))
     facts = records(tmp_path).facts
-    assert facts is not None
     framework = facts.framework
     assert framework["backend"] == "torch"
     assert framework["backend_version"] == torch.__version__
@@ -345,6 +222,5 @@ def test_a_compiled_train_step_is_recorded_and_untouched(tmp_path: Path) -> None
     assert compiled[0] == compiled[1] > 0
     read = records(tmp_path)
     assert total_skipped(read) == 1
-    assert read.facts is not None
     assert read.facts.fits[0].jit_compile is True
     assert read.facts.profile_windows[0].status == "done"

@@ -99,13 +99,10 @@ def test_a_plain_loop_is_recorded_and_its_weights_are_the_same(tmp_path: Path) -
     assert plain_loop(recorder, x, y) == bare
     read = records(tmp_path)
     steps, facts = read.steps, read.facts
-    assert steps is not None
-    assert facts is not None
     assert steps.step.tolist() == list(range(1, 41))
     assert (steps.interval_ns[:-1] > 0).all()
     assert (steps.input_wait_ns >= 0).all()
     assert np.isfinite(steps.loss).all()
-    assert facts.timing is not None
     assert facts.timing.basis == "host"
     assert facts.framework["backend"] == "torch"
     assert facts.profile_windows[0].status == "done"
@@ -128,7 +125,6 @@ def test_a_grad_scaler_tells_its_scale_and_its_skips(tmp_path: Path) -> None:
     x, y = data(40, bad_steps=(4, 37))
     skips, scale = scaled_loop(StepRecorder(tmp_path, profile_steps=None, **QUIET), x, y)
     read = records(tmp_path)
-    assert read.steps is not None
     assert skips == 2 == total_skipped(read)
     assert read.steps.step[read.steps.skipped > 0].tolist() == [4, 37]
     assert read.steps.loss_scale[-1] == scale == 256.0
@@ -142,7 +138,6 @@ def test_an_optimizer_of_torchs_has_no_counter_and_that_is_said(tmp_path: Path) 
     ):
         pass
     facts = records(tmp_path).facts
-    assert facts is not None
     assert "SGD has no counter of its steps" in facts.absent["skipped"]
 
 
@@ -154,10 +149,7 @@ def test_a_wait_gives_means_between_two_waits(tmp_path: Path) -> None:
             with recorder.step():
                 pass
     read = records(tmp_path)
-    assert read.facts is not None
-    assert read.facts.timing is not None
     assert read.facts.timing.basis == "asynchronous"
-    assert read.steps is not None
     assert read.steps.step[read.steps.synced].tolist() == [16, 32]
     assert waits == [1, 1]
 
@@ -179,8 +171,6 @@ def test_a_loop_round_a_keras_model_has_its_skips_counted(tmp_path: Path) -> Non
                 with torch.no_grad():
                     made.optimizer.apply([variable.value.grad for variable in variables], variables)
     read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert total_skipped(read) == 2 == 40 - counter(made)
     assert read.steps.step[read.steps.skipped > 0].tolist() == [4, 37]
     assert read.steps.loss_scale[-1] == 2.0**13
@@ -210,8 +200,6 @@ def test_a_train_step_of_ones_own_is_recorded_and_said(tmp_path: Path) -> None:
     made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     fit(made, x, y, callback(tmp_path, profile_steps=(12, 15)))
     read = records(tmp_path)
-    assert read.facts is not None
-    assert read.facts.model is not None
     assert read.facts.model.train_step == "clips"
     assert total_skipped(read) == 30 - counter(made)
     assert read.facts.profile_windows[0].status == "done"
@@ -228,8 +216,6 @@ def test_an_error_in_the_loop_is_the_users_and_the_run_is_whole(tmp_path: Path) 
     with pytest.raises(torch.OutOfMemoryError):
         train()
     read = records(tmp_path)
-    assert read.steps is not None
-    assert read.facts is not None
     assert read.steps.step.tolist() == [1, 2, 3, 4, 5]
     assert read.facts.profile_windows[0].status == "done"
     assert not torch.autograd._profiler_enabled()
@@ -270,8 +256,6 @@ def test_two_processes_of_torch_distributed_are_one_run_with_two_streams(tmp_pat
         assert process.returncode == 0, errors.decode()[-2000:]
     assert set(find_runs(tmp_path)) == {tmp_path}
     read = read_records(tmp_path)
-    assert read.facts is not None
     assert (read.facts.distribution, read.facts.replicas) == ("torch.distributed", 2)
     assert (tmp_path / "mpprof" / "worker-1" / "steps.jsonl").is_file()
-    assert read.steps is not None
     assert read.steps.step[-1] == 12

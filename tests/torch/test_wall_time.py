@@ -89,9 +89,7 @@ def test_an_epochs_first_fetch_is_in_no_step_however_many_workers_there_are(
     made.fit(loader, epochs=3, shuffle=False, verbose=0, callbacks=[trainings.recorded(tmp_path, clock)])
     run = mpprof.load(tmp_path)
     steps = mpprof.diagnose(run).steps
-    assert run.facts is not None
     assert run.facts.fits[0].input.get("num_workers", 0) == workers
-    assert steps is not None
     assert steps.mean_ns is not None
     assert steps.mean_ns <= NEARLY
 

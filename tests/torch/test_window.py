@@ -67,7 +67,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_trace_lies_in_tensorboards_layout(made: Path) -> None:
     facts = records(made).facts
-    assert facts is not None
     (window,) = facts.profile_windows
     assert (window.status, window.first_step, window.last_step) == ("done", 12, 17)
     assert window.trace is not None
@@ -162,7 +161,6 @@ def test_a_profiler_that_runs_already_is_left_alone(tmp_path: Path, caplog: pyte
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
         fit(model(), x, y, callback(tmp_path, profile_steps=(3, 5)))
     facts = records(tmp_path).facts
-    assert facts is not None
     assert facts.profile_windows[0].status.startswith("failed: RuntimeError: torch's profiler runs already")
     assert "no trace of this run: RuntimeError: torch's profiler runs already" in caplog.text
     theirs.export_chrome_trace(str(tmp_path / "theirs.json"))
@@ -204,7 +202,6 @@ def test_a_profiler_that_fails_costs_the_trace_and_nothing_else(
     fit(made, x, y, callback(tmp_path, profile_steps=(5, 8)))
     assert digest(made) == digest(plain)
     facts = records(tmp_path).facts
-    assert facts is not None
     assert "broken on purpose" in facts.profile_windows[0].status
     assert not list((tmp_path / "mpprof").glob(".window*"))
     assert hooks() == before

@@ -5,9 +5,6 @@ Keras' backend is fixed for a process, and torch is no part of the usual environ
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
-
 import pytest
 
 HOW = "torch is not installed here: `make test-torch` runs these tests in an environment of their own"
@@ -17,7 +14,7 @@ if keras.backend.backend() != "torch":
     pytest.skip("Keras runs on another backend here: see `make test-torch`", allow_module_level=True)
 
 from tests.record.fits import counter, fit, records, total_skipped  # noqa: E402
-from tests.record.training import BATCH, FEATURES, callback, data, model  # noqa: E402
+from tests.record.training import BATCH, FEATURES, callback, data, digest, model  # noqa: E402
 
 __all__ = [
     "BATCH", "FEATURES", "callback", "counter", "data", "digest", "fit", "keras", "model", "records", "torch",
@@ -25,10 +22,3 @@ __all__ = [
 ]  # fmt: skip
 
 torch.set_num_threads(1)
-
-
-def digest(made: Any) -> str:
-    """Of every weight, optimizer's variable and counter, bit by bit."""
-    variables = [*made.weights, *made.optimizer.variables]
-    values = [keras.ops.convert_to_numpy(variable) for variable in variables]
-    return hashlib.sha256(b"".join(value.tobytes() for value in values)).hexdigest()

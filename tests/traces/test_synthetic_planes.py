@@ -92,7 +92,7 @@ def test_tables_and_reports_tell_the_devices_of_two_hosts_apart(
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(space.to_bytes())
     names = [f"{host} /device:GPU:0" for host in shown]
-    for table in ("kernels", "ops", "layers"):
+    for table in ("kernels", "products", "ops", "layers"):
         assert main([table, str(path), "--format", "json"]) == 0
         rows = json.loads(capsys.readouterr().out)
         assert {row["device"]: (row["total_ns"], row["ratio"]) for row in rows} == {

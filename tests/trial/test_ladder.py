@@ -78,7 +78,6 @@ def test_the_usual_ladder_puts_one_change_to_the_best_so_far() -> None:
     ]  # fmt: skip
     assert all(row.kept for row in tried.rows)
     last = tried.rows[-1].speedup
-    assert last is not None
     assert last.value == pytest.approx(20 / 10 / 0.75 * 2 / 1.6, rel=0.02)
     assert set(train.names[8:11]) == {"float32", "mixed_bfloat16", "mixed_bfloat16 with XLA"}
     assert tried.rows[1].changes == ("policy mixed_bfloat16",)

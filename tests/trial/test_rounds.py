@@ -68,7 +68,6 @@ def test_settings_of_other_batches_are_compared_by_examples() -> None:
     double = replace(FLOAT32, batch=2.0)
     done = [trained(0, 10.0), trained(0, 16.0, double, batch=16, examples_per_s=16 / 16e-9)]
     found = ratio(done, FLOAT32, double)
-    assert found is not None
     assert found.value == pytest.approx(1.25)
     unknown = [done[0], replace(done[1], examples_per_s=None)]
     assert ratio(unknown, FLOAT32, double) is None

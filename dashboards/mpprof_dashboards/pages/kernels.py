@@ -43,7 +43,7 @@ def layout(context: Context) -> list[Any]:
 
 
 def kind_of(search: str | None) -> str:
-    """Return which table a query asks for with `by`: kernel, op or layer."""
+    """Return which table a query asks for with `by`: kernel, product, op or layer."""
     asked = parse_qs((search or "").removeprefix("?")).get("by", ["kernel"])[0]
     return asked if asked in work.KINDS else "kernel"
 
@@ -79,7 +79,7 @@ def where(document: Report, kernels: list[KernelRow]) -> html.Section:
     )
 
 
-_TITLES = {"kernel": "Kernels", "op": "Ops", "layer": "Layers"}
+_TITLES = {"kernel": "Kernels", "product": "Products", "op": "Ops", "layer": "Layers"}
 
 
 def _table(context: Context, document: Report, kind: str, devices: bool) -> html.Section:

@@ -242,7 +242,7 @@ def _sorted(values: Int64) -> bool:
 
 
 def _by_start(start: Int64, end: Int64) -> tuple[Int64, Int64]:
-    if _sorted(start):
+    if (start[1:] >= start[:-1]).all():
         return start, end
     order = np.argsort(start, kind="stable")
     return start[order], end[order]

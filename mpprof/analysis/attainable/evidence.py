@@ -111,7 +111,8 @@ class Evidence:
             by_memory = bool(roof and roof[1] == "memory")
             row = (work.size, work.ns, work.flops / work.ns, share, of_peak, by_memory)
             gathered[work.kind].append(row)
-        return {kind: _peers(np.array(rows, np.float64).T) for kind, rows in gathered.items()}
+        columns = [np.array(rows, np.float64).T for rows in gathered.values()]
+        return dict(zip(gathered, map(_peers, columns), strict=True))
 
     def by_roof(self, work: Work, precision: Precision) -> float | None:
         """Return the time of the work if it comes as near to its roofline as kernels of its kind with the

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from mpprof.analysis.steps import idle
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.analysis.steps.between import listed
+from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, threads_of
 from mpprof.analysis.steps.stalls import Stalls, stalls
 from mpprof.errors import UnableError
@@ -41,6 +43,7 @@ from mpprof.model.account import (
     KernelCalls,
     MatmulShare,
     Phase,
+    ProfiledStalls,
     Slice,
     class_of,
 )
@@ -67,6 +70,8 @@ _OF_A_PRODUCT = r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/"
 """The scope of a product's own inputs, as Keras and TensorFlow name them."""
 NOTABLE_RATIO = 0.05
 """What held a step up is said from a twentieth of it on."""
+LIKE_RATIO = 0.5
+"""A profiled stall of half the length of the others may be one of them."""
 _LAST_RANKS: dict[Class, int] = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4, "profiling": 5}
 _COMPUTE_RANK = 1
 
@@ -84,7 +89,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     """
     summary = stepping.summarise(run.steps, run.facts, spans=run.spans) if run is not None else None
     windows, refused = _windows(trace, run, summary)
-    devices = [device_account(trace, placements, ownership, window) for window in windows]
+    devices = list(map(partial(device_account, trace, placements, ownership), windows))
     order = sorted(range(len(devices)), key=lambda row: -devices[row].busy_ns)
     main, window = devices[order[0]], windows[order[0]]
     wall_ns = summary.mean_ns if summary is not None else None
@@ -98,11 +103,11 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
     usual_ns = summary.median_ns if summary is not None and summary.median_ns is not None else wall_ns
     grouped = run is not None and run.steps is not None and stepping.asynchronous(run.steps, run.facts)
     lengths = _lengths(window, window_ns, None if grouped else usual_ns, run)
+    seen = _profiled_stalls(trace, placements, ownership, window, run)
+    told = stalls(run, seen) if run else None
     profiled, main = (
         main,
-        _against_the_wall(
-            main, wall_ns, None if grouped else usual_ns, lengths.between_ns, stalls(run) if run else None
-        ),
+        _against_the_wall(main, wall_ns, None if grouped else usual_ns, lengths.between_ns, told),
     )
     between, why = listed(trace, window)
     result = Account(
@@ -134,6 +139,7 @@ def account(trace: Trace, placements: Placements, ownership: Ownership, run: Run
         profiled=replace(profiled, cells=()),
         usual_ns=usual_ns,
         grouped=grouped and wall_ns is not None,
+        stalled=seen,
     )
     return weighed(result, ownership, run)
 
@@ -342,6 +348,33 @@ def _idle(
     pauses = _pauses(trace, placements, ownership, window, instants)
     device = window.device
     return idle.classify(trace, pauses, calls(trace, device), window.shift, threads_of(trace, device))
+
+
+def _profiled_stalls(
+    trace: Trace, placements: Placements, ownership: Ownership, window: Window, run: Run | None
+) -> ProfiledStalls | None:
+    """Return what the steps that were left out as stalls waited for. Those that are far shorter than what
+    stalls by the records are no such stall; None where there is no other."""
+    usual = stalls(run) if run is not None else None
+    if usual is None or not usual.length_ns or window.stalled is None:
+        return None
+    each = len(window.periods) / window.steps  # of a step
+    periods = window.stalled
+    periods = periods.keep((periods.end_ns - periods.start_ns) * each >= usual.length_ns * LIKE_RATIO)
+    if not len(periods):
+        return None
+
+    def waited(of: Periods) -> tuple[int, int]:
+        instants = of.instants()
+        parts = _idle(trace, placements, ownership, replace(window, periods=of), instants)
+        return instants.length_ns, sum(ns for (category, _), ns in parts.items() if category == "idle_input")
+
+    (long_ns, long_input_ns), (ns, input_ns) = waited(periods), waited(window.periods)
+    number = len(periods) / len(window.periods)
+    above_ns = long_ns - number * ns
+    if above_ns <= 0:
+        return None
+    return ProfiledStalls(len(periods), min(1.0, max(0.0, long_input_ns - number * input_ns) / above_ns))
 
 
 def waits(

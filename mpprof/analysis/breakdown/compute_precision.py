@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from mpprof.model.account import PRECISION_NOT_KNOWN, Cell, ComputePrecision, TensorCoreShare
@@ -32,13 +33,29 @@ def compute_precision(run: Run, cells: Sequence[Cell] = ()) -> ComputePrecision:
         cell for cell in cells if cell.category == "matmul" and cell.placement not in (None, "not_matmul")
     ]
     kernels = [cell for cell in work if cell.placement != "cpu"]
-    return (
+    found = (
         _by_policy(run)
         or _by_share(work, lambda cell: cell.inputs, "inputs")
         or _by_share(kernels, lambda cell: cell.precision, "kernels")
         or _by_some_layers(run)
         or _unknown(run, work, cells)
     )
+    return replace(found, in_float8=said) if (said := _in_float8(run, kernels)) else found
+
+
+def _in_float8(run: Run, kernels: Sequence[Cell]) -> str | None:
+    """Return how much of a model that Keras quantised to float8 is in it: by its kernels, else by its layers;
+    None: no layer is quantised."""
+    layers = _with_weights(run)
+    narrow = [layer for layer in layers if layer.quantized == "float8"]
+    if not narrow:
+        return None
+    known = [cell for cell in kernels if cell.precision not in (None, "unknown")]
+    whole = math.fsum(cell.ns_per_step for cell in known)
+    if not whole:
+        return f"float8 in {len(narrow)} of its {len(layers)} layers with weights"
+    ns = math.fsum(cell.ns_per_step for cell in known if cell.precision == "fp8")
+    return f"float8 in {format_ratio(ns / whole)} of the matrix time" if ns else "no product in float8"
 
 
 # --- records -----------------------------------------------------------------------------------------------

@@ -152,13 +152,22 @@ def roof(work: Cost, placement: Placement, precision: Precision, peaks: DevicePe
     """
     if peaks is None:
         return None
-    rates = peaks.flops_per_s
-    rate = rates.get(precision) if placement in ACCELERATED else rates.get(f"{precision}_cuda")
-    if placement not in ACCELERATED and precision in ("fp16", "bf16"):
-        # Ordinary arithmetic may also convert to float32, which on many cards is the faster way.
-        rate = max((found for found in (rate, rates.get("fp32_cuda")) if found), default=None)
+    rate = peak_rate(placement, precision, peaks)
     found = roofline(work.flops, work.bytes, rate, peaks.bandwidth_bytes_per_s)
     return None if found is None else Roof(*found)
+
+
+def peak_rate(placement: Placement, precision: Precision, peaks: DevicePeaks | None) -> float | None:
+    """Return the device's peak rate in this precision on the units that a kernel ran on, in operations per
+    second; None where it is not known."""
+    rates = peaks.flops_per_s if peaks else {}
+    if placement in ACCELERATED:
+        return rates.get(precision)
+    rate = rates.get(f"{precision}_cuda")
+    if precision in ("fp16", "bf16"):
+        # Ordinary arithmetic may also convert to float32, which on many cards is the faster way.
+        return max((found for found in (rate, rates.get("fp32_cuda")) if found), default=None)
+    return rate
 
 
 # --- layers and models -------------------------------------------------------------------------------------

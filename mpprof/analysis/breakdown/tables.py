@@ -1,4 +1,4 @@
-"""The tables of a trace: kernels, ops and layers, with their time and where they ran.
+"""The tables of a trace: kernels, products, ops and layers, with their time and where they ran.
 
 Rows are plain JSON types. Times are whole nanoseconds over the whole file, unless `steps` are given; `ratio`
 is of all time that the rows of the same device hold, copies and memsets included, so that a device's ratios
@@ -15,10 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import cross, longest_first, lookup, ratios, sums
+from mpprof.analysis.arrays.intervals import row_around
+from mpprof.analysis.breakdown.products import Multiplied, multiplied
 from mpprof.analysis.breakdown.rates import NO_RATE, Part, Setting, eligibility, part, setting, summed
+from mpprof.analysis.breakdown.roofline import peak_rate
 from mpprof.analysis.layers.attribution import Ownership, joined
 from mpprof.errors import UsageError
 from mpprof.model.account import PHASES
+from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
@@ -30,11 +34,11 @@ from mpprof.model.kernels import (
     Placements,
     Precision,
 )
-from mpprof.model.run import LayerFacts
+from mpprof.model.run import LayerFacts, Run
 from mpprof.model.trace import CopyKind, Trace, WorkKind
 
 if TYPE_CHECKING:
-    from mpprof.model.rows import Eligibility, KernelRow, LayerRow, OpRow
+    from mpprof.model.rows import Eligibility, KernelRow, LayerRow, OpRow, ProductRow
 
 _Name = TypeVar("_Name", bound=str)
 Int64 = NDArray[np.int64]
@@ -120,6 +124,7 @@ def _kernel_row(
         "device": work.plane(at),
         "name": _name(trace, kernel),
         "op": trace.ops[op].name if op >= 0 else None,
+        "line": _line(trace, op),
         "layer": joined(work.ownership.layers_of(op)),
         "placement": verdict.placement,
         "precision": verdict.precision,
@@ -137,6 +142,136 @@ def _kernel_row(
     if work.by_stream:
         row["stream"] = work.stream(at)
     return row
+
+
+def products(
+    trace: Trace,
+    placements: Placements,
+    ownership: Ownership,
+    *,
+    by_stream: bool = False,
+    steps: tuple[int, int] | None = None,
+    known: Setting | None = None,
+    run: Run | None = None,
+) -> list[ProductRow]:
+    """Return one row per device and product (`products.Multiplied`: its shape, and how it ran), longest
+    first; empty for a trace without matrix work. Helpers of a product are in no row.
+
+    `calls_per_step` is over the steps that the account is of, None where none can be told apart; `run` is
+    what the trace is of. `layer` names the layers that the product is of. `peak_ratio` is the rate over the
+    card's peak in the row's precision, on the units that it ran on. Products of a shape that is not known
+    stand in one row for each way of running.
+    """
+    table, known = trace.kernels, known or setting(trace)
+    matrix = (table.kind == WorkKind.KERNEL) & _is_matmul(placements)[placements.index]
+    rows = np.flatnonzero(matrix)
+    same, first = groups([table.op[rows], table.shapes[rows], placements.index[rows]], len(rows))
+    found: dict[Multiplied, int] = {}
+    kind = [found.setdefault(_multiplied(trace, placements, int(rows[row])), len(found)) for row in first]
+    product = np.full(len(table), -1, np.int64)
+    product[rows] = np.array(kind, np.int64)[same] if kind else 0
+    work = _work(trace, placements, ownership, [table.device, product], by_stream=by_stream, steps=steps)
+    calls = np.bincount(work.group, minlength=len(work))
+    total = sums(work.group, work.duration_ns, len(work))
+    ratio = ratios(total, work.device, len(trace.devices))
+    parts, layers, per_step = _parts(work, known), _layers_of_rows(work), _calls_per_step(work, run)
+    shown = list(found)
+    return [
+        _product_row(
+            work, at, shown[of], int(calls[at]), per_step[at], int(total[at]), float(ratio[at]),
+            layers[at], parts.get(at, ()), known.of(int(work.device[at]))[0],
+        )
+        for at in map(int, longest_first(work.device, total))
+        if (of := int(product[work.first[at]])) >= 0
+    ]  # fmt: skip
+
+
+def _multiplied(trace: Trace, placements: Placements, kernel: int) -> Multiplied:
+    op, shapes = int(trace.kernels.op[kernel]), int(trace.kernels.shapes[kernel])
+    verdict = placements.verdicts[placements.index[kernel]]
+    return multiplied(
+        trace.ops[op] if op >= 0 else None, trace.strings[shapes] if shapes >= 0 else "", verdict
+    )
+
+
+def _layers_of_rows(work: _Work) -> list[list[str]]:
+    """Return for each row of the table the layers of its ops, in the order of the ops."""
+    layers: list[dict[str, None]] = [{} for _ in range(len(work))]
+    op = work.trace.kernels.op[work.rows]
+    _, first = groups([work.group, op], len(work.rows))
+    for row in first.tolist():
+        layers[work.group[row]] |= dict.fromkeys(work.ownership.layers_of(int(op[row])))
+    return [list(each) for each in layers]
+
+
+def _calls_per_step(work: _Work, run: Run | None) -> list[float | None]:
+    """Return for each row of the table its calls per step; None where the steps of its device are not
+    known."""
+    from mpprof.analysis.steps.accounted_steps import window_of
+
+    trace, kernels = work.trace, work.trace.kernels
+    within, steps = np.zeros(len(kernels), np.bool_), [0] * len(trace.devices)
+    for device in range(len(trace.devices)):
+        window = window_of(trace, device, run, None)
+        if isinstance(window, str) or window.periods.unit != "step":
+            continue
+        steps[device] = window.steps
+        rows = window.rows
+        if window.periods.work is None:
+            rows = rows[
+                row_around(window.periods.start_ns, window.periods.end_ns, kernels.start_ns[rows]) >= 0
+            ]
+        within[rows] = True
+    calls = np.bincount(work.group[within[work.rows]], minlength=len(work)).tolist()
+    return [
+        calls[at] / steps[device] if steps[device] else None for at, device in enumerate(work.device.tolist())
+    ]
+
+
+def _product_row(
+    work: _Work,
+    at: int,
+    product: Multiplied,
+    calls: int,
+    per_step: float | None,
+    total_ns: int,
+    ratio: float,
+    layers: Sequence[str],
+    parts: Sequence[Part],
+    peaks: DevicePeaks | None,
+) -> ProductRow:
+    rates, peak = summed(parts), peak_rate(product.placement, product.precision, peaks)
+    row: ProductRow = {
+        "device": work.plane(at),
+        "shape": product.shape,
+        "batch": product.batch,
+        "m": product.m,
+        "n": product.n,
+        "k": product.k,
+        "operands": product.operands,
+        "family": product.family,
+        "layer": joined(layers),
+        "placement": product.placement,
+        "precision": product.precision,
+        "calls": calls,
+        "calls_per_step": per_step,
+        "total_ns": total_ns,
+        "ratio": ratio,
+        "flops_per_call": rates["flops_per_call"],
+        "flops_per_s": rates["flops_per_s"],
+        "peak_ratio": rates["flops_per_s"] / peak if rates["flops_per_s"] and peak else None,
+        "roofline_ratio": rates["roofline_ratio"],
+        "bound": rates["bound"],
+    }
+    if work.by_stream:
+        row["stream"] = work.stream(at)
+    return row
+
+
+def _line(trace: Trace, op: int) -> str | None:
+    """Return the line of the user's code that an op comes from; None where the trace does not state it."""
+    hlo = trace.ops[op].hlo if op >= 0 else None
+    return (hlo.line or None) if hlo else None
 
 
 def ops(
@@ -180,6 +315,7 @@ def _op_row(
         "device": work.plane(at),
         "op": trace.ops[op].name if op >= 0 else None,
         "type": (trace.ops[op].type or None) if op >= 0 else None,
+        "line": _line(trace, op),
         "layer": joined(ownership.layers_of(op)),
         "phase": ownership.phase_of(op),
         "calls": int(mix.calls[at]),

@@ -164,6 +164,9 @@ def _rates(most: float | None, peaks: DevicePeaks, assumptions: tuple[str, ...])
     return found
 
 
+HOST_NOT_EXCLUDED = "a host bound is not excluded"
+
+
 def _host_not_excluded(most: float | None, mixed: Side, baseline: Side, peaks: DevicePeaks) -> str:
     kernels = (
         f"then its matrix kernels ran at {format_flops_per_s(most)} at most{_of_peak(most, peaks)}"
@@ -171,7 +174,7 @@ def _host_not_excluded(most: float | None, mixed: Side, baseline: Side, peaks: D
         else "then with the rest of its work, not with its matrix kernels"
     )
     return (
-        "a host bound is not excluded, so two explanations remain: input or host limits both runs "
+        f"{HOST_NOT_EXCLUDED}, so two explanations remain: input or host limits both runs "
         f"({_speaks_for_the_host(mixed, baseline)}), or the GPU does, and {kernels}. A profile window of "
         "a few steps settles it: MPProfilerCallback(logdir)"
     )

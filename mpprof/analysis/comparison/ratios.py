@@ -77,6 +77,7 @@ class Target:
     same: bool = False
     norms: frozenset[str] = frozenset()  # layers that compute in float32 whatever the policy
     computes: Precision | None = None  # what the mixed run computes in, 16 bits or not
+    float8: frozenset[str] = frozenset()  # layers that are quantised to float8
 
     def of(self, layer: str | None) -> Precision | None:
         return self.by_layer.get(layer, self.becomes) if layer else self.becomes
@@ -153,6 +154,8 @@ def ratio(part: Part, mine: Part | None, target: Target, evidence: Evidence) -> 
         fusible = part.key.layer in target.norms and part.key.category in MEMORY_BOUND and not target.same
         return Ratio(1.0, HALF_BYTES if fusible else 1.0, stays)
     work = part.work
+    if part.key.layer in target.float8 and part.key.category == "matmul":
+        return _in_float8(part, mine, target, evidence)
     found = least(work, target.becomes or "fp16", evidence)
     if part.key.category != "matmul":
         if mine is not None and _fused(part, mine) and part.moved and mine.moved:
@@ -163,6 +166,23 @@ def ratio(part: Part, mine: Part | None, target: Target, evidence: Evidence) -> 
     if likely is not None and mine is not None and mine.work.in_16_bits and mine.ns > 0:
         likely = max(found.low or 0.0, min(likely, mine.ns))  # it did no worse than it does
     return _of_times(part, likely, found.low, found.source)
+
+
+def _in_float8(part: Part, mine: Part | None, target: Target, evidence: Evidence) -> Ratio:
+    """Return what a product could become in float8. At best: its time in 16 bits, as the card's rates in 8
+    and 16 bits stand to each other. Attainable: its time in 16 bits, or what it took in float8 where that is
+    less. A card without a rate for float8 multiplies in 16 bits."""
+    half, work = target.becomes or "bf16", part.work
+    found = least(work, half, evidence)
+    wide, narrow = evidence.rate(half), evidence.rate("fp8")
+    faster = narrow / wide if wide and narrow else 1.0
+    low, likely = found.low, found.likely
+    if work.in_16_bits:
+        low, likely = part.ns if low is None else low, part.ns
+    low = None if low is None else work.floored(low / faster)
+    if likely is not None and mine is not None and mine.precision == "fp8" and mine.ns > 0:
+        likely = max(low or 0.0, min(likely, mine.ns))
+    return _of_times(part, likely, low, f"{found.source}; in float8 at best {faster:.2g}x that")
 
 
 def _of_times(part: Part, likely: float | None, low: float | None, source: str) -> Ratio:
@@ -183,7 +203,7 @@ def _stays(part: Part, mine: Part | None, target: Target) -> str:
         return "both runs compute in the same type"
     if part.work.bound_by_launching:
         return SHORT
-    if part.precision in SIXTEEN_BITS:
+    if part.precision in SIXTEEN_BITS and not (category == "matmul" and part.key.layer in target.float8):
         return "already in 16 bits in the baseline"
     if category == "matmul":
         return "" if target.becomes else "the mixed run's compute type is not known"

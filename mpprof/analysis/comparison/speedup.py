@@ -18,19 +18,20 @@ it. As the host can only lower what the device attains, it never lies above `exp
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.attainable.work import SIXTEEN_BITS
 from mpprof.analysis.breakdown.compute_precision import compute_precision
-from mpprof.analysis.comparison.launches_compared import launches
 from mpprof.analysis.comparison.matching import aligned
 from mpprof.analysis.comparison.observed import observed, step_times
 from mpprof.analysis.comparison.potential import Share, limits, potential
 from mpprof.analysis.comparison.precision_overhead import added
-from mpprof.analysis.comparison.profiled import profiled_speedup
 from mpprof.analysis.comparison.ratios import (
     MatchKey,
     Part,
@@ -42,9 +43,21 @@ from mpprof.analysis.comparison.ratios import (
     ratio,
 )
 from mpprof.analysis.layers import kinds
-from mpprof.model.account import Account, Class, ComputePrecision, GapSlice, Limit, ProfiledSpeedup, Speedup
+from mpprof.analysis.steps.statistics import summarise
+from mpprof.model.account import (
+    Account,
+    Class,
+    ClassLaunches,
+    ComputePrecision,
+    GapSlice,
+    Launches,
+    Limit,
+    ProfiledSpeedup,
+    Speedup,
+)
 from mpprof.model.device import DevicePeaks
 from mpprof.model.kernels import Precision
+from mpprof.model.quantities import format_ns
 from mpprof.model.run import Run
 
 NEGLIGIBLE = 0.01  # share of the baseline whose unknown ratio does not spoil the expectation
@@ -86,7 +99,7 @@ def speedup(
     before, after = aligned(baseline, mixed, baseline_run, mixed_run)
     computes = compute_precision(mixed_run, mixed.main.cells)
     was = compute_precision(baseline_run, baseline.main.cells)
-    target = _target(mixed_run, computes, was)
+    target = _target(mixed_run, computes, was, _float8(baseline_run))
     evidence = _evidence(mixed_run, mixed, before, after, peaks)
     ratios = _ratios(before, after, target, evidence, mixed.trace_basis == "host")
     dissimilar = _dissimilar(target, scale, other_card=other_card)
@@ -312,15 +325,31 @@ def _measured(
 # --- ratios and slices -------------------------------------------------------------------------------------
 
 
-def _target(mixed: Run, computes: ComputePrecision, was: ComputePrecision) -> Target:
+def _float8(run: Run) -> frozenset[str]:
+    """Return the layers of a run that are quantised to float8."""
+    model = run.facts.model if run.facts else None
+    layers = model.layers if model else ()
+    return frozenset(layer.name for layer in layers if layer.quantized == "float8")
+
+
+def _target(
+    mixed: Run, computes: ComputePrecision, was: ComputePrecision, before: frozenset[str] = frozenset()
+) -> Target:
+    """Return what the mixed run computes in. `before`: layers in float8 in the baseline."""
     wanted = _wanted(mixed)
     becomes = wanted or computes.precision
     layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
     by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
     norms = frozenset(f.name for f in layers if kinds.is_norm(f) and not compiled(mixed))
-    same = becomes is not None and becomes == was.precision and was.kind != "partly 16-bit"
+    narrower = _float8(mixed) - before
+    same = becomes is not None and becomes == was.precision and was.kind != "partly 16-bit" and not narrower
     return Target(
-        becomes if becomes in SIXTEEN_BITS else None, {} if wanted else by_layer, same, norms, becomes
+        becomes if becomes in SIXTEEN_BITS else None,
+        {} if wanted else by_layer,
+        same,
+        norms,
+        becomes,
+        narrower,
     )
 
 
@@ -438,3 +467,96 @@ def _with_host(
         return None, "neither the device's work nor what the host needs is known"
     limited = baseline.step_ns / floor
     return (limited if expected is None else min(limited, expected)), ""
+
+
+# --- How many more kernels a mixed run launches than its baseline, where launching is what limits both.
+#
+# The device's work explains nothing of such a pair: each step takes as long as the host needs to launch it.
+
+HOST_BOUND_RATIO = 0.99
+"""Share of the step from which the host's need is all of it."""
+WAITING_RATIO = 0.25
+"""Share of the step that the device waits for launches where the host spends its time on launching."""
+_LEAST = 0.5  # launches per step: a difference below that is none
+
+
+def launches(baseline: Account, mixed: Account) -> Launches | None:
+    """Compare the launches per step of two runs whose steps are both as long as the host needs to launch
+    them; None of others, and where the trace does not show what the host needs."""
+    if not (_bound_by_launching(baseline) and _bound_by_launching(mixed)):
+        return None
+    before, after = _by_class(baseline), _by_class(mixed)
+    differ = [
+        ClassLaunches(name, before[name], after[name])
+        for name in dict.fromkeys((*before, *after))
+        if abs(after[name] - before[name]) >= _LEAST
+    ]
+    return Launches(
+        baseline=sum(before.values()),
+        mixed=sum(after.values()),
+        baseline_host_ns=baseline.host_ns or 0.0,
+        mixed_host_ns=mixed.host_ns or 0.0,
+        by_class=tuple(sorted(differ, key=lambda each: -abs(each.mixed - each.baseline))),
+    )
+
+
+def _bound_by_launching(account: Account) -> bool:
+    waits = sum(part.ns_per_step for part in account.main.slices if part.category == "idle_launch")
+    host_ns, step_ns = account.host_ns, account.step_ns
+    return host_ns is not None and host_ns >= HOST_BOUND_RATIO * step_ns and waits >= WAITING_RATIO * step_ns
+
+
+def _by_class(account: Account) -> Counter[Class]:
+    """Return the kernels and copies per step by class; a `Counter` of floats."""
+    found: Counter[Class] = Counter()
+    for cell in account.main.cells:
+        found[cell.category] += cell.calls_per_step  # type: ignore[assignment]
+    return found
+
+
+# --- The speedup that the profiled steps of two runs show: a second measurement, beside the step records.
+#
+# Few timings may leave it open whether a run is faster. A trace's steps are measured on the device itself,
+# each by itself, and agree to a few per cent where nothing disturbs them; but there are few, and a profiler
+# was running. So their ratio comes without an interval, and nothing is judged by it: it says what was seen.
+
+FEWEST = 3
+"""Profiled steps that agree, a side: one of two that differ cannot be told to be the odd one."""
+AGREE_RATIO = 0.05
+"""Steps agree that are no further from their median: what a speedup has to exceed to matter at all."""
+SAME_RATIO = 0.10
+"""A profiled step that is further from the unprofiled ones was changed by the profiler. What it adds to both
+runs alike moves their ratio by less than it adds."""
+
+
+def profiled_speedup(
+    baseline: tuple[Run, Account], mixed: tuple[Run, Account], *, scale: float, other_card: bool
+) -> ProfiledSpeedup | str:
+    """Return the ratio of the median profiled steps, or why there is none; `scale` as by `batch_ratio`."""
+    if other_card:
+        return "the cards differ"
+    if why := _unusable(*baseline) or _unusable(*mixed):
+        return why
+    before, after = (np.array(account.lengths_ns) for _, account in (baseline, mixed))
+    baseline_ns, mixed_ns = scale * median(before), median(after)
+    return ProfiledSpeedup(baseline_ns / mixed_ns, baseline_ns, mixed_ns, len(before), len(after))
+
+
+def _unusable(run: Run, account: Account) -> str:
+    """Return why the profiled steps of a run tell nothing; empty: they do."""
+    if account.trace_basis != "device" or account.of != "step":
+        return f"{run.name} has no steps of a device in its trace"
+    lengths = np.array(account.lengths_ns)
+    if len(lengths) < FEWEST:
+        return f"{run.name} has {len(lengths)} whole profiled steps; it needs {FEWEST}"
+    middle = median(lengths)
+    alike = int((np.abs(lengths - middle) <= AGREE_RATIO * middle).sum())
+    if middle <= 0 or alike < FEWEST or 2 * alike <= len(lengths):
+        low, high = format_ns(float(lengths.min())), format_ns(float(lengths.max()))
+        return f"the profiled steps of {run.name} do not agree: they take {low} to {high}"
+    summary = summarise(run.steps, run.facts)
+    timed = summary.median_ns if summary else None
+    if timed is not None and abs(middle - timed) > SAME_RATIO * timed:
+        both = f"{format_ns(middle)}, and an unprofiled one {format_ns(timed)}"
+        return f"a profiled step of {run.name} takes {both}"
+    return ""

@@ -23,6 +23,7 @@ from dataclasses import fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
+from mpprof.analysis.kernels.card_families import family_of
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.frozen import frozen
 
@@ -164,10 +165,10 @@ _CAPABILITY = r"(?i)^(?:cc|sm|sm_|compute_)?\s*(\d{1,2})[._]?(\d)[a-z]?$"
 
 
 def find(name_or_cc: str) -> DeviceFacts | None:
-    """Return the facts of a product by name ("A100"), or of a capability ("8.0", "sm_90"); None: unknown, or
-    several.
+    """Return the facts of a product by name ("A100"), of a series ("GTX 780"), or of a capability ("8.0",
+    "sm_90"); None: unknown, or several.
 
-    A product's facts are those of the table, with its full name.
+    A product's facts are those of the table, with its full name; of a series only the capability is known.
     """
     text = name_or_cc.strip()
     if "," in text:
@@ -185,7 +186,8 @@ def find(name_or_cc: str) -> DeviceFacts | None:
         )
     capability = re.match(_CAPABILITY, text)
     if capability is None:
-        return None
+        family = family_of(text)
+        return DeviceFacts("gpu", text, family.vendor, family.compute_capability) if family else None
     return DeviceFacts(
         kind="gpu", vendor="nvidia", compute_capability=(int(capability.group(1)), int(capability.group(2)))
     )
@@ -207,6 +209,8 @@ def vendor(facts: DeviceFacts) -> Vendor:
     product = product_of(facts)
     if product is not None:
         return product.vendor
+    if facts.name and (family := family_of(facts.name)):
+        return family.vendor
     name = (facts.name or "").lower()
     if "nvidia" in name or "geforce" in name or "tesla" in name or "quadro" in name:
         return "nvidia"
@@ -266,7 +270,10 @@ def has_tensor_cores(facts: DeviceFacts) -> bool | None:
     product = product_of(facts)
     if product is not None:
         return product.has_matrix_units and product.vendor == "nvidia"
-    capability = facts.compute_capability
+    family = family_of(facts.name) if facts.name else None
+    if family is not None and family.matrix_types is not None:
+        return bool(family.matrix_types)
+    capability = facts.compute_capability or (family.compute_capability if family else None)
     if capability is None:
         return None
     if capability == (7, 5):
@@ -296,13 +303,24 @@ def has_matrix_units(facts: DeviceFacts) -> bool | None:
     maker = vendor(facts)
     if maker == "google" or facts.kind == "tpu":
         return True
+    if maker in ("amd", "intel") and facts.kind == "gpu":
+        types = matrix_types(facts)
+        if types is not None:
+            return bool(types)
     if maker == "amd":
-        product = product_of(facts)
-        if product is not None:
-            return product.has_matrix_units
         # gfx908 and later; the collectors give gfx90a and gfx94x as 9.x, which gfx906 is too.
         return True if facts.compute_capability and facts.compute_capability >= (9, 4) else None
     return has_tensor_cores(facts)
+
+
+def matrix_types(facts: DeviceFacts) -> frozenset[str] | None:
+    """Return the types that the matrix units multiply, by the product or its series; empty: it has none. None:
+    neither tells."""
+    product = product_of(facts)
+    if product is not None:
+        return frozenset(product.rates).intersection(_MATRIX_RATES)
+    family = family_of(facts.name) if facts.name else None
+    return family.matrix_types if family else None
 
 
 def peaks(facts: DeviceFacts) -> DevicePeaks | None:

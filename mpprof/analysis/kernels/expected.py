@@ -17,10 +17,11 @@ from mpprof.model.run import LayerFacts
 
 BF16_SINCE = (8, 0)
 """Units for bfloat16, and TF32 for float32: CUDA C++ Programming Guide, compute capability 8.0."""
-_FP8_SINCE = (8, 9)
+FP8_SINCE = (8, 9)
 """Products in float8: cuBLAS documentation, 8-bit floating point data types."""
-_MFMA_FP8 = (9, 5)
-"""AMD's cards take the float8 type that Keras uses (OCP) from gfx950 on; gfx94x takes FNUZ: ROCm, precision support."""
+_OCP_FP8 = (9, 5)
+"""AMD's cards take the float8 type that Keras uses (OCP) from gfx950 on, Radeon's from RDNA4 on; gfx94x takes FNUZ:
+ROCm, precision support."""
 _RDNA = 10
 """From gfx10 on the compute cards' numbering ends: Radeon's matrix instructions take 16-bit operands alone."""
 Where = tuple[Placement, Precision, str]
@@ -32,8 +33,14 @@ def matrix_work(
     """Return where each layer that multiplies with weights will run. `tf32` False: it was switched off."""
     shares = flops.shares(layers)
     by_name = {layer.name: layer for layer in layers}
+    return tuple(_of(layer, card, tf32, shares, by_name) for layer in multiplying(layers))
+
+
+def multiplying(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
+    """Return the layers that multiply with weights of their own, each once: of attention its projections."""
+    by_name = {layer.name: layer for layer in layers}
     return tuple(
-        _of(layer, card, tf32, shares, by_name)
+        layer
         for layer in layers
         if kinds.is_matrix(layer)
         and layer.parameters != 0
@@ -81,7 +88,7 @@ def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> 
     if layer.quantized and layer.quantized != "float8":
         return "unknown", "unknown", f"quantised to {layer.quantized}: it depends on the kernel"
     nvidia = device_peaks.vendor(card) in MAYBE_NVIDIA
-    if layer.quantized == "float8" and has and _multiplies_float8(card, nvidia):
+    if layer.quantized == "float8" and has and multiplies_float8(card):
         unit: Placement = "tensor_core" if nvidia else "matrix_core"
         return unit, "fp8", "quantised to float8, where XLA compiles it to a float8 product"
     found = _nvidia(layer, card, has, tf32) if nvidia else _other(layer, card, has)
@@ -90,8 +97,16 @@ def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> 
     return found
 
 
-def _multiplies_float8(card: DeviceFacts, nvidia: bool) -> bool:
-    return bool(card.compute_capability and card.compute_capability >= (_FP8_SINCE if nvidia else _MFMA_FP8))
+def multiplies_float8(card: DeviceFacts) -> bool | None:
+    """Return whether the card's matrix units multiply the float8 types that Keras uses; None: not known."""
+    if device_peaks.has_matrix_units(card) is False:
+        return False
+    if device_peaks.vendor(card) in MAYBE_NVIDIA:
+        return card.compute_capability >= FP8_SINCE if card.compute_capability else None
+    types = device_peaks.matrix_types(card)
+    if types is None or not card.compute_capability:
+        return None
+    return "fp8" in types and card.compute_capability >= _OCP_FP8
 
 
 def _nvidia(layer: LayerFacts, card: DeviceFacts, has: bool, tf32: bool | None) -> Where:
@@ -119,14 +134,13 @@ def _other(layer: LayerFacts, card: DeviceFacts, has: bool) -> Where:
     own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
     if own == "unknown":
         return "unknown", "unknown", "what it computes in is not known"
+    if not has and own == "bf16":  # AMD's ISA documents before CDNA and RDNA3
+        return "cuda_core", "fp32", "the card has no arithmetic in bfloat16: turned into float32"
     if not has:
         return "cuda_core", own, "the card has no matrix units"
-    product = device_peaks.product_of(card)
+    types, capability = device_peaks.matrix_types(card), card.compute_capability
     wide = own in ("fp32", "fp64")
-    capability = card.compute_capability
-    takes = (
-        own in product.rates if product is not None else not (wide and capability and capability[0] >= _RDNA)
-    )
+    takes = own in types if types is not None else not (wide and capability and capability[0] >= _RDNA)
     if not takes:
         return "cuda_core", own, f"its matrix units take no {layer.compute_dtype}"
     return "matrix_core", own, f"it computes in {layer.compute_dtype}"

@@ -94,6 +94,15 @@ def made(layer: LayerFacts) -> tuple[str, int] | None:
     return None
 
 
+def read(layer: LayerFacts, shape: object) -> int | None:
+    """Return how many features or channels a layer sums over, by the shape of its input; None: not known."""
+    if layer.kind == "EinsumDense":
+        return einsum.read(layer.config, shape)
+    if layer.config.get("data_format") == "channels_first":
+        return shape[1] if isinstance(shape, list | tuple) and isinstance(shape[1], int) else None
+    return last_axis(shape)
+
+
 def width(layer: LayerFacts) -> int | None:
     """Return the output features or channels of a layer that multiplies matrices; None for others."""
     found = made(layer)

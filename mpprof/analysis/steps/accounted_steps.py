@@ -30,7 +30,8 @@ MOST_MISSING_RATIO = 0.01
 class Window:
     """The whole, steady steps of one device; they hold `steps` optimizer steps. `rows` are the rows of the
     kernel table that belong to them, `shift` the error of the device's clock against the host's.
-    `between_ns` is the time between two steps, per step; None where the window does not show it."""
+    `between_ns` is the time between two steps, per step; None where the window does not show it. `stalled`:
+    the steps left out as stalls."""
 
     device: int
     periods: Periods
@@ -38,6 +39,7 @@ class Window:
     rows: Int64
     shift: ClockShift
     between_ns: float | None = None
+    stalled: Periods | None = None
 
     @property
     def lengths_ns(self) -> tuple[float, ...]:
@@ -68,13 +70,13 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     kept = _steady(periods, joined.row, run, summary)
     periods = periods.keep(kept.rows, *joined.notes, *kept.notes)
     usual = _without_stalls(periods)
-    periods = periods.keep(usual.rows, *usual.notes)
+    stalled, periods = periods.keep(~usual.rows), periods.keep(usual.rows, *usual.notes)
     line = None if joined.row is None else joined.row[kept.rows][usual.rows]
     rows = np.flatnonzero(trace.kernels.device == device)
     shift = clock_shift(trace, rows)
     steps = _steps_of(trace, device, periods, line, run)
     own = rows if periods.work is None else periods.work.row
-    return Window(device, periods, steps, own, shift, _between(periods, steps))
+    return Window(device, periods, steps, own, shift, _between(periods, steps), stalled)
 
 
 def _between(periods: Periods, steps: int) -> float | None:

@@ -10,14 +10,15 @@ its function is named; where not, the trace does not show what the device waited
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import tee
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.analysis.arrays.intervals import EMPTY, MANY, Intervals, gaps, join, union
+from mpprof.analysis.arrays.intervals import EMPTY, MANY, Intervals, gaps_before, join, union
 from mpprof.analysis.steps.calls import FUNCTIONS, Calls
 from mpprof.analysis.steps.clocks import ClockShift
 from mpprof.model.account import Class
@@ -146,13 +147,14 @@ def _blocks(
     for one in np.flatnonzero(np.bincount(launcher[waiting] + 1)).tolist():
         thread = one - 1 if one else None
         rows = waiting[launcher[waiting] == one - 1]
-        layers = _Again(_layers(host, thread, code))
+        layers = _layers(host, thread, code)
         for at in range(0, len(rows), _BLOCK):
             block = rows[at : at + _BLOCK]
             known = np.full(len(block), thread is not None or trace.basis == "host")
             if thread is not None:
                 known &= ~_awaits_data(host, thread, idle, next_row, block)
-            amounts = _amounts(layers, idle.start[block], idle.end[block], until[block], row_of)
+            layers, again = tee(layers)  # each is made when it is first asked for, and kept
+            amounts = _amounts(again, idle.start[block], idle.end[block], until[block], row_of)
             _judge(amounts, known | last[block], last[block])
             moved = np.where(pauses.checking[block], amounts[:, _ROW[LAUNCHING]], 0)
             amounts[:, _ROW[CHECKING]] += moved
@@ -173,7 +175,13 @@ def _awaits_data(host: _Host, launcher: int, idle: Intervals, next_row: Int64, b
     return np.asarray(waits, np.bool_)
 
 
-def _amounts(layers: _Again, begin: Int64, end: Int64, until: Int64, row_of: Mapping[Part, int]) -> Int64:
+def _amounts(
+    layers: Iterable[tuple[Part, Intervals]],
+    begin: Int64,
+    end: Int64,
+    until: Int64,
+    row_of: Mapping[Part, int],
+) -> Int64:
     """Return the nanoseconds of each gap by part: from its beginning `until` the launch that ends it returned
     what the layers explain of it, the rest UNKNOWN; from there on the launch was on its way to the device."""
     amounts = np.zeros((len(begin), len(row_of)), np.int64)
@@ -209,19 +217,6 @@ def _judge(amounts: Int64, told: Bool, last: Bool) -> None:
     amounts[:, _ROW[CALLING]] += np.where(python <= CALL_NS, python, 0)
     amounts[:, _ROW[UNKNOWN]] += np.where(python <= CALL_NS, 0, python)
     amounts[:, [_ROW[_DISPATCH], _ROW[_PYTHON]]] = 0
-
-
-class _Again:
-    """What an iterator yields, as often as asked for; each made when it is first asked for."""
-
-    def __init__(self, made: Iterator[tuple[Part, Intervals]]) -> None:
-        self._made, self._kept = made, list[tuple[Part, Intervals]]()
-
-    def __iter__(self) -> Iterator[tuple[Part, Intervals]]:
-        yield from self._kept
-        for one in self._made:
-            self._kept.append(one)
-            yield one
 
 
 def _launched(trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift) -> tuple[Int64, Int64]:
@@ -339,7 +334,7 @@ class _Host:
 
     def anywhere(self, *kinds: HostKind) -> Intervals:
         """Return when any thread of the device's host was in an event of one of these kinds."""
-        return self._of_all(kinds, lambda: _of(self.trace.host.kind, kinds))
+        return self._of_all(kinds, _of(self.trace.host.kind, kinds))
 
     def calls(self, thread: int) -> Intervals:
         """Return when this thread was in a driver call that returned soon enough."""
@@ -349,19 +344,19 @@ class _Host:
     def blocked(self, thread: int | None = None) -> Intervals:
         """Return when a thread was in a driver call that did not return; any thread where none is given."""
         if thread is None:
-            return self._of_all("blocked", lambda: self._blocked)
+            return self._of_all("blocked", self._blocked)
         return self._chosen(thread, self._blocked)
 
     def copying(self, thread: int | None = None) -> Intervals:
         """Return when a thread was in a copy that blocks it; any thread where none is given."""
         if thread is None:
-            return self._of_all("copying", lambda: self._copying)
+            return self._of_all("copying", self._copying)
         return self._chosen(thread, self._copying)
 
     def cpu_ops(self, thread: int | None = None) -> Intervals:
         """Return when an op ran on the CPU."""
         if thread is None:
-            return self._of_all("cpu ops", lambda: self._cpu_ops)
+            return self._of_all("cpu ops", self._cpu_ops)
         return self._chosen(thread, self._cpu_ops)
 
     @cached_property
@@ -385,9 +380,8 @@ class _Host:
         own = slice(self._bounds[thread], self._bounds[thread + 1])
         return self._instants(own, rows[own])
 
-    def _of_all(self, key: object, chosen: Callable[[], Bool]) -> Intervals:
+    def _of_all(self, key: object, rows: Bool) -> Intervals:
         if key not in self._anywhere:
-            rows = chosen()
             if self.threads is not None:
                 rows = rows & self.threads[self.trace.host.thread]
             self._anywhere[key] = self._instants(slice(None), rows)
@@ -470,7 +464,7 @@ def _called(host: _Host, trainer: int) -> Intervals:
     """Return when the thread that trains was in the framework's code on the way to the first op of a call."""
     fronts = host.fronts
     busy = host.on(trainer, HostKind.EXECUTOR, HostKind.COPY, HostKind.OP)
-    return gaps(gaps(busy, fronts), fronts)
+    return gaps_before(gaps_before(busy, fronts)[0], fronts)[0]
 
 
 def _do_not_split_below(amounts: Int64, error_ns: int) -> None:

@@ -31,6 +31,7 @@ Names = dict[str, int]
 
 NAMES: tuple[PartName, ...] = get_args(PartName)
 NOT_TIMED = "recorded by an mpprof that did not time it"
+ENDED_BEFORE = "the log ends before its first line that says what was timed"
 COUNTED = "the framework tells how often it compiled, and not for how long"
 OWN_LOOP = "a loop of the user's own has no callbacks: its work between steps is in `loop`"
 SETUP = "what a `fit` does before its first hook is not seen by a callback"
@@ -40,9 +41,12 @@ CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
 END_OF_DATA = "the end of the data"
 BEFORE_ITS_HOOK: tuple[PartName, str] = ("validation", "before its first hook")
+AFTER_ITS_HOOK = "after its last hook"
 ITERATORS = "making the iterator of an epoch"
 """What a part is named, within itself, where it holds what was not told apart."""
 
+BEHIND = "end"
+"""Where our own work lies once the record of a `fit` has ended, before that returns."""
 BETWEEN, EDGE, CALL = "between calls", "edge", "call"
 _INNER_HOOKS = ("epoch", "train", "validation")
 _NEXT = {True: (BETWEEN, CALL), False: (CALL, EDGE)}
@@ -179,7 +183,8 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     own_loop = _own_loop(run)
     timed = {
         "input": bool(spent.rows("input").any() or (steps.input_wait_ns >= 0).any()),
-        "callbacks": bool(spent.rows("callbacks").any()),
+        # Our own hooks are timed where those of the others are not, too.
+        "callbacks": (own_loop or "run_time.callbacks" not in said) and bool(spent.rows("callbacks").any()),
         "compile": bool((spent.rows("compile") & (spent.ns != ABSENT)).any()),
         "profiler": facts is not None,
     }
@@ -191,7 +196,7 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     for part, known in timed.items():
         why = said.get(f"run_time.{part}") or general.get(part)
         if not known and (why or not spans.told):
-            absent[part] = why or NOT_TIMED
+            absent[part] = why or (NOT_TIMED if run.finished or len(spans.epochs) else ENDED_BEFORE)
     if _begins_only(steps):
         absent["loop"] = WITHIN_STEPS
     return absent
@@ -218,6 +223,7 @@ class _Fit:
     calls: _Calls
     spent: Int64  # rows
     evaluated: tuple[tuple[int, int], ...]
+    epoch_ends_ns: Int64
 
 
 def _fits(run: Run, steps: StepTable, spans: Spans) -> Iterator[_Fit]:
@@ -250,7 +256,8 @@ def _fits(run: Run, steps: StepTable, spans: Spans) -> Iterator[_Fit]:
         calls = _calls(
             steps, rows, (begin_ns, end_ns), begins, begins_only=begins_only, fetched_before=fetched_before
         )
-        yield _Fit(span, begin_ns, end_ns, calls, spent_of.get(fit, _NONE), tuple(own))
+        ends_ns = spans.epochs.end_ns[epochs]
+        yield _Fit(span, begin_ns, end_ns, calls, spent_of.get(fit, _NONE), tuple(own), ends_ns)
 
 
 _NONE: Int64 = np.empty(0, np.int64)
@@ -350,12 +357,17 @@ def _of_fit(
         pools.take("compile", name, ns, CALL, EDGE)
     if split and not calls.begins_only:
         _take_before_validations(pools, sums, fit, *(("loop", "loop") if _own_loop(run) else BEFORE_ITS_HOOK))
+        if not _own_loop(run):
+            _take_after_validations(pools, sums, fit)
         if "input" in absent:
             pools.take("steps", ITERATORS, int(calls.ahead_ns.sum()), EDGE)
     _take_calls(pools, calls, absent)
     pools.take_all("loop", "loop" if split else CALLBACKS_AND_LOOP, BETWEEN)
     pools.take_all("between_epochs", "between epochs" if split else CALLBACKS_AND_BETWEEN, EDGE)
-    return wall_ns, unknown_ns
+    behind = sums.of("profiler", BEHIND)
+    for name, ns in behind.items():
+        _add(taken.setdefault("profiler", {}), name, ns)
+    return wall_ns + sum(behind.values()), unknown_ns
 
 
 def _take_profiler(pools: _Pools, sums: _Sums, calls: _Calls, windows: Iterable[ProfileWindow]) -> None:
@@ -413,6 +425,20 @@ def _take_before_validations(pools: _Pools, sums: _Sums, fit: _Fit, part: PartNa
         if row and calls.pool_before(row) == EDGE:
             ahead_ns += max(0, begin_ns - int(calls.end_ns[row - 1]))
     pools.take(part, name, ahead_ns, EDGE)
+
+
+def _take_after_validations(pools: _Pools, sums: _Sums, fit: _Fit) -> None:
+    """Take what Keras does between the last hook of an epoch's validation and the epoch's own end, where it
+    releases the validation's iterator, without what was timed there by itself."""
+    validated_ns = np.array([end for _, end in fit.evaluated], np.int64)
+    last = np.searchsorted(validated_ns, fit.epoch_ends_ns, side="right") - 1
+    ends_ns, begins_ns = fit.epoch_ends_ns[last >= 0], validated_ns[last[last >= 0]]
+    called_until, called_since = (np.searchsorted(fit.calls.end_ns, ns) for ns in (ends_ns, begins_ns))
+    same_epoch = called_until == called_since
+    after_ns = int((ends_ns - begins_ns)[same_epoch].sum())
+    for part in ("callbacks", "profiler"):
+        after_ns -= sum(sums.of(part, "epoch").values())
+    pools.take("validation", AFTER_ITS_HOOK, after_ns, EDGE)
 
 
 def _take_input(pools: _Pools, sums: _Sums, calls: _Calls) -> None:

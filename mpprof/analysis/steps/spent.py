@@ -6,9 +6,13 @@ from collections.abc import Collection
 
 import numpy as np
 
+from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps.statistics import held_up
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
 from mpprof.model.steps import ABSENT, StepTable
+
+_CALLS_BEHIND = 2
 
 
 @frozen
@@ -63,6 +67,27 @@ def input_ns(run: Run, since: int | None) -> float | None:
         return None
     rows = (steps.input_wait_ns >= 0) & (steps.step >= (since or 1))
     return _mean(steps.input_wait_ns[rows], steps, rows) if rows.any() else None
+
+
+def device_wait_ns(run: Run, since: int | None) -> float | None:
+    """Return for how long the host waits for the device, per step, where steps are timed between such waits:
+    by what the calls behind a wait take above the others. About 0: the device keeps up with the host. None
+    where no wait, or no other call, was recorded."""
+    steps, spans = run.steps, run.spans
+    if steps is None or spans is None:
+        return None
+    host_ns = np.maximum(steps.dispatch_ns - held_up(steps, spans.spent, "input"), 0.0)
+    usable = (steps.dispatch_ns >= 0) & (steps.step >= (since or 1)) & ~steps.profiled
+    at = np.flatnonzero(steps.synced & usable)
+    at = at[at + _CALLS_BEHIND < len(steps)]  # the wait is in one of the next two calls
+    behind = at[:, None] + np.arange(1, _CALLS_BEHIND + 1)
+    others = usable & ~steps.synced
+    others[behind] = False
+    if not len(at) or not others.any():
+        return None
+    above_ns = host_ns[behind].sum(axis=1) - _CALLS_BEHIND * median(host_ns[others])
+    ran = int(steps.covers[usable].sum())
+    return max(0.0, median(above_ns)) * len(at) / ran
 
 
 def gap_ns(run: Run, since: int | None) -> float | None:

@@ -13,7 +13,9 @@ from mpprof.analysis.arrays.mean_interval import STALL
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps import statistics as stepping
+from mpprof.model.account import ProfiledStalls
 from mpprof.model.frozen import frozen
+from mpprof.model.limits import LONG_CALL_NS
 from mpprof.model.quantities import format_count, format_ns
 from mpprof.model.run import Run
 from mpprof.model.steps import StepTable
@@ -34,9 +36,11 @@ _MOSTLY = 0.5
 
 @frozen
 class Stalls:
-    """`count` of `of` timings are longer than twice the median, and than the mean. `every`: so many steps
-    apart they come again; None: not regularly. `cause`: what a stalled step does, in words; `cause_ns`: how
-    much of what stalls add to a step is known to be that. `grouped`: each timing is of several steps."""
+    """`count` of `of` timings are longer than twice the median, and than the mean; `length_ns` is the median
+    of theirs. `every`: so many steps apart they come again; None: not regularly. `cause`: what a stalled step
+    does, in words; `cause_ns`: how much of what stalls add to a step is known to be that. `grouped`: each
+    timing is of several steps. `on_host`: the timings are of calls, on a backend where the device runs behind
+    the host; `median_ns` is then the mean step without what held the host up."""
 
     mean_ns: float
     median_ns: float
@@ -48,6 +52,8 @@ class Stalls:
     grouped: bool
     partly: str | None = None
     """How much of the stalls the cause takes, where it is not known to be in nearly each of them."""
+    length_ns: float = 0.0
+    on_host: bool = False
 
     @property
     def in_each(self) -> int:
@@ -59,23 +65,27 @@ class Stalls:
         return self.mean_ns >= NOTABLE_RATIO * self.median_ns
 
     def __str__(self) -> str:
-        said = f"{BEGINS}{format_ns(self.mean_ns)} a step, median {format_ns(self.median_ns)}"
-        if self.every is not None and self.in_each == 1:
-            does = f"stalls; {self.partly or NOT_TOLD}" if self.partly or not self.cause else self.cause
-            return f"{said}: every {_ordinal(self.every)} step {does}"
+        said = f"{BEGINS}{format_ns(self.mean_ns)} a step"
+        if not self.on_host:
+            said += f", median {format_ns(self.median_ns)}"
         what = "timings of several steps" if self.grouped else "steps"
         if not self.count:
             return f"{said}: the {what} differ, and none is over twice the median"
+        length = f"{format_ns(self.length_ns)}{' on the host' if self.on_host else ''}"
+        if self.every is not None and self.in_each == 1:
+            why = f"; {self.partly or NOT_TOLD}" if self.partly or not self.cause else f": it {self.cause}"
+            return f"{said}: every {_ordinal(self.every)} step takes {length}{why}"
         of = f"{format_count(self.count)} of {format_count(self.of)}"
         if self.every is not None:
             of = f"{self.in_each} of every {self.every}"
-        are = "is a stall" if self.count == 1 else "are stalls"
+        are = "is a stall of" if self.count == 1 else "are stalls of about"
         why = self.partly or (f"each {self.cause}" if self.cause else NOT_TOLD)
-        return f"{said}: {of} {what} {are}; {why}"
+        return f"{said}: {of} {what} {are} {length}; {why}"
 
 
-def stalls(run: Run) -> Stalls | None:
-    """Return what the records tell of stalls; None where no step has a time."""
+def stalls(run: Run, profiled: ProfiledStalls | None = None) -> Stalls | None:
+    """Return what the records tell of stalls, and a trace of some of them (`profiled`); None where no step
+    has a time."""
     steps = run.steps
     if steps is None:
         return None
@@ -83,12 +93,48 @@ def stalls(run: Run) -> Stalls | None:
     usual = stepping.per_step_ns(steps)[stepping.steady(steps)]
     if (mean_ns := times.mean_ns) is None or not len(usual):
         return None
+    grouped = stepping.asynchronous(steps, run.facts)
+    if grouped and (found := _on_host(run, times, mean_ns)) is not None:
+        return found
     middle = median(usual)
     long = times.row[times.time_ns > max(STALL * middle, mean_ns)]  # what is shorter makes no mean longer
-    grouped = stepping.asynchronous(steps, run.facts)
     every = None if grouped else _period(steps, long)
-    cause, cause_ns, partly = _cause(run, times, long, every, mean_ns - middle)
-    return Stalls(mean_ns, middle, len(long), len(times.row), every, cause, cause_ns, grouped, partly)
+    cause, cause_ns, partly = _cause(run, times, long, every, mean_ns - middle, profiled)
+    return Stalls(
+        mean_ns, middle, len(long), len(times.row), every, cause, cause_ns, grouped, partly,
+        _length_ns(times, long),
+    )  # fmt: skip
+
+
+def _length_ns(times: stepping.Averaged, long: NDArray[np.int64]) -> float:
+    return median(times.time_ns[np.isin(times.row, long)]) if len(long) else 0.0
+
+
+def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | None:
+    """Return the calls that the loader or a callback held up, where steps are timed in groups, which do not
+    show them; None where they are not notable."""
+    steps = run.steps
+    assert steps is not None
+    if run.spans is None or not len(times.row):
+        return None
+    first = int(steps.step[times.row[0]])
+    row = np.flatnonzero((steps.dispatch_ns >= 0) & (steps.step >= first) & ~steps.profiled)
+    calls = stepping.Averaged(
+        row, steps.dispatch_ns[row] / np.maximum(steps.covers[row], 1), steps.covers[row]
+    )
+    if not len(row):
+        return None
+    long = row[calls.time_ns > max(STALL * median(calls.time_ns), LONG_CALL_NS)]
+    held = _held(run, calls, long)
+    long = long[2 * held >= steps.dispatch_ns[long]]  # others wait for the device
+    added_ns = float(held.sum()) / max(1, int(calls.steps.sum()))
+    cause, cause_ns, partly = _cause(run, calls, long, None, added_ns, None)
+    every, without_ns = _period(steps, long), mean_ns - cause_ns
+    found = Stalls(
+        mean_ns, without_ns, len(long), len(row), every, cause, cause_ns, grouped=False, partly=partly,
+        length_ns=_length_ns(calls, long), on_host=True,
+    )  # fmt: skip
+    return found if found.notable else None
 
 
 def _period(steps: StepTable, long: NDArray[np.int64]) -> int | None:
@@ -108,15 +154,22 @@ def _period(steps: StepTable, long: NDArray[np.int64]) -> int | None:
 
 
 def _cause(
-    run: Run, times: stepping.Averaged, long: NDArray[np.int64], every: int | None, added_ns: float
+    run: Run,
+    times: stepping.Averaged,
+    long: NDArray[np.int64],
+    every: int | None,
+    added_ns: float,
+    profiled: ProfiledStalls | None,
 ) -> tuple[str | None, float, str | None]:
     """Return what a stalled step does, how many ns of a mean step that is known to take of those that stalls
-    add, and `Stalls.partly`."""
+    add, and `Stalls.partly`. What was timed comes first, then what the trace shows of stalls, then how often
+    they come."""
     steps = run.steps
     if steps is None or not len(long) or added_ns <= 0:
         return None, 0.0, None
     ran = int(times.steps.sum())
     loader, hooks = (_in_stalls(run, part, times, long) for part in ("input", "callbacks"))
+    loader = loader or _in_lines(steps, long)
     named = [
         *((LOADER, "the wait for the loader", count, ns) for _, count, ns in loader),
         *((f"runs {name}", name, count, ns) for name, count, ns in hooks),
@@ -127,7 +180,10 @@ def _cause(
     if compiled_ns * ran > ns:
         cause, what, count, ns = f"compiles ({compiler})", f"compiling ({compiler})", 0, compiled_ns * ran
     if ns < _MOSTLY * added_ns * ran:
-        return _place(run, times, long, every), 0.0, None
+        if profiled is not None and profiled.waits_ratio >= _MOSTLY:
+            return LOADER, added_ns * profiled.waits_ratio, None
+        place, ns = _place(run, times, long, None if profiled is not None else every)
+        return place, min(ns / ran, added_ns), None
     in_most = count >= REGULAR_RATIO * len(long)
     partly = None if in_most else f"{what} takes {format_ns(ns)} of them"
     return cause, min(ns / ran, added_ns), partly
@@ -138,9 +194,30 @@ def _in_stalls(
 ) -> list[tuple[str, int, float]]:
     """Return the name, the stalls that hold a long call of it, and the ns of those calls, by the calls that
     have a line of their own."""
+    names, stall, ns = _long_calls(run, part, times, long)
+    return [
+        (str(name), len(np.unique(stall[names == name])), float(ns[names == name].sum()))
+        for name in np.unique(names)
+    ]
+
+
+def _in_lines(steps: StepTable, long: NDArray[np.int64]) -> list[tuple[str, int, float]]:
+    """Return the same of the waits for input that step lines have, as a recorded loop writes them: a stall
+    may be the wait for the batch of the next step."""
+    waits = np.maximum(np.append(steps.input_wait_ns, 0), 0)
+    held = np.maximum(waits[long], waits[long + 1])
+    long_ns = steps.interval_ns[long]
+    count = int((2 * held >= long_ns).sum())
+    return [("", count, float(held.sum()))] if count else []
+
+
+def _long_calls(
+    run: Run, part: str, times: stepping.Averaged, long: NDArray[np.int64]
+) -> tuple[NDArray[np.str_], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the name, the stall (a row of `long`) and the ns of each call with a line of its own."""
     steps, spans = run.steps, run.spans
     if steps is None or spans is None:
-        return []
+        return np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.int64)
     table, last = spans.spent, steps.step[long]
     first = last - times.steps[np.isin(times.row, long)] + 1
     own = table.rows(part, ("batch",)) & (table.calls == 1) & (table.first_step == table.last_step)
@@ -149,31 +226,42 @@ def _in_stalls(
     within = stall < len(long)
     within[within] = table.first_step[rows][within] >= first[stall[within]]
     rows, stall = rows[within], stall[within]
-    names = np.array([key.name for key in table.keys])[table.key[rows]]
-    return [
-        (str(name), len(np.unique(stall[names == name])), float(table.ns[rows][names == name].sum()))
-        for name in np.unique(names)
-    ]
+    names = np.array([key.name for key in table.keys], np.str_)[table.key[rows]]
+    return names, stall, table.ns[rows]
 
 
-def _place(run: Run, times: stepping.Averaged, long: NDArray[np.int64], every: int | None) -> str | None:
-    """Return where a stalled step is longer, by the times of calls and between them."""
+def _held(run: Run, times: stepping.Averaged, long: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for how many ns the loader and callbacks held up each of these stalls."""
+    held = np.zeros(len(long), np.int64)
+    for part in ("input", "callbacks"):
+        _, stall, ns = _long_calls(run, part, times, long)
+        np.add.at(held, stall, ns)
+    return held
+
+
+def _place(
+    run: Run, times: stepping.Averaged, long: NDArray[np.int64], every: int | None
+) -> tuple[str | None, float]:
+    """Return where a stalled step is longer, by the times of calls and between them, and how many ns of all
+    stalls are known to be that: those that come as often as a loader of several workers delivers."""
     steps = run.steps
     assert steps is not None
     known = (steps.duration_ns >= 0) & (steps.interval_ns >= steps.duration_ns)
     rows, long = times.row[known[times.row]], long[known[long]]
     if not len(long):
-        return None
+        return None, 0.0
     gap_ns = steps.interval_ns - steps.duration_ns
     between = float((gap_ns[long] - median(gap_ns[rows])).sum())
     within = float((steps.duration_ns[long] - median(steps.duration_ns[rows])).sum())
     on_torch = run.facts is not None and run.facts.framework.get("backend") == "torch"
-    if every is not None and every in stepping.loaders(run.facts).values() and (on_torch or within > between):
-        return LOADER
+    if every is not None and every in stepping.rounds(run.facts) and (on_torch or within > between):
+        return LOADER, between if on_torch else within
     if between > within:
         what = "input, callbacks or the loop" if on_torch else "callbacks or the loop"
-        return f"stalls between two calls ({what})"
-    return "stalls within the training function (input or compiling)"
+        return f"stalls between two calls ({what})", 0.0
+    compiled = spent.compiles(run)
+    what = "input or compiling" if compiled is None or compiled.calls else "input, or the step itself"
+    return f"stalls within the training function ({what})", 0.0
 
 
 def _ordinal(number: int) -> str:

@@ -159,12 +159,13 @@ def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | Non
     profile window and the calls beside it.
 
     Of an epoch's first call, the time above a usual call is out, because it may have waited for more than a
-    batch: for a buffer to fill. It is in where several workers make the batches: its wait is that for as many
-    of them, and the calls that follow are short for it. An epoch's last call is in with the usual time
-    between two calls, because nobody knows when the next one would have begun, and with what `spans` tell of
-    a callback that took long behind it. Where steps are timed in groups, what is left out of the group of an
-    epoch's first call is the wait for its batch, where `spans` tells it. In a `fit` on torch that wait comes
-    before the call begins, however many workers there are: it is in no time of a call.
+    batch: for a buffer to fill. Where several workers make the batches, the time above the longest other call
+    is out: what the workers take to start. The rest is the wait for as many batches, for which the calls that
+    follow are short. An epoch's last call is in with the usual time between two calls, because nobody knows
+    when the next one would have begun, and with what `spans` tell of a callback that took long behind it.
+    Where steps are timed in groups, what is left out of the group of an epoch's first call is the wait for
+    its batch, where `spans` tells it. In a `fit` on torch that wait comes before the call begins, however
+    many workers there are: it is in no time of a call.
     """
     time, first = per_step_ns(steps), _first_of_epoch(steps)
     workers, of = loaders(facts), stands_for(steps, facts)
@@ -197,12 +198,15 @@ def _with_edges(
     known = _possible(steps, steps.duration_ns)
     own, gap = steps.duration_ns / covers, time - steps.duration_ns / covers
     inner, last = rows & known & (time > 0), np.append(_first_of_epoch(steps)[1:], True) & np.isnan(time)
-    late = _held_up(steps, spans.spent) / covers if spans is not None and spans.told else None
+    late = held_up(steps, spans.spent) / covers if spans is not None and spans.told else None
     time = time.copy()
     if not inner.any():  # calls without an end: each begins behind the fetch of its batch
         if late is not None:
             time[last & usable] = median(time[rows]) + late[last & usable]
         return time
+    started = rows & known & _first_of_epoch(steps)  # of several workers
+    if (others := inner & ~started).any():
+        time[started] = np.minimum(own, own[others].max())[started] + gap[started]
     usual = median(own[inner])
     begins = waits & known & usable & (time > 0) & ~rows
     time[begins] = np.minimum(own, usual)[begins] + gap[begins]
@@ -212,14 +216,16 @@ def _with_edges(
     return time
 
 
-def _held_up(steps: StepTable, spent: SpentTable) -> Float64:
-    """Return how long callbacks held up the training at each row's step, where that has a line of its own."""
+def held_up(steps: StepTable, spent: SpentTable, *more: str) -> Float64:
+    """Return for how many ns callbacks (and `more` parts) held up the training at each row's step, where that
+    has a line of its own."""
     held = np.zeros(len(steps))
-    alone = spent.rows("callbacks", ("batch",)) & (spent.first_step == spent.last_step) & (spent.calls == 1)
-    at = np.flatnonzero(alone & (spent.ns >= LONG_CALL_NS))
-    row = np.searchsorted(steps.step, spent.first_step[at])
-    there = row < len(steps)
-    np.add.at(held, row[there], spent.ns[at[there]])
+    alone = (spent.first_step == spent.last_step) & (spent.calls == 1) & (spent.ns >= LONG_CALL_NS)
+    for part in ("callbacks", *more):
+        at = np.flatnonzero(alone & spent.rows(part, ("batch",)))
+        row = np.searchsorted(steps.step, spent.first_step[at])
+        there = row < len(steps)
+        np.add.at(held, row[there], spent.ns[at[there]])
     return held
 
 
@@ -247,6 +253,17 @@ def loaders(facts: RunFacts | None) -> dict[int, int]:
         several = [number for number in stated if isinstance(number, int) and number > 1]
         if several:
             found[fit.fit] = several[0]
+    return found
+
+
+def rounds(facts: RunFacts | None) -> set[int]:
+    """Return after how many batches a loader of several workers waits for the next ones: each makes one, of
+    those that its queue holds."""
+    found = set(loaders(facts).values())
+    for fit in facts.fits if facts is not None else ():
+        holds = fit.input.get("max_queue_size")
+        if fit.fit in loaders(facts) and isinstance(holds, int) and holds > 1:
+            found.add(holds)
     return found
 
 

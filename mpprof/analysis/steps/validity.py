@@ -8,6 +8,7 @@ from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.stalls import stalls
+from mpprof.model.account import ProfiledStalls
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.run import Run
@@ -73,9 +74,9 @@ def compiled_ratio(run: Run, trace: Trace, since: int) -> float | None:
     return min(1.0, compiling.length_ns / above_ns) if long.any() else None
 
 
-def doubts(run: Run) -> tuple[str, ...]:
+def doubts(run: Run, profiled: ProfiledStalls | None = None) -> tuple[str, ...]:
     """Return each doubt about the steps in one sentence, with its numbers; empty where the steps are one
-    sample, few or not recorded.
+    sample, few or not recorded. `profiled`: what a trace shows of stalls.
 
     Steps that become slower are a cause of their own (MP807); here are those that become faster, which no
     cause explains and a comparison suffers from as well.
@@ -84,7 +85,7 @@ def doubts(run: Run) -> tuple[str, ...]:
         return ()
     times = stepping.per_step_ns(run.steps)[stepping.steady(run.steps)]
     said = []
-    stalled, long = stalls(run), long_steps(run)
+    stalled, long = stalls(run, profiled), long_steps(run)
     if stalled is not None and stalled.notable:
         said.append(str(stalled))
     elif long is not None and long.notable:

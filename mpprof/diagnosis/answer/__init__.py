@@ -26,6 +26,8 @@ def compose(report: Diagnosis) -> Answer:
     if leading not in BEFORE_COSTS:
         figure, label = _figure(view, found if leading == "time" else None)
     more = dict.fromkeys(because(view, leading, found))
+    if found is None and view.mentioned is not None:
+        more = {nothing.without_trace(view): None} | more
     told = tuple(sentence(fit(each, LONGEST - 1)) for each in islice(more, MOST_SENTENCES))
     return Answer(
         kind=view.kind,
@@ -81,7 +83,9 @@ def _without_cause(view: View) -> str:
     speedup = view.comparison
     if view.kind == "measured" and speedup is not None and speedup.difference == "not known":
         return "train both runs for longer"
-    if view.kind == "records":
+    if view.mentioned is not None and (text := cause.to_do(view.mentioned)):
+        return text
+    if view.kind == "records" or (view.kind == "measured" and report.account is None and view.mixed):
         return cause.one_line(view.signals.advice("record window"))
     if view.kind == "estimated" and view.signals.half:
         return cause.one_line(view.signals.advice("record other precision"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mpprof.analysis.comparison.bounds import HOST_NOT_EXCLUDED
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import unlike
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.rules import mp803_tf32_baseline
 from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
-from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, tells
+from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, Speedup, tells
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
@@ -18,6 +19,8 @@ LOW_SPEEDUP = 2.0
 """A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
 LEAST_RATIO, ENOUGH_RATIO, MOST_LIMITS = 0.15, 0.5, 2
 MUCH_FASTER, NOTABLE_RATIO, MEETS_RATIO = 1.2, 0.05, 1.02
+LITTLE = 1.05
+"""Below it a speedup is next to nothing."""
 IDLE_RATIO = 0.20
 """So much idle time without a known cause comes before all that is not much more."""
 _WHY: dict[LimitKind, str] = {
@@ -89,8 +92,26 @@ def _steps(view: View) -> Iterator[str]:
 def _changes(view: View, found: Finding | None) -> Iterator[str]:
     """Yield what became of the matrix work and of the first cause's wait against the baseline."""
     speedup, step = view.comparison, view.step_ns
-    if found is None or speedup is None or not step:
+    if speedup is None or not step or view.on_cpu:
         return
+    said = list(_of_cause(view, found, speedup, step)) if found is not None else []
+    yield from said or _kernels(view, speedup, step)
+
+
+def _kernels(view: View, speedup: Speedup, step: float) -> Iterator[str]:
+    """Yield that the device's work got shorter and the step did not, because the device waits."""
+    work = [part for part in speedup.slices if part.category not in (*IDLE_CLASSES, "profiling")]
+    was, now = sum(part.baseline_ns for part in work), sum(part.mixed_ns for part in work)
+    idles = sum(part.mixed_ns for part in speedup.slices if part.category in IDLE_CLASSES) / step
+    unchanged = speedup.observed is not None and speedup.observed < LITTLE
+    if unchanged and now > 0 and was >= MUCH_FASTER * now and idles >= ENOUGH_RATIO:
+        faster = f"kernels became {format_speedup(was / now)} as fast ({change(was, now)})"
+        yield f"{faster}, and the step did not: the {view.device} idles {format_ratio(idles)} of it"
+
+
+def _of_cause(view: View, found: Finding, speedup: Speedup, step: float) -> Iterator[str]:
+    """Yield what 16 bits launch beyond the baseline, and what became of the matrix work and of the wait that
+    the cause is."""
     if launches := _launches(view):
         yield launches
     waits: list[Class] = [part.category for part in found.claimed if part.category in IDLE_CLASSES]
@@ -99,6 +120,9 @@ def _changes(view: View, found: Finding | None) -> Iterator[str]:
     if matrix is None or not waits or matrix[1] <= 0 or matrix[0] < MUCH_FASTER * matrix[1]:
         return
     if matrix[0] < NOTABLE_RATIO * (speedup.baseline_step_ns or step):
+        return
+    if grew < NOTABLE_RATIO * step and (told := list(_kernels(view, speedup, step))):
+        yield from told
         return
     times = f"{matrix[0] / matrix[1]:.1f}x"
     said = f"matrix work became {times} as fast ({change(*matrix)})"
@@ -145,7 +169,12 @@ def _unsure(view: View, leads: str) -> Iterator[str]:
     if undecided and speedup.profiled is not None:
         yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
     if view.report.account is None and "bounds" in view.report.absent:
-        yield view.report.absent["bounds"]
+        why = view.report.absent["bounds"]
+        if HOST_NOT_EXCLUDED not in why:
+            yield why
+        elif speedup.observed is not None and speedup.observed < LOW_SPEEDUP:
+            open_ones = "input or the host limits both runs, or the device does"
+            yield f"two explanations remain: {open_ones}; a profile window tells"
 
 
 def _alone(view: View) -> Iterator[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from mpprof.diagnosis.answer.limits import MEETS_RATIO, alone, idle
+from mpprof.diagnosis.answer.cause import clause as clause_of
+from mpprof.diagnosis.answer.limits import LITTLE, LOW_SPEEDUP, MEETS_RATIO, MUCH_FASTER, alone, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.wording import change
 from mpprof.model.account import FEW_WORKS, Speedup, tells
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
-LITTLE, AS_GOOD_RATIO = 1.05, 0.95
-"""Below the first a speedup is next to nothing; from the second on a run has what precision alone gives."""
+AS_GOOD_RATIO = 0.95
+"""From here on a run has what precision alone gives."""
+BUSY_RATIO = 0.80
+"""Below it a device idles a fifth of the time or more, which is a hint at input or the host."""
 IN_EFFECT, LOW_SHARE = 0.9, 0.5
 """Shares of matrix time on matrix units: mixed precision is in effect, and wants an explanation."""
 
@@ -47,6 +50,8 @@ def _measured(view: View) -> str:
     if view.mixed and times:
         pays = f"{what} pays: {times}"
     most = speedup.attainable
+    if view.report.account is None and not view.on_cpu:
+        return _by_records(view, speedup, times) if view.mixed and times else pays
     if most is None or view.on_cpu:
         return pays
     if speedup.observed > MEETS_RATIO * most:
@@ -54,6 +59,21 @@ def _measured(view: View) -> str:
     if speedup.observed >= AS_GOOD_RATIO * most:
         return f"{pays}, about all that precision alone can give"
     return f"{pays}, less than precision alone can give, and no cause of that was found"
+
+
+def _by_records(view: View, speedup: Speedup, times: str) -> str:
+    """Return what two step times tell, and which limit is the likelier, as far as the device's utilisation
+    shows it."""
+    assert speedup.observed is not None
+    few = speedup.observed < MUCH_FASTER
+    times = f"brings only {format_speedup(speedup.observed)}, {times}" if few else f"pays: {times}"
+    used = view.utilization
+    if used is not None and used < BUSY_RATIO:
+        busy = f"the {view.device} was busy {format_ratio(used)} of the time"
+        return f"mixed precision {times}; input or the host probably limits it: {busy}"
+    if speedup.observed >= LOW_SPEEDUP:
+        return f"mixed precision {times}"
+    return f"mixed precision {times}; what limits it is not known without a trace"
 
 
 def _times(view: View, speedup: Speedup) -> str:
@@ -131,6 +151,13 @@ def _cpu(view: View) -> str:
 
 
 def _records(view: View) -> str:
+    if view.mentioned is not None:
+        return clause_of(view, view.mentioned)
+    return without_trace(view)
+
+
+def without_trace(view: View) -> str:
+    """Return what records alone tell."""
     if view.step_ns:
         return "no trace was recorded: the step time is known, where it goes is not"
     return "no trace and no step times were recorded: nothing can be judged"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
+
+from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis.leading import unlike
+from mpprof.diagnosis.leading import LEADS, unlike
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Class, Speedup
@@ -126,6 +129,28 @@ class View:
         if best is None or not step or (best.gain_ns_per_step or 0.0) < NOTABLE_RATIO * step:
             return None
         return best
+
+    @property
+    def mentioned(self) -> Finding | None:
+        """Of a run without a trace that nothing leads: the first finding above a mention; None: there is
+        none."""
+        if self.kind != "records":
+            return None
+        kept = (
+            each
+            for each in self.report.findings
+            if each.severity != "info" and each.code not in self.report.dismissed
+        )
+        return next((each for each in kept if each.code not in LEADS), None)
+
+    @property
+    def utilization(self) -> float | None:
+        """For how much of the time the device was busy, of a run without a trace; None: not recorded."""
+        hardware = self.report.run.hardware
+        if hardware is None or self.report.account is not None:
+            return None
+        used = hardware.utilization_ratio[np.isfinite(hardware.utilization_ratio)]
+        return median(used) if len(used) else None
 
     def longer(self, category: Class) -> tuple[float, float] | None:
         """Return the time of a class in the baseline's step and in this one; None: that is not known."""

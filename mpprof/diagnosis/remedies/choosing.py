@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.remedies import conditions as its
@@ -21,8 +22,14 @@ for _row in ROWS:
     _BY_CODE.setdefault(_row.code, []).append(_row)
 
 _WITHOUT_KERAS: tuple[tuple[str, Framework], ...] = (("PyTorch", "torch"), ("JAX", "jax"))
-_IN_MANUAL = {"run": "RUN", "recorder": "StepRecorder"}
+_IN_MANUAL = {
+    "run": "RUN", "baseline": "MIXED_RUN", "recorder": "StepRecorder", "policy": "mixed_float16",
+    "islands": "those layers", "activation": "softmax", "units": "classes", "first": "40", "last": "44",
+    "cross_entropy": "SparseCategoricalCrossentropy", "enough": "30", "twice": "60",
+    "names": '("logits",)',
+}  # fmt: skip
 """What stands for the values of a run where there is none."""
+_NOTHING = "none needed"
 
 
 def choose(
@@ -31,22 +38,34 @@ def choose(
     """Return the table's remedies of this cause for this run, in its order; empty: it has none. A run that
     ran out of memory is given no larger batch."""
     given = signals.words | dict(values or {})
-    return tuple(
-        Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
-        for case in cases
-        for row in _BY_CODE.get(code, ())
-        if row.fits(signals, case) and not (row.larger_batch and signals.ran_out_of_memory)
-    )
+    fits = [row for case in cases for row in _BY_CODE.get(code, ()) if row.fits(signals, case)]
+    if signals.ran_out_of_memory:
+        fits = [row for row in fits if not row.larger_batch]
+    return tuple(map(_remedy, fits, repeat(given)))
 
 
 def of_framework(code: str, framework: Framework) -> tuple[Remedy, ...]:
     """Return the table's remedies of this cause where no more is known than the framework."""
     given = frameworks.words(None, framework)
     return tuple(
-        Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
+        _remedy(row, given)
         for row in _BY_CODE.get(code, ())
         if framework in row.on and not row.case and not row.when
     )
+
+
+def in_keras(code: str) -> tuple[Remedy, ...]:
+    """Return what the manual advises for Keras on TensorFlow and NVIDIA, each code once. Remedies for
+    particular evidence in a run are left out."""
+    framework: Framework = "keras on tensorflow"
+    given = frameworks.words(None, framework) | _IN_MANUAL | {"recorder": "MPProfilerCallback"}
+    found: dict[str, Remedy] = {}
+    for row in _BY_CODE.get(code, ()):
+        if framework in row.on and "nvidia" in row.vendors and not row.when:
+            remedy = _remedy(row, given)
+            if "{" not in remedy.text and not (row.case and remedy.text.startswith(_NOTHING)):
+                found.setdefault(remedy.snippet or remedy.text, remedy)
+    return tuple(found.values())
 
 
 def beyond_keras(code: str) -> tuple[tuple[str, str], ...]:
@@ -70,12 +89,16 @@ def beyond_keras(code: str) -> tuple[tuple[str, str], ...]:
 
 def _joined(rows: Iterable[Row]) -> str:
     texts = dict.fromkeys(_filled(row.text, _IN_MANUAL) for row in rows)
-    return "; ".join(text.removeprefix("or ") for text in texts if "{" not in text and text != "none needed")
+    return "; ".join(text.removeprefix("or ") for text in texts if "{" not in text and text != _NOTHING)
 
 
 def joined(remedies: Collection[Remedy]) -> str:
     """Join the remedies to one text."""
     return "; ".join(remedy.text for remedy in remedies)
+
+
+def _remedy(row: Row, given: Mapping[str, object]) -> Remedy:
+    return Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
 
 
 def _filled(text: str, values: Mapping[str, object]) -> str:

@@ -53,6 +53,11 @@ def of_a_cpu_alone(signals: Signals) -> bool:
 
 
 def only_infers(signals: Signals) -> bool:
+    """Tell whether the trace shows an inference."""
+    return signals.only_infers
+
+
+def shows_inference(signals: Signals) -> bool:
     """Tell whether the trace shows products by torch or JAX, and nothing of a backward pass or an optimizer.
 
     Of JAX only where each product has the name of its function, and with the calls of Python's functions:
@@ -225,7 +230,7 @@ def fused_optimizer(signals: Signals) -> bool:
 
 def _input(signals: Signals, key: str) -> Any:
     """Return what was recorded of the input under this key; None: nothing."""
-    fit = known(signals.fit)
+    fit = signals.case.run.last_fit
     return fit.input.get(key) if fit is not None else None
 
 
@@ -286,6 +291,23 @@ def maps_in_parallel(signals: Signals) -> bool:
 def caches(signals: Signals) -> bool:
     """Tell whether a cache is in the input pipeline."""
     return _operates(signals, "Cache") or signals.named("::Cache", "::MemoryCache", "MemoryDatasetIterator")
+
+
+def slices_memory(signals: Signals) -> bool:
+    """Tell whether the recorded pipeline does nothing but hand on slices of arrays in memory."""
+    recorded = _input(signals, "operations")
+    works = ("Map", "Interleave", "Generator", "Window", "Scan")
+    return (
+        isinstance(recorded, list)
+        and bool(recorded)
+        and recorded[-1] in ("TensorSlice", "Tensor")
+        and not any(word in str(operation) for operation in recorded for word in works)
+    )
+
+
+def keeps_workers(signals: Signals) -> bool:
+    """Tell whether a DataLoader keeps its workers from one epoch to the next."""
+    return _input(signals, "persistent_workers") is True
 
 
 def loads_in_workers(signals: Signals) -> bool:

@@ -53,9 +53,10 @@ def _class(layer: LayerFacts) -> str:
 
 def in_place(layer: LayerFacts, own_policy: str | None, drop: Iterable[str] = (), **changes: Any) -> str:
     """Return the constructor of `layer` as `written` gives it, with the layer's own policy where that is not
-    the model's."""
-    if layer.dtype_policy and layer.dtype_policy != own_policy:
-        changes.setdefault("dtype", layer.dtype_policy)
+    the model's. A layer that was quantised later is built under the policy that it was quantised from."""
+    policy = (layer.dtype_policy or "").rpartition("_from_")[2]
+    if policy and policy != own_policy:
+        changes.setdefault("dtype", policy)
     return written(layer, drop, **changes)
 
 

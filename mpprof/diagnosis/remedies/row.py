@@ -39,10 +39,13 @@ class Row:
 
     def fits(self, signals: Signals, case: str) -> bool:
         """Tell whether this row is for such a run."""
-        return (
-            self.case == case
-            and (signals.loop_framework if self.loop else signals.framework) in self.on
-            and signals.vendor in self.vendors
-            and all(condition(signals) for condition in self.when)
-            and not any(condition(signals) for condition in self.unless)
-        )
+        framework = signals.loop_framework if self.loop else signals.framework
+        if self.case != case or framework not in self.on or signals.vendor not in self.vendors:
+            return False
+        for condition in self.when:
+            if not condition(signals):
+                return False
+        for condition in self.unless:  # noqa: SIM110
+            if condition(signals):
+                return False
+        return True

@@ -38,9 +38,12 @@ _Option = tuple[str, str, tuple[Condition, ...], tuple[Condition, ...]]
 _TF_DATA: tuple[_Option, ...] = (
     (
         "parallelise the pipeline: data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)",
-        "data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)", (), (its.maps_in_parallel,),
+        "data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)", (), (its.maps_in_parallel, its.slices_memory),
     ),
-    (".cache() the data that fits in memory, before any random op", "data = data.cache()", (), (its.caches,)),
+    (
+        ".cache() the data that fits in memory, before any random op", "data = data.cache()",
+        (), (its.caches, its.slices_memory),
+    ),
     (".prefetch(tf.data.AUTOTUNE) last", "data = data.prefetch(tf.data.AUTOTUNE)", (), (its.prefetches,)),
     (
         "the pipeline already prefetches: do less work for each example (decoded, smaller files), or use more CPU cores",
@@ -56,7 +59,12 @@ _DATA_LOADER: tuple[_Option, ...] = (
     (
         "more num_workers, a larger prefetch_factor, and persistent_workers=True in the DataLoader",
         f"data = DataLoader({_OF_ONE_BATCH}, num_workers=16, prefetch_factor=4, persistent_workers=True)",
-        (its.loads_in_workers,), (),
+        (its.loads_in_workers,), (its.keeps_workers,),
+    ),
+    (
+        "more num_workers and a larger prefetch_factor in the DataLoader",
+        f"data = DataLoader({_OF_ONE_BATCH}, num_workers=16, prefetch_factor=4, persistent_workers=True)",
+        (its.loads_in_workers, its.keeps_workers), (),
     ),
     ("pin_memory=True", f"data = DataLoader({_OF_ONE_BATCH}, pin_memory=True)", (), (its.pins_memory,)),
 )  # fmt: skip
@@ -126,7 +134,10 @@ INPUT = (
         for text, snippet, when, unless in options
     ),
     Row("MP301", UNKNOWN, "make batches in parallel with the step and ahead of it", loop=True),
-    Row("MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller", loop=True),
+    Row(
+        "MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller",
+        unless=(its.from_arrays, its.slices_memory), loop=True,
+    ),
     Row(
         "MP310", ANY, "send uint8 instead of float32 and scale on the device", case="from outside",
         unless=(its.only_infers, its.sends_integers),
@@ -137,7 +148,7 @@ INPUT = (
     Row(
         "MP310", ON_TENSORFLOW, "prefetch batches to the device",
         'data = data.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))', "from outside",
-        unless=(its.prefetches_to_device, its.from_arrays, its.from_generator, its.from_py_dataset), loop=True,
+        unless=(its.prefetches_to_device, its.from_data_loader, its.from_py_dataset, *_ELSEWHERE), loop=True,
     ),
     Row(
         "MP310", TORCH, "pin_memory=True in the DataLoader, and .to(device, non_blocking=True)",
@@ -146,7 +157,7 @@ INPUT = (
     Row(
         "MP310", KERAS_ON_TORCH, "pin_memory=True in the DataLoader",
         f"data = DataLoader({_OF_ONE_BATCH}, pin_memory=True)", "from outside",
-        unless=(its.pins_memory, its.from_arrays, its.from_generator, its.from_py_dataset), loop=True,
+        unless=(its.pins_memory, its.from_tf_data, its.from_py_dataset, *_ELSEWHERE), loop=True,
     ),
     Row(
         "MP310", JAX, "jax.device_put the next batch while the step runs",

@@ -156,6 +156,21 @@ MATRIX = (
         "outside autocast",
     ),
     Row("MP412", ANY, "none needed: no matrix unit takes such ops", case="never"),
+    *(
+        row
+        for code, what in (("MP413", "with such sizes"), ("MP414", "that are too small"))
+        for row in (
+            Row(
+                code, KERAS_3, f"leave layers {what} out of float8: model.quantize takes filters",
+                'model.quantize("float8", filters=lambda layer: layer.name not in {names})',
+            ),
+            Row(code, TORCH, f"leave layers {what} out of float8: torchao's convert_to_float8_training takes a filter",
+                "convert_to_float8_training(model, module_filter_fn=lambda module, name: name not in {names})"),
+            Row(code, ANY - KERAS_3 - TORCH, f"leave layers {what} out of float8"),
+        )
+    ),
+    Row("MP413", ANY, "or make units, features and the batch multiples of 16"),
+    Row("MP414", ANY, "a larger batch: more rows for the same casts of the weights", larger_batch=True),
 )  # fmt: skip
 
 LAYOUT = (

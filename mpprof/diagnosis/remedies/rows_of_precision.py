@@ -311,6 +311,18 @@ CARD = (
         "MP806", WITHOUT_KERAS, "compare bfloat16 with float16: which one is fast differs by card and library",
         case="gpu",
     ),
+    *(
+        Row(
+            "MP808", KERAS_3, f'train under "{policy}" alone here, without model.quantize("float8")',
+            f'{{set_policy}}("{policy}")\nmodel = build_model()  # without model.quantize("float8")',
+            when=when, unless=unless,
+        )
+        for policy, when, unless in (
+            ("mixed_bfloat16", (), (its.lacks_bfloat16,)), ("mixed_float16", (its.lacks_bfloat16,), ()),
+        )
+    ),
+    Row("MP808", TORCH, "leave the conversion to float8 (torchao, TransformerEngine) out on this card"),
+    Row("MP808", ANY - KERAS_3 - TORCH, "multiply in 16 bits on this card, without rounding to float8"),
     Row(
         "MP807", ANY,
         "nvidia-smi -q -d PERFORMANCE shows why clocks fall; cooling, power cap, or locked clocks to compare",

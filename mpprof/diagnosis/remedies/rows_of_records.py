@@ -63,7 +63,12 @@ VALIDITY = (
         "data = DataLoader(dataset, batch_size=64, drop_last=True)", loop=True,
     ),
     Row(
-        "MP902", ON_JAX | UNKNOWN, "constant shapes: no smaller last batch, padding to a few lengths", loop=True
+        "MP902", ON_JAX | UNKNOWN, "constant shapes: .batch(n, drop_remainder=True), padding to a few lengths",
+        "data = data.batch(64, drop_remainder=True)", when=(its.from_tf_data,), loop=True,
+    ),
+    Row(
+        "MP902", ON_JAX | UNKNOWN, "constant shapes: no smaller last batch, padding to a few lengths",
+        unless=(its.from_tf_data,), loop=True,
     ),
     Row(
         "MP902", TENSORFLOW, "reduce_retracing=True in tf.function",
@@ -74,7 +79,7 @@ VALIDITY = (
         when=(its.compiled,), loop=True,
     ),
     Row(
-        "MP902", KERAS, "jit_compile=False",
+        "MP902", KERAS - ON_JAX, "jit_compile=False",
         "model.compile(optimizer=model.optimizer, loss=model.loss, jit_compile=False)", when=(its.compiled,),
         loop=True,
     ),

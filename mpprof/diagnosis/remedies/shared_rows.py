@@ -64,15 +64,23 @@ def in_bfloat16(code: str, start: str = "") -> tuple[Row, ...]:
     )
 
 
+_OP_BY_OP = "\n".join(
+    f'jax.config.update("{name}", True)' for name in ("jax_disable_jit", "jax_debug_infs", "jax_debug_nans")
+)
+"""JAX looks at what a compiled step gives out, where a loss scale has replaced what is not finite."""
+
+
 def non_finite(code: str) -> tuple[Row, ...]:
     """Return what names the op that gives the first value that is not finite."""
-    rows = (
-        (ON_TENSORFLOW, "tf.debugging.enable_check_numerics()"),
-        (ON_JAX, 'jax.config.update("jax_debug_nans", True)'),
-        (ON_TORCH, "torch.autograd.set_detect_anomaly(True)"),
-    )
     found = "find the first value that is not finite"
-    named = tuple(Row(code, on, f"{found} with {call}", call, loop=True) for on, call in rows)
+    named = tuple(
+        Row(code, on, f"{found} with {how}", snippet or how, loop=True)
+        for on, how, snippet in (
+            (ON_TENSORFLOW, "tf.debugging.enable_check_numerics()", ""),
+            (ON_JAX, "jax_debug_infs and jax_debug_nans, op by op", _OP_BY_OP),
+            (ON_TORCH, "torch.autograd.set_detect_anomaly(True)", ""),
+        )
+    )
     return (*named, Row(code, UNKNOWN, found, loop=True))
 
 

@@ -13,13 +13,6 @@ What it costs
     The whole gain: matrix work at the rate of 16-bit matrix kernels, memory-bound work at half its bytes. In
     the account these are matrix kernels that ran in float32 or TF32, elementwise and reduction kernels.
 
-What to do
-    Set the policy first, then build (or rebuild and load the weights only):
-
-        keras.config.set_dtype_policy("mixed_float16")
-        model = build_model()
-        model.load_weights("old.weights.h5")
-
 When to ignore
     When this training is the float32 baseline and the policy was set for something else in the process.
 

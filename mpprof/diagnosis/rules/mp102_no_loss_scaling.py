@@ -12,12 +12,6 @@ How we know
 What it costs
     No time: layers that learn slowly or not at all.
 
-What to do
-    Set the policy for the whole process before building, or wrap the optimizer yourself:
-
-        optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(1e-3))
-        model.compile(optimizer=optimizer, loss=loss)
-
 When to ignore
     When a custom `train_step` scales the loss by hand. bfloat16 needs no scaling.
 

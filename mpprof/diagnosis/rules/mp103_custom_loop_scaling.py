@@ -15,16 +15,6 @@ How we know
 What it costs
     No time, but the training itself: the model does not learn, or hardly learns.
 
-What to do
-    Scale the loss, and leave the un-scaling to the optimizer (Keras 3; in Keras 2 the names were
-    `get_scaled_loss` and `get_unscaled_gradients`):
-
-        with tf.GradientTape() as tape:
-            loss = loss_fn(y, model(x, training=True))
-            scaled = optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, model.trainable_variables)
-        optimizer.apply(gradients, model.trainable_variables)
-
 When to ignore
     When the loss cannot fall any further, as in fine-tuning that has converged.
 

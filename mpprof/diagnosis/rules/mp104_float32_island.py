@@ -19,13 +19,6 @@ What it costs
     Without a trace, or where other layers share the kernels, the island is named with the reason why its cost
     is not known.
 
-What to do
-    In the layer, use its own dtype and Keras' ops, and keep float32 for the last activation:
-
-        x = keras.ops.cast(x, self.compute_dtype)          # not tf.cast(x, "float32")
-        logits = keras.layers.Dense(vocabulary)(x)                               # the product in 16 bits
-        outputs = keras.layers.Activation("softmax", dtype="float32")(logits)    # "linear" for from_logits
-
 When to ignore
     Where the numbers need it: a loss, a long sum, a layer that overflowed (MP201, MP206).
 

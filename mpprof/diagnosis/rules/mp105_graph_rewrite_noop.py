@@ -15,11 +15,6 @@ How we know
 What it costs
     The whole gain: matrix work against 16-bit matrix kernels.
 
-What to do
-    Use the Keras policy, before the model is built:
-
-        keras.config.set_dtype_policy("mixed_float16")
-
 When to ignore
     When the model is float32 on purpose and the variable is left over from elsewhere.
 

@@ -12,20 +12,6 @@ How we know
 What it costs
     No time: accuracy, and at times a loss that is not finite.
 
-What to do
-    Give a small last layer float32 as a whole: it costs next to nothing, and its product cannot overflow.
-
-        outputs = keras.layers.Dense(classes, activation="softmax", dtype="float32")(x)
-
-    Of a large vocabulary give the last activation a layer and a policy of its own. The product before it
-    stays in 16 bits: the whole layer in float32 would take it off the 16-bit matrix units (MP104). Where that
-    product overflows, the activation receives infinities, and does not help.
-
-        x = keras.layers.Dense(classes)(x)
-        outputs = keras.layers.Activation("softmax", dtype="float32")(x)
-
-    For a loss with `from_logits=True`, use "linear" in place of "softmax".
-
 When to ignore
     Where the output is logits and the loss (`from_logits=True`) casts to float32 first, as Keras' own losses
     do: then only the logits are rounded.

@@ -12,12 +12,6 @@ How we know
 What it costs
     The time of those casts.
 
-What to do
-    Put the op into a layer, or cast once where the tensor is made:
-
-        x = keras.layers.Add()([a, b])
-        y = keras.ops.cast(y, layer.compute_dtype)
-
 When to ignore
     When it is a small part of the step.
 

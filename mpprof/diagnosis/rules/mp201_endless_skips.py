@@ -9,8 +9,8 @@ What it means
 How we know
     The exact count of skipped updates (steps that ran less the growth of the optimizer's own counter), and
     the loss scale. One of these is enough:
-    an update was skipped at a loss scale of 1 or less, which leaves it below 1: the gradients overflow
-    unscaled;
+    an update was skipped at a loss scale of 1 or less, which leaves it below 1, or at 1 in Keras 2: the
+    gradients overflow unscaled;
     the last ten updates or more were all skipped, in a training of 40 steps or more, or more than 20 in a
     row;
     ten or more were skipped in a row after the first 20 steps, and lowered the scale;
@@ -23,13 +23,6 @@ How we know
 What it costs
     Every skipped step is wasted: the cost is the skipped share of the step time. No part of the account of a
     step is attributed to it.
-
-What to do
-    Find the first value that is not finite, then put that layer in float32, lower the learning rate, or
-    change to bfloat16, whose range is that of float32:
-
-        tf.debugging.enable_check_numerics()
-        keras.config.set_dtype_policy("mixed_bfloat16")      # GPUs from compute capability 8.0, and TPUs
 
 When to ignore
     About one skip in 2000 steps is the loss scale trying to grow (MP205).

@@ -11,17 +11,6 @@ How we know
 What it costs
     No time: it costs quality. Compare the loss with that of the float32 run.
 
-What to do
-    Use a dynamic scale, or a larger fixed one:
-
-        keras.mixed_precision.LossScaleOptimizer(optimizer)
-        model.compile(
-            optimizer=keras.optimizers.Adam(loss_scale_factor=1024.0), loss=loss, auto_scale_loss=False
-        )
-
-    Without `auto_scale_loss=False`, `compile` wraps the optimizer in a LossScaleOptimizer, and the factor is
-    ignored.
-
 When to ignore
     When the loss follows that of the float32 run.
 

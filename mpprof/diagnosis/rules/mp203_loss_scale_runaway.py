@@ -14,12 +14,6 @@ How we know
 What it costs
     No time. When the scale is infinite the weights stop changing.
 
-What to do
-    Find out why nothing overflows (is anything really float16? MP101, MP104), and cap the scale meanwhile:
-
-        optimizer = keras.optimizers.Adam(1e-3, loss_scale_factor=2.0**15)   # fixed
-        model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)  # else it is wrapped and ignored
-
 When to ignore
     A scale a little above 2^24 in a model with very small gradients.
 
@@ -56,7 +50,14 @@ LAST_SCALE = 2.0**120
 
 def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
-    if optimizer and not optimizer.dynamic and not (optimizer.inner and optimizer.dynamic is None):
+    # A scale that a loop records is none of its optimizer's own, as PyTorch's GradScaler.
+    recorded = known(signals.scales) is not None and not (optimizer and optimizer.fixed_scale)
+    if (
+        optimizer
+        and not recorded
+        and not optimizer.dynamic
+        and not (optimizer.inner and optimizer.dynamic is None)
+    ):
         return NotApplicable("there is no dynamic loss scale")
     if known(signals.scales) is None and (without := without_loss_scale(signals)) is not None:
         return without

@@ -12,11 +12,6 @@ How we know
 What it costs
     Those steps, once. Nothing per step.
 
-What to do
-    Nothing. To avoid them, start lower:
-
-        keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**10)
-
 When to ignore
     Always, unless a training is only a few dozen steps long.
 

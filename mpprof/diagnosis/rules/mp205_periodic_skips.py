@@ -13,11 +13,6 @@ What it costs
     The skipped share of the step time: less than 0.1 % of the steps when they come once in 2000, one in 21
     where the scale grows every 20 steps.
 
-What to do
-    Nothing. To skip fewer steps, let the scale grow less often:
-
-        keras.optimizers.LossScaleOptimizer(optimizer, dynamic_growth_steps=2000)
-
 When to ignore
     Always where they are fewer than one in a hundred.
 

@@ -13,13 +13,6 @@ How we know
 What it costs
     Every step from there on, if it stays so.
 
-What to do
-    Find the layer, then give it room: masks of -3e4 instead of -1e9, epsilons of 1e-4 or more, float32 for
-    exponentials, variances and long sums:
-
-        tf.debugging.enable_check_numerics()
-        scores = keras.ops.where(mask, scores, -3e4)
-
 When to ignore
     When the loss is undefined for some single batch, and you know why.
 

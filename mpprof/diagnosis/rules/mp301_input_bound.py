@@ -6,25 +6,19 @@ What it means
 
 How we know
     In the trace: idle time of the device during which the training thread waited for the iterator
-    (`idle_input` of the account). In the records: how long the host was blocked for the next batch, as Keras
-    on JAX and torch fetches it, or as `StepRecorder.batches` does. Where the device runs behind the host, a
-    blocked host is a cause only where the trace shows that the device idled, too. Time that no host event
-    explains (`idle_other`) is not counted. Where the wait was not recorded and much idle time could be it,
-    nothing is claimed and nothing is cleared.
+    (`idle_input` of the account), and what profiled stalls waited for, taken to be what the others did
+    (`idle_stall`). In the records: how long the host was blocked for the next batch, as Keras on JAX and
+    torch fetches it, or as `StepRecorder.batches` does; stalls that come again after as many steps as the
+    loader has workers (or as its queue holds). Where the device runs behind the host, a blocked host is a
+    cause only where the trace shows that the device idled, too, or where the host hardly ever waits for the
+    device: then the device keeps up with the loader. Time that no host event explains (`idle_other`) is not
+    counted. Where the wait was not recorded and much idle time could be it, nothing is claimed and nothing is
+    cleared.
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
     gains time. Never more than the recorded step takes beyond the device's work, even where the profiled
     steps waited longer.
-
-What to do
-    Overlap and parallelise the pipeline, and move work that is cheap on the device there:
-
-        data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
-        data = data.batch(256, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-
-    Cache what fits (`.cache()` before the random augmentation), store it decoded and smaller, cast to float16
-    on the GPU and not on the CPU.
 
 When to ignore
     In the first epoch of a cached data set, and in a window that covers an epoch's first step.
@@ -36,10 +30,11 @@ Sources
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps.idle import HOST_RUNS
+from mpprof.analysis.steps.stalls import LOADER, Stalls
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import (
     GENERAL,
@@ -56,6 +51,7 @@ from mpprof.diagnosis.outcomes import (
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
+from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
@@ -67,6 +63,8 @@ BOUND = "host"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.05, error_ratio=0.20)
 """XProf's own limits for "moderately" and "highly" input-bound."""
+NEARLY_ALL_RATIO = 0.9
+"""With less of a recorded wait in the account, the account is of steps that waited less."""
 _ROUNDING = 1.001
 
 
@@ -74,22 +72,13 @@ def judge(signals: Signals) -> Outcome:
     if signals.case.measured is None:
         return _from_records(signals)
     share = need(signals.share("idle_input"))
-    rows = signals.of("idle_input")
-    if share >= SCALE.info_ratio:
-        waited = evidence.ratio("{span} spent waiting for input", share, SCALE.crossed(share))
-        longer = signals.time(rows) > share * signals.whole_ns * _ROUNDING
-        return Found(
-            summary="the device waits {cost} {each} for input ({share})",
-            evidence=(
-                waited,
-                *((evidence.ns("the same in a profiled step", signals.time(rows)),) if longer else ()),
-            ),
-            scale=SCALE,
-            claims=attainable.whole(rows),
-        )
+    stalled = tuple(row for row in signals.of("idle_stall") if signals.cells[row].cause == LOADER)
+    in_stalls = _of_the_step(signals, stalled)
     wait_ns, step_ns = _recorded_ns(signals), signals.mean_step_ns
-    if wait_ns is not None and step_ns:
+    if wait_ns is not None and step_ns and wait_ns > share * step_ns:  # of all steps, not of profiled ones
         return _by_recorded_wait(signals, wait_ns, step_ns)
+    if share + in_stalls >= SCALE.info_ratio:
+        return _in_the_account(signals, share, in_stalls, stalled)
     hidden, (busy, runs) = need(signals.unattributed_idle_ratio), signals.code_on_host
     if share + busy >= SCALE.warning_ratio and busy > max(share, hidden):
         return Unable(
@@ -101,11 +90,13 @@ def judge(signals: Signals) -> Outcome:
             f"the device idles {format_ratio(hidden)} of {{whole}} and the trace does not show what "
             f"for{signals.hint('record host events')}"
         )
-    stalled = _unexplained_stalls(signals)
-    if stalled >= SCALE.warning_ratio and stalled > share:
+    unexplained = _of_the_step(
+        signals, [row for row in signals.of("idle_stall") if signals.cells[row].cause is None]
+    )
+    if unexplained >= SCALE.warning_ratio and unexplained > share:
         return Unable(
-            f"stalls of no known cause take {format_ratio(stalled)} of the step, and no profiled step shows "
-            "what they wait for"
+            f"stalls of no known cause take {format_ratio(unexplained)} of the step, and no profiled step "
+            f"shows what they wait for{_where_to_look(signals)}"
         )
     between = need(signals.share("idle_between_steps"))
     if _fetches_on_host(signals) and share + between >= SCALE.warning_ratio:
@@ -116,13 +107,52 @@ def judge(signals: Signals) -> Outcome:
     return Clear(f"waiting for input takes {format_ratio(share)} of the step")
 
 
-def _unexplained_stalls(signals: Signals) -> float:
-    """Return the share of the step that stalls take whose cause the records do not tell."""
+def _in_the_account(signals: Signals, share: float, in_stalls: float, stalled: tuple[int, ...]) -> Outcome:
+    """Judge by what the account has of waits: `share` in usual steps, `in_stalls` in the cells `stalled`."""
+    rows, account = signals.of("idle_input"), known(signals.account)
+    total = min(1.0, share + in_stalls)
+    waited = evidence.ratio("{span} spent waiting for input", total, SCALE.crossed(total))
+    shown = [waited, *_of_the_stalls(signals, stalled)]
+    if signals.time(rows) > share * signals.whole_ns * _ROUNDING:
+        shown.append(evidence.ns("the same in a profiled step", signals.time(rows)))
+    if account is not None and stalled and signals.distorted:
+        # Stalls are of unprofiled steps, the rest of the account is of longer ones.
+        cost_ns = total * account.step_ns
+        return Found(_said(cost_ns, total), tuple(shown), severity=SCALE.severity(total), cost_ns=cost_ns)
+    return Found(
+        summary="the device waits {cost} {each} for input ({share})",
+        evidence=tuple(shown),
+        scale=SCALE,
+        claims=attainable.whole((*rows, *stalled)),
+    )
+
+
+def _of_the_stalls(signals: Signals, stalled: Sequence[int]) -> Iterator[Evidence]:
+    """Yield what shows that stalls wait for the loader."""
+    told, account = signals.stalls, known(signals.account)
+    if told is None or not stalled:
+        return
+    seen = account.stalled if account is not None else None
+    if seen is not None:
+        yield evidence.count("profiled stalls", seen.count)
+        yield evidence.ratio("these wait for input", seen.waits_ratio)
+    if told.every is not None:
+        yield evidence.count("steps from one stall to the next", told.every)
+    yield evidence.ns("median stall", told.length_ns)
+
+
+def _of_the_step(signals: Signals, rows: Sequence[int]) -> float:
+    """Return the share of the step that these stalls take: in the mean, as the records have it."""
     account = known(signals.account)
-    if account is None or account.grouped:
-        return 0.0
-    rows = [row for row in signals.of("idle_stall") if signals.cells[row].cause is None]
-    return signals.time(rows) / account.step_ns if rows else 0.0
+    return signals.time(rows) / account.step_ns if account is not None and rows else 0.0
+
+
+def _where_to_look(signals: Signals) -> str:
+    """Return which window would hold a stall, where they come at regular distances."""
+    told = signals.stalls
+    if told is None or told.every is None:
+        return ""
+    return f"; profile {told.every + 1} steps or more: one in {told.every} stalls"
 
 
 def _recorded_ns(signals: Signals) -> float | None:
@@ -157,7 +187,8 @@ def _by_recorded_wait(signals: Signals, wait_ns: float, step_ns: float) -> Outco
         evidence.ratio("step that the host waits for input", ratio, SCALE.crossed(ratio)),
         evidence.ns("mean wait for input", wait_ns),
     )
-    if not claims:
+    short = not signals.runs_behind and signals.cost_ns(claims) < NEARLY_ALL_RATIO * wait_ns
+    if not claims or signals.distorted or short:  # the profiled steps waited less than most do
         return Found(_said(wait_ns, ratio), waited, severity=SCALE.severity(ratio), cost_ns=wait_ns)
     return Found(_said(wait_ns, ratio), waited, scale=SCALE, claims=claims)
 
@@ -169,7 +200,8 @@ def _said(wait_ns: float, ratio: float) -> str:
 def _idle_up_to(signals: Signals, wait_ns: float) -> Iterator[Claim]:
     """Yield claims to idle time of no other known cause, as much as was waited."""
     # Where steps are timed in groups, `idle_stall` is what profiled steps lack: no profiler adds that.
-    for row in (*signals.select(_may_be_input), *signals.of("idle_stall")):
+    stalls = (row for row in signals.of("idle_stall") if signals.cells[row].cause in (None, LOADER))
+    for row in (*signals.select(_may_be_input), *stalls):
         ns = min(wait_ns, signals.cells[row].ns_per_step)
         wait_ns -= ns
         if ns > 0:
@@ -190,12 +222,53 @@ def _from_records(signals: Signals) -> Outcome:
     if not step_ns:
         return Unable(str(reason))
     if wait_ns is None:
+        told = signals.stalls
+        if told is not None and told.cause == LOADER and told.cause_ns >= SCALE.warning_ratio * step_ns:
+            return _by_stalls(told, step_ns)
         why = _why_not_recorded(signals) if _fetches_on_host(signals) else reason
         return Unable(f"the wait for input was not measured separately: {why}")
     ratio = min(1.0, wait_ns / step_ns)
     if signals.runs_behind and ratio >= SCALE.warning_ratio:
+        return _where_the_device_runs_behind(signals, wait_ns, step_ns, reason)
+    return _by_recorded_wait(signals, wait_ns, step_ns)
+
+
+def _by_stalls(told: Stalls, step_ns: float) -> Outcome:
+    """Judge by stalls that come as the loader's workers deliver."""
+    ratio = min(1.0, told.cause_ns / step_ns)
+    shown = [
+        evidence.ratio("step that stalls take above a usual one", ratio, SCALE.crossed(ratio)),
+        evidence.ns("median stall", told.length_ns),
+    ]
+    if told.every is not None:
+        shown.append(evidence.count("steps from one stall to the next, and workers or queue", told.every))
+    return Found(
+        _said(told.cause_ns, ratio), tuple(shown), "medium", SCALE.severity(ratio), cost_ns=told.cause_ns
+    )
+
+
+def _where_the_device_runs_behind(
+    signals: Signals, wait_ns: float, step_ns: float, reason: Absent
+) -> Outcome:
+    """Judge by how long the host was blocked, less what it waits for the device: a device that keeps up with
+    the loader waits for it."""
+    ratio, since = min(1.0, wait_ns / step_ns), need(signals.summary).first_steady
+    device_ns = spent.device_wait_ns(signals.case.run, since)
+    own_ns = 0.0 if device_ns is None else wait_ns - device_ns
+    if device_ns is None or own_ns < SCALE.warning_ratio * step_ns:
         return Unable(
             f"the host waits for input {format_ratio(ratio)} of the step, and only a trace shows whether "
             f"the device idles meanwhile: {reason}"
         )
-    return _by_recorded_wait(signals, wait_ns, step_ns)
+    ratio = min(1.0, own_ns / step_ns)
+    return Found(
+        _said(own_ns, ratio),
+        (
+            evidence.ratio("step that the host waits for input", ratio, SCALE.crossed(ratio)),
+            evidence.ns("mean wait for input", wait_ns),
+            evidence.ns("mean wait for the device", device_ns),
+        ),
+        "medium",
+        SCALE.severity(ratio),
+        cost_ns=own_ns,
+    )

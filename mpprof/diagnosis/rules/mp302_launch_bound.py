@@ -22,15 +22,6 @@ What it costs
     device's work leaves of an unprofiled step. Without records it is not known what the profiler added;
     the cost is then that in profiled steps.
 
-What to do
-    Give each kernel more to do, or launch less often:
-
-        model.compile(..., jit_compile=True)          # XLA fuses many kernels into one
-        model.compile(..., steps_per_execution=16)    # fewer returns to Python
-        data = data.batch(4 * batch_size)
-
-    TF_GPU_THREAD_MODE=gpu_private keeps launches from queueing behind the input pipeline's threads.
-
 When to ignore
     In a model that is only a test: a few thousand parameters will never fill a GPU.
 

@@ -11,11 +11,6 @@ How we know
 What it costs
     One run cannot show it: measure what twice the batch gains.
 
-What to do
-    Double the batch and the learning rate's warm-up with it, and compare examples per second:
-
-        mpprof compare RUN RUN_WITH_TWICE_THE_BATCH
-
 When to ignore
     When the batch is chosen for the training's sake, or steps wait for input or copies.
 

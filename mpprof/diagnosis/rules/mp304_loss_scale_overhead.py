@@ -17,12 +17,6 @@ What it costs
     The wait for the flag is part of `idle_sync`. With a baseline, the time that this run waits longer than
     the baseline is counted. Without one, the trace does not distinguish it from the wait for the logs.
 
-What to do
-    Let XLA fuse them, use bfloat16, which needs no scaling, or fix the scale:
-
-        model.compile(..., jit_compile=True)
-        keras.optimizers.Adam(1e-3, loss_scale_factor=1024.0)   # with compile(auto_scale_loss=False)
-
 When to ignore
     Below a few percent of the step: float16 needs it.
 

@@ -14,12 +14,6 @@ How we know
 What it costs
     That time, in the mean step.
 
-What to do
-    Do that work every hundred steps, or at the end of an epoch:
-
-        if step % 100 == 0:
-            writer.add_scalar("loss", loss, step)
-
 When to ignore
     In a model whose steps take microseconds: Keras' own loop is then a noticeable part.
 
@@ -34,6 +28,7 @@ from collections.abc import Iterator
 
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps.run_time import OWN_LOOP
+from mpprof.analysis.steps.stalls import LOADER
 from mpprof.analysis.steps.statistics import FEWEST_STEPS
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
@@ -127,7 +122,8 @@ def _said(hooks: dict[str, float], cost_ns: float, step_ns: float) -> str:
 
 def _idle_up_to(signals: Signals, cost_ns: float) -> Iterator[Claim]:
     """Yield claims to the device's idle time between steps and in stalls, as much as was spent there."""
-    for row in (*signals.of("idle_between_steps"), *signals.of("idle_stall")):
+    stalls = (row for row in signals.of("idle_stall") if signals.cells[row].cause != LOADER)
+    for row in (*signals.of("idle_between_steps"), *stalls):
         own_ns = signals.cells[row].ns_per_step
         ns = min(cost_ns, own_ns)
         cost_ns -= ns

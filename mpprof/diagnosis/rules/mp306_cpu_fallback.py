@@ -15,14 +15,6 @@ How we know
 What it costs
     The op's time on the host, in which nothing can be launched, and its copies.
 
-What to do
-    Keep that layer in float32, where its kernel exists, or use a newer TensorFlow, or XLA, which compiles a
-    kernel of its own. Against the check of the loss scale, mixed_bfloat16, which needs none:
-
-        keras.config.set_dtype_policy("mixed_bfloat16")
-        keras.layers.Lambda(f, dtype="float32")
-        tf.debugging.set_log_device_placement(True)
-
 When to ignore
     When the op belongs on the host (strings, input pipelines).
 

@@ -10,11 +10,6 @@ How we know
 What it costs
     Not known without a run that has it off. Users report steps from 6 % to more than 7 times longer.
 
-What to do
-    Leave it off where speed is measured:
-
-        # tf.config.experimental.enable_op_determinism()
-
 When to ignore
     When the result must be reproducible to the bit.
 

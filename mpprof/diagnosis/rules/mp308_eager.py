@@ -11,11 +11,6 @@ How we know
 What it costs
     With a trace: the device's idle time in launch code. Without one it is not known.
 
-What to do
-    Compile without it:
-
-        model.compile(..., run_eagerly=False)
-
 When to ignore
     While debugging.
 

@@ -14,12 +14,6 @@ What it costs
     The part of norms, casts and elementwise work that fusion would save. One run cannot show how much that
     is.
 
-What to do
-    Take the obstacle out, and ask for XLA explicitly to see what stands in its way:
-
-        keras.layers.LSTM(256, use_cudnn=False)
-        model.compile(..., jit_compile=True)
-
 When to ignore
     When cuDNN's LSTM is most of the step: it is faster than XLA's loop.
 

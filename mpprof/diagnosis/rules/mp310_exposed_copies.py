@@ -20,15 +20,6 @@ What it costs
     as a ceiling, which explains why little can be gained, and not as a loss. The batch's way to the device,
     which a prefetch hides, is mentioned from 3 % of the step on, all others from a tenth.
 
-What to do
-    Send fewer bytes, and send them ahead: images as uint8, scaled on the device, and a prefetch to it:
-
-        keras.layers.Rescaling(1 / 255)          # in the model, on uint8 images
-        dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))
-
-    For copies within the device: find the ops that issue them (`mpprof ops RUN`), and let a compiler fuse
-    them away (jit_compile=True), or write the tensor where it is needed.
-
 When to ignore
     When the copies are logs read once in many steps.
 

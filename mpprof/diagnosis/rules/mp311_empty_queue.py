@@ -16,12 +16,6 @@ How we know
 What it costs
     That idle time, as in MP302: had the queue not run empty, it would have been hidden.
 
-What to do
-    Wait for the device less often, or give each kernel more to do:
-
-        model.compile(..., steps_per_execution=16)    # one wait in 16 steps
-        data = data.batch(4 * batch_size)
-
 When to ignore
     Where each step's results are needed before the next.
 

@@ -12,12 +12,6 @@ How we know
 What it costs
     That idle time.
 
-What to do
-    Keep the pool, and give it one size of batch:
-
-        # no torch.cuda.empty_cache() in the loop
-        PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py
-
 When to ignore
     Never: no training needs it.
 

@@ -16,12 +16,6 @@ What it costs
     The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the
     baseline, or at most by the ratio of peak rates (low confidence); without sizes it is not known.
 
-What to do
-    Round units, filters, batch and sequence length up to a multiple of 8 (64 is better on A100 and later):
-
-        units = -(-units // 8) * 8
-        data = data.batch(64, drop_remainder=True)
-
 When to ignore
     When the layer's share is small; a first convolution with 3 channels is MP403, a vocabulary MP402.
 
@@ -36,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mpprof.analysis.kernels import shapes
-from mpprof.analysis.layers import einsum, flops
+from mpprof.analysis.kernels import expected, shapes
+from mpprof.analysis.layers import flops
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, missed
@@ -224,21 +218,15 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             or (outer and layers.is_attention(outer))
         ):
             continue
+        if layer.quantized == "float8" and model.gpu and expected.multiplies_float8(model.gpu):
+            continue  # float8 has sizes of its own (MP413)
         if note := _width(model, layer, layer.name in end):
             yield note
-        inner = _read(layer, model.input_shape(layer))
+        inner = shapes.read(layer, model.input_shape(layer))
         thin = layers.is_convolution(layer) and (inner or 0) < shapes.ALIGNMENT  # MP403 speaks of it
         if inner is not None and inner % shapes.ALIGNMENT and not thin and inner not in widths:
             yield _features(model, layer, inner, model.input_shape(layer))
     yield from _batch(model)
-
-
-def _read(layer: LayerFacts, shape: object) -> int | None:
-    if layer.kind == "EinsumDense":
-        return einsum.read(layer.config, shape)
-    if layer.config.get("data_format") == "channels_first":
-        return shape[1] if isinstance(shape, list | tuple) and isinstance(shape[1], int) else None
-    return shapes.last_axis(shape)
 
 
 def _features(model: Untrained, layer: LayerFacts, inner: int, shape: object) -> AuditNote:

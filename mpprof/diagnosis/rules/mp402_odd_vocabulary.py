@@ -16,11 +16,6 @@ What it costs
     this trace moves as many bytes to and from memory. Padding can gain more, because the compiler fuses
     aligned work differently.
 
-What to do
-    Pad the vocabulary; the tokens added are never predicted:
-
-        vocabulary = -(-vocabulary // 64) * 64
-
 When to ignore
     When the layer is a small part of the step.
 

@@ -14,11 +14,6 @@ What it costs
     Those layers' matrix time against that of 16-bit kernels on Tensor Cores: an upper bound, because few
     channels fill them badly.
 
-What to do
-    Pad the image to 4 channels (enough where the stride is 2), or fold space into channels:
-
-        x = keras.ops.pad(images, [[0, 0], [0, 0], [0, 0], [0, 1]])
-
 When to ignore
     When the layer is a small part of the step, as it mostly is.
 

@@ -10,11 +10,6 @@ How we know
 What it costs
     Nothing that 16 bits could recover: it is the ceiling of this model on this card.
 
-What to do
-    Use wider layers or a larger batch, and let XLA fuse the work around the kernels:
-
-        model.compile(..., jit_compile=True)
-
 When to ignore
     When the model needs these sizes.
 

@@ -11,17 +11,6 @@ How we know
 What it costs
     Their time.
 
-What to do
-    Keep everything in channels_last:
-
-        keras.config.set_image_data_format("channels_last")
-
-    or let XLA choose layouts for the whole graph: model.compile(..., jit_compile=True). In a model without
-    convolutions they are the model's own transposes: let XLA fuse them, or write the product so that it
-    needs none (keras.ops.einsum takes its operands as they lie). Transposes of filters (the report says so)
-    do not depend on the layout of the images: 16 bits halve them, and a larger batch spreads them over more
-    images.
-
 When to ignore
     When transposes are part of the model (attention heads) and small.
 

@@ -12,11 +12,6 @@ How we know
 What it costs
     The difference to the baseline, or to that estimate.
 
-What to do
-    Keep those layers in float32, or let XLA generate the kernel:
-
-        keras.layers.DepthwiseConv2D(3, dtype="float32")
-
 When to ignore
     When the layer is as fast as in float32: it cannot be faster by much.
 

@@ -11,11 +11,6 @@ What it costs
     Its matrix kernels against 16-bit ones (an upper bound: narrow groups fill Tensor Cores badly), and the
     transposes and casts that the trace gives to the layer.
 
-What to do
-    Keep that layer in float32, or make its groups wider (fewer groups, 8 or more channels each):
-
-        keras.layers.Conv2D(256, 3, groups=4, dtype="float32")
-
 When to ignore
     When the layer is a small part of the step.
 

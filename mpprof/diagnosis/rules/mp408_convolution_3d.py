@@ -10,11 +10,6 @@ How we know
 What it costs
     Its matrix time against that of 16-bit kernels on Tensor Cores.
 
-What to do
-    Use a newer cuDNN (8 or later), and try the other layout:
-
-        keras.layers.Conv3D(64, 3, data_format="channels_first")
-
 When to ignore
     When the layer is a small part of the step.
 

@@ -11,11 +11,6 @@ How we know
 What it costs
     Its time against that of 16-bit kernels on Tensor Cores.
 
-What to do
-    Give the library more workspace, a newer cuDNN, or another batch size:
-
-        TF_CUDNN_WORKSPACE_LIMIT_IN_MB=8192 python train.py
-
 When to ignore
     When the card has no Tensor Cores (MP801, MP802).
 

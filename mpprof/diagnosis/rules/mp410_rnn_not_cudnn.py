@@ -14,11 +14,6 @@ What it costs
     The difference between the loop and cuDNN's kernel, which one run cannot show; its launches appear as
     MP302.
 
-What to do
-    Use the default arguments, and ask for an error where cuDNN cannot be used:
-
-        keras.layers.LSTM(256, use_cudnn=True)
-
 When to ignore
     When the arguments are the point of the model, or XLA or torch.compile compiles the loop.
 

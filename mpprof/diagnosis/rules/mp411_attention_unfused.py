@@ -15,15 +15,6 @@ What it costs
     PyTorch a fused kernel keeps the scores on the chip, so that all of it may go; what its products gain is
     not counted.
 
-What to do
-    Use a fused kernel on PyTorch:
-
-        out = torch.nn.functional.scaled_dot_product_attention(query, key, value)
-
-    On TensorFlow use shorter sequences, XLA, or a backend with a fused kernel:
-
-        KERAS_BACKEND=jax python train.py
-
 When to ignore
     With short sequences.
 

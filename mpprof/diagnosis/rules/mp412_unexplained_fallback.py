@@ -16,12 +16,6 @@ What it costs
     Its time against that of 16-bit kernels on Tensor Cores, where such a rate is known; else only
     the time of these kernels is stated, and no cost.
 
-What to do
-    Find the op, and what it is fed with:
-
-        mpprof ops RUN --sort total_ns
-        x = keras.ops.cast(x, self.compute_dtype)
-
 When to ignore
     Where those ops are meant to compute in float32, or could never use Tensor Cores (depthwise convolutions,
     products with a vector).

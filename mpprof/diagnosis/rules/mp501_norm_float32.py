@@ -11,13 +11,6 @@ How we know
 What it costs
     Their casts, and half of the rest: what it would be with 16-bit tensors in fused kernels.
 
-What to do
-    Let XLA fuse them, which gains the most:
-
-        model.compile(..., jit_compile=True)
-
-    Fold batch norms of frozen parts into their convolutions; use fewer norms.
-
 When to ignore
     When norms are needed for the numbers and the model is small. float32 statistics are right; it is the
     memory traffic that costs.

@@ -10,11 +10,6 @@ How we know
 What it costs
     It is a ceiling on what mixed precision can give. One run cannot show what fusion would save.
 
-What to do
-    Fuse: each fused kernel saves a pass over memory.
-
-        model.compile(..., jit_compile=True)
-
 When to ignore
     When XLA is on already.
 

@@ -14,13 +14,6 @@ What it costs
     at the device's bandwidth, where both are known. Without the model's layers the needed casts cannot be
     distinguished from the others: then their share is stated without a cost.
 
-What to do
-    Let XLA fuse them into the kernels around them, and leave fewer float32 islands:
-
-        model.compile(..., jit_compile=True)
-
-    A larger batch spreads the cast of the weights over more samples.
-
 When to ignore
     Below a few percent of the step: casts are part of mixed precision.
 

@@ -13,12 +13,6 @@ What it costs
     passes that an unfused update of PyTorch's consists of: each of its ops reads and writes 8 to 16 bytes a
     parameter.
 
-What to do
-    Update less often, or in fused kernels:
-
-        model.compile(..., jit_compile=True)
-        keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4)
-
 When to ignore
     When the batch can grow: the update's cost per step stays the same.
 

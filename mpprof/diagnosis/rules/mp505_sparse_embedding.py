@@ -11,12 +11,6 @@ How we know
 What it costs
     The scatter kernels of its gradient and the optimizer's kernels over the table.
 
-What to do
-    Use a smaller table (hash rare ids into buckets), an optimizer without slots, or a custom step that
-    updates only the touched rows:
-
-        keras.layers.Hashing(num_bins=50_000)
-
 When to ignore
     When the table is small or most of its rows occur in every batch.
 

@@ -10,11 +10,6 @@ How we know
 What it costs
     Their time.
 
-What to do
-    Clip by value or per variable, or let XLA fuse; in Keras 3 the argument belongs to the inner optimizer:
-
-        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(1e-3, clipnorm=1.0))
-
 When to ignore
     When training needs it: it is a cost, not a fault.
 

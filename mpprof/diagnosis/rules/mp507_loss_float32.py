@@ -16,14 +16,6 @@ What it costs
     still needs. Of probabilities, beyond what the loss takes from logits: three passes that read and one that
     writes, in 16 bits. Where shapes or the memory's bandwidth are not known, half of what they take.
 
-What to do
-    Give the loss logits, without a softmax at the model's end. If it has logits already, compute it in chunks
-    of the sequence, let XLA fuse it, or use a smaller vocabulary:
-
-        logits = keras.layers.Dense(vocabulary)(x)               # no activation="softmax"
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(..., loss=loss, jit_compile=True)
-
 When to ignore
     When it is a small part of the step. float32 is right for the loss itself.
 

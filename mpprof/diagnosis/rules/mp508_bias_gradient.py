@@ -13,13 +13,6 @@ How we know
 What it costs
     Their time beyond that.
 
-What to do
-    Let XLA compile the step, which sums in kernels of its own. Or leave the bias out where batch
-    normalisation follows and takes it away again; elsewhere, as of the logits, that changes the model:
-
-        model.compile(optimizer, loss, jit_compile=True)
-        keras.layers.Conv2D(filters, 3, use_bias=False)
-
 When to ignore
     When the kernels take little of the step.
 

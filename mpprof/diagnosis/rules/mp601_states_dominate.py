@@ -10,12 +10,6 @@ How we know
 What it costs
     Nothing that mixed precision could save; the bytes stated are those that it leaves as they are.
 
-What to do
-    Raise the batch, so that activations are a larger share; use an optimizer with fewer slots, or with 16-bit
-    or factored slots:
-
-        optimizer = keras.optimizers.Lion(1e-4)  # one slot for each parameter, Adam has two
-
 When to ignore
     When memory is not what limits the batch.
 

@@ -10,12 +10,6 @@ How we know
 What it costs
     Nothing: only the figure misleads.
 
-What to do
-    Read the allocator, as mpprof does, or let it grow:
-
-        tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        TF_FORCE_GPU_ALLOW_GROWTH=true python train.py
-
 When to ignore
     Always, once known.
 

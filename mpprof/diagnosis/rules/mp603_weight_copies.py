@@ -10,11 +10,6 @@ How we know
 What it costs
     2 bytes for each parameter and each further use; at most what the peak would fall by.
 
-What to do
-    Cast the weight once before the loop, or let XLA do so:
-
-        model.compile(optimizer=optimizer, loss=loss, jit_compile=True)
-
 When to ignore
     When memory is not what limits the batch.
 

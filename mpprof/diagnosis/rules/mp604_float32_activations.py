@@ -17,12 +17,6 @@ What it costs
     Where the baseline holds as many gradients as this run, part of that is more than was expected to be
     saved, and not in the gap.
 
-What to do
-    Fuse the casts away with jit_compile=True, use fewer normalisation layers, or recompute them in the
-    backward pass:
-
-        model.compile(optimizer=optimizer, loss=loss, jit_compile=True)
-
 When to ignore
     When memory is not what limits the batch.
 

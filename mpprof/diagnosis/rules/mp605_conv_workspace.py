@@ -11,11 +11,6 @@ How we know
 What it costs
     The bytes of the workspace beyond the baseline's; at most what the peak would fall by.
 
-What to do
-    Limit it with TF_CUDNN_WORKSPACE_LIMIT_IN_MB, or use a newer cuDNN or another batch:
-
-        TF_CUDNN_WORKSPACE_LIMIT_IN_MB=256 python train.py
-
 When to ignore
     When memory is not what limits the batch: large workspaces make convolutions fast.
 

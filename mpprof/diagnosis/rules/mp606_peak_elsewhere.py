@@ -11,12 +11,6 @@ How we know
 What it costs
     The bytes by which the peak exceeds what would be live without those allocations.
 
-What to do
-    Reset the peak after warm-up to see what a step needs; jit_compile=True reduces the optimizer's
-    temporaries:
-
-        tf.config.experimental.reset_memory_stats("GPU:0")  # after warm-up
-
 When to ignore
     When memory is not what limits the batch.
 

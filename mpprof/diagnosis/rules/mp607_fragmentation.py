@@ -11,11 +11,6 @@ How we know
 What it costs
     The bytes beyond what was asked for; with a baseline, beyond its own. At most what the peak would fall by.
 
-What to do
-    Set TF_GPU_ALLOCATOR=cuda_malloc_async; use batches of one shape, including the last one:
-
-        TF_GPU_ALLOCATOR=cuda_malloc_async python train.py
-
 When to ignore
     When most of the device's memory is free: it is a note then.
 

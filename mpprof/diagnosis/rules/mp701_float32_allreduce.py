@@ -14,13 +14,6 @@ What it costs
     Half of the transfer, as far as it is exposed: what 16 bits would save of it. Exposed communication below
     15 % of the step is normal for a healthy run on several devices, and is reported as a ceiling.
 
-What to do
-    Exchange less often, or fewer bytes:
-
-        keras.optimizers.Adam(gradient_accumulation_steps=4)
-
-    A larger batch exchanges the same bytes for more examples.
-
 When to ignore
     Where 16-bit sums of gradients do not train as well: compare the loss.
 

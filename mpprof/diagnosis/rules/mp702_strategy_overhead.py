@@ -12,11 +12,6 @@ How we know
 What it costs
     The time by which the step would be shorter if the late devices were as fast as the others.
 
-What to do
-    Give each GPU its own launch threads, and more work:
-
-        TF_GPU_THREAD_MODE=gpu_private python train.py
-
 When to ignore
     Where the devices wait for input instead: MP301, MP704.
 

@@ -10,11 +10,6 @@ How we know
 What it costs
     The time of these collectives, as far as it is exposed.
 
-What to do
-    Make the gradient of a small table dense, or the table smaller; the loop then sums it like any other:
-
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-
 When to ignore
     Where a large table is touched in few rows: the dense gradient would be larger.
 

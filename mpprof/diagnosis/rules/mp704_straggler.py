@@ -15,14 +15,6 @@ How we know
 What it costs
     The time by which the step would be shorter if the slow devices were as fast as the slowest of the others.
 
-What to do
-    Look at what is different there, at its clocks first:
-
-        nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE
-
-    A longer wait for input points to that host's storage or CPU; longer kernels point to a lower clock,
-    another job, or a larger share of the batch.
-
 When to ignore
     Where the devices do different work by design, as in a pipeline.
 

@@ -14,14 +14,6 @@ What it costs
     transfers or waits for others shows only where traces of several devices are there; from one device's
     trace the share is stated without a cost.
 
-What to do
-    Exchange while the backward pass runs, in buckets, and less often:
-
-        model = DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)
-        keras.optimizers.Adam(gradient_accumulation_steps=4)
-
-    A larger batch on each device gives more work for the same bytes.
-
 When to ignore
     Below a few percent of the step.
 

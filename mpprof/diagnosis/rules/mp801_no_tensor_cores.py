@@ -12,11 +12,6 @@ How we know
 What it costs
     Nothing that can be recovered on this card: it is a ceiling.
 
-What to do
-    Train in float32, unless the memory is what you need:
-
-        keras.config.set_dtype_policy("float32")
-
 When to ignore
     When mixed precision is used here for memory only.
 

@@ -13,13 +13,6 @@ How we know
 What it costs
     Nothing: it is the right ceiling.
 
-What to do
-    For the gain over true float32, record one baseline without TF32:
-
-        tf.config.experimental.enable_tensor_float_32_execution(False)
-
-    What is left to gain lies in memory-bound work and in a larger batch.
-
 When to ignore
     Always, once known.
 

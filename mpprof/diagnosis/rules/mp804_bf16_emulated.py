@@ -10,11 +10,6 @@ How we know
 What it costs
     One run cannot show it: compare with float32 on the same card.
 
-What to do
-    Use float16 with its loss scaling, or float32:
-
-        keras.config.set_dtype_policy("mixed_float16")
-
 When to ignore
     When only the memory matters.
 

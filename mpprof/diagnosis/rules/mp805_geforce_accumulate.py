@@ -11,11 +11,6 @@ How we know
 What it costs
     Nothing that can be recovered: it is the right ceiling.
 
-What to do
-    Nothing; expect the rate "FP16 with FP32 accumulate" of the card's data sheet:
-
-        mpprof doctor        # shows the card and what it can reach
-
 When to ignore
     Always, once known.
 

@@ -10,12 +10,6 @@ How we know
 What it costs
     Not known without a float32 baseline on the same device.
 
-What to do
-    CPU: train in float32, and use the run only to test the set-up; compare bfloat16 with float32, as some
-    CPUs have instructions for it (AMX, AVX512-BF16). TPU: `mixed_bfloat16`. AMD: try both:
-
-        keras.config.set_dtype_policy("mixed_bfloat16")
-
 When to ignore
     In a test on a CPU of what will run on a GPU.
 

@@ -12,12 +12,6 @@ How we know
 What it costs
     The difference between the two medians.
 
-What to do
-    Watch the clocks, improve cooling, raise the cap, or compare at locked clocks:
-
-        nvidia-smi -q -d PERFORMANCE,CLOCK
-        sudo nvidia-smi -lgc 1200
-
 When to ignore
     When batches grow by design (sequence length by bucket).
 

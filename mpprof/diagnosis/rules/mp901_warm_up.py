@@ -14,15 +14,6 @@ What it costs
     Once per training: the time that the warm-up steps took above the median, in sum. Nothing per steady step.
     For the driver's allocations: the idle time in the window while they ran.
 
-What to do
-    Choose steps for the window that come after those that are named here, and train long enough (30 steady
-    steps or more) before comparing:
-
-        MPProfilerCallback("logs/run", profile_steps=(40, 44))
-
-    "auto" opens its window once the last few steps took equally long. Only the whole run shows whether later
-    steps were shorter still.
-
 When to ignore
     When only the start-up itself is of interest.
 
@@ -46,6 +37,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
+from mpprof.model.run import RunFacts
 from mpprof.model.steps import StepSummary, StepTable
 
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is part of the measurement"
@@ -91,6 +83,12 @@ def judge(signals: Signals) -> Outcome:
         or _much_warm_up(warm)
         or Clear(f"warm-up ended at step {summary.first_steady} and is left out")
     )
+
+
+def is_automatic(facts: RunFacts | None) -> bool:
+    """Return whether mpprof itself chose the steps of each profile window."""
+    windows = () if facts is None else facts.profile_windows
+    return bool(windows) and all(window.automatic for window in windows)
 
 
 @frozen

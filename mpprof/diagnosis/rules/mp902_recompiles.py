@@ -15,13 +15,6 @@ What it costs
     That time, in the mean step. Where only the number of tracings is known, or a few of the long steps were
     profiled, what the long steps take above the median.
 
-What to do
-    Keep shapes constant:
-
-        data = data.batch(64, drop_remainder=True)
-        data = data.padded_batch(64, padded_shapes=([512],))
-        @tf.function(reduce_retracing=True)
-
 When to ignore
     When the long steps come once an epoch.
 

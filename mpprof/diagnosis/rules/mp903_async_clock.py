@@ -12,11 +12,6 @@ How we know
 What it costs
     Nothing: the step times are wrong, not slow.
 
-What to do
-    Time between two waits and divide, as the callback does by itself on such backends; in a custom loop:
-
-        recorder.step(outputs)      # StepRecorder waits for the outputs every read_every steps
-
 When to ignore
     On TensorFlow with Keras 3.15, where every step ends by converting its logs to numbers, which waits for
     the device.

@@ -11,11 +11,6 @@ How we know
 What it costs
     Nothing: it usually saves time. The step times shown are already divided.
 
-What to do
-    Nothing; to see single steps, for one run:
-
-        model.compile(..., steps_per_execution=1)
-
 When to ignore
     Always, once known.
 

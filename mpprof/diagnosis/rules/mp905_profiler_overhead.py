@@ -14,11 +14,6 @@ How we know
 What it costs
     Nothing in training. The step time shown is the unprofiled one.
 
-What to do
-    Keep the window short and the tracers light; the callback's own window has the Python tracer off:
-
-        MPProfilerCallback("logs/run", profile_steps=(100, 105))
-
 When to ignore
     When the shares are what matters, and the device is busy in the window.
 

@@ -10,11 +10,6 @@ How we know
 What it costs
     The meaning of the comparison.
 
-What to do
-    Record the baseline with the same script and one change:
-
-        keras.config.set_dtype_policy("float32")
-
 When to ignore
     When the other difference is what you want to see (a rung of a ladder): it is labelled then.
 
@@ -41,7 +36,10 @@ LEADS = INVALID
 def judge(signals: Signals) -> Outcome:
     baseline = need(signals.baseline)
     theirs, mine = baseline.computes, signals.computes
-    also_mixed = theirs.narrow and mine.narrow
+    narrower = (
+        mine.in_float8 is not None and theirs.in_float8 is None
+    )  # 16 bits are what float8 is held against
+    also_mixed = theirs.narrow and mine.narrow and not narrower
     from mpprof.analysis.comparison import comparability  # only where there is a baseline
 
     sides = [

@@ -10,11 +10,6 @@ How we know
 What it costs
     Certainty, not time.
 
-What to do
-    Look at them (`mpprof kernels RUN --sort total_ns`), and let hardware counters decide:
-
-        mpprof verify -- python train.py        # runs the kernels under Nsight Compute
-
 When to ignore
     When the Tensor Core share would be good enough even if none of them used Tensor Cores.
 

@@ -13,16 +13,6 @@ How we know
 What it costs
     Every answer about kernels, Tensor Cores and idle time.
 
-What to do
-    Permit profiling for all users and see that CUPTI is found:
-
-        echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' |
-            sudo tee /etc/modprobe.d/nvidia-profiling.conf         # then reboot
-        export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/cuda/extras/CUPTI/lib64
-        docker run --cap-add=SYS_ADMIN ...          # in a container
-
-    `mpprof doctor` checks both. No other profiler (nsys, ncu, DCGM's profiling) may run at the same time.
-
 When to ignore
     When the GPU was there but training was placed on the CPU on purpose.
 

@@ -11,11 +11,6 @@ How we know
 What it costs
     Certainty about everything that comes from the trace.
 
-What to do
-    Profile fewer steps; five are enough:
-
-        MPProfilerCallback("logs/run", profile_steps=(100, 104))
-
 When to ignore
     When the warning concerns a part that is not judged (another host, another device).
 

@@ -10,11 +10,6 @@ How we know
 What it costs
     Every answer about kernels, Tensor Cores and idle time.
 
-What to do
-    Train for more steps, or open the window earlier:
-
-        MPProfilerCallback("logs/run", profile_steps=(12, 16))
-
 When to ignore
     When no window was wanted (`profile_steps=None`).
 

@@ -10,13 +10,6 @@ How we know
 What it costs
     Certainty.
 
-What to do
-    Train for at least 30 steady steps; with the callback's window that is about 60 in all. A step's time goes
-    from its call to the next one of the same epoch: where each epoch is a single call (the whole data in one
-    batch, or in one call of `steps_per_execution`), no step has one. Make epochs of several calls then.
-
-        model.fit(data, steps_per_epoch=100, epochs=1, callbacks=[MPProfilerCallback("logs/run")])
-
 When to ignore
     When only the trace's shares are of interest.
 

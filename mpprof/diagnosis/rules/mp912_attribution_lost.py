@@ -11,12 +11,6 @@ How we know
 What it costs
     Knowledge, not time: graphs usually make a step faster.
 
-What to do
-    Record one extra run for the profile, and do not compare its times with those of a run that has graphs:
-
-        XLA_FLAGS=--xla_gpu_enable_command_buffer= python train.py
-        torch.compile(model)     # without mode="reduce-overhead", which replays CUDA graphs
-
 When to ignore
     When only the Tensor Core share is of interest: kernel names tell that all the same.
 

@@ -11,17 +11,11 @@ How we know
 What it costs
     The rest of the training.
 
-What to do
-    Mend what raised: the training's own output has the traceback. After an out-of-memory error
-    `mpprof memory` says what did not fit, and what to try:
-
-        mpprof memory logs/run
-
 When to ignore
     When the error was raised on purpose, to end the training.
 
 Sources
-    mpprof's own records. Python: an exception leaves its traceback in `sys.last_exc`.
+    mpprof's own records.
 """
 
 from __future__ import annotations

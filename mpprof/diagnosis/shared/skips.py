@@ -28,6 +28,8 @@ FEWEST_STEPS = 20
 """Fewer steps after the start say nothing about a rate of one percent."""
 FEWEST_SKIPS = 3
 """One skip, or two, late in a short run may be the last of the search for the scale: they make no rate."""
+_FLOOR = 1.0
+"""Of the loss scale in Keras 2, read in tf_keras 2.21: `tf.maximum(self.current_loss_scale / ..., 1)`."""
 CONSECUTIVE = 10
 """Ten halvings in a row divide the scale by 1024: more than any healthy model needs after the start."""
 
@@ -40,6 +42,7 @@ class Skips:
     serious it is that skips do not end; None: they do. `too_few`: why that cannot be told. `with_loss`: skips
     of steps in which the loss itself was not finite, which are in none of the other counts. `longest` in a
     row, `exact` where it is known to be no more. `low`, `last`: the lowest and the last scale; NaN: not read.
+    `at_floor`: updates were skipped at a scale of 1 or less, below which that of Keras 2 does not fall.
     """
 
     early: int
@@ -53,6 +56,7 @@ class Skips:
     low: float
     last: float
     scales_known: bool
+    at_floor: bool = False
     endless: Severity | None = None
     too_few: str = ""
 
@@ -74,7 +78,7 @@ class Skips:
     @property
     def unscaled(self) -> bool:
         """Gradients overflowed at a scale of 1 or less: no scale helps."""
-        return self.low < 1.0
+        return self.low < 1.0 or self.at_floor
 
 
 def without_loss_scale(signals: Signals) -> NotApplicable | None:
@@ -113,6 +117,7 @@ def skips_of(signals: Signals) -> Skips:
         low=float(np.min(lowered)) if len(lowered) else math.nan,
         last=float(history.scale[-1]) if len(history.scale) else math.nan,
         scales_known=scales_known,
+        at_floor=bool(((history.skipped >= history.span) & (before <= _FLOOR)).any()),
     )
     return _judged(found, history, late)
 

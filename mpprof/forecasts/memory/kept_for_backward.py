@@ -78,10 +78,12 @@ class Machine:
 
 @frozen
 class Graph:
-    """The operations in forward order. `unknown` says of which layers an assumption was made."""
+    """The operations in forward order. `unknown` says of which layers an assumption was made; `custom` names
+    the layers of no known kind, counted as keeping their input and nothing else."""
 
     operations: tuple[Operation, ...]
     unknown: tuple[str, ...]
+    custom: tuple[str, ...] = ()
 
 
 def graph(model: ModelFacts, machine: Machine) -> Graph:
@@ -96,6 +98,7 @@ class _Builder:
         self.layers = {layer.name: layer for layer in model.layers}
         self.operations: list[Operation] = []
         self.unknown: list[str] = []
+        self.custom: list[str] = []
         self.results: dict[str, int] = {}  # by layer, the operation that gives what it returns
         self.within: str | None = None
 
@@ -113,7 +116,7 @@ class _Builder:
             raise UnableError("the model has no layers whose shapes are stated")
         for end in self._ends(last):
             self._loss(end)
-        return Graph(tuple(self.operations), tuple(self.unknown))
+        return Graph(tuple(self.operations), tuple(self.unknown), tuple(self.custom))
 
     # --- the graph of layers ---
 
@@ -351,9 +354,7 @@ class _Builder:
         rule = _RULES.get(kind)
         if rule is None:
             if layer.module not in ("keras", "tf_keras") or kind == "Lambda":
-                self.unknown.append(
-                    f"{layer.name} ({layer.class_name}): assumed to keep its input, and nothing else"
-                )
+                self.custom.append(layer.name)
             rule = "keeps"
         return self._add(
             layer, "output", elements, dtype, *given, keeps=rule == "keeps", cheap=rule != "reduces",

@@ -113,12 +113,14 @@ def _table(found: MemoryForecast, cards: list[list[PolicyMemory]]) -> Table:
 def _largest_batch(run: PolicyMemory) -> str:
     """Return the largest batch, starred as an estimate, also where the peak is XLA's: XLA may compile another
     batch differently."""
-    return f"{'at most ' if run.at_most else ''}{run.largest_batch or 0:,} *"
+    if run.largest_batch is None:
+        return "not known"
+    return f"{'at most ' if run.at_most else ''}{run.largest_batch:,} *"
 
 
 def _saving(found: MemoryForecast, run: PolicyMemory) -> str:
     saved = found.saving_bytes(run.policy, run.card)
-    if saved is None or run.policy == "float32":
+    if saved is None or run.policy == "float32" or (run.custom_layers and not run.xla_peak_bytes):
         return ""
     return words.size(saved) if saved >= 0 else f"{words.size(-saved)} more"
 

@@ -25,6 +25,11 @@ GIVE_A_MODEL = (
     "recorded"
 )
 """What to do where there is something else."""
+_NAMED = 3
+_OF_CUSTOM_LAYERS = (
+    "what custom layers keep beyond their input ({}): the peak is at least what is shown, and no largest "
+    "batch is stated; with --compile, XLA's own assignment has all of it"
+)
 FILL_RATIO = 0.9
 """What a training may fill of a card: the rest is the driver's, the libraries' and the allocator's own."""
 
@@ -62,6 +67,9 @@ def forecast(
             mine = replace(mine, slots=counted)  # of another type they would take another size
         graph = _graph(model, machine, mine, policy)
         unknown.update(dict.fromkeys(graph.unknown))
+        if graph.custom:
+            more = f" and {len(graph.custom) - _NAMED} more" if len(graph.custom) > _NAMED else ""
+            unknown[_OF_CUSTOM_LAYERS.format(", ".join(graph.custom[:_NAMED]) + more)] = None
         found = backward.backward(graph, compiled=machine.compiled)
         made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
         runs.append(replace(made, card=card, card_bytes=card_bytes))
@@ -222,7 +230,8 @@ def _policy(
         fixed_bytes=fixed,
         bytes_per_example=each,
         peak_bytes=fixed + each * batch,
-        largest_batch=largest_batch(card_bytes, fixed, each),
+        largest_batch=None if graph.custom else largest_batch(card_bytes, fixed, each),
+        custom_layers=graph.custom,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -51,10 +52,11 @@ def _is_keras_3s(kind: type) -> bool:
 
 
 class ScaleWatch:
-    """Watches from its making until `stop`. `within` says whether the training's own step runs now."""
+    """Watches from its making until `stop`. `within` says whether the training's own step runs now.
+    `function`: what Keras calls for a step, and keeps for further fits of the model, which trace nothing."""
 
-    def __init__(self, optimizer: Any, within: Callable[[], bool]) -> None:
-        self._optimizer, self._within = optimizer, within
+    def __init__(self, optimizer: Any, within: Callable[[], bool], function: Any = None) -> None:
+        self._optimizer, self._within, self._function = optimizer, within, function
         self._thread = threading.get_ident()
         self._applied = self._scaled = False
         self._owner = next((kind for kind in type(optimizer).__mro__ if _is_keras_3s(kind)), None)
@@ -65,14 +67,20 @@ class ScaleWatch:
             self._owner = None
 
     def stop(self) -> bool | None:
-        """Return whether the loss was scaled; None where the step was not traced anew, or that cannot be
-        seen."""
+        """Return whether the loss was scaled, now or as this function was traced before; None where that
+        could not be seen."""
         owner, self._owner, self._optimizer = self._owner, None, None
         if owner is not None:
             for name in READ:
                 delattr(owner, name)
             _HELD.release()
-        return self._scaled if self._applied else None
+        function, self._function = self._function, None
+        try:
+            if self._applied:
+                _TRACED[function] = self._scaled
+            return _TRACED.get(function)
+        except TypeError:  # no weak reference can be made of it
+            return self._scaled if self._applied else None
 
     def _seen(self, optimizer: Any) -> None:
         if optimizer is not self._optimizer or threading.get_ident() != self._thread:
@@ -89,5 +97,7 @@ class ScaleWatch:
             raise_if_signalled(error)
 
 
+_TRACED: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+"""By the function of a training's step, whether it was seen to scale the loss as it was traced."""
 _HELD = threading.Lock()
 """One training at a time watches: the class is the process'."""

@@ -91,7 +91,7 @@ class Profiling:
             calls_left = None if left is None else -(-left // calls.per_call)
             if not plan.opens(next_step, calls_left, first_of_epoch) or self._in_the_way(plan, next_step):
                 return
-            self._open(next_step)
+            self._open(plan, next_step)
             window = self.window
         if window is not None:
             self._recorder.attempt("markers", window.mark, last_step)
@@ -160,19 +160,20 @@ class Profiling:
 
     # --- our own ---------------------------------------------------------------------------------------
 
-    def _open(self, first_step: int) -> None:
+    def _open(self, plan: Plan, first_step: int) -> None:
         if not self._recorder.works("profile_windows"):
             return
         try:
-            self._try_to_open(first_step)
+            self._try_to_open(first_step, automatic=plan.auto)
         except FAILURES as error:
             raise_if_signalled(error)
             self._recorder.fail("profile_windows", error)
             self.close()  # the profiler may be running
 
-    def _try_to_open(self, first_step: int) -> None:
+    def _try_to_open(self, first_step: int, *, automatic: bool) -> None:
         recorder = self._recorder
         window = Window(self._probe, recorder.root, recorder.clock, first_step)
+        window.facts["automatic"] = automatic
         recorder.facts.setdefault("profile_windows", []).append(window.facts)
         recorder.save()  # a process that is killed within leaves a window that is "open"
         self._settle()

@@ -23,6 +23,18 @@ class Sum:
         self.timed = True
         self.first_step = 1
 
+    def line(self, fit: int, last_step: int) -> dict[str, Any]:
+        """Return the line of the log that states this sum."""
+        told = {"part": self.part, "name": self.name, "at": self.at, "fit": fit}
+        steps = {"first_step": self.first_step, "last_step": last_step}
+        return {
+            "kind": "spent",
+            **told,
+            **steps,
+            "calls": self.calls,
+            **({"ns": self.ns} if self.timed else {}),
+        }
+
 
 class Spent:
     """The sums of one `fit`. `since` is when the hook that runs now has begun."""
@@ -90,9 +102,6 @@ class Spent:
     def _write(self, total: Sum, last_step: int) -> None:
         assert self._put is not None
         last_step = max(last_step, total.first_step)
-        told = {"part": total.part, "name": total.name, "at": total.at, "fit": self._fit}
-        ns = {"ns": total.ns} if total.timed else {}
-        steps = {"first_step": total.first_step, "last_step": last_step}
-        self._put({"kind": "spent", **told, **steps, "calls": total.calls, **ns})
+        self._put(total.line(self._fit, last_step))
         total.earlier_calls, total.earlier_ns = total.earlier_calls + total.calls, total.earlier_ns + total.ns
         total.calls, total.ns, total.first_step = 0, 0, last_step + 1

@@ -75,10 +75,13 @@ def _off_the_units(document: Report, share: TensorCoreShare) -> str:
 
 
 def _not_in_16_bits(run: ReportedRun, share: TensorCoreShare) -> str:
-    """Return what a 16-bit run multiplied as TF32: on Tensor Cores, but not in the type that was asked
-    for."""
+    """Return what a 16-bit run multiplied as TF32, and a float8 run in more than 8 bits: on Tensor Cores, but
+    not in the type that was asked for."""
     found, tf32 = run.computes_in, share.by_precision.get("tf32")
     narrow = found is not None and found.kind in ("16-bit", "partly 16-bit")
+    if found is not None and found.in_float8 and share.by_precision.get("fp8"):
+        wider = sum(ns for name, ns in share.by_precision.items() if name != "fp8")
+        return f"; not in 8 bits {words.duration(wider)}" if wider else ""
     return f"; not in 16 bits {words.duration(tf32)}" if narrow and tf32 else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -33,8 +34,7 @@ from mpprof.traces.chrome.kineto import (
     number_threads,
     whole,
 )
-from mpprof.traces.chrome.kineto_cpu import working
-from mpprof.traces.common import columns, overlaps
+from mpprof.traces.common import columns
 from mpprof.traces.common.columns import constant
 from mpprof.traces.common.launches import join_launches, take
 from mpprof.traces.common.names import copy_kind
@@ -257,7 +257,7 @@ def _warnings(found: Collected, kernels: KernelTable, basis: str) -> list[str]:
     if found.unpaired:
         said.append(f"{found.unpaired} events state only a begin or an end (ph B, E) and were left out")
     if basis == "device":
-        said += overlaps.warnings(kernels)
+        said += warnings(kernels)
     return said
 
 
@@ -295,3 +295,95 @@ def _missing(found: Collected, nested: hosts.Nest, basis: str, marks: int, memor
     if not nested.modules:
         missing["layers"] = "no module frames (profile with with_stack=True)"
     return missing
+
+
+# --- Which ops of a Kineto trace without a card are the work: what stands for kernels there.
+#
+# The innermost op is not always it. A product of matrices on the CPU contains views of its operands and the
+# copy of its bias, a convolution the allocation of its result: the work is the outer op's own time. And the
+# outer op is not it either where it only hands on, as `aten::linear` does to `aten::addmm`.
+
+
+_OWN_RATIO = 0.5
+"""An op does the work itself if at least so much of its time lies in none of the ops that it calls."""
+_HELPER_NAMES = """
+    aten::empty aten::empty_strided aten::empty_like aten::new_empty aten::new_empty_strided aten::resize_
+    aten::resize_as_ aten::set_ aten::as_strided aten::as_strided_ aten::view aten::_unsafe_view
+    aten::_reshape_alias aten::reshape aten::t aten::transpose aten::permute aten::expand aten::squeeze
+    aten::unsqueeze aten::select aten::slice aten::narrow aten::detach detach aten::alias aten::lift_fresh
+    aten::resolve_conj aten::resolve_neg aten::result_type aten::_nnpack_available aten::to
+"""
+_HELPERS = frozenset(_HELPER_NAMES.split())
+"""Views, allocations and questions: they belong to the op that calls them."""
+_HANDS_ON = ("autograd::engine::", "aten::to", "aten::_to_copy")
+"""How the names of ops begin that leave all work to those they call, however little that is."""
+
+
+def working(start_ns: Int64, duration_ns: Int64, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return which ops of one thread, given by start and longest first, are the work. Of ops that are nested
+    exactly one is, so their times do not overlap."""
+    parent, called_ns = _nested(start_ns.tolist(), duration_ns.tolist(), names)
+    covered = np.zeros(len(names), np.bool_)
+    work = np.zeros(len(names), np.bool_)
+    for row, name in enumerate(names):
+        around = parent[row]
+        covered[row] = around >= 0 and (covered[around] or work[around])
+        if not covered[row]:
+            own_ns = int(duration_ns[row]) - called_ns[row]
+            alone = called_ns[row] == 0
+            work[row] = alone or (own_ns >= _OWN_RATIO * int(duration_ns[row]) and not _hands_on(name))
+    return work
+
+
+def _hands_on(name: str) -> bool:
+    return name.startswith(_HANDS_ON) or name.rstrip("0123456789").endswith("Backward")
+
+
+def _nested(starts: list[int], durations: list[int], names: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Return for each op the row of the op around it (-1: none), and the time of the ops that it calls,
+    without helpers that call nothing themselves."""
+    parent, called_ns, calls = [-1] * len(names), [0] * len(names), [False] * len(names)
+    stack: list[int] = []
+
+    def leave(row: int) -> None:
+        around = parent[row]
+        if around >= 0 and (calls[row] or names[row] not in _HELPERS):
+            called_ns[around] += durations[row]
+            calls[around] = True
+
+    for row, start in enumerate(starts):
+        while stack and starts[stack[-1]] + durations[stack[-1]] <= start:
+            leave(stack.pop())
+        if stack:
+            parent[row] = stack[-1]
+        stack.append(row)
+    while stack:
+        leave(stack.pop())
+    return parent, called_ns
+
+
+# --- Kernels of one stream at the same time, which no card does: the file's times are wrong.
+
+_ROUNDING_NS = 2_000
+"""Old versions of Kineto write whole microseconds, so that two kernels may seem to meet by that much."""
+_USUAL_RATIO = 0.01
+"""A kernel may be launched to begin while the one before it ends (CUDA's programmatic dependent launch)."""
+
+
+def warnings(kernels: KernelTable) -> list[str]:
+    """Return a warning where more than 1 % of the kernels overlap the one before them on their stream by more
+    than half of the shorter of the two, and an empty list otherwise. Graphs are not counted, because their
+    branches run side by side."""
+    rows = np.flatnonzero((kernels.kind == WorkKind.KERNEL) & (kernels.graph < 0))
+    order = rows[np.lexsort((kernels.start_ns[rows], kernels.stream[rows]))]
+    stream, start, duration = kernels.stream[order], kernels.start_ns[order], kernels.duration_ns[order]
+    common = np.minimum(start[:-1] + duration[:-1] - start[1:], duration[1:])
+    shorter = np.minimum(duration[:-1], duration[1:])
+    beside = (stream[1:] == stream[:-1]) & (common > _ROUNDING_NS) & (2 * common > shorter)
+    count = int(np.count_nonzero(beside))
+    if count <= _USUAL_RATIO * len(rows):
+        return []
+    return [
+        f"{count} of {len(rows)} kernels overlap the kernel before them on the same stream, which runs one "
+        "at a time: their times cannot be right, and the time of overlapping kernels is shared among them"
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -21,6 +21,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
 from mpprof.traces.common.planes import Bytes, RawPlane, cut_off, extents, one, text
+from mpprof.traces.common.source_lines import installed, own_line
 from mpprof.traces.common.walk import Field
 
 DTYPES = {
@@ -35,6 +36,8 @@ _DEEPEST_CALL = 4
 """How deep calls inside fusions are followed; XLA nests two or three."""
 _DEPTH = 8
 """How deep tuples lie in one another, and how many instructions in a row only pass a value on."""
+_DEEPEST_STACK = 256
+"""Frames of one stack that are looked at."""
 _MAX_CALLED = 4096
 """Instructions listed inside one fusion or call."""
 _LISTINGS = 3
@@ -118,6 +121,7 @@ class Instruction:
     name: str = ""
     opcode: str = ""
     op_name: str = ""
+    line: str = ""
     shape: Shape = field(default_factory=Shape)
     operands: list[int] = field(default_factory=list)
     called: list[int] = field(default_factory=list)
@@ -148,6 +152,12 @@ class Module:
     within: int = 0  # the same, of those inside these, too
     weights: dict[int, int] = field(default_factory=dict)  # of `inside`: with all within, by identity
     operands: int = 0  # of instructions not yet parsed that are left
+    stacks_at: tuple[int, int] | None = None  # where the stacks of its instructions lie
+    lines: dict[int, str] = field(default_factory=dict)  # the user's, by stack frame
+
+    @cached_property
+    def stacks(self) -> Stacks:
+        return _stacks(self.buffer, *self.stacks_at) if self.stacks_at else Stacks()
 
     @cached_property
     def by_kernel(self) -> dict[str, str]:
@@ -340,7 +350,7 @@ def _one(known: Place | None, other: Place) -> Place | None:
 def index_of(buffer: Bytes, start: int, end: int, program: int = -1) -> Module:
     proto = walk.scan(buffer, one(start), one(end), 1 << 1)
     module_start, module_end, _ = extents(proto, 1)
-    module = walk.scan(buffer, module_start, module_end, 1 << 1 | 1 << 3)
+    module = walk.scan(buffer, module_start, module_end, 1 << 1 | 1 << 3 | 1 << 17)
     names, name_ends, _ = extents(module, 1)
     starts, ends, _ = extents(module, 3)
     computation = walk.scan(buffer, starts, ends, 1 << 2 | 1 << 5)
@@ -361,7 +371,11 @@ def index_of(buffer: Bytes, start: int, end: int, program: int = -1) -> Module:
     for a, b, parent in zip(texts.tolist(), text_ends.tolist(), named.tolist(), strict=True):
         by_name[text(buffer, a, b)] = spans[parent]
     name = text(buffer, int(names[0]), int(name_ends[0])) if len(names) else ""
-    return Module(buffer, name, program, by_name, dict(zip(own.tolist(), spans, strict=True)), computations)
+    at, to, _ = extents(module, 17)
+    return Module(
+        buffer, name, program, by_name, dict(zip(own.tolist(), spans, strict=True)), computations,
+        stacks_at=(int(at[0]), int(to[0])) if len(at) else None,
+    )  # fmt: skip
 
 
 def parse(module: Module, start: int, end: int) -> Instruction:
@@ -383,14 +397,7 @@ def parse(module: Module, start: int, end: int) -> Instruction:
         elif number == 3:
             made.shape = _shape(buffer, value, stop)
         elif number == 7:
-            made.op_name = next(
-                (
-                    text(buffer, v, v + s)
-                    for n, w, v, s in walk.fields(buffer, value, stop)
-                    if (n, w) == (2, 2)
-                ),
-                "",
-            )
+            made.op_name, made.line = _metadata(module, walk.fields(buffer, value, stop))
         elif number == 15:
             made.window = walk.fields(buffer, value, stop)
         elif number == 16:
@@ -408,6 +415,63 @@ def parse(module: Module, start: int, end: int) -> Instruction:
     made.called = varints(buffer, fields, 38)
     module.parsed[start] = made
     return made
+
+
+def _metadata(module: Module, fields: list[Field]) -> tuple[str, str]:
+    """Return the op's name and the user's line of code that an OpMetadata states, "" for what it does not:
+    by its stack where the module has one, else by its one file and line (xla_data.proto)."""
+    name = file = ""
+    line = frame = 0
+    for number, wire, value, size in fields:
+        if (number, wire) == (2, 2):
+            name = text(module.buffer, value, value + size)
+        elif (number, wire) == (3, 2):
+            file = text(module.buffer, value, value + size)
+        elif (number, wire) == (4, 0):
+            line = value
+        elif (number, wire) == (15, 0):
+            frame = value
+    if frame and frame not in module.lines:
+        module.lines[frame] = own_line(module.stacks.of(frame), told=module.stacks.told)
+    return name, module.lines.get(frame, "") or own_line([(file, line)])
+
+
+@frozen(slots=False)
+class Stacks:
+    """A module's StackFrameIndexProto. Ids count from 1; 0 stands for none."""
+
+    files: tuple[str, ...] = ()
+    places: tuple[tuple[int, int], ...] = ()  # id of a file, line
+    frames: tuple[tuple[int, int], ...] = ()  # id of a place, id of the frame that called it
+
+    @cached_property
+    def told(self) -> bool:
+        """Whether files of installed packages are marked as such."""
+        return any(map(installed, self.files))
+
+    def of(self, frame: int) -> Iterator[tuple[str, int]]:
+        """Yield file and line of a frame and of those around it, innermost first."""
+        for _ in range(_DEEPEST_STACK):
+            if not 0 < frame <= len(self.frames):
+                return
+            place, frame = self.frames[frame - 1]
+            if 0 < place <= len(self.places):
+                file, line = self.places[place - 1]
+                yield (self.files[file - 1] if 0 < file <= len(self.files) else ""), line
+
+
+def _stacks(buffer: Bytes, start: int, end: int) -> Stacks:
+    files: list[str] = []
+    pairs: dict[int, list[tuple[int, int]]] = {3: [], 4: []}
+    wanted = {3: (1, 3), 4: (1, 2)}  # of a place its file and line, of a frame its place and caller
+    for number, wire, value, size in walk.fields(buffer, start, end):
+        if (number, wire) == (1, 2):
+            files.append(text(buffer, value, value + size))
+        elif wire == 2 and number in pairs and len(pairs[number]) < limits.MOST_INSTRUCTIONS:
+            found = {n: v for n, w, v, _ in walk.fields(buffer, value, value + size) if w == 0}
+            first, second = wanted[number]
+            pairs[number].append((found.get(first, 0), found.get(second, 0)))
+    return Stacks(tuple(files), tuple(pairs[3]), tuple(pairs[4]))
 
 
 def build(module: Module, made: Instruction, depth: int) -> HloInstruction:
@@ -451,6 +515,7 @@ def build(module: Module, made: Instruction, depth: int) -> HloInstruction:
         operands=sources(module, made) if depth == 0 else (),
         precision=made.precision,
         program=module.program,
+        line=made.line or next((one.line for one in inner if one.line), ""),
     )
 
 

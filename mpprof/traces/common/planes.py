@@ -31,7 +31,10 @@ other. What is beyond is left out, and said."""
 
 
 def _bits(*numbers: int) -> int:
-    return sum(1 << n for n in numbers)
+    bits = 0
+    for number in numbers:
+        bits |= 1 << number
+    return bits
 
 
 def extents(fields: walk.Fields, number: int) -> tuple[Int64, Int64, Int32]:
@@ -143,17 +146,16 @@ def read_space(buffer: Bytes) -> RawSpace:
     damage = fields.damage
     left_out = max(0, len(starts) - MAX_PLANES)
     starts, ends = starts[:MAX_PLANES], ends[:MAX_PLANES]
-    planes = tuple(
-        _plane(buffer, start, end, cut=0 <= damage < start and end == len(buffer))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    )
+    planes = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        planes.append(_plane(buffer, start, end, cut=0 <= damage < start and end == len(buffer)))
 
     def texts(number: int) -> tuple[str, ...]:
         begins, stops, _ = extents(fields, number)
         return tuple(text(buffer, a, b) for a, b in zip(begins.tolist(), stops.tolist(), strict=True))
 
     beyond = (f"{left_out} planes beyond the first {MAX_PLANES} were left out",) if left_out else ()
-    return RawSpace(planes, texts(2), (*texts(3), *beyond), texts(4), damage)
+    return RawSpace(tuple(planes), texts(2), (*texts(3), *beyond), texts(4), damage)
 
 
 def _plane(buffer: Bytes, start: int, end: int, *, cut: bool) -> RawPlane:

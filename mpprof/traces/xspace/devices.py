@@ -95,15 +95,21 @@ class DeviceReader:
                 rows[line.id] = len(streams)
                 streams.append(Stream(device, line.id, line.name or f"Stream #{line.id}"))
         nested = tuple(rows[line.id] for line in real if tpu and line.name != ASYNCHRONOUS)
-        self.parts.append(self._kernels(events, device, [rows[line.id] for line in real], nested))
+        work = self._work(events)
+        self.parts.append(self._kernels(events, work, device, [rows[line.id] for line in real], nested))
 
     def _kernels(
-        self, events: PlaneEvents, device: int, streams: Sequence[int], nested: Sequence[int]
+        self,
+        events: PlaneEvents,
+        work: tuple[Int8, Int8, Int64],
+        device: int,
+        streams: Sequence[int],
+        nested: Sequence[int],
     ) -> KernelTable:
-        """Return the table of the events; `nested`: the streams on which events hold others, and only the
-        innermost are work."""
+        """Return the table of the events. `work`: what each is, as of `_work`; `nested`: the streams on which
+        events hold others, and only the innermost are work."""
         n = len(events)
-        kind, copy, size = self._work(events)
+        kind, copy, size = work
         table = KernelTable(
             device=constant(device, n, np.int32),
             stream=events.per_line(streams),
@@ -129,17 +135,16 @@ class DeviceReader:
         return table
 
     def _ops(self, events: PlaneEvents) -> Int32:
-        keys = [events.text(name) for name in _OP_TEXTS]
+        keys = list(map(events.text, _OP_TEXTS))
         program = events.number("program_id")
         group, first = groups([*keys, program], len(events))
         texts = np.array((*self.strings.texts(), ""), np.object_)  # row -1 finds the last
         named = (texts[key[first]].tolist() for key in keys)
-        rows = [
-            self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, at)
-            for at, tf_op, annotation, level, name, hlo_op, module in zip(
-                program[first].tolist(), *named, strict=True
-            )
-        ]
+        rows = []
+        for at, tf_op, annotation, level, name, hlo_op, module in zip(
+            program[first].tolist(), *named, strict=True
+        ):
+            rows.append(self.ops.resolve(tf_op, level or annotation, name, hlo_op, module, at))
         return np.array(rows, np.int32)[group]
 
     def _work(self, events: PlaneEvents) -> tuple[Int8, Int8, Int64]:

@@ -68,23 +68,21 @@ class PlaneEvents:
     def text(self, stat: str) -> Int32:
         """Return a text stat, of the event or else of its metadata; the values are rows in the trace's
         strings, -1 where it is absent."""
-        if stat not in self._texts:
-            self._texts[stat] = self._text(stat)
-        return self._texts[stat]
-
-    def _text(self, stat: str) -> Int32:
+        if stat in self._texts:
+            return self._texts[stat]
         if stat in self.has_texts:
             codes = self.raw.texts[self.has_texts.index(stat)]
             values = distinct(codes)
-            column = columns.replace(codes, values, [self._row(code) for code in values.tolist()])
+            column = columns.replace(codes, values, list(map(self._row, values.tolist())))
         else:
             column = constant(-1, len(self), np.int32)
         own = {row: v for row, v in self._of_metadata(stat).items() if isinstance(v, str)}
-        if not own:
-            return column
-        table = np.full(len(self.plane.metadata_ids) + 1, -1, np.int32)
-        table[list(own)] = [self.strings(v) for v in own.values()]
-        return np.where(column >= 0, column, table[self.raw.metadata])
+        if own:
+            table = np.full(len(self.plane.metadata_ids) + 1, -1, np.int32)
+            table[list(own)] = list(map(self.strings, own.values()))
+            column = np.where(column >= 0, column, table[self.raw.metadata])
+        self._texts[stat] = column
+        return column
 
     def first_text(self, stats: Iterable[str]) -> Int32:
         """Return for each event the first of several stats that it carries."""

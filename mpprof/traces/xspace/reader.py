@@ -152,7 +152,13 @@ def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict:
     layout = _layout(space, named, parts)
     ops = Ops(Modules(layout.planes), parts.strings)
     origin, shift = _origin(layout.planes)
-    reader, host = _read_planes(layout, ops, shift, parts)
+    walks = _host_walks(layout.planes)
+    reader = _read_devices(layout.planes, ops, shift, parts)
+    host = host_planes.read(layout.planes, walks(), layout.places, parts.strings, ops, shift)
+    # Of each plane: sorted, as the order of planes in a file means nothing.
+    parts.warnings += sorted([*reader.warnings, *host.warnings])
+    parts.damages += sorted([*reader.damages, *host.damages])
+    parts.notes += sorted([*reader.notes, *host.notes])
     if on_device := bool(parts.devices):
         host, kernels = _with_devices(layout, host, reader, ops, parts)
     else:
@@ -184,22 +190,12 @@ def _assemble(buffer: Bytes, path: Path, size: int, notes: list[str], *, strict:
     )
 
 
-def _read_planes(
-    layout: profiles.Layout, ops: Ops, shift: int, parts: _Parts
-) -> tuple[DeviceReader, host_planes.Host]:
-    """Read the devices' and the hosts' planes; those of the hosts are walked beside the devices', where that
-    is worth a thread."""
-    planes = layout.planes
-    walks: Callable[[], Iterable[Walked]] = partial(host_planes.walks, planes)
+def _host_walks(planes: Sequence[RawPlane]) -> Callable[[], Iterable[Walked]]:
+    """Return what gives the walks of the hosts' planes: begun here, beside what follows, where that is worth
+    a thread."""
     if walk.COMPILED and sum(plane.end - plane.start for plane in planes) > BESIDE_BYTES:
-        walks = start_beside(lambda: list(host_planes.walks(planes)))
-    reader = _read_devices(planes, ops, shift, parts)
-    host = host_planes.read(planes, walks(), layout.places, parts.strings, ops, shift)
-    # Of each plane: sorted, as the order of planes in a file means nothing.
-    parts.warnings += sorted([*reader.warnings, *host.warnings])
-    parts.damages += sorted([*reader.damages, *host.damages])
-    parts.notes += sorted([*reader.notes, *host.notes])
-    return reader, host
+        return start_beside(lambda: list(host_planes.walks(planes)))
+    return partial(host_planes.walks, planes)
 
 
 def _read_devices(planes: Sequence[RawPlane], ops: Ops, shift: int, parts: _Parts) -> DeviceReader:

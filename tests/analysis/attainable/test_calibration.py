@@ -22,7 +22,6 @@ def test_a_row_names_its_source_and_stays_below_the_peaks(row: Calibration) -> N
     facts = device_peaks.find(CARDS[row.chip])
     assert facts is not None
     peaks = device_peaks.peaks(facts)
-    assert peaks is not None
     rates = peaks.flops_per_s
     ran = rates["fp32_cuda" if row.start == "fp32" else row.start]
     assert 1.0 < row.ratio <= rates[row.to] / ran

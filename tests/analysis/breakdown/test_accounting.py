@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from mpprof.analysis.breakdown.accounting import account, category_of
 from mpprof.analysis.breakdown.compute_precision import tensor_core_share
 from mpprof.analysis.steps.boundaries import periods
+from mpprof.analysis.steps.stalls import LOADER
 from mpprof.errors import UnableError
 from mpprof.model.account import CLASSES, PHASES, Account, Cell
 from mpprof.model.kernels import FAMILIES, UNKNOWN, Family, Placement, Reason, Verdict
@@ -21,6 +23,7 @@ from mpprof.model.run import Run
 from mpprof.model.trace import CopyKind, HostKind, WorkKind
 from tests.analysis.breakdown.devices import two
 from tests.analysis.steps.test_statistics import MS, noisy, table
+from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
 
 GEMM: dict[str, Any] = {"family": "gemm", "placement": "tensor_core", "precision": "fp16"}
@@ -139,7 +142,6 @@ def test_copies_and_fills_are_no_kernels_and_the_median_is_that_of_the_calls() -
     b.copy(62, 70)
     b.kernel("Memset", 72, 73, kind=WorkKind.MEMSET, family="memset")
     calls = judged(b).main.calls
-    assert calls is not None
     assert (calls.per_step, calls.median_ns, calls.copies_per_step) == (4, 2, 2)
     assert calls.ns_per_step == 36
 
@@ -209,7 +211,6 @@ def test_of_one_step_nothing_tells_the_time_to_the_next() -> None:
     found = judged(b)
     assert (found.step_ns, found.function_ns, found.between_ns) == (450, 450, None)
     assert "idle_between_steps" not in {s.category for s in found.main.slices}
-    assert found.absent is not None
     assert "the time between them is not known" in found.absent["idle_between_steps_ns"]
     assert found.between is not None
     assert [part.device_ns for part in found.between] == [0, 10]
@@ -510,6 +511,33 @@ def test_a_step_that_holds_more_than_a_step_is_left_out_and_that_is_said(pause: 
     assert found.step_ns == (100 if said else pytest.approx(100 + pause / 7, rel=0.1))
 
 
+@pytest.mark.parametrize(
+    ("waits", "pause", "workers", "cause"),
+    [(True, 5000, 1, LOADER), (False, 5000, 8, None), (True, 1000, 1, None), (False, 1000, 8, LOADER)],
+)
+def test_stalls_wait_for_what_a_profiled_one_waited_for(
+    waits: bool, pause: int, workers: int, cause: str | None
+) -> None:
+    """One that is far shorter than the others is no such stall: then how often they come may tell."""
+    b = TraceBuilder()
+    for n in range(8):
+        at = 100 * n + (pause if n > 5 else 0)
+        until = at + 90 + (pause if n == 5 else 0)
+        b.marker(n + 1, at, until)
+        if waits:
+            b.event(HostKind.INPUT, at + 1, until - 80)
+        b.kernel("mm", until - 70, until - 30, **GEMM)
+    facts = c.facts(fit={"input": {"kind": "PyDataset", "workers": workers}})
+    values = [1.0, *[(5.1e-3 if row % 8 == 0 else 1e-4) for row in range(240)]]
+    took = np.round(np.array(values) * MS).astype(np.int64)
+    run = replace(run_of(values, duration_ns=took - 10), facts=facts)
+    found = judged(b, run)
+    (stalls,) = [cell for cell in found.main.cells if cell.category == "idle_stall" and cell.ns_per_step > 1]
+    assert (found.stalled is not None) == (pause == 5000)
+    assert stalls.cause == cause
+    assert stalls.ns_per_step == pytest.approx(625, rel=0.1)
+
+
 # --- against the records -----------------------------------------------------------------------------------
 
 
@@ -705,7 +733,6 @@ def oracle(b: TraceBuilder, found: Account) -> dict[str, float]:
     ranks = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4}
     rows = []
     work = periods(trace, 0).work
-    assert work is not None
     for row in work.row.tolist():  # what no call launched is of no step
         start = int(trace.kernels.start_ns[row])
         category = category_of(placements.verdicts[placements.index[row]], "other")

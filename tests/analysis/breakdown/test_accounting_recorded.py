@@ -16,7 +16,8 @@ from mpprof.analysis.layers import attribution
 from mpprof.errors import UnableError
 from mpprof.model.account import Account
 from mpprof.model.run import Run
-from tests.paths import NO_TRACES, SAMPLES, SHARED
+from tests import samples
+from tests.paths import NO_TRACES, SHARED
 from tests.record.processes import done, done_on_jax
 
 RECORDED = sorted(SHARED.glob("*/*.xplane.pb"))
@@ -102,31 +103,18 @@ def test_a_fresh_recording_of_keras_closes(backend: str, tmp_path: Path) -> None
     assert any(cell.category == "matmul" and cell.ns_per_step > 0 for cell in found.main.cells)
 
 
-@pytest.mark.parametrize(
-    "root", sorted(p.parent for p in SAMPLES.glob("*/origin.json")), ids=lambda p: p.name
-)
-def test_every_sample_closes_on_its_wall_time(root: Path) -> None:
-    records = store.read_records(root)
-    run = Run(
-        root.name, root, records.facts, records.steps, records.validations, records.hardware,
-        traces.find_traces(root), records.finished,
-    )  # fmt: skip
-    if not run.traces:
-        pytest.skip("this sample has no trace")
-    if "truncated" in root.name and not len(traces.read(run.traces[-1]).kernels):
-        with pytest.raises(UnableError, match="no kernel is in the trace"):
-            account_of(run.traces[-1], run)
-        return
-    found = account_of(run.traces[-1], run)
+@pytest.mark.parametrize("name", samples.NAMES)
+def test_every_sample_closes_on_its_wall_time(name: str) -> None:
+    found = samples.diagnosed(name).account
     assert found.basis == "wall"
     # Cut off before the host's plane, steps are still told apart by what the kernels repeat.
-    assert found.step_source == ("period" if "truncated" in root.name else "function")
+    assert found.step_source == ("period" if "truncated" in name else "function")
     assert found.step_ns == found.wall_ns
-    if root.name.startswith("recorded-cpu"):
+    if name.startswith("recorded-cpu"):
         assert found.trace_basis == "host"
         assert tensor_core_share(found.main.cells).ratio is None
-    if "input-bound" in root.name and "mixed" in root.name:
+    if "input-bound" in name and "mixed" in name:
         waits = next(s for s in found.main.slices if s.category == "idle_input")
         assert waits.ratio > 0.3
-    if "launch-bound" in root.name and "mixed" in root.name:
+    if "launch-bound" in name and "mixed" in name:
         assert next(s for s in found.main.slices if s.category == "idle_launch").ratio > 0.5

@@ -25,7 +25,6 @@ def answer(found: ComputePrecision) -> tuple[str, str | None, str]:
 
 def under(dtype: str | None, run: Run, process: str | None = None) -> Run:
     """The run with another recorded policy."""
-    assert run.facts is not None
     fit = replace(run.facts.fits[0], policy=PolicyFacts(process, dtype, None))
     return replace(run, facts=replace(run.facts, fits=(fit,)))
 

@@ -86,8 +86,6 @@ def test_unknown_shapes_are_unknown(shapes: str) -> None:
 def test_the_roof_is_the_larger_of_both() -> None:
     compute = roof(Cost(125e9, 9e6), "tensor_core", "fp16", V100)
     memory = roof(Cost(125e6, 9e6), "tensor_core", "fp16", V100)
-    assert compute is not None
-    assert memory is not None
     assert (compute.bound, compute.least_ns) == ("compute", pytest.approx(1e6))
     assert (memory.bound, memory.least_ns) == ("memory", pytest.approx(1e4))
     assert roof(Cost(1e9, None), "cuda_core", "fp32", V100).least_ns == pytest.approx(1e9 / 15.7e3)  # type: ignore[union-attr]
@@ -125,7 +123,6 @@ def test_ops_of_one_name_have_each_their_own_bytes_whatever_their_order() -> Non
         kernels = [(0, 0, f"k{row}", order.index(ops[row]), 0, 10) for row in (0, 1)]
         trace = trace_of(order, kernels)
         found = account_of_window(trace, placements_of([ELEMENTWISE], kernels), attribute(trace), None, "")
-        assert found is not None
         moved = {cell.kernel: cell.bytes_per_step for cell in found.main.cells if cell.kernel}
         assert moved == {"k0": 8_000, "k1": 400}
 
@@ -141,7 +138,6 @@ def test_calls_of_one_op_with_other_shapes_are_cells_of_their_own() -> None:
         kernels=replace(trace.kernels, shapes=np.array([2, 1, 2], np.int32)),
     )
     found = account_of_window(trace, placements_of([ELEMENTWISE], kernels), attribute(trace), None, "")
-    assert found is not None
     moved = {
         cell.shapes: (cell.calls_per_step, cell.bytes_per_step) for cell in found.main.cells if cell.kernel
     }

@@ -51,7 +51,7 @@ def test_kernels_are_the_rows_of_the_contract() -> None:
         ("Relu", None, None, 1, 100),
     ]
     assert rows[2] | {"name": "", "op": "", "ratio": 0} == {
-        "device": "/device:GPU:0", "name": "", "op": "", "layer": "dense", "placement": "tensor_core",
+        "device": "/device:GPU:0", "name": "", "op": "", "line": None, "layer": "dense", "placement": "tensor_core",
         "precision": "fp16", "family": "gemm", "reason": {"code": "test", "text": "said so by the test"},
         "strength": rows[2]["strength"], "flops_per_s": None, "bytes_per_s": None,
         "roofline_ratio": None, "bound": None,
@@ -65,7 +65,8 @@ def test_kernels_are_the_rows_of_the_contract() -> None:
 def test_ops_say_where_their_matrix_time_ran() -> None:
     rows = {row["op"]: row for row in tables.ops(*made())}
     assert rows[OPS[0].name] | {"ratio": 0} == {
-        "device": "/device:GPU:0", "op": OPS[0].name, "type": "MatMul", "layer": "dense", "phase": "forward",
+        "device": "/device:GPU:0", "op": OPS[0].name, "type": "MatMul", "line": None, "layer": "dense",
+        "phase": "forward",
         "calls": 2, "total_ns": 400, "ratio": 0, "matmul_ns": 400, "tensor_core_ratio": 1.0,
         "placement": "tensor_core", "precision": "fp16", "placement_ns": {"tensor_core": 400},
         "precision_ns": {"fp16": 400}, "eligible": "did", "eligible_reason": None, **NO_RATE,
@@ -96,7 +97,7 @@ def test_steps_that_the_trace_does_not_hold_are_refused() -> None:
 
 def test_an_empty_trace_has_no_rows() -> None:
     trace = trace_of([])
-    for table in (tables.kernels, tables.ops, tables.layers):
+    for table in (tables.kernels, tables.products, tables.ops, tables.layers):
         assert table(trace, placements_of(VERDICTS, []), attribute(trace)) == []
 
 

@@ -17,7 +17,6 @@ def of(b: TraceBuilder) -> Account | None:
 
 def test_every_device_is_held_against_the_same_span() -> None:
     found = of(two())
-    assert found is not None
     assert found.of == "window"
     assert found.absent == {"step_ns": "no marker"}
     assert found.steps == ()
@@ -31,7 +30,6 @@ def test_every_device_is_held_against_the_same_span() -> None:
 
 def test_the_share_is_of_the_busiest_device() -> None:
     found = of(two())
-    assert found is not None
     share = tensor_core_share(found.main.cells)
     assert (share.ratio, share.matmul_ns_per_step) == (0.75, 40)
     assert share.unknown_ratio == pytest.approx(0.2)
@@ -42,7 +40,6 @@ def test_ops_of_a_host_are_a_window_of_the_host() -> None:
     b = TraceBuilder(basis="host", planes=("/host:CPU",))
     b.kernel("MatMul", 0, 30, family="gemm", placement="cpu", launch=None)
     found = of(b)
-    assert found is not None
     assert (found.trace_basis, found.device_ns) == ("host", 30)
 
 

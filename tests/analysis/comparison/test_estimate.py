@@ -23,7 +23,6 @@ RUN = run_of("mixed", "float16")
 
 def test_a_range_from_half_the_bytes_to_the_peaks() -> None:
     found = estimate(account_of([TENSOR, RELU, CAST, IDLE]), RUN, V100)
-    assert found.estimated is not None
     assert found.estimated.low == pytest.approx((200 + 50) / 200)
     assert found.estimated.high == pytest.approx((100 * 125 / 15.7 + 100 + 20) / 200)
     assert (found.baseline, found.observed, found.slices) == ("estimated", None, ())
@@ -33,7 +32,6 @@ def low(cell: Cell, peaks: DevicePeaks = V100, *, tf32: bool = False, **of_accou
     """In multiples of this one cell's time."""
     account = replace(account_of([cell]), **of_account)
     found = estimate(account, run_of("mixed", "float16", tf32_enabled=tf32), peaks).estimated
-    assert found is not None
     assert found.low <= found.high
     return found.low
 
@@ -63,7 +61,6 @@ def test_no_float32_step_is_shorter_than_what_the_host_needs_for_it() -> None:
     ]
     account = replace(account_of(cells), host_ns=1.0e6)
     found = estimate(account, RUN, V100).estimated
-    assert found is not None
     assert found.low == pytest.approx(0.75 * 1.0e6 / account.step_ns)  # a quarter of the launches were casts
     assert any("what the host needs" in said for said in found.assumptions)
 
@@ -72,7 +69,6 @@ def test_tf32_makes_the_difference_on_ampere() -> None:
     highs = {}
     for state in (True, False, None):
         found = estimate(account_of([TENSOR]), run_of("mixed", "float16", tf32_enabled=state), A100).estimated
-        assert found is not None
         highs[state] = found.high
         assert any("TF32" in text for text in found.assumptions)
     assert highs == {True: pytest.approx(2), False: pytest.approx(16), None: pytest.approx(16)}
@@ -81,7 +77,6 @@ def test_tf32_makes_the_difference_on_ampere() -> None:
 def test_a_fallback_took_no_longer_in_float32() -> None:
     fallback = Cell("matmul", 1e5, 1e5, 1, family="gemm", placement="cuda_core", precision="fp32")
     found = estimate(account_of([fallback]), RUN, V100).estimated
-    assert found is not None
     assert (found.low, found.high) == (1.0, 1.0)
 
 

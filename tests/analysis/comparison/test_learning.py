@@ -66,7 +66,6 @@ def test_the_same_losses_do_not_diverge() -> None:
     assert found.window == (300, 600)
     assert found.loss[0] == pytest.approx(falling()[300:].mean(), rel=1e-6)
     assert found.loss[1] == pytest.approx(falling(seed=1)[300:].mean(), rel=1e-6)
-    assert found.interval is not None
     assert found.interval[0] < found.difference_ratio < found.interval[1]  # type: ignore[operator]
     assert "no divergence" in found.text
 
@@ -88,7 +87,6 @@ def test_a_lower_loss_is_told_and_not_flagged() -> None:
 
 def test_a_difference_within_the_scatter_is_no_divergence() -> None:
     found = learning(run(falling(60, noise=0.9)), run(falling(60, floor=0.47, noise=0.9, seed=2)))
-    assert found.interval is not None
     assert found.interval[0] < 0 < found.interval[1]
     assert found.verdict == "alike"
 
@@ -150,7 +148,6 @@ def custom(one: Run) -> Run:
 
 def own_step(one: Run) -> Run:
     facts = one.facts
-    assert facts is not None
     assert facts.model is not None
     return replace(one, facts=replace(facts, model=replace(facts.model, train_step="own")))
 

@@ -64,10 +64,8 @@ AFTER = profiled(M_RUN, 11.0, 8.8, 8.7, 8.8, 8.8, wall_ms=8.85)
 def test_two_means_a_side_do_not_tell_and_the_profiled_steps_are_given_beside_them() -> None:
     """The first profiled step begins on an idle device and is longer; the median is not moved by it."""
     found = pair(BEFORE, AFTER)
-    assert found.interval is not None
     assert found.interval[0] < 1.0 < 1.5 < found.interval[1]
     assert found.difference == "not known"
-    assert found.profiled is not None
     assert found.profiled.ratio == pytest.approx(10.7 / 8.8)
     assert (found.profiled.baseline_ns, found.profiled.mixed_ns) == (10.7 * MS, 8.8 * MS)
     assert (found.profiled.baseline_steps, found.profiled.mixed_steps) == (5, 5)
@@ -123,7 +121,6 @@ def test_profiled_steps_are_per_example_where_the_batches_differ() -> None:
 
     found = speedup(AFTER, BEFORE, mixed_run=of(M_RUN, 64), baseline_run=of(B_RUN, 32), peaks=V100)
     assert found.per_example
-    assert found.profiled is not None
     assert found.profiled.ratio == pytest.approx(2 * 10.7 / 8.8)
     said = "; the profiled steps were 2.43x as fast per example"
     undecided = replace(found, interval=(0.8, 1.5))

@@ -156,7 +156,6 @@ def test_a_policy_that_the_model_was_built_before_still_promised_its_speed() -> 
     """The model computes in float32, and what was expected of the run is what mixed_float16 would have given."""
     layers = model(*(layer(name, dtype="float32") for name in ("dense", "dense_1")))
     late = run_of("late", "float32", layers)
-    assert late.facts is not None
     fit = replace(late.facts.fits[0], policy=PolicyFacts("mixed_float16", "float32", "float32"))
     late = replace(late, facts=replace(late.facts, fits=(fit,)))
     found = compared([fp32("dense", 700e3)], [fp32("dense", 700e3)], mixed_run=late)

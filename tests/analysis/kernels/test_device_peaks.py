@@ -33,7 +33,6 @@ def gpu(name: str | None = None, **facts: object) -> DeviceFacts:
 )
 def test_a_product_has_the_peaks_of_its_datasheet(name: str, fp16: float, bandwidth: float) -> None:
     peaks = device_peaks.peaks(gpu(name))
-    assert peaks is not None
     assert peaks.flops_per_s["fp16"] == pytest.approx(fp16)
     assert peaks.bandwidth_bytes_per_s == pytest.approx(bandwidth)
     assert not peaks.inferred
@@ -45,8 +44,6 @@ def test_geforce_accumulates_in_float32_at_half_rate() -> None:
         device_peaks.peaks(gpu("NVIDIA GeForce RTX 3090")),
         device_peaks.peaks(gpu("NVIDIA RTX A6000")),
     )
-    assert geforce is not None
-    assert workstation is not None
     assert geforce.flops_per_s["fp16"] == pytest.approx(geforce.flops_per_s["fp16_acc16"] / 2, rel=0.01)
     assert workstation.flops_per_s["fp16"] == workstation.flops_per_s["fp16_acc16"]
 
@@ -110,7 +107,6 @@ def test_a_product_is_inferred_from_sms_and_clock_and_says_so() -> None:
     peaks = device_peaks.peaks(
         gpu(vendor="nvidia", compute_capability=(7, 0), sm_count=80, sm_clock_khz=1_530_000)
     )
-    assert peaks is not None
     assert peaks.inferred
     assert peaks.flops_per_s["fp16"] == pytest.approx(125e12, rel=0.01)
 
@@ -118,7 +114,6 @@ def test_a_product_is_inferred_from_sms_and_clock_and_says_so() -> None:
 def test_an_unknown_product_gets_the_rates_of_its_sms() -> None:
     facts = gpu(vendor="nvidia", compute_capability=(7, 0), sm_count=84, sm_clock_khz=1_300_000)
     peaks = device_peaks.peaks(facts)
-    assert peaks is not None
     assert peaks.inferred
     assert peaks.flops_per_s["fp16"] == pytest.approx(84 * 1.3e9 * 1024)
 
@@ -126,7 +121,6 @@ def test_an_unknown_product_gets_the_rates_of_its_sms() -> None:
 def test_a_card_that_may_lack_tensor_cores_is_promised_none() -> None:
     facts = gpu(vendor="nvidia", compute_capability=(7, 5), sm_count=20, sm_clock_khz=1_600_000)
     peaks = device_peaks.peaks(facts)
-    assert peaks is not None
     assert not peaks.has_matrix_units
     assert set(peaks.flops_per_s) <= {"fp32_cuda", "fp16_cuda", "fp64_cuda"}
 
@@ -135,9 +129,6 @@ def test_a_mig_slice_has_its_share() -> None:
     whole = device_peaks.peaks(gpu("NVIDIA A100-SXM4-40GB"))
     part = device_peaks.peaks(gpu("NVIDIA A100-SXM4-40GB MIG 3g.20gb"))
     counted = device_peaks.peaks(gpu("NVIDIA A100-SXM4-40GB MIG 3g.20gb", sm_count=42))
-    assert whole is not None
-    assert part is not None
-    assert counted is not None
     assert part.flops_per_s["fp16"] == pytest.approx(whole.flops_per_s["fp16"] * 3 / 7)
     assert counted.flops_per_s["fp16"] == pytest.approx(whole.flops_per_s["fp16"] * 42 / 108)
     assert part.bandwidth_bytes_per_s == pytest.approx((whole.bandwidth_bytes_per_s or 0) / 2)
@@ -146,8 +137,6 @@ def test_a_mig_slice_has_its_share() -> None:
 def test_memory_tells_variants_of_one_name_apart() -> None:
     small = device_peaks.peaks(gpu("NVIDIA A100-PG509-200", memory_bytes=42_505_273_344))
     large = device_peaks.peaks(gpu("NVIDIA A100-PG509-200", memory_bytes=85_031_714_816))
-    assert small is not None
-    assert large is not None
     assert small.bandwidth_bytes_per_s == pytest.approx(1555e9)
     assert large.bandwidth_bytes_per_s == pytest.approx(2039e9)
 
@@ -159,7 +148,6 @@ def test_what_cannot_be_recognised_has_no_peaks(facts: DeviceFacts) -> None:
 
 def test_find_takes_names_and_capabilities() -> None:
     a100 = device_peaks.find("A100")
-    assert a100 is not None
     assert a100.compute_capability == (8, 0)
     for text in ("8.0", "sm_80", "cc 8.0", "80"):
         found = device_peaks.find(text)
@@ -170,7 +158,49 @@ def test_find_takes_names_and_capabilities() -> None:
 
 
 def test_a_laptop_part_is_not_its_desktop_namesake() -> None:
-    assert device_peaks.find("NVIDIA GeForce RTX 3080 Laptop GPU") is None
+    laptop = device_peaks.find("NVIDIA GeForce RTX 3080 Laptop GPU")
+    assert laptop is not None
+    assert laptop.compute_capability == (8, 6)
+    assert device_peaks.product_of(laptop) is None
+    assert device_peaks.peaks(laptop) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "capability", "units"),
+    [
+        ("GTX 680", "nvidia", (3, 0), False),
+        ("GeForce GTX 780 Ti", "nvidia", (3, 5), False),
+        ("GTX 750 Ti", "nvidia", (5, 0), False),
+        ("GeForce GTX TITAN X", "nvidia", (5, 2), False),
+        ("NVIDIA TITAN X (Pascal)", "nvidia", (6, 1), False),
+        ("GeForce MX150", "nvidia", (6, 1), False),
+        ("Quadro P2200", "nvidia", (6, 1), False),
+        ("Quadro T2000", "nvidia", (7, 5), False),
+        ("Quadro RTX 3000", "nvidia", (7, 5), True),
+        ("RTX 3050 Ti Laptop GPU", "nvidia", (8, 6), True),
+        ("NVIDIA RTX A1000", "nvidia", (8, 6), True),
+        ("RTX 2000 Ada", "nvidia", (8, 9), True),
+        ("GeForce RTX 5050", "nvidia", (12, 0), True),
+        ("MI25", "amd", (9, 0), False),
+        ("Radeon RX 6800 XT", "amd", (10, 3), False),
+        ("Radeon RX 7800 XT", "amd", (11, 0), True),
+        ("RX 9070 XT", "amd", (12, 0), True),
+        ("Arc A770", "intel", None, True),
+    ],
+)
+def test_a_card_without_rates_is_known_by_its_series(
+    name: str, vendor: str, capability: tuple[int, int] | None, units: bool
+) -> None:
+    facts = device_peaks.find(name)
+    assert facts is not None
+    assert (device_peaks.vendor(facts), facts.compute_capability) == (vendor, capability)
+    assert device_peaks.has_matrix_units(facts) is units
+    assert device_peaks.has_tensor_cores(facts) is (units and vendor == "nvidia")
+
+
+@pytest.mark.parametrize("name", ["MX", "M1", "RTX", "RTX 6000", "GTX 9999", "A", "no such card"])
+def test_a_name_of_no_series_or_of_several_is_unknown(name: str) -> None:
+    assert device_peaks.find(name) is None
 
 
 @pytest.mark.parametrize("product", device_peaks.products(), ids=lambda product: product.name)
@@ -207,7 +237,6 @@ def test_the_most_used_rows_were_compared_with_a_second_source(name: str) -> Non
 
 def test_a_row_that_was_not_compared_says_so_wherever_it_is_used() -> None:
     peaks = device_peaks.peaks(DeviceFacts("gpu", "Tesla K80"))
-    assert peaks is not None
     assert peaks.source.endswith(device_peaks.UNCHECKED)
 
 
@@ -249,7 +278,6 @@ def test_no_stated_rate_is_above_the_highest(product: device_peaks.Product) -> N
 )  # fmt: skip
 def test_the_highest_rate_is_that_of_the_highest_clock(name: str, arithmetic: str, tflops: float) -> None:
     product = device_peaks.by_name(name)
-    assert product is not None
     assert product.highest_rates[arithmetic] / 1e12 == pytest.approx(tflops, rel=2e-3)
 
 
@@ -290,7 +318,6 @@ def test_the_cards_that_figures_leave_are_named(
     if clock_mhz is None:
         assert peaks is None
         return
-    assert peaks is not None
     assert peaks.inferred
     assert peaks.name == (names or f"compute capability 7.5, {sm_count} SMs")
 
@@ -302,7 +329,6 @@ def test_a_geforce_without_a_name_accumulates_at_half_rate_too() -> None:
         memory_bandwidth_bytes_per_s=336e9,
     )  # fmt: skip
     peaks = device_peaks.peaks(facts)
-    assert peaks is not None
     assert peaks.flops_per_s["fp16"] == pytest.approx(30 * 1.755e9 * 512)
     assert peaks.flops_per_s["fp16_acc16"] == pytest.approx(30 * 1.755e9 * 1024)
 

@@ -147,7 +147,6 @@ def test_an_unknown_card_gives_no_answer() -> None:
 )
 def test_products_of_matmul_shapes(text: str, expected: tuple[int, int, int]) -> None:
     product = product_of_shapes("MatMul", parse_shapes(text), "gemm")
-    assert product is not None
     assert (product.m, product.n, product.k) == expected
 
 
@@ -165,7 +164,6 @@ def test_products_of_convolution_shapes(
     family: Family, text: str, channels: tuple[int, int], groups: int
 ) -> None:
     product = product_of_shapes("Conv2D", parse_shapes(text), family)
-    assert product is not None
     assert (product.channels, product.groups) == (channels, groups)
 
 
@@ -177,7 +175,6 @@ def test_no_product_without_shapes() -> None:
 def test_products_of_hlo_dots() -> None:
     dot = HloInstruction("m", "dot.1", "dot", "", "bf16", (32, 64), ("bf16", "bf16"), ((32, 128), (128, 64)))
     product = product_of_hlo(dot)
-    assert product is not None
     assert (product.precision, product.m, product.n, product.k) == ("bf16", 32, 64, 128)
 
 

@@ -68,9 +68,7 @@ def test_the_programs_assignment_divides_its_blocks() -> None:
     assert found.why_unassigned is None
     assert found.rounding_bytes == 24
     assert "rounding" not in {each.kind for each in found.tensors}
-    assert found.course is not None
     assert found.course.parts["dtype"]["bf16 (assigned)"][-1] == 1000
-    assert found.parts is not None
     assert found.parts.asked["workspaces"] == 100
 
 
@@ -138,7 +136,6 @@ def test_what_another_thread_takes_meanwhile_is_not_xlas() -> None:
 def test_recorded_traces_of_jax_on_mi300(name: str, dtypes: dict[str, int]) -> None:
     """By hand from the HloProtos of the programs whose sizes the events have."""
     mine = workflows.analyse(workflows.load(SHARED / "mi300-jax" / f"{name}.xplane.pb")).memory
-    assert mine is not None
     found = {item.name: item.bytes for item in mine.at_peak if item.by == "dtype" and item.assigned}
     assert {dtype: found[dtype] for dtype in dtypes} == dtypes
     known = np.sum(list(found.values()))

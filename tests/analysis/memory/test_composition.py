@@ -28,7 +28,6 @@ def closes(found: MemoryAccount) -> None:
 
 
 def items(found: MemoryAccount | None, by: str) -> dict[str, int]:
-    assert found is not None
     return {item.name: item.bytes for item in found.at_peak if item.by == by}
 
 
@@ -47,7 +46,6 @@ def test_the_live_set_at_the_peak() -> None:
     b.allocation(6, 400, 1400, address=3, region="temp", **none)  # the peak
     b.allocation(7, 400, 1000, address=3, free=True)
     found = at_peak(b)
-    assert found is not None
     assert found.peak_bytes == 1400
     assert items(found, "kind") == {
         "held before the window": 700, "workspaces": 400, "gradients": 200,
@@ -57,7 +55,6 @@ def test_the_live_set_at_the_peak() -> None:
     assert items(found, "dtype") == {"unknown": 400, "float": 200, "half": 100} | older
     assert items(found, "op") == {"unknown": 400, "g": 200, "d/Relu": 100} | older
     assert items(found, "layer") == {"unknown": 600, "d": 100} | older
-    assert found.course is not None
     assert found.course.parts["dtype"]["held before the window"] == (1000,) * 4 + (700,) * 3
     assert (found.saved_bytes, found.reachable_bytes) == (None, None)
 
@@ -67,12 +64,10 @@ def test_the_fullest_device_allocator_is_taken_before_the_hosts() -> None:
     b.allocation(1, 10, 10_000, address=1, allocator="gpu_host_bfc")
     b.allocation(1, 10, 20_000, address=1, allocator="mklcpu")
     found = at_peak(b)
-    assert found is not None
     assert (found.allocator, found.peak_bytes, found.allocators[0].where) == ("mklcpu", 20_000, "host")
     b.allocation(1, 10, 500, address=1, allocator="GPU_0_bfc")
     b.allocation(2, 10, 700, address=1, allocator="GPU_1_bfc")
     found = at_peak(b)
-    assert found is not None
     assert found.peak_bytes == 700
     assert [each.name for each in found.allocators] == ["GPU_1_bfc", "GPU_0_bfc", "mklcpu", "gpu_host_bfc"]
 
@@ -109,8 +104,6 @@ def test_what_lives_into_the_backward_pass_is_kept_for_it() -> None:
     b.allocation(7, 60, 30, address=2, free=True)
     assert items(at_peak(b), "kind") == {"other activations": 500, "activations kept for backward": 60}
     found = at_peak(b)
-    assert found is not None
-    assert found.course is not None
     kinds = found.course.parts["kind"]
     assert found.course.total_bytes == (100, 160, 60, 560, 60, 90, 30)
     assert kinds["activations kept for backward"] == (0, 60, 60, 60, 60, 60, 0)
@@ -183,12 +176,10 @@ def test_what_is_older_than_the_window_is_split_by_the_records(before: int, spli
     b = TraceBuilder()
     b.allocation(1, 50, before + 50, address=1, op="g", phase="backward")
     found = composition.at_peak(b.build(), b.ownership(), c.run(c.facts()))
-    assert found is not None
     closes(found)
     assert items(found, "kind") == {"gradients": 50, **split}
     assert items(found, "dtype") == items(found, "layer") == {"unknown": 50, **split}
     assert items(found, "op") == {"g": 50, **split}
-    assert found.course is not None
     for parts in found.course.parts.values():
         of_moments = {name.removesuffix(" (estimated)"): sizes for name, sizes in parts.items()}
         assert {name: of_moments[name] for name in split} == {name: (size,) for name, size in split.items()}
@@ -219,14 +210,12 @@ def test_the_variables_are_told_by_the_gradients_that_their_updates_free(update:
     trained(b, 60, 1, 4096, "[32,32]", update, before)  # the next step
     b.allocation(100, 9000, before + 9000, address=9, op="g", phase="backward")
     found = at_peak(b)
-    assert found is not None
     expected = {
         "gradients": 9000, "parameters": 5120, "optimizer slots": 5120 * slots, "held before the window": 700,
     }  # fmt: skip
     assert items(found, "kind") == {name: size for name, size in expected.items() if size}
     assert {item.name for item in found.at_peak if item.estimated} <= {"parameters", "optimizer slots"}
     assert found.states_from == "updates"
-    assert found.course is not None
     assert set(found.course.parts["kind"]["parameters (estimated)"]) == {5120}
 
 
@@ -241,7 +230,6 @@ def test_what_other_ops_free_is_no_variable() -> None:
     b.kernel("update", 110, 111, op="Adam/update", op_type="ResourceApplyAdam", launch=(5, 6))
     b.kernel("next", 120, 121, op="next", launch=(20, 21))
     found = at_peak(b)
-    assert found is not None
     assert found.states_from is None
     assert "parameters" not in items(found, "kind")
 
@@ -252,7 +240,6 @@ def test_a_window_that_ends_before_the_updates_tells_the_weights_by_their_16_bit
     b.allocation(2, 2048, 15_048, address=1, shape="[32,32]", op="d/Cast", layer="d", **where)  # type: ignore[arg-type]
     b.allocation(3, 4096, 19_144, address=2, shape="[16,128]", op="d/Relu", layer="d", **where)  # type: ignore[arg-type]
     found = at_peak(b)
-    assert found is not None
     assert items(found, "kind") == {
         "optimizer slots": 8192, "parameters": 4096, "16-bit weight copies": 2048, "other activations": 4096,
         "held before the window": 712,
@@ -286,7 +273,6 @@ def test_what_tf_data_makes_is_input_and_no_leak() -> None:
     b.allocation(250, 100, live + 100, address=9, op="d/MatMul", phase="forward", thread=handing_over)
     b.allocation(260, 0, live + 100, address=10, op="g", phase="backward")
     found = at_peak(b)
-    assert found is not None
     assert items(found, "kind") == {"input": 180, "activations kept for backward": 100}
     assert found.across_steps == ()
 
@@ -299,14 +285,12 @@ def test_blocks_that_outlive_the_next_step_are_named() -> None:
         b.allocation(100 * step + 20, 7, 50 * (step + 1) + 14, address=10, op="passing")
         b.allocation(100 * step + 30, 7, 50 * (step + 1) + 7, address=10, free=True)
     found = at_peak(b)
-    assert found is not None
     assert found.across_steps is not None
     assert [(held.op, held.count, held.bytes) for held in found.across_steps] == [("cache", 2, 100)]
     one = TraceBuilder()
     one.marker(1, 0, 90)
     one.allocation(10, 50, 50, address=1)
     single = at_peak(one)
-    assert single is not None
     assert single.across_steps is None
 
 
@@ -336,11 +320,9 @@ def test_what_a_callback_keeps_between_the_calls_is_of_the_step_before_and_no_ac
         if step:
             freed(now + 80, 500, 19 + step)
     found = at_peak(b)
-    assert found is not None
     assert found.across_steps is not None
     assert [(held.op, held.count, held.bytes) for held in found.across_steps] == [("AddV2", 2, 2000)]
     assert items(found, "kind") == {"other": 5000}
-    assert found.parts is not None
     assert found.parts.kept == {}
 
 
@@ -352,8 +334,6 @@ def test_more_moments_than_are_drawn_keep_their_highest() -> None:
         live += -size if free else size
         b.allocation(n, size, live, address=5, free=free, dtype="half")
     found = at_peak(b)
-    assert found is not None
-    assert found.course is not None
     assert len(found.course.time_ns) == 240
     assert max(found.course.total_bytes) == found.peak_bytes == 9_999
     for parts in found.course.parts.values():
@@ -392,7 +372,6 @@ def test_a_recorded_bert_on_v100() -> None:
 
     trace = traces.read(SHARED / "v100-8gpu-bert-fp16" / "host.xplane.pb")
     found = composition.at_peak(trace, attribution.attribute(trace, None))
-    assert found is not None
     closes(found)
     assert found.peak_bytes < 16 << 30
     assert items(found, "dtype").get("half", 0) > 0

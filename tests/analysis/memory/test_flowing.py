@@ -40,7 +40,6 @@ def parts(
         b.event(HostKind.OP, 109 + 10 * at, 110 + 10 * at, thread=f"executor {at}", op="d/grad")
         b.allocation(105 + 10 * at, 100, live, address=10 + at, free=True, thread=f"executor {at}")
     found = composition.at_peak(b.build(), b.ownership(), run)
-    assert found is not None
     assert found.parts is not None
     return found.parts
 
@@ -82,7 +81,5 @@ def test_an_op_that_launches_a_kernel_or_allocates_ran_too() -> None:
     b.allocation(14, 100, 700, address=4, op="e/grad", phase="backward", **told | {"layer": "e"})
     b.allocation(15, 100, 600, address=3, free=True, thread="executor")
     found = composition.at_peak(b.build(), b.ownership())
-    assert found is not None
-    assert found.parts is not None
     # At the peak, after (3): the update lets go of the first, the op that allocates for `e` of the second.
     assert (found.parts.wide(found.parts.flowing), found.parts.undecided_bytes) == ({"d": 100}, 0)

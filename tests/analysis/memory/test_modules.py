@@ -32,7 +32,6 @@ def of(tensors: tuple[tuple[str, list[int]], ...]) -> dict[str, Any]:
 def account(made: Kineto, path: Path) -> MemoryAccount:
     made.memory(5, 4096, MIB, BEFORE + MIB)
     found = workflows.analyse(workflows.load(made.write(path / "run.pt.trace.json"))).memory
-    assert found is not None
     kinds = {item.name: (item.bytes, item.estimated) for item in found.at_peak if item.by == "kind"}
     assert sum(size for size, _ in kinds.values()) == BEFORE + MIB
     return found

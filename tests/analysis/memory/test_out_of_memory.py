@@ -75,7 +75,6 @@ OLD_TORCH = (
 
 def test_tensorflows_summary_and_error() -> None:
     found = out_of_memory.read(BFC + KERAS)
-    assert found is not None
     assert (found.framework, found.device, found.op) == ("tensorflow", "GPU_0_bfc", "model/conv2d_3/Conv2D")
     assert (found.asked_bytes, found.limit_bytes, found.used_bytes) == (1610612736, 4831838208, 4295010304)
     assert found.loose_bytes == 4831838208 - 4295010304
@@ -90,13 +89,11 @@ def test_tensorflows_summary_and_error() -> None:
 
 def test_tensorflows_error_alone() -> None:
     found = out_of_memory.read(KERAS)
-    assert found is not None
     assert (found.asked_bytes, found.limit_bytes) == (64 * 96 * 256 * 256 * 4, None)
 
 
 def test_xlas_list_of_buffers() -> None:
     found = out_of_memory.read(XLA)
-    assert found is not None
     assert (found.framework, found.asked_bytes) == ("xla", 9 * GIB)
     assert found.parts == {"arguments": GIB, "outputs": 512 * MIB, "temporaries": 7680 * MIB}
     assert [(each.dtype, each.shape, each.bytes) for each in found.filled] == [
@@ -122,7 +119,6 @@ def test_xlas_message_alone_says_what_did_not_fit(said: str, asked: int) -> None
     """As in onpix/LLNeRF#9, sokrypton/ColabFold#65 and google-deepmind/alphafold#1023; the last one counts."""
     earlier = "RESOURCE_EXHAUSTED: Out of memory allocating 77 bytes.\n"
     found = out_of_memory.read(f"{earlier}Traceback\n{said}\n")
-    assert found is not None
     assert (found.framework, found.asked_bytes, found.limit_bytes, found.filled) == ("xla", asked, None, ())
     assert advise(found, 32) == ()
 
@@ -131,19 +127,16 @@ def test_tensorflows_error_of_a_compiled_step() -> None:
     """As in NVIDIA/DeepLearningExamples#405; later TensorFlows name the error's class."""
     for kind in ("  (0) Resource exhausted", "errors_impl.ResourceExhaustedError"):
         found = out_of_memory.read(f"{kind}: Out of memory while trying to allocate 68852648264 bytes.\n")
-        assert found is not None
         assert (found.framework, found.asked_bytes) == ("xla", 68852648264)
 
 
 def test_pytorchs_message_in_both_wordings() -> None:
     found = out_of_memory.read(TORCH)
-    assert found is not None
     assert (found.asked_bytes, found.limit_bytes, found.used_bytes) == (2 * GIB, 24 * GIB, 12 * GIB)
     assert (found.loose_bytes, found.others_bytes, found.device) == (7 * GIB, 4 * GIB, "GPU 1")
     assert [each.cause for each in advise(found)] == ["fragmentation", "other processes"]
     assert out_of_memory.read(TORCH.replace("CUDA", "HIP")) == found
     old = out_of_memory.read(OLD_TORCH)
-    assert old is not None
     assert (old.limit_bytes, old.used_bytes) == (6 * GIB, round(781.5 * MIB))
     assert old.loose_bytes == 1280 * MIB - round(781.5 * MIB)
     assert old.free_bytes == round(3.03 * GIB)
@@ -171,7 +164,6 @@ def test_pytorchs_message_in_both_wordings() -> None:
 )  # fmt: skip
 def test_more_free_than_was_asked_for_is_said(said: str, free: str, loose: int) -> None:
     found = out_of_memory.read(said)
-    assert found is not None
     assert found.loose_bytes == loose
     (advice,) = advise(found, 32)
     assert advice.cause == "fragmentation"
@@ -352,7 +344,6 @@ REAL_TORCH_TOO_LARGE = (
 
 def test_a_real_dump_of_tensorflow() -> None:
     found = out_of_memory.read(REAL_TENSORFLOW)
-    assert found is not None
     assert (found.framework, found.asked_bytes) == ("tensorflow", 2048 * 436631 * 4)
     assert (found.limit_bytes, found.used_bytes) == (10925244416, 7613320960)
     assert [(each.count, each.bytes) for each in found.filled] == [
@@ -363,7 +354,6 @@ def test_a_real_dump_of_tensorflow() -> None:
 
 def test_real_lists_of_xla() -> None:
     found = out_of_memory.read(REAL_XLA)
-    assert found is not None
     assert (found.framework, found.asked_bytes) == ("xla", 10228218416)
     assert found.parts == {
         "arguments": round(2.86 * GIB), "outputs": round(462.23 * MIB), "temporaries": round(9.53 * GIB),
@@ -373,7 +363,6 @@ def test_real_lists_of_xla() -> None:
         ("f32", "[5120,1286,64]", round(1.57 * GIB))
     ]
     in_a_log = out_of_memory.read(REAL_XLA_IN_A_LOG)
-    assert in_a_log is not None
     assert in_a_log.parts == {
         "arguments": round(7.78 * GIB), "outputs": round(301.25 * MIB), "temporaries": round(3.83 * GIB),
     }  # fmt: skip
@@ -384,23 +373,19 @@ def test_real_lists_of_xla() -> None:
 def test_a_list_of_xla_that_lost_its_first_lines(lost: int) -> None:
     message, *rest = REAL_XLA.splitlines(keepends=True)
     found = out_of_memory.read(message + "".join(rest[lost:]))
-    assert found is not None
     assert (found.asked_bytes, len(found.filled)) == (10228218416, 1)
     assert out_of_memory.read("Peak buffers:\n") is None
 
 
 def test_a_list_of_xla_after_another_message() -> None:
     found = out_of_memory.read(REAL_XLA_ON_ROCM)
-    assert found is not None
     assert (found.framework, found.asked_bytes) == ("xla", round(154.06 * GIB))
     with_units = out_of_memory.read(REAL_XLA.replace("10228218416 bytes", "9.53GiB"))
-    assert with_units is not None
     assert with_units.asked_bytes == round(9.53 * GIB)
 
 
 def test_real_lists_of_a_tpu() -> None:
     found = out_of_memory.read(REAL_TPU)
-    assert found is not None
     assert (found.framework, found.limit_bytes) == ("xla", round(15.48 * GIB))
     assert found.asked_bytes == round(30.21 * GIB) - round(15.9 * GIB)
     assert found.parts == {"arguments": round(15.9 * GIB), "outputs": 1024, "temporaries": round(14.31 * GIB)}
@@ -411,11 +396,9 @@ def test_real_lists_of_a_tpu() -> None:
         ("batch", True)
     ]
     early = out_of_memory.read(REAL_TPU_OF_TENSORFLOW)
-    assert early is not None
     assert (early.asked_bytes, early.parts) == (round(41.74 * GIB), {"temporaries": round(41.19 * GIB)})
     assert [(one.name, one.bytes) for one in early.filled] == [("slicewise_79/cic_update/FloorMod", 32 * GIB)]
     in_a_log = out_of_memory.read(REAL_TPU_IN_A_LOG)
-    assert in_a_log is not None
     assert [(one.name, one.shape) for one in in_a_log.filled] == [("fusion.44044.remat4", "[12582912,1]")]
 
 
@@ -426,13 +409,11 @@ def test_a_buffer_that_no_tpu_could_hold() -> None:
         "(size=17179869184) :: #allocation7 [shape = 'u8[327680,327680]{1,0:T(8,128)(4,1)}', space=hbm]"
     )
     found = out_of_memory.read(said)
-    assert found is not None
     assert (found.framework, found.asked_bytes, found.limit_bytes) == ("xla", 100 * GIB, 16 * GIB)
 
 
 def test_the_drivers_own_allocator() -> None:
     found = out_of_memory.read(REAL_ASYNC)
-    assert found is not None
     assert (found.device, found.asked_bytes, found.used_bytes) == ("gpu_async_1", 1225195446464, 61982909300)
     assert (found.limit_bytes, found.free_bytes, found.loose_bytes) == (85095874560, 22635544576, None)
     small = out_of_memory.read(REAL_ASYNC.replace("1225195446464", "12251954464"))
@@ -443,7 +424,6 @@ def test_the_drivers_own_allocator() -> None:
 def test_what_the_caller_can_do_without_is_no_error() -> None:
     assert out_of_memory.read(NO_FAILURE) is None
     found = out_of_memory.read(BFC + KERAS + NO_FAILURE)
-    assert found is not None
     assert found.asked_bytes == 1610612736
 
 
@@ -459,22 +439,18 @@ def test_what_the_caller_can_do_without_is_no_error() -> None:
 )
 def test_jaxs_allocator_is_not_tensorflows(text: str) -> None:
     found = out_of_memory.read(text)
-    assert found is not None
     assert (found.framework, found.asked_bytes, found.device) == ("xla", 29995136256, "GPU_1_bfc")
     of_tensorflow = out_of_memory.read(REAL_JAX_ALLOCATOR.replace("external/org_", "external/local_"))
-    assert of_tensorflow is not None
     assert of_tensorflow.framework == "tensorflow"
 
 
 def test_real_messages_of_torch() -> None:
     found = out_of_memory.read(REAL_TORCH)
-    assert found is not None
     assert (found.asked_bytes, found.limit_bytes) == (round(22.78 * GIB), round(31.47 * GIB))
     assert (found.used_bytes, found.loose_bytes) == (round(9.08 * GIB), round(9.35 * GIB))
     assert found.others_bytes is None  # the printed figures are 0.01 GiB apart, as rounding leaves them
     assert [each.cause for each in advise(found)] == ["batch"]
     large = out_of_memory.read(REAL_TORCH_TOO_LARGE)
-    assert large is not None
     assert (large.limit_bytes, large.used_bytes, large.others_bytes) == (12 * GIB, round(984.52 * MIB), None)
     assert [each.cause for each in advise(large)] == ["too large"]
 
@@ -524,7 +500,6 @@ def failed(*, limit: int, used: int, asked: int) -> Run:
 
 def batch_advice(run: Run) -> list[tuple[str, str]]:
     found = failure(run)
-    assert found is not None
     return [(one.cause, one.text) for one in found.advice if one.cause in ("batch", "elsewhere")]
 
 
@@ -559,7 +534,6 @@ def test_16_bits_are_advised_in_the_frameworks_own_way(framework: dict[str, str]
     run = failed(limit=8 * GIB, used=7 * GIB, asked=2 * GIB)
     assert run.facts is not None
     found = failure(replace(run, facts=replace(run.facts, framework=framework)))
-    assert found is not None
     (advice,) = [one for one in found.advice if one.cause == "precision"]
     assert advice.text.startswith("it trains in float32: 16 bits halve activations: ")
     assert said in advice.text + advice.snippet
@@ -578,7 +552,6 @@ def test_a_text_alone_gives_the_lists_sum_and_its_frameworks_way(
     text: str, listed: int | None, said: str | None
 ) -> None:
     found = out_of_memory.read(text)
-    assert found is not None
     assert found.listed_bytes == listed
     precision = [one.text for one in advise(found) if one.cause == "precision"]
     assert len(precision) == (said is not None)
@@ -655,7 +628,6 @@ DEVICE = (
 def test_what_the_driver_refused_is_no_tensor() -> None:
     """TensorFlow's allocator asks for less and less: the first is what it wanted, below the last was free."""
     found = out_of_memory.read(DEVICE + REAL_REFUSALS)
-    assert found is not None
     assert (found.framework, found.asked_bytes, found.refused_bytes) == ("tensorflow", 3173555200, 2570579712)
     assert (found.limit_bytes, found.device, found.used_bytes) == (3100 * MIB, "GeForce RTX 2070", None)
     advice = advise(found, 64)
@@ -667,21 +639,17 @@ def test_what_the_driver_refused_is_no_tensor() -> None:
         REAL_REFUSALS + REAL_REFUSALS.splitlines(keepends=True)[0]
     )  # asked for again, once memory was freed
     last = out_of_memory.read(later)
-    assert last is not None
     assert (last.asked_bytes, last.refused_bytes, last.limit_bytes) == (3173555200, 3173555200, None)
     assert [one.cause for one in advise(last, 64)] == ["driver"]
     whole = out_of_memory.read(REAL_REFUSALS + REAL_TENSORFLOW)
-    assert whole is not None
     assert (whole.refused_bytes, whole.used_bytes) == (None, 7613320960)  # the dump says more
 
 
 def test_refusals_of_jax_and_of_pinned_memory() -> None:
     found = out_of_memory.read(REAL_REFUSALS_OF_JAX)
-    assert found is not None
     assert (found.framework, found.asked_bytes, found.refused_bytes) == ("xla", 2740606464, 2466545664)
     pinned = "cuda_driver.cc:893] failed to alloc 8589934592 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
     host = out_of_memory.read(DEVICE + REAL_REFUSALS + pinned)
-    assert host is not None
     assert (host.asked_bytes, host.refused_bytes, host.limit_bytes) == (8 * GIB, 8 * GIB, None)
     assert host.device == out_of_memory.PINNED
     assert [one.cause for one in advise(host)] == ["host memory"]
@@ -710,7 +678,6 @@ def test_refusals_of_jax_and_of_pinned_memory() -> None:
 )
 def test_errors_of_the_driver_that_state_no_size(said: str, words: str | None, framework: str) -> None:
     found = out_of_memory.read(said)
-    assert found is not None
     assert (found.framework, found.asked_bytes, found.refused_bytes) == (framework, None, None)
     assert found.words == (words or "cuDNN error: CUDNN_STATUS_ALLOC_FAILED")
     advice = advise(found, 64, memory_bytes=16 * GIB)
@@ -720,11 +687,9 @@ def test_errors_of_the_driver_that_state_no_size(said: str, words: str | None, f
 
 def test_of_a_run_that_ended_so_the_models_layers_still_tell_a_batch() -> None:
     run = mpprof_api.load(SAMPLES / "v100-convnet-float32")
-    assert run.facts is not None
     small = replace(run.facts.devices[0], memory_bytes=700 * MIB)
     ended = Ended("out_of_memory", f"RuntimeError: {REAL_TORCH_WITHOUT_SIZES}")
     found = failure(replace(run, facts=replace(run.facts, ended=ended, devices=(small,))))
-    assert found is not None
     assert found.asked_bytes is None
     assert [one.text for one in found.advice if one.cause == "batch"] == [
         "a batch of 48 in float32 or 97 in mixed_float16 instead of 64, estimated from the model's layers"

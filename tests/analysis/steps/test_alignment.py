@@ -41,7 +41,6 @@ def joined(path: Path, *, family: str = "mpprof", renumbered: int = 0) -> tuple[
 
 def test_clock_and_markers_of_a_recorded_training_agree() -> None:
     lines, found, run = joined(RECORDED)
-    assert run.steps is not None
     assert lines.row is not None
     assert run.steps.step[lines.row].tolist() == found.number.tolist() == [11, 12, 13, 14, 15]
     assert lines.offset_ns is not None
@@ -54,18 +53,14 @@ def test_a_clock_that_was_set_is_said_and_the_markers_are_believed(seconds: int,
     path = recorded(tmp_path / "run", clock_ns=seconds * SECOND)
     lines, _, _ = joined(path)
     true = joined(RECORDED)[0]
-    assert lines.row is not None
-    assert true.row is not None
     assert lines.row.tolist() == true.row.tolist()
     assert lines.offset_ns == pytest.approx(-seconds * SECOND, abs=0.01 * SECOND)
     (note,) = lines.notes
     assert ("behind" if seconds > 0 else "ahead of") in note
     assert ("another run" in note) == (abs(seconds) > 60)
     analysis = workflows.analyse(workflows.load(path))
-    assert analysis.account is not None
     assert note in analysis.account.notes
     unperturbed = workflows.analyse(workflows.load(RECORDED)).account
-    assert unperturbed is not None
     assert analysis.account.step_ns == unperturbed.step_ns
 
 
@@ -73,8 +68,6 @@ def test_a_clock_that_was_set_is_said_and_the_markers_are_believed(seconds: int,
 def test_markers_that_count_otherwise_are_joined_by_the_clock(family: str, renumbered: int) -> None:
     lines, _, _ = joined(RECORDED, family=family, renumbered=renumbered)
     true = joined(RECORDED)[0]
-    assert lines.row is not None
-    assert true.row is not None
     assert lines.row.tolist() == true.row.tolist()
     assert [family in note for note in lines.notes] == ([True] if renumbered else [])
 

@@ -82,6 +82,5 @@ def test_what_an_algorithm_worked_in_is_no_gradient() -> None:
     b.allocation(170 * MS, 64 * MIB, 2 * MIB, address=2, free=True)
     b.allocation(395 * MS, 2 * MIB, 0, address=1, free=True)
     found = at_peak(b.build(), b.ownership())
-    assert found is not None
     kinds = {item.name: item.bytes for item in found.at_peak if item.by == "kind"}
     assert kinds == {"workspaces": 64 * MIB, "gradients": 2 * MIB}

@@ -76,7 +76,6 @@ def test_a_range_of_a_kineto_trace_makes_its_account_one_of_steps(tmp_path: Path
     assert documents.document(mpprof.diagnose(mpprof.load(path)))["account"]["basis"] == "window"
     found = documents.document(mpprof.diagnose(mpprof.load(path, step_range="decode")))
     time = found["time"]
-    assert time is not None
     assert found["account"]["basis"] == "step"
     assert (time["step_range"], time["step_source"], time["window_steps"]) == ("decode", "range", 6)
     assert next(part["ns_per_step"] for part in time["slices"] if part["class"] == "matmul") == 100_000

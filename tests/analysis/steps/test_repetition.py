@@ -54,7 +54,6 @@ def test_without_its_markers_a_recorded_trace_has_the_same_steps(name: str) -> N
     assert (truth.source, found.source) == ("torch", "period")
     assert (len(truth), len(found)) == (6, 5)  # what precedes the first step's sequence has no beginning
     busiest = int(np.bincount(marked.kernels.stream).argmax())
-    assert truth.work is not None
     on_busiest = marked.kernels.stream[truth.work.row] == busiest
     counts = np.bincount(truth.work.step[on_busiest]).tolist()
     assert len(set(counts)) == 1, "kernels of the next step were counted into a step"
@@ -109,7 +108,6 @@ def test_two_hundred_equal_layers_are_a_step_where_the_step_repeats_too() -> Non
     step = "embd" + "qkvp" * 200 + "head"
     assert repetition(numbers(step * 3)) == Repetition(len(step), 0, steps=True)
     alone = repetition(numbers(step))
-    assert alone is not None
     assert (alone.length, alone.outside, alone.steps) == (4, 8, False)
 
 
@@ -128,5 +126,4 @@ def test_micro_batches_are_not_taken_for_steps() -> None:
     step = "forwaBACKd" * 4 + "optimizer!"
     assert repetition(numbers(step * 4)) == Repetition(len(step), 0, steps=True)
     once = repetition(numbers("forwaBACKd" * 12 + "optimizer!" + "forwaBACKd" * 12))
-    assert once is not None
     assert (once.length, once.steps) == (10, False)

@@ -33,7 +33,6 @@ FULL = Play(
 
 def of(played: Played) -> RunTime:
     found = run_time(load(played.root))
-    assert found is not None
     assert sum(part.ns for part in found.parts) + found.unknown_ns == found.wall_ns
     assert all(0 <= part.ratio <= 1 for part in found.parts)
     assert all(sum(each.ns for each in part.by) == part.ns for part in found.parts)
@@ -85,6 +84,15 @@ def test_what_a_callback_takes_is_taken_from_no_other_part(backend: str, hook: H
     for name in ("steps", "between_epochs", "loop"):
         own_loop = 2 * 19 * 1
         assert ms(found).get(name, 0) == pytest.approx(ms(plain).get(name, 0), abs=own_loop), name
+
+
+@pytest.mark.parametrize("hook", [CHECKPOINT, Hook("Ends", epoch_end=90)])
+def test_what_keras_does_behind_a_validation_is_the_validations(hook: Hook, tmp_path: Path) -> None:
+    """It releases the iterator, and with it threads that read ahead."""
+    times = of(play(Play(validation=40, behind_validation=30, between=7, callbacks=(hook,)), tmp_path))
+    assert names(times, "validation") == {"validation": 80, "after its last hook": 60}
+    assert ms(times)["between_epochs"] == 2 * 7
+    assert sum(names(times, "callbacks").values()) == 2 * (hook.epoch_end or 4 * 50)
 
 
 def test_a_checkpoint_every_five_steps_is_all_of_its_seconds(tmp_path: Path) -> None:
@@ -140,7 +148,6 @@ def test_what_was_timed_and_took_nothing_is_0_and_not_absent(tmp_path: Path) -> 
     found = of(play(Play(backend="jax", callbacks=(SLOW,)), tmp_path))
     for name in ("input", "compile", "validation", "profiler"):
         part = found.part(name)  # type: ignore[arg-type]
-        assert part is not None
         assert part.ns == 0
     assert set(found.absent) == {"setup", "loop"}
 

@@ -34,7 +34,7 @@ def test_a_loader_of_eight_workers_is_named_with_its_period() -> None:
     run = run_of([2000.0, *eight_workers(599)], facts=facts)
     told = found(run)
     assert (told.every, told.in_each, told.notable) == (8, 1, True)
-    assert str(told).endswith("median 1.71 ms: every 8th step waits for the loader")
+    assert str(told).endswith("median 1.71 ms: every 8th step takes 325 ms: it waits for the loader")
     assert doubts(run) == (str(told),)
 
 
@@ -42,7 +42,7 @@ def test_workers_that_have_fallen_apart_stall_several_times_in_each_round() -> N
     facts = c.facts(fit={"input": {"kind": "PyDataset", "workers": 8}})
     told = found(run_of([900.0, *[100, 2, 2, 130, 78, 2, 2, 2] * 60], facts=facts))
     assert (told.every, told.in_each) == (8, 3)
-    assert "3 of every 8 steps are stalls; each waits for the loader" in str(told)
+    assert "3 of every 8 steps are stalls of about 100 ms; each waits for the loader" in str(told)
 
 
 def test_a_checkpoint_every_fifth_step_lies_between_two_calls() -> None:
@@ -51,7 +51,9 @@ def test_a_checkpoint_every_fifth_step_lies_between_two_calls() -> None:
     gaps[4::5] = 60
     told = found(run_of(values.tolist(), gaps=gaps.tolist()))
     assert told.every == 5
-    assert str(told).endswith("every 5th step stalls between two calls (callbacks or the loop)")
+    assert str(told).endswith(
+        "every 5th step takes 70.0 ms: it stalls between two calls (callbacks or the loop)"
+    )
     facts = c.facts(framework={"keras": "3.15.1", "backend": "torch"})
     on_torch = found(run_of(values.tolist(), gaps=gaps.tolist(), facts=facts))
     assert "(input, callbacks or the loop)" in str(on_torch)
@@ -62,7 +64,7 @@ def test_compilations_that_come_back_irregularly_are_counted() -> None:
     values[[20, 31, 77, 130, 131, 250]] = 2000
     told = found(run_of(values.tolist()))
     assert (told.count, told.every) == (6, None)
-    assert "6 of 299 steps are stalls; each stalls within the training function" in str(told)
+    assert "6 of 299 steps are stalls of about 2.00 s; each stalls within the training function" in str(told)
 
 
 def test_random_stalls_have_no_period() -> None:
@@ -96,8 +98,8 @@ def test_what_few_of_many_stalls_run_is_said_with_its_time_and_not_of_each() -> 
     values[slept] = 1500
     run = run_of(values.tolist(), gaps=np.where(values > 1000, 1490.0, 0.0).tolist())
     said = str(found(with_spent(run, SLOW, *((row + 1, row + 1, 1, 1490.0) for row in slept))))
-    assert said.endswith("are stalls; Slow takes 11.9 s of them")
-    assert "144 of 495 steps" in said
+    assert said.endswith("; Slow takes 11.9 s of them")
+    assert "144 of 495 steps are stalls of about 60.0 ms" in said
 
 
 def test_what_each_stall_runs_is_said_of_each() -> None:
@@ -106,7 +108,7 @@ def test_what_each_stall_runs_is_said_of_each() -> None:
     values[slept] = 2000
     run = run_of(values.tolist(), gaps=np.where(values == 2000, 1990.0, 0.0).tolist())
     told = found(with_spent(run, SLOW, *((row + 1, row + 1, 1, 1990.0) for row in slept)))
-    assert str(told).endswith("6 of 299 steps are stalls; each runs Slow")
+    assert str(told).endswith("6 of 299 steps are stalls of about 2.00 s; each runs Slow")
     assert told.cause_ns == pytest.approx(6 * 1990 / 299 * MS, rel=0.02)
 
 
@@ -121,8 +123,8 @@ def test_what_is_spent_beside_the_stalls_is_no_cause_of_them() -> None:
 
 @pytest.mark.parametrize(("number", "said"), [(2, "2nd"), (3, "3rd"), (11, "11th"), (21, "21st")])
 def test_periods_are_ordinals(number: int, said: str) -> None:
-    told = Stalls(20 * MS, 10 * MS, 10, 10 * number, number, None, 0.0, grouped=False)
-    assert f"every {said} step stalls; the records do not show where" in str(told)
+    told = Stalls(20 * MS, 10 * MS, 10, 10 * number, number, None, 0.0, grouped=False, length_ns=100 * MS)
+    assert f"every {said} step takes 100 ms; the records do not show where" in str(told)
 
 
 def test_means_of_several_steps_do_not_tell_which_step_stalls() -> None:
@@ -132,4 +134,7 @@ def test_means_of_several_steps_do_not_tell_which_step_stalls() -> None:
     log = table(interval, synced=np.array(interval) >= 0, dispatch_ns=np.full(640, 100_000))
     told = found(c.run(None, log))
     assert (told.grouped, told.every) == (True, None)
-    assert "3 of 38 timings of several steps are stalls; the records do not show where" in str(told)
+    assert (
+        "3 of 38 timings of several steps are stalls of about 60.0 ms; the records do not show where"
+        in str(told)
+    )

@@ -82,7 +82,6 @@ def test_a_step_is_from_the_end_of_an_update_to_the_end_of_the_next(tmp_path: Pa
     found = steps(tmp_path, unmarked.trained(20))
     assert (found.source, found.unit, len(found)) == ("optimizer", "step", 19)
     assert lengths_us(found) == pytest.approx([unmarked.STEP_US] * 19)
-    assert found.work is not None
     assert np.bincount(found.work.step).tolist() == [6 + 4 + 1] * 19  # the backward's thread is in it
     assert found.pause_ns is None  # nothing tells what of it lies between two steps
 
@@ -115,7 +114,6 @@ def test_the_recorded_training_has_a_step_for_each_update_but_the_first() -> Non
     """30 marks, 321 kernels between two; the raw file's mean from end to end of them is 333.6 ms on the device."""
     found = periods(traces.read(SHARED / "rtx2080ti-torch/resnet_training.json.gz"), 0)
     assert (found.source, len(found)) == ("optimizer", 29)
-    assert found.work is not None
     counts = np.bincount(found.work.step)
     assert np.median(counts) >= 321
     assert (found.end_ns - found.start_ns).mean() / 1e6 == pytest.approx(333.6, abs=0.5)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-BATCH = {"convnet": 128, "resnet": 64, "transformer": 16, "lstm": 128, "unet": 16}
+BATCH = {
+    "convnet": 128, "resnet": 64, "transformer": 16, "lstm": 128, "unet": 16,
+    "vgg": 64, "perceptron": 8192, "subclassed_convnet": 128, "subclassed_encoder": 32, "subclassed_blocks": 32,
+}  # fmt: skip
 """Examples a step of each model."""
+
+SUBCLASSED = ("subclassed_convnet", "subclassed_encoder", "subclassed_blocks")
+CUSTOM = "subclassed_blocks"
+"""Of layers of no known kind: its forecast is a lower bound."""
 
 
 def convnet() -> Any:
@@ -97,4 +104,133 @@ def unet() -> Any:
     value = layers.Conv2D(1, 1)(value)
     model = keras.Model(inputs, layers.Activation("sigmoid", dtype="float32")(value))
     model.compile("adam", "binary_crossentropy")
+    return model
+
+
+def vgg() -> Any:
+    """Eight convolutions and dense layers of many weights, in the shape of VGG-11."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential([keras.Input((96, 96, 3))])
+    for filters, times in ((64, 1), (128, 1), (256, 2), (512, 2)):
+        for _ in range(times):
+            model.add(layers.Conv2D(filters, 3, padding="same", activation="relu"))
+        model.add(layers.MaxPooling2D())
+    model.add(layers.Flatten())
+    model.add(layers.Dense(2048, activation="relu"))
+    model.add(layers.Dropout(0.5))
+    model.add(layers.Dense(100))
+    model.add(layers.Activation("softmax", dtype="float32"))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def perceptron() -> Any:
+    """Dense layers with layer normalisation between them."""
+    import keras
+    from keras import layers
+
+    value = inputs = keras.Input((1024,))
+    for _ in range(4):
+        value = layers.LayerNormalization()(layers.Dense(2048, activation="relu")(value))
+    value = layers.Dense(10)(value)
+    model = keras.Model(inputs, layers.Activation("softmax", dtype="float32")(value))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def subclassed_convnet() -> Any:
+    """A subclassed model of Keras' own layers."""
+    import keras
+    from keras import layers
+
+    class Convnet(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolved = [
+                layers.Conv2D(filters, 3, strides=2, padding="same") for filters in (64, 128, 256)
+            ]
+            self.normed = [layers.BatchNormalization() for _ in self.convolved]
+            self.active = [layers.ReLU() for _ in self.convolved]
+            self.pooled, self.head = layers.GlobalAveragePooling2D(), layers.Dense(10)
+            self.last = layers.Activation("softmax", dtype="float32")
+
+        def call(self, value: Any) -> Any:
+            for convolved, normed, active in zip(self.convolved, self.normed, self.active, strict=True):
+                value = active(normed(convolved(value)))
+            return self.last(self.head(self.pooled(value)))
+
+    return _called(Convnet(), (128, 128, 3), "float32", "sparse_categorical_crossentropy")
+
+
+def subclassed_encoder() -> Any:
+    """A subclassed transformer whose call is made of Keras' layers."""
+    import keras
+    from keras import layers
+
+    class Encoder(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedded = layers.Embedding(8192, 256)
+            self.attended = [layers.MultiHeadAttention(4, 64) for _ in range(3)]
+            self.normed = [layers.LayerNormalization() for _ in range(6)]
+            self.up = [layers.Dense(1024, activation="relu") for _ in range(3)]
+            self.down = [layers.Dense(256) for _ in range(3)]
+            self.added = [layers.Add() for _ in range(6)]
+            self.pooled, self.head = layers.GlobalAveragePooling1D(), layers.Dense(5)
+            self.last = layers.Activation("softmax", dtype="float32")
+
+        def call(self, tokens: Any) -> Any:
+            value = self.embedded(tokens)
+            for at in range(3):
+                near = self.attended[at](value, value)
+                value = self.normed[2 * at](self.added[2 * at]([value, near]))
+                near = self.down[at](self.up[at](value))
+                value = self.normed[2 * at + 1](self.added[2 * at + 1]([value, near]))
+            return self.last(self.head(self.pooled(value)))
+
+    return _called(Encoder(), (256,), "int32", "sparse_categorical_crossentropy")
+
+
+def subclassed_blocks() -> Any:
+    """A subclassed transformer of six layers of its own kind."""
+    import keras
+    from keras import layers
+
+    class Block(layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = layers.LayerNormalization(), layers.LayerNormalization()
+            self.attended = layers.MultiHeadAttention(8, 64)
+            self.up, self.down = layers.Dense(2048, activation="gelu"), layers.Dense(512)
+
+        def call(self, value: Any) -> Any:
+            near = self.first(value)
+            value = value + self.attended(near, near, use_causal_mask=True)
+            return value + self.down(self.up(self.second(value)))
+
+    class Blocks(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedded, self.head = layers.Embedding(8192, 512), layers.Dense(8192)
+            self.blocks = [Block() for _ in range(6)]
+            self.last = layers.Activation("linear", dtype="float32")
+
+        def call(self, tokens: Any) -> Any:
+            value = self.embedded(tokens)
+            for block in self.blocks:
+                value = block(value)
+            return self.last(self.head(value))
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return _called(Blocks(), (256,), "int32", loss)
+
+
+def _called(model: Any, shape: tuple[int, ...], dtype: str, loss: Any) -> Any:
+    """The model, built by a call on one example, and compiled."""
+    import numpy as np
+
+    model(np.zeros((1, *shape), dtype))
+    model.compile("adam", loss)
     return model

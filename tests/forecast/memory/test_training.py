@@ -260,17 +260,14 @@ def test_of_a_frozen_model_the_fullest_moment_is_in_the_forward_pass(jit: object
 
 def test_an_optimizer_keeps_nothing_for_what_is_not_trained() -> None:
     run = chain(*BLOCK)
-    assert run.facts is not None
     assert run.facts.model is not None
     model = replace(run.facts.model, trainable_parameters=580)
     found = states.recorded(replace(run, facts=replace(run.facts, model=model)))
-    assert found is not None
     assert (found.parameters, found.trained, found.slots) == (4 * 1092, 4 * 580, 2 * 4 * 580)
 
 
 def test_unknown_slots_are_said_to_be_left_out_of_the_peak() -> None:
     run = chain(*BLOCK)
-    assert run.facts is not None
     optimizer = OptimizerFacts("Adafactor")
     fits = tuple(replace(fit, optimizer=optimizer) for fit in run.facts.fits)
     found = training.forecast(replace(run, facts=replace(run.facts, fits=fits)), 1)
@@ -323,6 +320,22 @@ def test_an_unknown_layer_is_named() -> None:
     own = {**layer("mine", "Swirl", [8], [8], 8), "module": "project"}
     found = training.forecast(chain(entry(8), layer("a", "Dense", [8], [8], 72), own), 1)
     assert any("mine" in each for each in found.unknown)
+
+
+def test_with_a_layer_of_no_known_kind_the_peak_is_at_least_and_no_batch_is_largest() -> None:
+    own = {**layer("mine", "Swirl", [8], [8], 8), "module": "project"}
+    known = training.forecast(chain(entry(8), layer("a", "Dense", [8], [8], 72)), 1, card_bytes=1 << 30)
+    found = training.forecast(chain(entry(8), layer("a", "Dense", [8], [8], 72), own), 1, card_bytes=1 << 30)
+    assert (known.runs[0].custom_layers, known.runs[0].at_least) == ((), ())
+    assert known.runs[0].largest_batch
+    for run in found.runs:
+        assert run.custom_layers == ("mine",)
+        assert {"peak_bytes", "activations_bytes"} <= set(run.at_least)
+        assert run.largest_batch is None
+    assert "at least" in repr(found)
+    assert "at least" not in repr(known)
+    compiled = replace(found.runs[0], xla_peak_bytes=(5, 6), peak_bytes=6, largest_batch=7)
+    assert "peak_bytes" not in compiled.at_least
 
 
 def test_what_cannot_be_forecast_says_why() -> None:

@@ -38,7 +38,9 @@ def said(path: Path, *, whole: bool = False) -> Document:
         for written in (text.render(document), markdown.render(document)):
             written.encode()
     tables = (
-        {name: workflows.rows_of(mine, name) for name in ("kernels", "ops", "layers")} if mine.trace else {}
+        {name: workflows.rows_of(mine, name) for name in ("kernels", "products", "ops", "layers")}
+        if mine.trace
+        else {}
     )
     for name, rows in tables.items():
         document[f"{name} table"] = sorted(rows, key=lambda row: json.dumps(row, default=str))

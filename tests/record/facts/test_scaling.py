@@ -60,7 +60,12 @@ def called(root: Path, made: Any, fits: int = 1) -> list[bool | None]:
 def test_a_step_that_is_traced_shows_whether_it_scales(tmp_path: Path, kind: str, scales: bool) -> None:
     made = built(kind)
     before = dict(vars(keras.optimizers.LossScaleOptimizer))
-    assert called(tmp_path, made, fits=2) == [scales, None]  # a second fit traces nothing
+    assert called(tmp_path / "a", made, fits=2) == [scales, scales]  # a second fit traces nothing
+    assert called(tmp_path / "b", made) == [scales]
+    made.compile("sgd", "mse")  # another function, which nobody watches as it is traced
+    made.optimizer.build(made.trainable_variables)
+    made.fit(np.ones((4, 4)), np.ones((4, 2)), verbose=0)
+    assert called(tmp_path / "c", made) == [None]
     assert dict(vars(keras.optimizers.LossScaleOptimizer)) == before
 
 

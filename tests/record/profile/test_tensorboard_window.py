@@ -38,7 +38,6 @@ def board(logdir: Path, calls: tuple[int, int] | int) -> Any:
 
 def windows(root: Path) -> tuple[ProfileWindow, ...]:
     read = read_records(root)
-    assert read.facts is not None
     assert read.warnings == ()
     return read.facts.profile_windows
 
@@ -51,7 +50,6 @@ def test_its_trace_is_the_runs_own(tmp_path: Path, theirs_first: bool, same: boo
     train(40, *([theirs, ours] if theirs_first else [ours, theirs]))
     (window,) = windows(tmp_path / "run")
     assert (window.status, window.first_step, window.last_step) == ("foreign", 12, 16)
-    assert window.trace is not None
     assert window.trace.startswith("train/plugins/profile/" if same else "plugins/profile/")
     (trace,) = (tmp_path / "run" / window.trace).glob("*.xplane.pb")
     assert trace.name == f"{window.host}.xplane.pb"
@@ -61,10 +59,8 @@ def test_its_trace_is_the_runs_own(tmp_path: Path, theirs_first: bool, same: boo
 
     run = mpprof.load(tmp_path / "run")
     assert run.traces == (trace,)
-    assert run.steps is not None
     assert run.steps.step[run.steps.profiled].tolist() == [12, 13, 14, 15, 16]
     report = mpprof.diagnose(run)
-    assert report.account is not None
     # Five markers make five whole steps; how many of them are steady is up to the machine, and is said. Keras'
     # markers count from 0, ours from 1.
     left_out = [re.match(r"(\d+) of (\d+) whole steps left out", note) for note in report.account.notes]
@@ -111,7 +107,6 @@ def test_a_fit_that_ends_within_its_profile(tmp_path: Path) -> None:
 
 def test_what_it_will_profile() -> None:
     found = profile_of([object(), board(Path("a"), 0), board(Path("b"), (3, 4))])
-    assert found is not None
     assert (found.first, found.last) == (3, 4)
     assert found.folders[0] == Path("b").absolute() / "train/plugins/profile"
     assert profile_of([board(Path("a"), 0)]) is None

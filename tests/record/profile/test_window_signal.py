@@ -29,7 +29,6 @@ def no_handler_is_left() -> Iterator[None]:
 
 def absent(root: Path) -> dict[str, str]:
     facts = read_records(root).facts
-    assert facts is not None
     return facts.absent
 
 
@@ -47,7 +46,6 @@ def test_a_signal_in_a_running_fit_opens_a_window(keras: Any, tmp_path: Path) ->
     model().fit(x, y, batch_size=BATCH, verbose=0, callbacks=[Send(), recorded])
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
     facts = read_records(tmp_path).facts
-    assert facts is not None
     assert [(w.first_step, w.last_step, w.status) for w in facts.profile_windows] == [
         (11, 15, "done"),
         (26, 30, "done"),

@@ -189,8 +189,6 @@ def slow_ends(folder: Path, made: Any) -> dict[str, Any]:
         fit(made, recorded(root, clock), x=ends() if name == "generator" else Batches(at_end=at_end))
         run = load(root)
         times = run_time(run)
-        assert times is not None
-        assert run.steps is not None
         answers[name] = {
             "parts": {part.name: part.ns for part in times.parts},
             "longest": max(run.steps.interval_ns.tolist()),

@@ -9,11 +9,6 @@ How we know
 What it costs
     Nothing that is counted.
 
-What to do
-    Launch from fewer threads:
-
-        pool = ThreadPoolExecutor(max_workers=4)
-
 When to ignore
     ...
 

@@ -18,6 +18,7 @@ from mpprof import MPProfilerCallback
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis, Finding
 from tests.builders.gpus import V100
+from tests.record import curing
 from tests.record.on_tensorflow import keras
 
 pytestmark = pytest.mark.framework
@@ -86,14 +87,12 @@ def found(code: str, directory: Path) -> Finding | None:
 
 def test_outputs_in_float32(tmp_path: Path) -> None:
     broken = found("MP106", trained(tmp_path / "broken", classifier(output=None)))
-    assert broken is not None
     assert broken.layers == ("probabilities",)
     assert found("MP106", trained(tmp_path / "kept", classifier())) is None
 
 
 def test_multiples_of_eight(tmp_path: Path) -> None:
     broken = found("MP402", on(trained(tmp_path / "broken", classifier(classes=8201)), CARD))
-    assert broken is not None
     assert "logits (8201)" in broken.summary
     assert found("MP402", on(trained(tmp_path / "kept", classifier(classes=8256)), CARD)) is None
 
@@ -101,7 +100,6 @@ def test_multiples_of_eight(tmp_path: Path) -> None:
 def test_multiples_of_128_on_a_tpu(tmp_path: Path) -> None:
     keras.config.set_dtype_policy("mixed_bfloat16")
     broken = found("MP401", on(trained(tmp_path / "broken", classifier(units=100, classes=128)), TPU))
-    assert broken is not None
     assert broken.layers == ("hidden",)
     assert found("MP401", on(trained(tmp_path / "kept", classifier(units=128, classes=128)), TPU)) is None
 
@@ -142,6 +140,20 @@ def test_start_up_skips_of_the_loss_scale(tmp_path: Path) -> None:
     skipped = next(finding for finding in run.findings if finding.code == "MP204")
     assert skipped.severity == "info"
     assert "MP201" not in {finding.code for finding in run.findings}
-    assert run.steps is not None
     assert run.steps.skipped is not None
     assert 0 < run.steps.skipped < 10
+
+
+def in_a_loop(kit: curing.Kit) -> Path:
+    """The guide's custom loop, as Keras 3 calls it: its optimizer un-scales what `scale_loss` has scaled."""
+    return curing.in_a_step_without_scaling(kit)
+
+
+@pytest.mark.parametrize("scales", [False, True])
+def test_a_custom_loop_with_a_loss_scale(tmp_path: Path, scales: bool) -> None:
+    code = "scaled = optimizer.scale_loss(loss)" if scales else ""
+    curing.run(curing.Script("MP103", in_a_loop), curing.TF, tmp_path, code)
+    said = judged(tmp_path).answer
+    assert said is not None
+    first = "The loss is never scaled in the training step: float16 gradients below 2^-24 are lost."
+    assert (said.sentence == first) is not scales

@@ -1,0 +1,86 @@
+"""Which product a matrix kernel computes: its shape, as HLO or the tensors beside its op state it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from mpprof.analysis.kernels.eligibility import Product, Tensor, operands_of, parse_shapes, product_of_shapes
+from mpprof.analysis.kernels.placement import products
+from mpprof.model.frozen import frozen
+from mpprof.model.kernels import Family, Placement, Precision, Verdict
+from mpprof.model.trace import HloInstruction, Op
+
+_MOST_OPERANDS = 3
+"""Of an op whose sizes M, N and K are not known so many tensors are named: attention has three."""
+
+
+@frozen
+class Multiplied:
+    """A product by what makes it one of its kind. `m`, `n` and `k` are of one matrix product, of which a call
+    does `batch`; None where they are not known, and for what is no plain product. `shape` is "M x N x K", or
+    the sizes of the operands; None: not stated. `operands`: the tensors as the trace states them."""
+
+    family: Family
+    placement: Placement
+    precision: Precision
+    shape: str | None = None
+    batch: int | None = None
+    m: int | None = None
+    n: int | None = None
+    k: int | None = None
+    operands: str | None = None
+
+
+def multiplied(op: Op | None, shapes: str, verdict: Verdict) -> Multiplied:
+    """Return the product of a matrix kernel of this op that got `verdict`. `shapes`: as its event states
+    them."""
+    family = verdict.family
+    kind = (family, verdict.placement, verdict.precision)
+    if op is not None and op.hlo is not None:
+        inner = products(op.hlo)
+        hlo = inner[0] if inner else op.hlo
+        operands = tuple(map(Tensor, hlo.operand_dtypes[:2], hlo.operand_shapes[:2]))
+        sizes = _of_hlo(hlo) if family == "gemm" else None
+    else:
+        tensors = parse_shapes(shapes) if shapes else ()
+        operands = operands_of(op.type if op else "", tensors) if family == "gemm" else _matrices(tensors)
+        sizes = _of_tensors(op.type if op else "", operands) if family == "gemm" else None
+    if len(operands) < 2 or any(min(each.dims, default=-1) < 0 for each in operands):
+        return Multiplied(*kind)
+    stated = "; ".join(f"{each.dtype}[{','.join(map(str, each.dims))}]" for each in operands)
+    if sizes is None:
+        return Multiplied(
+            *kind, " by ".join("x".join(map(str, each.dims)) for each in operands), operands=stated
+        )
+    batch, m, n, k = sizes
+    return Multiplied(*kind, f"{f'{batch} of ' if batch > 1 else ''}{m} x {n} x {k}", batch, m, n, k, stated)
+
+
+def _matrices(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(each for each in tensors if len(each.dims) > 1)[:_MOST_OPERANDS]
+
+
+def _of_hlo(hlo: HloInstruction) -> tuple[int, int, int, int] | None:
+    """Return (batch, M, N, K) of a dot or a call of a library: the result has M and N, its operations K."""
+    *batch, m, n = hlo.shape if len(hlo.shape) > 1 else (1, *hlo.shape, 1)[-2:]
+    made = prod(hlo.shape)
+    if not hlo.flops or not made:
+        return None
+    return prod(batch), m, n, round(hlo.flops / (2 * made))
+
+
+def _of_tensors(op_type: str, operands: Sequence[Tensor]) -> tuple[int, int, int, int] | None:
+    """Return (batch, M, N, K) of a product of these operands; None where they do not tell, because an event
+    does not say which of them are transposed, and several products fit."""
+    if len(operands) < 2:
+        return None
+    product: Product | None = product_of_shapes(op_type, operands, "gemm")
+    if product is None or min(product.m, product.n, product.k) <= 0:
+        return None
+    (a, b), (c, d) = operands[0].dims[-2:], operands[1].dims[-2:]
+    fits = {k for k, other in ((b, c), (b, d), (a, c), (a, d)) if k == other}
+    if len(fits) > 1 and not op_type.startswith("aten::"):
+        return None
+    batch = max(prod(each.dims[:-2]) for each in operands)
+    return batch, product.m, product.n, product.k

@@ -1,0 +1,122 @@
+"""Products too small to become faster in float8.
+
+What it means
+    float8 halves the time of a product at best. Beside it each value of input, kernel and gradient is read,
+    measured, scaled and cast, and Keras keeps three histories of 1,024 maxima a layer, all updated at every
+    step. A product that multiplies each value often gains; a small or thin one takes longer than in bfloat16.
+
+How we know
+    The recorded sizes of each float8 layer and the batch. M, K and N multiply each value 1/(1/M + 1/K + 1/N)
+    times; the rates and the bandwidth of the card say from where on the time saved is more than that of the
+    casts: about 490 times on an H100. It is an estimate. Where M, K and N are 1,024, 2,048 and 1,024 (410
+    times), torchao measured 0.80x; with 4,096, 8,192 and 16,384 (2,341 times) 1.39x.
+
+What it costs
+    Not stated: compare with the layer left in 16 bits.
+
+When to ignore
+    When float8 is used for its numerics.
+
+Sources
+    pytorch/ao, torchao/float8/README.md (the two measurements, and why small shapes lose). pytorch/ao#1297
+    (GPT of 1.5B parameters: 4 % faster, not more). pytorch/ao#2262 and pytorch/ao#572 (slower on small
+    layers). TransformerEngine#445 (a batch of 10,240: slower with 1,024 features, faster with 5,120). Read in
+    Keras 3.15.1: `Dense._float8_build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mpprof.analysis.kernels import device_peaks, expected
+from mpprof.analysis.layers import flops
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.shared import float8
+from mpprof.diagnosis.shared.float8 import Product
+from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.audit import AuditNote
+
+CODE, SLUG, TITLE = "MP414", "float8-small", "Products too small to become faster in float8"
+ABOUT = "float8 products that are too small"
+SPECIFICITY = NAMED
+BOUND = "device"
+OF_ACCELERATOR = True
+ON_RECORDS = True
+MOST = 0.5
+"""With more than half of the multiplications of the float8 layers too small, float8 is more likely a loss."""
+
+
+def judge(signals: Signals) -> Outcome:
+    layers = float8.quantised(signals)
+    if isinstance(layers, NotApplicable):
+        return layers
+    if signals.without_gpu:
+        return NO_GPU
+    device, fit = known(signals.device), known(signals.fit)
+    if device is not None and expected.multiplies_float8(device) is False:
+        return NotApplicable("the card has no float8 products")
+    least = float8.least_reuse(device_peaks.peaks(device) if device else None)
+    if least is None:
+        return Unable("the card's rates in 8 and 16 bits are not known")
+    if fit is None or fit.batch_size is None:
+        return Unable(f"the batch size was not recorded{signals.hint('record model')}")
+    model = need(signals.layers)
+    products = list(float8.products(layers, model, fit.batch_size))
+    reuses = {each.layer.name: each.reuse for each in products if each.reuse is not None}
+    if not reuses:
+        return Unable("the sizes of the float8 layers were not recorded")
+    small = [name for name, reuse in reuses.items() if reuse < least]
+    if not small:
+        return Clear(
+            f"each value is multiplied {min(reuses.values()):,.0f} times or more; {least:,.0f} are enough"
+        )
+    share = _share(small, reuses, flops.shares(model))
+    return Found(
+        summary=f"{evidence.listed(small)}: each value is multiplied {_times(small, reuses)} times, and "
+        f"float8 pays from about {least:,.0f} on (estimated)",
+        said="{layers} {has} products too small to become faster in float8",
+        evidence=(
+            evidence.count("float8 layers that are too small", len(small), 0),
+            evidence.text("multiplications of each value", _times(small, reuses), f"{least:,.0f}, estimated"),
+        ),
+        confidence="medium",
+        severity="warning" if share > MOST else "info",
+        values={"names": tuple(small)},
+        layers=tuple(small),
+    )
+
+
+def _share(small: Sequence[str], of: Mapping[str, float], shares: Mapping[str, float]) -> float:
+    """Return the part of the float8 layers' multiplications that is in the small ones; of their number where
+    that is not known."""
+    whole = sum(shares.get(name, 0.0) for name in of)
+    return sum(shares.get(name, 0.0) for name in small) / whole if whole else len(small) / len(of)
+
+
+def _times(small: Sequence[str], reuses: Mapping[str, float]) -> str:
+    few, many = min(reuses[name] for name in small), max(reuses[name] for name in small)
+    return f"{few:,.0f}" if round(few) == round(many) else f"{few:,.0f} to {many:,.0f}"
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    found = model.found.get(CODE)
+    if found is None:
+        return
+    batch = model.fit.batch_size if model.fit else None
+    for each in float8.products(float8.layers_of(model.layers), model.layers, batch):
+        if each.layer.name in found.layers:
+            yield AuditNote(
+                CODE, SLUG, TITLE, found.severity, each.layer.name, _reason(each, found.summary),
+                f'model.quantize("float8", filters=lambda layer: layer.name not in {_names(found.layers)})',
+            )  # fmt: skip
+
+
+def _reason(each: Product, summary: str) -> str:
+    sizes = " x ".join(f"{size:,}" for size in each.sizes)
+    return f"{sizes}: each value is multiplied {each.reuse or 0:,.0f} times, {summary.partition(', and ')[2]}"
+
+
+def _names(layers: Sequence[str]) -> str:
+    return repr(tuple(dict.fromkeys(name.rpartition("/")[2] for name in layers)))

@@ -1,0 +1,154 @@
+"""Layers are quantised to float8, and their products run in 16 bits all the same.
+
+What it means
+    Keras rounds inputs, kernels and gradients to float8 and back. A product in float8 comes of it only where
+    XLA compiles the step for a card whose matrix units take float8: NVIDIA from compute capability 8.9 on,
+    AMD from gfx950 and RDNA4 on (MI300 takes another float8, FNUZ). Elsewhere the product runs in the type of
+    the policy, and the rounding comes on top.
+
+How we know
+    Layers whose policy is float8, and their matrix kernels in the trace, none of which multiplies in 8 bits.
+    Without a trace the card, the backend (PyTorch compiles no such product) and whether XLA compiles the
+    step.
+
+What it costs
+    The roundings: of one model of dense layers at batch 8,192 the forecast of a step is 12.16 ms on an A100
+    in bfloat16 and 12.40 ms in float8, where an H100 goes from 3.68 to 2.23 ms.
+
+When to ignore
+    When the run tests what float8 does to the accuracy, not to the time.
+
+Sources
+    keras#19488 (what `quantize("float8")` compiles to), keras#23479. TransformerEngine, datatype and hardware
+    support matrix (8.9 and later). ROCm, data types and precision support (FNUZ and OCP). XLA,
+    gemm_rewriter.cc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpprof.analysis.kernels import device_peaks, expected
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import (
+    INACTIVE,
+    NAMED,
+    NO_GPU,
+    NO_MATRIX_UNITS,
+    Clear,
+    Found,
+    NotApplicable,
+    Outcome,
+    Unable,
+    known,
+)
+from mpprof.diagnosis.shared import float8
+from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Untrained
+from mpprof.model.answer import Remedy
+from mpprof.model.audit import AuditNote
+from mpprof.model.device import DeviceFacts
+from mpprof.model.kernels import ACCELERATED
+from mpprof.model.quantities import format_ratio
+from mpprof.model.run import LayerFacts
+
+CODE, SLUG, TITLE = "MP808", "float8-emulated", "float8 without products in it"
+ABOUT = "float8 layers that multiply in 16 bits"
+SAYS = "the float8 layers multiply in 16 bits, with the rounding on top"
+SPECIFICITY = NAMED
+BOUND = "device"
+OF_ACCELERATOR = True
+ON_RECORDS = True
+LEADS = INACTIVE
+
+_SINCE = ".".join(map(str, expected.FP8_SINCE))
+
+
+def judge(signals: Signals) -> Outcome:
+    layers = float8.quantised(signals)
+    if isinstance(layers, NotApplicable):
+        return layers
+    if signals.without_gpu:
+        return NO_GPU
+    if signals.without_matrix_units:
+        return NO_MATRIX_UNITS
+    names = {layer.name for layer in layers}
+    products = [cell for cell in signals.cells if cell.category == "matmul" and cell.placement in ACCELERATED]
+    mine = [cell for cell in products if cell.layer in names] or [c for c in products if c.layer is None]
+    mine = [cell for cell in mine if cell.precision != "unknown"]
+    if mine:
+        whole_ns = sum(cell.ns_per_step for cell in mine)
+        narrow_ns = sum(cell.ns_per_step for cell in mine if cell.precision == "fp8")
+        if narrow_ns > 0.0:
+            return Clear(
+                f"{format_ratio(narrow_ns / whole_ns)} of the matrix time of float8 layers is in 8 bits"
+            )
+        return _found(layers, why_not(signals) or "no product of theirs ran in 8 bits")
+    if why := why_not(signals):
+        return _found(layers, why)
+    device = known(signals.device)
+    if device is None:
+        return Unable(f"float8 products begin at compute capability {_SINCE}, and the card is not known")
+    if expected.multiplies_float8(device) is None:
+        return Unable("whether this card multiplies float8 is not known")
+    return Clear(f"{device.name or 'the card'} multiplies float8, and nothing is known to prevent it")
+
+
+def why_not(signals: Signals) -> str:
+    """Return why no product in float8 can come of the layers on this card, with this backend; empty: nothing
+    is known against it."""
+    device = known(signals.device)
+    if device is not None and expected.multiplies_float8(device) is False:
+        return _of_card(device)
+    if known(signals.backend) == "torch":
+        return _OF_TORCH
+    fit = known(signals.fit)
+    on_gpu = known(signals.accelerator) == "gpu" and signals.case.run.steps is not None
+    if known(signals.backend) == "tensorflow" and on_gpu and fit is not None and fit.jit_compile is False:
+        return _WITHOUT_XLA
+    return ""
+
+
+def _of_card(card: DeviceFacts) -> str:
+    name = card.name or "this GPU"
+    capability = card.compute_capability
+    if device_peaks.vendor(card) == "nvidia" and capability is not None:
+        own = f"{capability[0]}.{capability[1]}"
+        return f"{name} (compute capability {own}) has no float8 products: they begin at {_SINCE}"
+    if "fp8" in (device_peaks.matrix_types(card) or ()):
+        return f"{name} multiplies another float8 (FNUZ) than the one that Keras rounds to"
+    return f"{name} has no float8 products"
+
+
+_OF_TORCH = "PyTorch compiles no float8 product of Keras' rounding"
+_WITHOUT_XLA = "XLA, which would make float8 products, does not compile the step"
+_FIRST = {
+    _OF_TORCH: Remedy(
+        "train on a backend that compiles them: KERAS_BACKEND=jax", "KERAS_BACKEND=jax python train.py"
+    ),
+    _WITHOUT_XLA: Remedy(
+        "let XLA compile the step: jit_compile=True", "model.compile(optimizer, loss, jit_compile=True)"
+    ),
+}
+
+
+def _found(layers: Sequence[LayerFacts], why: str) -> Found:
+    names = [layer.name for layer in layers]
+    half = layers[0].compute_dtype or "16 bits"
+    return Found(
+        summary=f"{evidence.listed(names)}: quantised to float8, multiplied in {half}: {why}",
+        proof=why,
+        evidence=(evidence.count("layers in float8", len(names), 0), evidence.text("why not", why)),
+        severity="warning",
+        first=tuple(filter(None, (_FIRST.get(why),))),
+        layers=tuple(names),
+    )
+
+
+def check_model(model: Untrained) -> Iterator[AuditNote]:
+    found = model.found.get(CODE)
+    if found is not None:
+        yield AuditNote(
+            CODE, SLUG, TITLE, "warning", None, found.summary,
+            next((each.snippet for each in found.remedies if each.snippet), f"# {found.remedy}"),
+        )  # fmt: skip

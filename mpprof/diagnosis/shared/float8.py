@@ -1,0 +1,127 @@
+"""Layers that Keras quantised to float8: their products, and from which size on float8 pays.
+
+Keras rounds inputs, kernels and the gradients of outputs to float8 and back (`quantize("float8")`: Dense and
+EinsumDense, those in attention among them); XLA makes one product in float8 of it where the card has such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mpprof.analysis.attainable.work import STREAMING
+from mpprof.analysis.kernels import device_peaks, expected, shapes
+from mpprof.analysis.layers import flops, kinds
+from mpprof.diagnosis import evidence
+from mpprof.diagnosis.outcomes import NotApplicable, need
+from mpprof.diagnosis.remedies import frameworks
+from mpprof.diagnosis.signals import Signals
+from mpprof.model.device import DevicePeaks
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ratio
+from mpprof.model.run import LayerFacts
+
+NONE = NotApplicable("no layer is quantised to float8")
+MULTIPLE = 16
+"""cuBLAS multiplies float8 matrices whose sizes are multiples of 16, and XLA pads others up to that: cuBLAS
+documentation, cublasLtMatmul; XLA, gemm_rewriter.cc."""
+HISTORY = 1024
+"""Maxima that Keras keeps of each tensor to find its scale: `QuantizedFloat8DTypePolicy`, its default."""
+_CAST_BYTES = 4.0
+"""What float8 moves beside the product for each value of input, kernel and gradient: it is read in 16 bits,
+and written in 8 as it is and transposed, as cuBLAS wants both operands row by row (our judgement)."""
+_PRODUCTS = 6.0
+"""FLOP of a training step for each multiplication: two, forward and for both gradients."""
+_USUAL = "NVIDIA H100 80GB HBM3"
+
+
+@frozen
+class Product:
+    """The product of a layer: `rows` of the whole batch, the features that it sums over and those that it
+    makes; None: not known."""
+
+    layer: LayerFacts
+    rows: int | None
+    read: int | None
+    made: int | None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that are known."""
+        return tuple(size for size in (self.rows, self.read, self.made) if size)
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """Sizes that float8 products cannot have, each once."""
+        return tuple(dict.fromkeys(size for size in self.sizes if size % MULTIPLE))
+
+    @property
+    def reuse(self) -> float | None:
+        """How often each value of the three matrices is multiplied; None: a size is not known."""
+        sizes = self.sizes
+        return 1 / sum(1 / size for size in sizes) if len(sizes) == 3 else None
+
+
+def layers_of(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
+    """Return the layers that multiply in float8, as far as their policies say."""
+    return tuple(layer for layer in expected.multiplying(layers) if layer.quantized == "float8")
+
+
+def quantised(signals: Signals) -> tuple[LayerFacts, ...] | NotApplicable:
+    """Return the run's float8 layers, or why it has none. Unable where its layers are not known."""
+    if signals.case.run.facts is None and signals.framework not in frameworks.KERAS | {"unknown"}:
+        return NotApplicable("only Keras quantises layers to float8 by their policy")
+    return layers_of(need(signals.layers_in_16_bits)) or NONE
+
+
+def products(
+    layers: Sequence[LayerFacts], known: Sequence[LayerFacts], batch: int | None
+) -> Iterator[Product]:
+    """Yield the products of these layers at a global batch. `known`: all layers of the model."""
+    by_name = {layer.name: layer for layer in known}
+    for layer in layers:
+        positions = flops.rows(layer, by_name)
+        rows = None if batch is None or positions is None else batch * positions
+        yield Product(layer, rows, shapes.read(layer, layer.input_shape), shapes.width(layer))
+
+
+def least_reuse(peaks: DevicePeaks | None) -> float | None:
+    """Return how often each value must be multiplied for the time that float8 saves to be that of its casts:
+    by the card's rates in 16 and 8 bits and its bandwidth. None: it has no rate for float8. Of a card whose
+    rates are not known those of an H100 serve."""
+    found = peaks or _usual()
+    rates, bandwidth = found.flops_per_s, found.bandwidth_bytes_per_s
+    narrow, half = rates.get("fp8"), rates.get("bf16")
+    if not narrow or not half or not bandwidth:
+        return None
+    saved_s = _PRODUCTS * (1 / half - 1 / narrow)
+    return _CAST_BYTES / (STREAMING * bandwidth) / saved_s
+
+
+def _usual() -> DevicePeaks:
+    product = device_peaks.by_name(_USUAL)
+    assert product is not None
+    return product.peaks()
+
+
+def sentence(layers: Sequence[LayerFacts]) -> str | None:
+    """Return which of a model's layers are in float8, what stays beside them, and what each keeps; None: none
+    is."""
+    narrow = layers_of(layers)
+    if not narrow:
+        return None
+    names, shares = {layer.name for layer in narrow}, flops.shares(layers)
+    share = sum(shares.get(name, 0.0) for name in names)
+    of = f" ({format_ratio(share)} of the multiplications with weights)" if shares else ""
+    rest: dict[str, list[str]] = {}
+    for layer in expected.multiplying(layers):
+        if layer.name not in names:
+            rest.setdefault(layer.compute_dtype or "a type that is not known", []).append(layer.name)
+    own = [layer.name for layer in layers if kinds.is_attention(layer)]
+    stays = [f"{evidence.listed(those)} in {dtype}" for dtype, those in rest.items()]
+    stays += [f"the products of queries with keys and values ({evidence.listed(own)})"] if own else []
+    return (
+        f"Quantised to float8: {evidence.listed([layer.name for layer in narrow])}{of}; "
+        + (f"not quantised: {', '.join(stays)}; " if stays else "")
+        + "each such layer measures its input, kernel and gradient at every step and keeps "
+        + f"3 x {HISTORY:,} maxima"
+    )
