@@ -125,8 +125,8 @@ def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: Step
 
 def _without_stalls(periods: Periods, *, recorded: bool) -> _Kept:
     """Return which periods are no stall, neither by themselves nor with the time to the next one. Records
-    tell how much stalls cost; without them, stalls that come again and again are part of the account: a loader
-    that cannot keep up makes them."""
+    tell how much stalls cost; without them, stalls that come again and again are part of the account: a
+    loader that cannot keep up makes them."""
     length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
     whole_ns = length_ns if periods.pause_ns is None else length_ns + np.maximum(periods.pause_ns, 0)
     usual_ns = median(whole_ns)
@@ -138,8 +138,8 @@ def _without_stalls(periods: Periods, *, recorded: bool) -> _Kept:
             np.ones(len(periods), np.bool_),
             (
                 f"{int(long.sum())} of {len(periods)} whole steps take more than twice the median, "
-                f"{format_ns(usual_ns)}, and up to {format_ns(float(whole_ns.max()))}: they come too often to be "
-                "left out",
+                f"{format_ns(usual_ns)}, and up to {format_ns(float(whole_ns.max()))}: they come too "
+                "often to be left out",
             ),
         )
     return _Kept(
