@@ -129,4 +129,4 @@ def test_a_window_of_several_devices_is_not_said_to_train_on_one() -> None:
     several = replace(c.case(account=window, records=unknown), account=None, window=window)
     assert says("MP704", several).startswith("unable: ")
     one = replace(several, window=c.account())
-    assert says("MP704", one) == "not applicable: the run trains on one device"
+    assert says("MP704", one) == "not applicable: only one device is at work in the trace"
