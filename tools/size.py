@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 4_000,
     "mpprof/runs": 440,
     "mpprof/store": 1_090,
-    "mpprof/traces": 5_990,
+    "mpprof/traces": 6_000,
     "mpprof/trial": 1_110,
     "dashboards/mpprof_dashboards": 4_440,
 }
