@@ -242,6 +242,15 @@ class ProfiledStalls:
 
 
 @frozen
+class Spread:
+    """Steps of one window that differ so much that their mean says little of any of them."""
+
+    shortest_ns: Ns
+    median_ns: Ns
+    longest_ns: Ns
+
+
+@frozen
 class Account:
     """The account of a run.
 
