@@ -295,6 +295,17 @@ def batches_of(operands: Sequence[Tensor]) -> int:
     return max(math.prod(tensor.dims[:-2]) for tensor in operands)
 
 
+def inner_sizes(op_type: str, operands: Sequence[Tensor]) -> tuple[int, ...]:
+    """Return the sizes that two operands may have been multiplied over; several where an event does not say
+    which of them are transposed. PyTorch states operands as it multiplies them. Empty: none fits, or not two
+    matrices."""
+    if len(operands) < 2:
+        return ()
+    (a, b), (c, d) = operands[0].dims[-2:], operands[1].dims[-2:]
+    fits = dict.fromkeys(k for k, other in ((b, c), (b, d), (a, c), (a, d)) if k == other and k > 0)
+    return tuple(fits)[: 1 if op_type.startswith("aten::") else None]
+
+
 def _operand_precision(first: str, second: str) -> Precision:
     a, b = precision_of(first), precision_of(second)
     return a if a == b or b == "unknown" else ("mixed" if a != "unknown" else b)
