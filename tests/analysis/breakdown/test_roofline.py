@@ -77,6 +77,15 @@ def test_of_several_products_the_layers_is_taken() -> None:
     assert found == Cost(2 * 6 * 4096 * 64 * 4096, 2 * (2 * 6 * 4096 * 64 + 6 * 4096 * 4096))
 
 
+@pytest.mark.parametrize("shapes", ["", "(half[3,4096,2,64];half[3,4096,2,64])"])
+def test_an_einsum_of_attention_is_one_of_its_two_products(shapes: str) -> None:
+    config = {"num_heads": 2, "key_dim": 64}
+    attention = layer("a", "MultiHeadAttention", output_shape=[None, 4096, 64], config=config)
+    found = cost(Op("x", "Einsum"), shapes, family="gemm", layer=attention, batch=3)
+    assert found == Cost(2 * 3 * 2 * 4096**2 * 64, None)
+    assert cost(Op("x", "Einsum"), shapes, family="gemm") == Cost(None, None)
+
+
 def test_square_operands_fit_one_product_and_pytorchs_are_as_multiplied() -> None:
     assert cost(Op("x", "MatMul"), "(half[64,64];half[64,64])", family="gemm").flops == 2 * 64**3
     found = cost(Op("x", "aten::mm"), "(half[32,128];half[128,32])", family="gemm")
