@@ -97,6 +97,8 @@ def test_a_large_head_in_float32_is_found_with_what_it_costs_and_what_to_write(
     assert "50,257 outputs, 99.0 % of the model's multiplications" in note.reason
     assert "2 times slower at peak rates (TF32): 99.0 % more matrix time" in note.reason
     assert "8 times slower at peak rates (float32)" in noted(model, "MP104", "head", gpu="V100")[0].reason
+    assert "8 times slower at peak rates (float32)" in noted(model, "MP104", "head", gpu="MI300X")[0].reason
+    assert "a TPU multiplies in bfloat16" in noted(model, "MP104", "head", gpu="TPU v4")[0].reason
     assert "at most half the 16-bit rate (TF32)" in noted(model, "MP104", "head")[0].reason
     assert [n.layer for n in mpprof.audit(model).notes if n.code == "MP402"] == ["head"]
 
