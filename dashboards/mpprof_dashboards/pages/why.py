@@ -14,7 +14,9 @@ from mpprof.report.content import (
     busy_kernels,
     loss_scale,
     matrix_units,
+    mean_of,
     peak,
+    spread,
     time_doubt,
     time_per,
     time_slices,
@@ -232,7 +234,7 @@ def _step(document: Report) -> tuple[str, str, str, str]:
     if value is None:
         return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
     p95 = steps.p95_ns if steps else None
-    name = units.one(document.time)
+    name = units.one(document.time) + units.worded(mean_of(document.time), document.time)
     return words.duration(value), name, "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
 
 
@@ -288,7 +290,7 @@ def _time(document: Report) -> html.Section | None:
     remarks = [*([doubt] if doubt else []), *time.notes]
     title, note = (
         units.worded(text, time)
-        for text in (title, f"{time_per(time)}; every instant on {basis}, in one class")
+        for text in (title, f"{time_per(time)}{spread(time)}; every instant on {basis}, in one class")
     )
     return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
