@@ -129,10 +129,15 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
 
 def _policies(layers: Sequence[LayerFacts]) -> tuple[tuple[str, int], ...]:
     """Return the policies of the layers that multiply with weights and how many have each, most first."""
-    named = Counter(
-        layer.dtype_policy or layer.compute_dtype or "not known" for layer in expected.multiplying(layers)
-    )
-    return tuple(named.most_common())
+    return tuple(Counter(_named(layer) for layer in expected.multiplying(layers)).most_common())
+
+
+def _named(layer: LayerFacts) -> str:
+    """Return a layer's policy by its name; where that was not recorded, by the types that it states."""
+    if layer.dtype_policy or layer.compute_dtype is None:
+        return layer.dtype_policy or "not known"
+    wider = layer.variable_dtype not in (None, layer.compute_dtype)
+    return f"mixed_{layer.compute_dtype}" if wider else layer.compute_dtype
 
 
 def _place(note: AuditNote, worst: dict[str, int]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,7 @@ from mpprof.analysis.steps.alignment import step_lines
 from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
+from mpprof.model.account import Spread
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.quantities import format_ns, format_ratio
@@ -22,8 +25,15 @@ from mpprof.model.trace import Trace
 
 Int64 = NDArray[np.int64]
 
+UNLIKE_RATIO = 0.2
+"""Standard deviation of the profiled steps, over their mean, from which on the mean stands for none of them:
+the usual step is then as far from it as a median is from a recorded mean that is said to hold stalls."""
 MOST_MISSING_RATIO = 0.01
 """With more of a step's launches without a kernel than this, an account would be of another step."""
+
+OFTEN_RATIO = 0.1
+FEWEST_OFTEN = 3
+"""A tenth of the steps, and at least three, stall as a rule and not by chance."""
 
 
 @frozen
@@ -69,7 +79,7 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     joined = step_lines(trace, periods, run)
     kept = _steady(periods, joined.row, run, summary)
     periods = periods.keep(kept.rows, *joined.notes, *kept.notes)
-    usual = _without_stalls(periods)
+    usual = _without_stalls(periods, recorded=run is not None and run.steps is not None)
     stalled, periods = periods.keep(~usual.rows), periods.keep(usual.rows, *usual.notes)
     line = None if joined.row is None else joined.row[kept.rows][usual.rows]
     rows = np.flatnonzero(trace.kernels.device == device)
@@ -77,6 +87,15 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     steps = _steps_of(trace, device, periods, line, run)
     own = rows if periods.work is None else periods.work.row
     return Window(device, periods, steps, own, shift, _between(periods, steps), stalled)
+
+
+def spread(lengths_ns: Sequence[float]) -> Spread | None:
+    """Return between what these lengths of profiled steps lie, in ns; None where they agree, or are fewer
+    than two."""
+    lengths = np.array(lengths_ns)
+    if len(lengths) < 2 or lengths.std() < UNLIKE_RATIO * lengths.mean():
+        return None
+    return Spread(float(lengths.min()), median(lengths), float(lengths.max()))
 
 
 def _between(periods: Periods, steps: int) -> float | None:
@@ -119,14 +138,25 @@ def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: Step
     return _Kept(rows, (f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}",))
 
 
-def _without_stalls(periods: Periods) -> _Kept:
-    """Return which periods are no stall, neither by themselves nor with the time to the next one."""
+def _without_stalls(periods: Periods, *, recorded: bool) -> _Kept:
+    """Return which periods are no stall, neither by themselves nor with the time to the next one. Records
+    tell how much stalls cost; without them, stalls that come again and again are part of the account: a
+    loader that cannot keep up makes them."""
     length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
     whole_ns = length_ns if periods.pause_ns is None else length_ns + np.maximum(periods.pause_ns, 0)
     usual_ns = median(whole_ns)
     long = (whole_ns > STALL * usual_ns) | (length_ns > STALL * median(length_ns))
     if not long.any():
         return _Kept(~long)
+    if not recorded and long.sum() >= FEWEST_OFTEN and long.mean() >= OFTEN_RATIO:
+        return _Kept(
+            np.ones(len(periods), np.bool_),
+            (
+                f"{int(long.sum())} of {len(periods)} whole steps take more than twice the median, "
+                f"{format_ns(usual_ns)}, and up to {format_ns(float(whole_ns.max()))}: they come too "
+                "often to be left out",
+            ),
+        )
     return _Kept(
         ~long,
         (

@@ -257,6 +257,26 @@ def causes(b: TraceBuilder) -> dict[tuple[str, str | None], float]:
     return {(cell.category, cell.cause): cell.ns_per_step for cell in cells}
 
 
+@pytest.mark.parametrize(
+    ("name", "launching"),
+    [
+        ("jit_f:XLA GPU module", True),
+        ("PjRtStreamExecutorLoadedExecutable::EnqueueExecution", True),
+        ("g", False),
+    ],
+)
+def test_a_program_that_xla_enqueues_for_long_is_being_launched(name: str, launching: bool) -> None:
+    """Seen on 8 MI300X: 65 % of an inference idled "for a cause not in the trace", all of it in this call."""
+    b = TraceBuilder()
+    b.marker(1, 0, 3000 * US)
+    b.kernel("first", 0, 100 * US, launch=(0, 0))
+    b.kernel("second", 2900 * US, 3000 * US, launch=(2880 * US, 2890 * US))
+    b.event(HostKind.EXECUTOR, 200 * US, 2890 * US, name=name)
+    found = idle(b)
+    assert found["idle_launch"] == pytest.approx((2800 if launching else 20) * US, rel=0.1)
+    assert found.get("idle_other", 0.0) == pytest.approx((0 if launching else 2780) * US, rel=0.1)
+
+
 def test_idle_time_goes_to_what_the_launching_thread_did() -> None:
     b, _ = idle_case()
     b.event(HostKind.INPUT, 150, 350)
@@ -509,6 +529,46 @@ def test_a_step_that_holds_more_than_a_step_is_left_out_and_that_is_said(pause: 
     assert (why in found.notes) == said
     assert len(found.steps) == 8 - said
     assert found.step_ns == (100 if said else pytest.approx(100 + pause / 7, rel=0.1))
+
+
+@pytest.mark.parametrize("every", [3, 16])
+def test_steps_that_wait_for_a_loader_again_and_again_are_no_stalls(every: int) -> None:
+    """Seen in a public trace: 12 of 29 steps took 280 to 829 ms, for the loader; 172 ms were said, not 333."""
+    b = TraceBuilder()
+    until = 0
+    for n in range(24):
+        at, waited = until + 10, 1000 if n % every == every - 1 else 0
+        until = at + 90 + waited
+        b.marker(n + 1, at, until)
+        b.event(HostKind.INPUT, at + 1, until - 80)
+        b.kernel("mm", until - 70, until - 30, **GEMM)
+    found = judged(b)
+    often = every == 3
+    assert len(found.steps) == (24 if often else 23)
+    assert any(
+        ("too often to be left out" if often else "left out as stalls") in note for note in found.notes
+    )
+    waiting = sum(cell.ns_per_step for cell in found.main.cells if cell.category == "idle_input")
+    assert (waiting > 300) == often
+
+
+def test_a_copy_of_labels_is_no_part_of_the_batch_s() -> None:
+    b = TraceBuilder()
+    for n in range(4):
+        at = 1000 * n
+        b.marker(n + 1, at, at + 990)
+        for begin, moved in ((at + 10, 50_331_648), (at + 910, 1024)):
+            b.kernel(
+                "Memcpy HtoD (Pinned -> Device)",
+                begin,
+                begin + 50,
+                kind=WorkKind.MEMCPY,
+                copy=CopyKind.HOST_TO_DEVICE,
+                bytes=moved,
+            )
+        b.kernel("mm", at + 100, at + 900, **GEMM)
+    copies = [cell for cell in judged(b).main.cells if cell.category == "copy"]
+    assert sorted(cell.bytes_per_step or 0.0 for cell in copies) == [1024.0, 50_331_648.0]
 
 
 @pytest.mark.parametrize(
