@@ -304,7 +304,8 @@ def test_a_kernel_without_a_rate_says_why_on_the_page_as_in_the_texts() -> None:
     kernel = document["kernels"][0]
     assert "reason" not in kernel
     kernel |= {"flops_per_s": None, "bytes_per_s": None, "peak_ratio": None, "reason": "it fits several"}
-    assert "No rate for " in (page := texts(why._kernels(document)))
+    page = texts(why._kernels(document))
+    assert "No rate for " in page
     for said in (page, text.render(document), markdown.render(document)):
         assert ": it fits several" in " ".join(said.split())
 
