@@ -25,7 +25,7 @@ from mpprof.report import words
 from mpprof.report.content import time_doubt
 from mpprof.report.to_json import to_json
 from tests.builders import unmarked
-from tests.builders.read_back import reading
+from tests.builders.read_back import markdown, reading, text
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
 from tests.samples import NAMES, source
@@ -297,6 +297,17 @@ def test_nothing_known_is_still_a_page_without_an_empty_box() -> None:
             shown = [part for part in why.content(document, baseline=baseline, query="?run=x") if part]
             assert texts(shown).strip()
     assert flow.draw(flow.flow_of(empty_document())) == ""
+
+
+def test_a_kernel_without_a_rate_says_why_on_the_page_as_in_the_texts() -> None:
+    document = deepcopy(report("v100-odd-vocabulary-mixed-float16"))
+    kernel = document["kernels"][0]
+    assert "reason" not in kernel
+    kernel |= {"flops_per_s": None, "bytes_per_s": None, "peak_ratio": None, "reason": "it fits several"}
+    page = texts(why._kernels(document))
+    assert "No rate for " in page
+    for said in (page, text.render(document), markdown.render(document)):
+        assert ": it fits several" in " ".join(said.split())
 
 
 def test_a_mean_of_unlike_steps_comes_with_their_spread(tmp_path: Path) -> None:

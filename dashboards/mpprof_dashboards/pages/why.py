@@ -22,6 +22,7 @@ from mpprof.report.content import (
     time_slices,
     time_whole,
     undecided,
+    without_rate,
 )
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import bars, cards, drawn, proof
@@ -389,7 +390,9 @@ def _kernels(document: Report) -> html.Section | None:
         )
         for each in busy_kernels(document)
     ]
-    return cards.section(busy_heading(document), cards.pairs(rows)) if rows else None
+    if not rows:
+        return None
+    return cards.section(busy_heading(document), cards.pairs(rows), cards.remarks(without_rate(document)))
 
 
 def _bounds(document: Report) -> html.Section | None:

@@ -178,7 +178,7 @@ def busy_kernels(document: Report) -> list[BusyRow]:
 def without_rate(document: Report) -> list[str]:
     """Return why some of these kernels have no rate, where that is known."""
     return [
-        f"{words.op(words.plain(each.name), 60)}: no rate, {each.reason}"
+        f"no rate for {words.op(words.plain(each.name), 60)}: {each.reason}"
         for each in document.kernels[:MOST_KERNELS]
         if each.reason is not None
     ]
