@@ -11,7 +11,7 @@ from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import words
 from mpprof.report.to_json import to_json
-from tests.browser.visiting import VOCABULARY, visit
+from tests.browser.visiting import MEASURED, VOCABULARY, visit
 from tests.builders.read_back import markdown
 from tests.paths import SAMPLES
 
@@ -123,4 +123,21 @@ def test_the_browser_draws_the_page_as_a_picture(
     assert width >= 1400
     assert height > 300
     assert len(head) > 20_000  # not one colour: a picture of nothing is smaller
+    seen.assert_quiet()
+
+
+def test_a_printed_page_is_light_and_no_column_is_cut(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server, width=718, scheme="dark")  # A4 between its margins
+    scheme = "() => document.documentElement.dataset.mantineColorScheme"
+    for path in ("/", "/kernels", "/layers"):
+        seen.open_well(f"{path}{MEASURED}")
+        seen.page.emulate_media(media="print", color_scheme="dark")
+        cut = """() => [...document.querySelectorAll('#page table')].filter(
+            e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.className)"""
+        assert seen.page.evaluate(cut) == [], path
+        seen.page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+        assert seen.page.evaluate(scheme) == "light"
+        seen.page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+        assert seen.page.evaluate(scheme) == "dark"
+        seen.page.emulate_media(media="null", color_scheme="dark")
     seen.assert_quiet()

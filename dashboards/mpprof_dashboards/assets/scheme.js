@@ -10,5 +10,15 @@
   var dark =
     stored === "dark" ||
     (stored !== "light" && window.matchMedia("(prefers-color-scheme: dark)").matches);
-  document.documentElement.setAttribute("data-mantine-color-scheme", dark ? "dark" : "light");
+  var root = document.documentElement;
+  root.setAttribute("data-mantine-color-scheme", dark ? "dark" : "light");
+  /* Paper is light, also for what takes its colours when it is drawn. */
+  var shown = null;
+  window.addEventListener("beforeprint", function () {
+    shown = root.getAttribute("data-mantine-color-scheme");
+    root.setAttribute("data-mantine-color-scheme", "light");
+  });
+  window.addEventListener("afterprint", function () {
+    if (shown) root.setAttribute("data-mantine-color-scheme", shown);
+  });
 })();

@@ -673,6 +673,7 @@
       if (event.key === "Enter") follow(event.shiftKey);
     });
     new ResizeObserver(draw).observe(root);
+    window.addEventListener("beforeprint", paint); /* the paper does not wait for a frame */
     new MutationObserver(draw).observe(document.documentElement, { attributes: true });
     var asks = query();
     if (asks.has("colour")) colour.value = asks.get("colour");
