@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 570,
-    "mpprof/analysis": 10_410,
+    "mpprof/analysis": 10_420,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_330,
     "mpprof/diagnosis": 7_340,
@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 4_000,
     "mpprof/runs": 440,
     "mpprof/store": 1_090,
-    "mpprof/traces": 5_990,
+    "mpprof/traces": 6_000,
     "mpprof/trial": 1_110,
     "dashboards/mpprof_dashboards": 4_440,
 }

@@ -101,7 +101,7 @@ def bare(*cells: c.Cell) -> Case:
 )
 def test_what_mp906_lacks_follows_from_what_the_run_computes_in(case: Case, said: str) -> None:
     assert said in says("MP906", case)
-    assert ("record the same training in float32" in says("MP906", case)) is ("no float32 run" in said)
+    assert ("record the same run in float32" in says("MP906", case)) is ("no float32 run" in said)
 
 
 def test_mp906_calls_a_baseline_partly_in_16_bits_no_float32_baseline() -> None:

@@ -92,6 +92,8 @@ def test_mp705_one_device_shows_what_is_exposed_whatever_is_sent() -> None:
     found = finding("MP705", alone)
     assert (found.severity, found.confidence, found.cost_ns_per_step) == ("warning", "low", None)
     assert "62.6 % of the step" in found.summary
+    assert found.said.endswith("or wait for them, for 62.6 % of the step")
+    assert found.remedies[0].text.startswith("compare the traces of all devices")
     float32 = c.case(account=c.account(exchange(20.0)), records=c.facts("float32", **MIRRORED))
     assert says("MP705", float32) == "warning"
     assert says("MP705", case(c.account(exchange(20.0)))) == "clear"  # which MP701 has
@@ -127,4 +129,4 @@ def test_a_window_of_several_devices_is_not_said_to_train_on_one() -> None:
     several = replace(c.case(account=window, records=unknown), account=None, window=window)
     assert says("MP704", several).startswith("unable: ")
     one = replace(several, window=c.account())
-    assert says("MP704", one) == "not applicable: the run trains on one device"
+    assert says("MP704", one) == "not applicable: only one device is at work in the trace"

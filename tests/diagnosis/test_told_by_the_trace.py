@@ -137,7 +137,7 @@ def test_what_only_infers_is_not_asked_for_a_training_in_float32(optimizer: bool
         trace.launch("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>", 120, 700, 3)
     found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
     said = reasons(found)["MP906"]
-    assert ("record the same training in float32" in said) is optimizer
+    assert ("record the same run in float32" in said) is optimizer
     assert ("another run of the same inference" in said) is not optimizer
 
 

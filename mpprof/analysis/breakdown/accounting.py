@@ -420,7 +420,7 @@ def _cells(
     steps: int,
 ) -> list[Cell]:
     """Return one cell per (role, op, kernel name, shapes) and verdict; what the profiler itself ran is one
-    cell.
+    cell. Copies in one cell differ in size by less than a factor of two.
 
     By class, and within one the longest first: the order of a file's tables of names says nothing, and rules
     list their layers and kernels in that of the cells."""
@@ -476,12 +476,15 @@ def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterab
     named = [pick(column, work.rows) for column in (table.op, table.name, table.shapes)]
     if ours.any():
         named = [np.where(ours, -1, column) for column in named]
-    group, first = groups([work.category, work.verdict, *named], len(work.rows))
+    size = pick(table.bytes, work.rows)
+    copied = (work.category == CLASSES.index("copy")) & (size > 0)
+    scale = np.where(copied, np.log2(np.maximum(size, 1)).astype(np.int64), -1)  # labels are no batch
+    group, first = groups([work.category, work.verdict, scale, *named], len(work.rows))
     n = len(first)
     exclusive = np.bincount(group, own, n) / steps
     busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
     calls = np.bincount(group, work.begins, n) / steps
-    bytes_of = np.where(work.begins, np.maximum(0, pick(table.bytes, work.rows)), 0)
+    bytes_of = np.where(work.begins, np.maximum(0, size), 0)
     moved = np.bincount(group, bytes_of, n) / steps
     rows = work.rows[first]
     of_work = (work.category[first], work.verdict[first], work.phase[first])

@@ -68,10 +68,13 @@ def _ck(name: Name, match: re.Match[str], card: Card) -> Said | None:
     says.
 
     ck_tile multiplies by its WarpGemm alone, which is MFMA, SMFMAC or WMMA. Of ck, `xdl` and `wmma` are matrix
-    instructions, `dl` and `dpp` are not; its MoE products derive from GridwiseGemm_xdl_cshuffle_base.
+    instructions, `dl` and `dpp` are not; its MoE products derive from GridwiseGemm_xdl_cshuffle_base. Its
+    `bhalf_t` is an unsigned short (ck/utility/data_type.hpp), and no product of it reads integers of 16 bits.
     """
     task = match["tile"] or match["task"] or match["bare"]
     types = name.types()
+    if re.search(r"\bunsigned short\b", name.text):
+        types = (*types, "bf16")
     if not re.search(_CK_PRODUCT, task):
         around = next((family for word, family in _CK_WORDS if word in task), None)
         return Said("not_matmul", operands(floats(name)), around) if around else None

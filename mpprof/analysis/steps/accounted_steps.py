@@ -25,6 +25,10 @@ Int64 = NDArray[np.int64]
 MOST_MISSING_RATIO = 0.01
 """With more of a step's launches without a kernel than this, an account would be of another step."""
 
+OFTEN_RATIO = 0.1
+FEWEST_OFTEN = 3
+"""A tenth of the steps, and at least three, stall as a rule and not by chance."""
+
 
 @frozen
 class Window:
@@ -69,7 +73,7 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     joined = step_lines(trace, periods, run)
     kept = _steady(periods, joined.row, run, summary)
     periods = periods.keep(kept.rows, *joined.notes, *kept.notes)
-    usual = _without_stalls(periods)
+    usual = _without_stalls(periods, recorded=run is not None and run.steps is not None)
     stalled, periods = periods.keep(~usual.rows), periods.keep(usual.rows, *usual.notes)
     line = None if joined.row is None else joined.row[kept.rows][usual.rows]
     rows = np.flatnonzero(trace.kernels.device == device)
@@ -119,14 +123,25 @@ def _steady(periods: Periods, line: Int64 | None, run: Run | None, summary: Step
     return _Kept(rows, (f"{int((~rows).sum())} of {len(rows)} whole steps left out: {why}",))
 
 
-def _without_stalls(periods: Periods) -> _Kept:
-    """Return which periods are no stall, neither by themselves nor with the time to the next one."""
+def _without_stalls(periods: Periods, *, recorded: bool) -> _Kept:
+    """Return which periods are no stall, neither by themselves nor with the time to the next one. Records
+    tell how much stalls cost; without them, stalls that come again and again are part of the account: a
+    loader that cannot keep up makes them."""
     length_ns = (periods.end_ns - periods.start_ns).astype(np.float64)
     whole_ns = length_ns if periods.pause_ns is None else length_ns + np.maximum(periods.pause_ns, 0)
     usual_ns = median(whole_ns)
     long = (whole_ns > STALL * usual_ns) | (length_ns > STALL * median(length_ns))
     if not long.any():
         return _Kept(~long)
+    if not recorded and long.sum() >= FEWEST_OFTEN and long.mean() >= OFTEN_RATIO:
+        return _Kept(
+            np.ones(len(periods), np.bool_),
+            (
+                f"{int(long.sum())} of {len(periods)} whole steps take more than twice the median, "
+                f"{format_ns(usual_ns)}, and up to {format_ns(float(whole_ns.max()))}: they come too "
+                "often to be left out",
+            ),
+        )
     return _Kept(
         ~long,
         (

@@ -55,6 +55,10 @@ DEVICES = (
         case="waits",
     ),
     Row(
+        "MP705", ANY, "compare the traces of all devices, put into one folder: they show which one the others wait for",
+        case="of one",
+    ),
+    Row(
         "MP705", TORCH, "overlap it with the backward pass: larger buckets in DistributedDataParallel",
         "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
         loop=True,

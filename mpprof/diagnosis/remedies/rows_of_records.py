@@ -308,7 +308,7 @@ RECORDS = (
     ),
     Row(
         "record other precision", ANY - KERAS,
-        "record the same training in mixed precision: mpprof report MIXED_RUN --baseline THIS_RUN",
+        "record the same run in mixed precision: mpprof report MIXED_RUN --baseline THIS_RUN",
         "mpprof report MIXED_RUN --baseline {run}", when=(its.in_float32,), unless=(its.only_infers,), loop=True,
     ),
     Row(
@@ -326,7 +326,7 @@ RECORDS = (
     ),
     Row(
         "record other precision", ANY - KERAS,
-        "record the same training in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN",
+        "record the same run in float32 and name it: mpprof report RUN --baseline FLOAT32_RUN",
         "mpprof report {run} --baseline FLOAT32_RUN", when=(its.in_16_bits,), unless=(its.only_infers,), loop=True,
     ),
     Row("record other precision", KERAS, _TRIED_IN_16_BITS, _TRY, "how", when=(its.in_float32,), unless=(its.own_loop,)),

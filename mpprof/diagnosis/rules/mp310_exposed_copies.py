@@ -145,8 +145,8 @@ class _Large:
 
 def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
     """Return the copy to or from the device that moves most bytes at once; None where no large one states
-    them. For a whole window it is read from the trace; a cell of a step holds the copies of one op, of any
-    size."""
+    them. For a whole window it is read from the trace; a cell of a step holds the copies of one op and of
+    about one size."""
     trace, measured = signals.case.trace, signals.case.measured
     if signals.in_window and trace is not None and measured is not None:
         one = copies.largest(trace, measured.main.device)

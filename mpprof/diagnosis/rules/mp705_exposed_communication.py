@@ -74,6 +74,11 @@ def judge(signals: Signals) -> Outcome:
             ),
             evidence=values,
             confidence="low",
+            cases=("of one", ""),
+            said=(
+                "the {device} does nothing but exchange data with others, or wait for them, for "
+                f"{format_ratio(ratio)} of {{whole}}"
+            ),
             severity="warning" if ratio >= SCALE.warning_ratio else "info",
         )
     least = max(exposed * (1.0 - transfer), exposed - room) / exposed

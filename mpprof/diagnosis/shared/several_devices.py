@@ -15,6 +15,7 @@ from mpprof.model.hosts import DeviceLoad
 from mpprof.model.quantities import format_ns, format_speedup
 
 ALONE = NotApplicable("the run trains on one device")
+ONE_AT_WORK = NotApplicable("only one device is at work in the trace")
 _SYNCHRONOUS = "Mirrored"
 """In the names of TensorFlow's strategies whose devices wait for each other in every step."""
 
@@ -34,7 +35,10 @@ def not_applicable(signals: Signals) -> NotApplicable | None:
     """Return why no rule about several devices applies to the run; None: they do."""
     if signals.on_cpu:
         return NO_GPU
-    return ALONE if alone(signals) else None
+    if not alone(signals):
+        return None
+    facts = signals.case.run.facts
+    return ALONE if facts is not None and facts.replicas is not None else ONE_AT_WORK
 
 
 def no_strategy(signals: Signals, reason: str) -> NotApplicable | Unable | None:

@@ -305,6 +305,8 @@ def _host(found: Collected, event: Event, what: str, name: str, args: dict[str, 
     if times is None:
         return
     rows = found.host
+    sends = args.get("Collective name")  # of record_param_comms, which stands for all of them
+    name = f"{name}:{sends}" if isinstance(sends, str) and _NAME.fullmatch(sends) else name
     _append(rows, what, _thread(found, event), found.strings(clean(name)), *times)
     if args:
         rows.correlation[-1] = whole(args.get("correlation")) if what == "call" else -1
@@ -455,8 +457,11 @@ _MOST = 16
 
 
 def shapes(args: dict[str, Any]) -> str:
-    """Return the tensors among an op's inputs: "(bfloat16[4,3,224,224];bfloat16[768,3,16,16])"; "" where they
-    are unknown."""
+    """Return the tensors among an op's inputs: "(bfloat16[4,3,224,224];bfloat16[768,3,16,16])", and of a
+    collective what it sends; "" where they are unknown."""
+    sent, count = args.get("dtype"), args.get("In msg nelems")
+    if "Collective name" in args and isinstance(sent, str) and isinstance(count, int) and _flat([count]):
+        return f"({_dtype(sent)}[{count}])"
     dims = args.get("Input Dims", args.get("Input dims"))
     types = args.get("Input type", args.get("Input Type"))
     if not isinstance(dims, list) or not isinstance(types, list):

@@ -511,6 +511,46 @@ def test_a_step_that_holds_more_than_a_step_is_left_out_and_that_is_said(pause: 
     assert found.step_ns == (100 if said else pytest.approx(100 + pause / 7, rel=0.1))
 
 
+@pytest.mark.parametrize("every", [3, 16])
+def test_steps_that_wait_for_a_loader_again_and_again_are_no_stalls(every: int) -> None:
+    """Seen in a public trace: 12 of 29 steps took 280 to 829 ms, for the loader; 172 ms were said, not 333."""
+    b = TraceBuilder()
+    until = 0
+    for n in range(24):
+        at, waited = until + 10, 1000 if n % every == every - 1 else 0
+        until = at + 90 + waited
+        b.marker(n + 1, at, until)
+        b.event(HostKind.INPUT, at + 1, until - 80)
+        b.kernel("mm", until - 70, until - 30, **GEMM)
+    found = judged(b)
+    often = every == 3
+    assert len(found.steps) == (24 if often else 23)
+    assert any(
+        ("too often to be left out" if often else "left out as stalls") in note for note in found.notes
+    )
+    waiting = sum(cell.ns_per_step for cell in found.main.cells if cell.category == "idle_input")
+    assert (waiting > 300) == often
+
+
+def test_a_copy_of_labels_is_no_part_of_the_batch_s() -> None:
+    b = TraceBuilder()
+    for n in range(4):
+        at = 1000 * n
+        b.marker(n + 1, at, at + 990)
+        for begin, moved in ((at + 10, 50_331_648), (at + 910, 1024)):
+            b.kernel(
+                "Memcpy HtoD (Pinned -> Device)",
+                begin,
+                begin + 50,
+                kind=WorkKind.MEMCPY,
+                copy=CopyKind.HOST_TO_DEVICE,
+                bytes=moved,
+            )
+        b.kernel("mm", at + 100, at + 900, **GEMM)
+    copies = [cell for cell in judged(b).main.cells if cell.category == "copy"]
+    assert sorted(cell.bytes_per_step or 0.0 for cell in copies) == [1024.0, 50_331_648.0]
+
+
 @pytest.mark.parametrize(
     ("waits", "pause", "workers", "cause"),
     [(True, 5000, 1, LOADER), (False, 5000, 8, None), (True, 1000, 1, None), (False, 1000, 8, LOADER)],

@@ -483,6 +483,8 @@ not_matmul unknown layout miopen-tensor | 9.4 | SubTensorOpWithSubTensor4d.kd
 not_matmul bf16 elementwise serving-library | 9.4 | _ZN7sgl_hip10activation18act_and_mul_kernelI14__hip_bfloat16TnPFT_RKS3_EXadL_Z4siluIS2_ES3_S5_EEEEvPS3_PS4_i
 matrix_core fp16 conv_fprop composable-kernel | 9.4 | _ZN2ck16tensor_operation6device12_GLOBAL__N_149kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffleINS_36GridwiseGemmMultipleABD_xdl_cshuffleIDF16_EEEEvPT_
 matrix_core bf16 gemm composable-kernel | 9.4 | _ZN2ck27kernel_gemm_xdl_cshuffle_v3INS_28GridwiseGemm_xdl_cshuffle_v3IDF16bEEEEvPT_
+matrix_core bf16 conv_fprop composable-kernel | 9.4 | _ZN2ck16tensor_operation6device12_GLOBAL__N_149kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffleINS_34GridwiseGemmMultipleD_xdl_cshuffleItttftNS_5TupleIJEEEtNS0_12element_wise11PassThroughEEEEEvPT_
+matrix_core fp32 conv_fprop composable-kernel | 9.4 | void ck::kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffle<ck::GridwiseGemmMultipleD_xdl_cshuffle<float, float>>()
 matrix_core unknown conv_fprop miopen-xdlops | 9.4 | gridwise_convolution_implicit_gemm_v4r4_xdlops_nchw_kcyx_nkhw.kd
 unknown unknown other no-evidence | 9.0 | _fwd_grouped_kernel_stage1
 unknown unknown other no-evidence | 9.0 | _fwd_kernel_stage2
