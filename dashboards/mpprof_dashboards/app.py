@@ -110,8 +110,9 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
             dcc.Store(id="seen"),
             dcc.Store(id="shown"),
             dcc.Interval(id="live", interval=_REFRESH_MS, disabled=True),
+            html.A("Skip to the page", href="#page", id="skip", className="mp-skip mp-button"),
             header,
-            html.Main(id="page", className="mp-page"),
+            html.Main(id="page", className="mp-page", tabIndex=-1),
             html.Div(id="reading", className="mp-reading", role="status"),
             html.Footer(f"mpprof · {source.title}", className="mp-footer"),
             _keys(),
@@ -123,6 +124,7 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
 
 def _choosers() -> html.Div:
     look = {"data": [], "searchable": True, "size": "xs", "className": "mp-select"}
+    look |= {"nothingFoundMessage": "nothing matches", "selectFirstOptionOnChange": True}
     run = dmc.Select(id="run", allowDeselect=False, **look, **{"aria-label": "Run"})
     baseline = dmc.Select(
         id="baseline", clearable=True, placeholder="no baseline", **look, **{"aria-label": "Baseline"}
@@ -227,7 +229,10 @@ def _reading(entry: RunEntry | None) -> list[Any]:
     if entry is None:
         return []
     said = words.joined((entry.name, words.size(entry.size_bytes) if entry.size_bytes else None))
-    return [html.P(["Reading ", html.Strong(said)]), html.Progress(className="mp-reading-bar")]
+    return [
+        html.P(["Reading ", html.Strong(said)]),
+        html.Progress(className="mp-reading-bar", **{"aria-label": "Reading"}),
+    ]
 
 
 def _options(entries: tuple[RunEntry, ...]) -> list[dict[str, Any]]:

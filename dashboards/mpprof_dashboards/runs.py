@@ -30,7 +30,8 @@ SPARK_TOP = 2.0
 
 
 class Entry(TypedDict):
-    """A run as far as its records tell; a time that is not known is "—" in words."""
+    """A run as far as its records tell; a time that is not known is "—" in words. `progress`: of one that is
+    running, how far it has come."""
 
     id: str
     name: str
@@ -42,6 +43,7 @@ class Entry(TypedDict):
     batch: str
     batch_size: int | None
     state: str
+    progress: str | None
     written: str
     written_ns: int | None
     problem: str | None
@@ -150,6 +152,7 @@ def _entry(
         "batch": or_dash(entry.batch_size, words.count),
         "batch_size": entry.batch_size,
         "state": entry.state or ("running" if entry.live else "—"),
+        "progress": words.progress(entry.last_step, entry.plan) if entry.state == "running" else None,
         "written": "—" if written is None else age(now_unix_ns - written),
         "written_ns": written,
         "problem": words.plain(entry.problem) if entry.problem else None,

@@ -10,6 +10,7 @@ from mpprof.errors import MpprofError, UnreadableError
 from mpprof.model.rows import RunRow
 from mpprof.model.run import Run
 from mpprof.report import json as documents
+from mpprof.report import words
 from mpprof.runs import loading
 from mpprof.runs.state import last_record_unix_ns, last_write_unix_ns, state_of
 
@@ -51,6 +52,7 @@ def _read(place: loading.Place) -> Run:
 def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
     facts, fit = run.facts, run.last_fit
     steps = stepping.summarise(run.steps, facts, spans=run.spans)
+    state = state_of(run, now_unix_ns=now_unix_ns, elsewhere=elsewhere)
     written = last_record_unix_ns(run) if elsewhere else last_write_unix_ns(run)
     row: RunRow = {
         "run": run.name,
@@ -60,15 +62,20 @@ def _row(run: Run, now_unix_ns: int, elsewhere: bool) -> RunRow:
         "batch_size": fit.batch_size if fit else None,
         "steps": steps.count if steps else None,
         "step_ns": steps.mean_ns if steps else None,
-        "state": state_of(run, now_unix_ns=now_unix_ns, elsewhere=elsewhere),
+        "state": state,
         "error": facts.ended.kind if facts and facts.ended and facts.ended.by_error else None,
+        "progress": words.progress(run.last_step, facts.planned if facts else None)
+        if state == "running"
+        else None,
         "created_unix_ns": facts.created_unix_ns or None if facts else None,
         "last_written_unix_ns": written,
         "traces": len(run.traces),
         "problem": None,
         "absent": {},
     }
-    missing = [key for key, value in row.items() if value is None and key not in ("problem", "error")]
+    missing = [
+        key for key, value in row.items() if value is None and key not in ("problem", "error", "progress")
+    ]
     row["absent"] = {key: _why(run, key) for key in missing}
     return row
 
@@ -87,6 +94,6 @@ def _why(run: Run, key: str) -> str:
 def _broken(name: str, error: MpprofError) -> RunRow:
     return {
         "run": name, "id": None, "policy": None, "card": None, "batch_size": None, "steps": None,
-        "step_ns": None, "state": None, "error": None, "created_unix_ns": None, "last_written_unix_ns": None,
-        "traces": None, "problem": str(error), "absent": {},
+        "step_ns": None, "state": None, "error": None, "progress": None, "created_unix_ns": None,
+        "last_written_unix_ns": None, "traces": None, "problem": str(error), "absent": {},
     }  # fmt: skip

@@ -370,6 +370,7 @@ def _entry(name: str, signature: Signature, read: Run | MpprofError, *, elsewher
         written_unix_ns=written_ns,
         size_bytes=sum(size for _, size, _ in signature),
         hosts=read.hosts,
+        last_step=read.last_step,
     )
 
 

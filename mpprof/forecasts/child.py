@@ -215,19 +215,22 @@ def _check_trainable(model: Any, request: dict[str, Any]) -> None:
 
 
 def _check_policy(model: Any, request: dict[str, Any]) -> None:
-    """Refuse a policy that a function does not build under: its row would repeat another's."""
+    """Refuse a policy that a function does not build under: its row would repeat another's. Under float32 one
+    layer of another policy is enough: that row would be no baseline."""
     import keras
 
     if not request["function"]:
         return
     wanted, now = request["policy"], keras.config.dtype_policy().name
     weighted = [layer for layer in model._flatten_layers() if layer is not model and layer.weights]
-    own = {layer.dtype_policy.name for layer in weighted}
-    if now != wanted or (own and wanted not in own):
-        sets = now if now != wanted else ", ".join(sorted(own))
+    own = {layer.dtype_policy.name.rpartition("_from_")[2] for layer in weighted}  # float8_from_…
+    others = sorted(own - {wanted})
+    if now != wanted or (own and wanted not in own) or (wanted == "float32" and others):
+        sets = now if now != wanted else ", ".join(others)
         raise Mendable(
             f"{request['model']} sets its own policy, {sets}: this row would repeat that one",
-            "Leave the policy out of the function: each is set before it is called",
+            f"Leave the policy out of the function: each is set before it is called, or name it: "
+            f"--dtype-policy {sets.replace(', ', ',')}",
             unable=True,
         )
 

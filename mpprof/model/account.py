@@ -122,6 +122,9 @@ class BusyKernel:
         Literal["compute", "memory"],
         "Which of the two rates is the nearer to its peak; by what the kernel does where no peak is known.",
     ]
+    reason: Annotated[
+        str | None, LEFT_OUT, "Why there is no rate where shapes are stated: they fit several products."
+    ] = None
 
 
 @frozen
@@ -239,6 +242,15 @@ class ProfiledStalls:
 
     count: int
     waits_ratio: float
+
+
+@frozen
+class Spread:
+    """Steps of one window that differ so much that their mean says little of any of them."""
+
+    shortest_ns: Ns
+    median_ns: Ns
+    longest_ns: Ns
 
 
 @frozen

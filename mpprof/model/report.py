@@ -19,6 +19,7 @@ from mpprof.model.account import (
     DeviceAccount,
     Slice,
     Speedup,
+    Spread,
     TensorCoreShare,
 )
 from mpprof.model.answer import Answer, Remedy
@@ -124,6 +125,12 @@ class Time:
     devices: Annotated[tuple[DeviceAccount, ...], "All of them, the main device first."]
     device: Annotated[str, "The main device, as the trace names it."]
     window_steps: Annotated[Count, "Whole steps in the profiler window."]
+    spread: Annotated[
+        Spread | None,
+        LEFT_OUT,
+        "Between what the profiled steps (passes, parts) lie whose mean window_ns is, where their standard "
+        "deviation is a fifth of it or more; left out where they agree.",
+    ] = None
     step_source: Annotated[str, "How steps were found."]
     notes: Annotated[tuple[str, ...], "What was left out or shifted."]
     idle_between_steps_ns: Annotated[

@@ -153,7 +153,8 @@ LayerRow = TypedDict(
 
 class RunRow(TypedDict):
     """A row of `mpprof ls`: one run. Null: not known, with the reason in `absent`; a run that cannot be read
-    has its `problem`. `error`: what ended a training that failed."""
+    has its `problem`. `error`: what ended a training that failed. `progress`: of one that is running, how far
+    it has come and when its profile opens."""
 
     run: str
     id: str | None
@@ -164,6 +165,7 @@ class RunRow(TypedDict):
     step_ns: Annotated[float | None, Column("step", "ns")]
     state: RunState | None
     error: str | None
+    progress: str | None
     created_unix_ns: int | None
     last_written_unix_ns: Annotated[int | None, Column("written", "age")]
     traces: int | None

@@ -175,6 +175,22 @@ class ProfileWindow:
 
 
 @frozen
+class ProfilePlan:
+    """The steps that the profile window was to hold. An automatic one opens at `first_step` or later, once
+    step times have settled; `last_step` is None for one of so many steps from where it opens."""
+
+    first_step: int
+    last_step: int | None
+    automatic: bool
+
+    def opens(self, step: int) -> str:
+        """Return when a window opens that has not by `step`; "" where its first step has passed."""
+        if step < self.first_step:
+            return f"at step {self.first_step:,}" + (" or soon after" if self.automatic else "")
+        return "once step times have settled" if self.automatic else ""
+
+
+@frozen
 class Timing:
     """How the step log was measured: `basis` is "synchronous" or "asynchronous"."""
 
@@ -239,6 +255,12 @@ class RunFacts:
     absent: dict[str, str]
     graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
     ended: Ended | None = None  # None: it ended by itself, still runs, or nothing could say how it ended
+    profile_plan: ProfilePlan | None = None  # None: not wanted, or not recorded
+
+    @property
+    def planned(self) -> ProfilePlan | None:
+        """The plan of a window that has not opened."""
+        return None if self.profile_windows else self.profile_plan
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -295,6 +317,11 @@ class Run:
     def broken_off(self) -> str | None:
         """How the last training was broken off; None where it was not, or an error on record ended it."""
         return how_broken_off(self.facts, self.spans)
+
+    @property
+    def last_step(self) -> int:
+        """The last step on record; 0 where there is none."""
+        return 0 if self.steps is None else int(self.steps.step.max(initial=0))
 
     @property
     def run_id(self) -> str:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpprof.model.frozen import frozen
-from mpprof.model.run import HostTrace
+from mpprof.model.run import HostTrace, ProfilePlan
 from mpprof.model.steps import HardwareTable, StepTable
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class RunEntry:
     batch_size: int | None = None
     parameters: int | None = None  # of its model
     size_bytes: int | None = None  # of all its files
+    last_step: int = 0  # on record
+    plan: ProfilePlan | None = None  # of a profile window that has not opened
     hosts: tuple[HostTrace, ...] = ()  # that of the account first; empty: it is on one host
 
 

@@ -156,7 +156,7 @@ def figures(document: Report, width: int) -> list[str]:
     only where they need a qualification."""
     facts, log = document.facts, document.steps
     if facts.step_ns is not None:
-        first = f"{units.one(document.time)} {words.duration(facts.step_ns)}"
+        first = f"{units.one(document.time)} {words.duration(facts.step_ns)}{content.mean_of(document.time)}"
     elif document.window is not None:
         first = f"window {words.duration(document.window.span_ns)}"
     else:

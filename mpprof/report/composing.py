@@ -135,6 +135,7 @@ def _kernels(document: Report) -> Iterator[Block]:
         columns = [number("share"), number("time"), number("rate"), number("of peak"), text("kernel")]
         cells = [(row.share, row.time, row.rate, row.of_peak, row.name) for row in rows]
         yield table(columns, cells, "kernel")
+        yield from _notes(content.without_rate(document))
 
 
 def _findings(findings: Sequence[Finding], report: Report) -> Iterator[Block]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from mpprof.analysis.breakdown.communication import straggling
 from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.steps.accounted_steps import spread
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.diagnosis.answer import compose
 from mpprof.diagnosis.leading import causes, per_update, unlike
@@ -302,6 +303,7 @@ def time_of(
         devices=_devices(account, hosts),
         device=account.main.device,
         window_steps=account.main.steps,
+        spread=spread(account.lengths_ns),
         step_source=account.step_source,
         notes=account.notes,
         idle_between_steps_ns=account.between_ns,

@@ -16,6 +16,7 @@ from mpprof.model.quantities import NOT_KNOWN
 
 if TYPE_CHECKING:
     from mpprof.model.report import Report
+    from mpprof.model.run import ProfilePlan
 
 _NON_FINITE = ("NaN", "Infinity", "-Infinity")
 _TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
@@ -220,6 +221,14 @@ def shorten_path(text: str, width: int) -> str:
 def plural(number: int, noun: str) -> str:
     """Return the number with its noun: "1 step", "2 steps"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def progress(last_step: int, plan: ProfilePlan | None) -> str:
+    """Return how far a training has come that goes on, and when its profile window opens: "step 7, the
+    profile opens at step 13". `plan`: of a window that has not opened."""
+    reached = f"step {count(last_step)}" if last_step else "no step has ended yet"
+    opens = plan.opens(last_step) if plan else ""
+    return f"{reached}, the profile opens {opens}" if opens else reached
 
 
 def compiler(backend: str | None) -> str:

@@ -30,6 +30,7 @@ def entry_of(name: str, facts: RunFacts | None, *, id: str | None = None, **know
         on_gpu=device.kind != "cpu" if device else None,
         batch_size=fit.batch_size if fit else None,
         parameters=facts.model.parameters if facts and facts.model else None,
+        plan=facts.planned if facts else None,
         **known,
     )
 

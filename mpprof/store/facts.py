@@ -18,6 +18,7 @@ from mpprof.model.run import (
     OptimizerFacts,
     OutputFacts,
     PolicyFacts,
+    ProfilePlan,
     ProfileWindow,
     RunFacts,
     Timing,
@@ -97,6 +98,7 @@ def facts_of(record: Json) -> RunFacts:
         absent=bounded.texts(bounded.mapping(record, "absent")) | _cut(record),
         graph_rewrite_result=bounded.mapping(record, "graph_rewrite_result"),
         ended=_ended(_object(record, "ended")),
+        profile_plan=_plan(_object(record, "profile_plan")),
     )
 
 
@@ -232,6 +234,13 @@ def _window(record: Json) -> ProfileWindow:
         status=bounded.name(record, "status") or "unknown",
         automatic=_bool(record, "automatic"),
     )
+
+
+def _plan(record: Json) -> ProfilePlan | None:
+    first = bounded.whole(record, "first_step")
+    if first is None or first < 1:
+        return None
+    return ProfilePlan(first, bounded.whole(record, "last_step"), record.get("automatic") is True)
 
 
 def _timing(record: Json) -> Timing:

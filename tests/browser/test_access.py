@@ -30,22 +30,23 @@ def test_no_page_has_a_violation(chromium: Any, sample_server: str, scheme: str,
         viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
     )
     page, found = context.new_page(), {}
-    for each in PAGES:
-        page.goto(f"{sample_server}{each.path}{MEASURED}")
+    for path in (*(each.path for each in PAGES), "/kernels?by=product"):
+        place, _, more = path.partition("?")
+        page.goto(f"{sample_server}{place}{MEASURED}&{more}")
         page.wait_for_selector("#page .mp-card")
         page.wait_for_load_state("networkidle")
         page.wait_for_function(_SCROLLABLE_REACHED)
         page.evaluate(AXE.read_text(encoding="utf-8"))
         if violations := page.evaluate(_RUN):
-            found[each.path] = violations
-        if opener := _OPENERS.get(each.path):
+            found[path] = violations
+        if opener := _OPENERS.get(path):
             page.wait_for_selector(opener[0])
             page.focus(opener[0])
             page.keyboard.press("Enter")
             page.wait_for_selector(opener[1])
             page.wait_for_function(_SCROLLABLE_REACHED)
             if violations := page.evaluate(_RUN):
-                found[f"{each.path} with its panel"] = violations
+                found[f"{path} with its panel"] = violations
     assert found == {}
     context.close()
 
@@ -58,6 +59,37 @@ _OPENERS = {
     "/timeline": ("#timeline[data-drawn]", "#tl-panel .mp-panel-row"),
 }
 """What opens a side panel by the keyboard, and what is in the panel then."""
+
+
+def test_a_skip_link_comes_first_and_leads_into_the_page(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/kernels{MEASURED}")
+    address = seen.page.url
+    seen.page.keyboard.press("Tab")
+    assert seen.page.evaluate("() => document.activeElement.getBoundingClientRect().top") >= 0
+    seen.page.keyboard.press("Enter")
+    seen.page.keyboard.press("Tab")
+    assert seen.page.evaluate("() => document.getElementById('page').contains(document.activeElement)")
+    assert seen.page.url == address
+    seen.assert_quiet()
+
+
+def test_escape_closes_what_is_open(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/kernels{MEASURED}")
+    seen.page.click("#kernels .mp-row-name >> nth=0")
+    seen.page.click("#share summary")
+    seen.page.keyboard.press("Escape")
+    assert not seen.page.is_visible("#share .mp-menu")
+    assert seen.page.is_visible("#kernels .mp-rows-panel")  # one at a time
+    seen.page.keyboard.press("?")
+    seen.page.keyboard.press("Escape")
+    seen.page.wait_for_selector("#keys", state="hidden")
+    assert seen.page.is_visible("#kernels .mp-rows-panel")
+    seen.page.keyboard.press("Escape")
+    assert not seen.page.is_visible("#kernels .mp-rows-panel")
+    assert seen.page.evaluate("() => document.activeElement.className") == "mp-row-name"
+    seen.assert_quiet()
 
 
 def test_every_control_of_every_page_is_reached_and_seen_by_tab(chromium: Any, sample_server: str) -> None:

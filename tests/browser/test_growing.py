@@ -150,11 +150,33 @@ with StepRecorder(folder / "live", backend="none", verbose=0, announce=None, pro
 _STATE = "() => document.querySelector('#runs tr[data-run=\"live\"] .mp-chip')?.textContent"
 
 
+_FIT = """
+import sys, time
+from pathlib import Path
+import keras, numpy
+from mpprof import MPProfilerCallback
+
+folder = Path(sys.argv[1])
+
+class Waits(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        gate = {8: "on", 25: "enough"}.get(batch)
+        while gate and not (folder / gate).exists():
+            time.sleep(0.01)
+
+model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(8)])
+model.compile("sgd", "mse")
+data = numpy.ones((30 * 4, 8), "float32")
+recorded = MPProfilerCallback(str(folder / "live"), profile_steps=(13, 15), verbose=0)
+model.fit(data, data, batch_size=4, verbose=0, callbacks=[recorded, Waits()])
+"""
+
+
 @contextmanager
-def training(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A loop in a process of its own that records until the file `enough` is there."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", _LOOP, str(folder)], text=True, env=environment) as process:
+def training(folder: Path, script: str = _LOOP) -> Iterator[subprocess.Popen[str]]:
+    """A training in a process of its own that records until the file `enough` is there."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"}
+    with subprocess.Popen([sys.executable, "-c", script, str(folder)], text=True, env=environment) as process:
         try:
             yield process
         finally:
@@ -235,3 +257,38 @@ def test_a_running_fit_without_a_trace_says_where_it_is_and_not_that_it_ended(
             f"() => !({said})().startsWith('The training is running')", timeout=20_000
         )
         seen.assert_quiet()
+
+
+@pytest.mark.full
+def test_a_running_fit_says_when_its_profile_opens_and_shows_it_once_it_has(
+    chromium: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorflow")
+    said = "() => document.querySelector('#headline')?.textContent || ''"
+    with training(tmp_path, _FIT) as process, serving(tmp_path) as address:
+        lists, seen = (visit(chromium, address, hurries=True) for _ in range(2))
+        lists.page.goto(f"{address}/runs")
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=120_000)
+        seen.page.goto(f"{address}/?run=live&baseline=none")
+        opens = "step 7, the profile opens at step 13"
+        seen.page.wait_for_function(
+            f"text => ({said})() === `The training is running: ${{text}}.`", arg=opens, timeout=60_000
+        )
+        bar = seen.page.locator("#page progress")
+        assert bar.evaluate("bar => [bar.value, bar.max]") == [7, 13]
+        lists.page.get_by_text(opens).wait_for()
+        table = subprocess.run(
+            [sys.executable, "-m", "mpprof.cli", "ls", str(tmp_path)],
+            capture_output=True, text=True, check=True, cwd=ROOT,
+        )  # fmt: skip
+        assert f"live: running, {opens}" in table.stdout
+        (tmp_path / "on").touch()
+        seen.page.wait_for_function(
+            f"() => !({said})().startsWith('The training is running')", timeout=60_000
+        )
+        assert seen.page.is_visible("#state.mp-state-running")
+        (tmp_path / "enough").touch()
+        assert process.wait(120) == 0
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'ended'", timeout=60_000)
+        for each in (lists, seen):
+            each.assert_quiet()

@@ -276,6 +276,33 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     seen.assert_quiet()
 
 
+def test_typing_into_a_chooser_looks_for_a_run_and_escape_leaves_it_as_it_was(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well("/kernels?run=v100-input-bound-mixed-float16&baseline=v100-input-bound-float32")
+    run, options = "v100-input-bound-mixed-float16", seen.page.locator("[role=option]:visible")
+    shows = "name => document.querySelector('#run').value === name"
+    seen.page.wait_for_function("() => document.querySelector('#run').title")
+    for reach in (lambda: seen.page.click("#run"), lambda: seen.page.focus("#run")):
+        reach()
+        seen.page.keyboard.type("gtx")
+        seen.page.wait_for_function(shows, arg="gtx")
+        options.nth(1).wait_for()
+        assert options.all_inner_texts() == ["gtx1080ti-float32", "gtx1080ti-mixed-float16"]
+        seen.page.keyboard.type("?!")
+        seen.page.get_by_text("nothing matches").wait_for()
+        seen.page.keyboard.press("Escape")
+        seen.page.wait_for_function(shows, arg=run)
+        options.first.wait_for(state="hidden")
+    seen.page.click("#run")
+    seen.page.keyboard.type("gtx1080ti-m")
+    seen.page.locator("[role=option][data-combobox-selected]:visible").wait_for()
+    seen.page.keyboard.press("Enter")
+    seen.page.wait_for_url("**/kernels?run=gtx1080ti-mixed-float16*")
+    seen.assert_quiet()
+
+
 def test_the_choosers_show_the_run_of_the_address_before_the_server_answers_for_them(
     chromium: Any, fake_server: str
 ) -> None:

@@ -35,6 +35,21 @@ def test_filters_speak_the_units_that_are_shown(chromium: Any, sample_server: st
     seen.assert_quiet()
 
 
+def test_filters_stay_where_they_are_when_nothing_matches(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.open_well(f"/kernels{MEASURED}")
+    places = """() => [...document.querySelectorAll('#kernels .mp-rows-filters input')].map(
+        e => Math.round(e.getBoundingClientRect().left))"""
+    before = seen.page.evaluate(places)
+    for typed in ("gemm", "no such kernel"):
+        seen.filter("kernels", "short", typed)
+        assert seen.page.evaluate(places) == before
+    assert seen.page.locator("#kernels tbody").inner_text().strip() == "nothing matches"
+    seen.filter("kernels", "short", "")
+    assert seen.page.evaluate(places) == before
+    seen.assert_quiet()
+
+
 def test_a_row_opens_beside_the_table_and_the_table_is_sorted_by_its_heads(
     chromium: Any, sample_server: str
 ) -> None:

@@ -158,9 +158,9 @@ MEASURED = "?run=v100-input-bound-mixed-float16&baseline=v100-input-bound-float3
 
 
 @contextmanager
-def serving(logdir: Path) -> Iterator[str]:
-    """`mpprof serve LOGDIR`, the way a user runs it; gives the address."""
-    command = [sys.executable, "-m", "mpprof.cli", "serve", str(logdir), "--port", "0"]
+def serving(logdir: Path, *options: str) -> Iterator[str]:
+    """`mpprof serve LOGDIR`, the way a user runs it; gives the address, without a base path."""
+    command = [sys.executable, "-m", "mpprof.cli", "serve", str(logdir), "--port", "0", *options]
     paths = os.pathsep.join((str(ROOT), str(ROOT / "dashboards")))
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}

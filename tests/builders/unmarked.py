@@ -3,6 +3,8 @@ from a layer. Each has the oddity of a public trace; times in microseconds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.builders.windows import ADD, HALF, WIDE
 from tests.builders.xspace import Space
 from tests.traces.kineto import Kineto
@@ -146,3 +148,21 @@ def tpu_programs(runs: int = 20, *, name: str = "jit_f") -> Space:
             ops.event("%all-reduce = f32[8]{0} all-reduce(f32[8]{0} %p)", at, 5_000)
             at += 6_000
     return space
+
+
+def lasting(lengths_us: Sequence[float], unit: str = "step") -> Kineto:
+    """Steps that last so long, in the middle of each a product for half of it: marked by the profiler, calls of
+    one module without backward or optimizer ("pass"), or the same kernels over and over ("part")."""
+    k = Kineto()
+    at = 0.0
+    for row, length in enumerate(lengths_us):
+        if unit == "step":
+            k.host("user_annotation", f"ProfilerStep#{row + 4}", at, length)
+        elif unit == "pass":
+            k.module("Net_0", at, length)
+        for part in range(4):
+            begin = at + length * part / 4
+            k.launch(f"{ADD} f{part}", begin + 10, begin + 20, length / 8)
+        k.launch(WIDE, at + length - 30, at + length - 20, 15)
+        at += length
+    return k

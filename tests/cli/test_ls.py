@@ -55,6 +55,27 @@ def test_each_run_has_its_policy_card_batch_and_the_step_time_of_its_report(mppr
     assert created == sorted(created)  # type: ignore[type-var]
 
 
+def test_of_a_running_training_it_says_when_the_profile_opens(mpprof: Mpprof, tmp_path: Path) -> None:
+    run = without_end(recorded(tmp_path, "live", steps=7), 0)
+    facts = json.loads((run / "mpprof" / "run.json").read_text())
+    del facts["absent"]["profile_windows"]
+    plans = {"at step 13": (13, 17, False), "at step 10 or soon after": (10, None, True),
+             "once step times have settled": (5, None, True), "": (3, 5, False)}  # fmt: skip
+    for opens, (first, last, automatic) in plans.items():
+        plan = {"first_step": first, "last_step": last, "automatic": automatic}
+        changed = facts | {"profile_windows": [], "profile_plan": plan}
+        (run / "mpprof" / "run.json").write_text(json.dumps(changed))
+        said = f"step 7, the profile opens {opens}" if opens else "step 7"
+        assert rows(mpprof, tmp_path)["live"]["progress"] == said
+        assert mpprof("ls", tmp_path).out.endswith(f"\n\nlive: running, {said}\n")
+        report = mpprof("report", run, "-v").out
+        assert (f"it was to open {opens}" in " ".join(report.split())) == bool(opens)
+    (run / "mpprof" / "run.json").write_text(json.dumps(changed | {"profile_windows": [{"status": "open"}]}))
+    assert rows(mpprof, tmp_path)["live"]["progress"] == "step 7"
+    without_end(run, 3600)
+    assert rows(mpprof, tmp_path)["live"]["progress"] is None
+
+
 @pytest.mark.parametrize("columns", ["80", "68"])
 def test_the_table_fits_80_columns(columns: str, mpprof: Mpprof, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)

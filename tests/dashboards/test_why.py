@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from copy import deepcopy
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,13 @@ from mpprof_dashboards.drawings import flow, ruler
 from mpprof_dashboards.export import render
 from mpprof_dashboards.pages import why
 
+from mpprof.api import workflows
+from mpprof.report import json as reporting
 from mpprof.report import words
 from mpprof.report.content import time_doubt
 from mpprof.report.to_json import to_json
-from tests.builders.read_back import reading
+from tests.builders import unmarked
+from tests.builders.read_back import markdown, reading, text
 from tests.dashboards.fake_source import cpu_document, empty_document, live_document, mixed_document
 from tests.dashboards.test_compare_page import texts
 from tests.samples import NAMES, source
@@ -293,3 +297,24 @@ def test_nothing_known_is_still_a_page_without_an_empty_box() -> None:
             shown = [part for part in why.content(document, baseline=baseline, query="?run=x") if part]
             assert texts(shown).strip()
     assert flow.draw(flow.flow_of(empty_document())) == ""
+
+
+def test_a_kernel_without_a_rate_says_why_on_the_page_as_in_the_texts() -> None:
+    document = deepcopy(report("v100-odd-vocabulary-mixed-float16"))
+    kernel = document["kernels"][0]
+    assert "reason" not in kernel
+    kernel |= {"flops_per_s": None, "bytes_per_s": None, "peak_ratio": None, "reason": "it fits several"}
+    page = texts(why._kernels(document))
+    assert "No rate for " in page
+    for said in (page, text.render(document), markdown.render(document)):
+        assert ": it fits several" in " ".join(said.split())
+
+
+def test_a_mean_of_unlike_steps_comes_with_their_spread(tmp_path: Path) -> None:
+    path = tmp_path / "steps.pt.trace.json"
+    path.write_bytes(unmarked.lasting((115_000, 1_021_000, 1_076_000)).text())
+    document = to_json(reporting.report(workflows.diagnose(path)))
+    assert "step (mean of 3 steps of 115 ms to 1.08 s, median 1.02 s)" in texts(
+        why._hero(document, None, None)
+    )
+    assert "3 steps of 115 ms to 1.08 s, median 1.02 s" in texts(why._time(document))

@@ -211,6 +211,8 @@ def test_a_compiler_that_is_not_there_or_of_another_version(
         ("float32", "mixed_float16", "mixed_float16", "mixed_float16"),  # by keras.config
         ("float32", "float32", "mixed_float16", "mixed_float16"),  # layer by layer
         ("mixed_float16", "mixed_float16", "mixed_float16", None),
+        ("mixed_float16", "mixed_float16", "float8_from_mixed_float16", None),  # by quantize("float8")
+        ("float32", "float32", "float8_from_mixed_float16", "mixed_float16"),
     ],
 )
 def test_a_function_that_sets_its_own_policy_is_refused_under_another(
@@ -221,7 +223,8 @@ def test_a_function_that_sets_its_own_policy_is_refused_under_another(
 
     try:
         keras.config.set_dtype_policy(function)
-        made: Any = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, dtype=layers)])
+        given: Any = [keras.layers.Dense(2, dtype=layers), keras.layers.Dense(2, dtype="float32")]
+        made: Any = keras.Sequential([keras.Input((4,)), *given])  # a head in float32, as most have
         request = {"model": "project:build", "function": True, "policy": asked}
         if sets is None:
             child_module._check_policy(made, request)

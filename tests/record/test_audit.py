@@ -154,6 +154,15 @@ def test_the_command_reads_a_saved_model(tmp_path: Path, capsys: pytest.CaptureF
         assert main(["audit", str(tmp_path / bad[0]), *bad[1:]]) == 2
 
 
+def test_a_quantised_model_is_read_from_its_file(tmp_path: Path) -> None:
+    """Its layers hold a configuration of the quantisation, a class of Keras' own that is no layer."""
+    made = built(lambda: keras.Input((64,)), lambda: layers.Dense(64, name="a"), policy="mixed_bfloat16")
+    made.layers[0].quantize("float8")
+    path = tmp_path / "model.keras"
+    made.save(path)
+    assert [(one.layer, one.precision) for one in mpprof.audit(path, gpu="H100").work] == [("a", "fp8")]
+
+
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(MpprofError, match="is not a Keras model"):
         mpprof.audit(3)

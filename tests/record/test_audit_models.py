@@ -97,6 +97,8 @@ def test_a_large_head_in_float32_is_found_with_what_it_costs_and_what_to_write(
     assert "50,257 outputs, 99.0 % of the model's multiplications" in note.reason
     assert "2 times slower at peak rates (TF32): 99.0 % more matrix time" in note.reason
     assert "8 times slower at peak rates (float32)" in noted(model, "MP104", "head", gpu="V100")[0].reason
+    assert "8 times slower at peak rates (float32)" in noted(model, "MP104", "head", gpu="MI300X")[0].reason
+    assert "a TPU multiplies in bfloat16" in noted(model, "MP104", "head", gpu="TPU v4")[0].reason
     assert "at most half the 16-bit rate (TF32)" in noted(model, "MP104", "head")[0].reason
     assert [n.layer for n in mpprof.audit(model).notes if n.code == "MP402"] == ["head"]
 
@@ -188,7 +190,7 @@ def test_the_remedy_for_a_16_bit_output_leads_to_no_float32_product(
     better = assembled(parts, "mixed_float16", "last", note.remedy)
     assert {n.code for n in mpprof.audit(better).notes} & {"MP104", "MP106"} == set()
     assert main(["explain", "MP106"]) == 0
-    assert "the whole layer in float32 would take it off" in capsys.readouterr().out
+    assert "Leave the last product in 16 bits" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("vocabulary", "names"), [(50257, ["tied"]), (50304, [])])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mpprof.analysis.steps.boundaries import periods
+from mpprof.model.run import ProfilePlan
 from mpprof.traces import read
 from tests.record.fits import fit, records
 from tests.record.on_tensorflow import keras, tf
@@ -54,6 +55,7 @@ def test_an_automatic_window_opens_by_itself_once(trained: Any, tmp_path: Path) 
     assert window.status == "done"
     assert 10 <= window.first_step <= 50
     assert window.last_step == window.first_step + 4
+    assert facts.profile_plan == ProfilePlan(10, None, automatic=True)
 
 
 def test_a_window_never_goes_across_a_validation(trained: Any, tmp_path: Path) -> None:

@@ -40,5 +40,20 @@
     if (baseline === "none" || baseline === run) baseline = null;
     return [run, baseline, [run, baseline]];
   }
+  /* Typing looks for another run from its first letter on: the name that stands there is marked, so that it gives
+     way. Escape brings it back. */
+  function chooser(event) {
+    return /^(run|baseline)$/.test(event.target.id) ? event.target : null;
+  }
+  ["focusin", "click"].forEach(function (kind) {
+    document.addEventListener(kind, function (event) {
+      var field = chooser(event);
+      if (field && field.value && field.value === field.title) field.select();
+    });
+  });
+  document.addEventListener("keydown", function (event) {
+    var field = event.key === "Escape" && chooser(event);
+    if (field) setTimeout(function () { field.blur(); }, 0); /* its list has closed by then */
+  });
   window.dash_clientside = Object.assign({}, window.dash_clientside, { mpprof: { choose: choose, follow: follow } });
 })();

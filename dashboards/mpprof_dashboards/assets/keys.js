@@ -32,7 +32,20 @@
         if (next.id !== now) window.mpprof.go(window.location.pathname + next.query);
       });
   }
+  function close() {
+    /* What is open beside the page: the menu, else the panel of a row. Returns whether something was. */
+    var menu = document.querySelector("#share[open] summary");
+    var opener = menu || document.querySelector(".mp-row-open [aria-expanded]");
+    if (!opener) return false;
+    opener.click();
+    opener.focus();
+    return true;
+  }
   document.addEventListener("keydown", function (event) {
+    if (event.key === "Escape" && !event.defaultPrevented && !typing(event.target)) {
+      if (!document.getElementById("keys").open && close()) event.preventDefault();
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     var help = document.getElementById("keys");
     var does = {
@@ -65,7 +78,10 @@
   new MutationObserver(reachable).observe(document.documentElement, { childList: true, subtree: true });
   window.addEventListener("resize", reachable);
   document.addEventListener("click", function (event) {
-    if (event.target.id === "keys-open") document.getElementById("keys").showModal();
+    if (event.target.id === "skip") {
+      event.preventDefault(); /* the address stays as it is */
+      document.getElementById("page").focus();
+    } else if (event.target.id === "keys-open") document.getElementById("keys").showModal();
     else if (event.target.id === "keys-close" || event.target.id === "keys") document.getElementById("keys").close();
   });
 })();

@@ -234,6 +234,7 @@
         part(line, field).textContent = part(line, field).title = run[field];
       });
       part(line, "state").appendChild(element("span", run.state, "mp-chip mp-state-" + run.state));
+      if (run.progress) part(line, "state").appendChild(element("div", run.progress, "mp-note"));
       var key = run.id + " " + run.written_ns + " " + run.baseline;
       if (known[key]) fill(held, known[key]);
       else {

@@ -16,6 +16,7 @@
     });
     var loaded = 0;
     var found = 0;
+    var held = false;
     var busy = null;
     var timer = null;
 
@@ -89,7 +90,16 @@
       });
       window.history.replaceState(window.history.state, "", window.location.pathname + "?" + address.toString());
     }
+    function hold(widths) {
+      /* Fields do not move while rows are filtered away. */
+      Array.from(titles.children).forEach(function (cell, at) {
+        cell.style.minWidth = widths ? widths[at] + "px" : "";
+      });
+      held = !!widths;
+    }
     function reload() {
+      if (!held && Object.keys(state.filters).length && found)
+        hold(Array.from(titles.children, function (cell) { return cell.getBoundingClientRect().width; }));
       remember();
       load(0);
     }
@@ -117,6 +127,10 @@
         box.scrollTop = 0;
       }
       got.rows.forEach(add);
+      if (got.total && !got.found) {
+        var none = body.appendChild(element("tr", undefined, "mp-rows-none"));
+        none.appendChild(element("td", "nothing matches")).colSpan = columns.length;
+      }
       loaded = from + got.rows.length;
       found = got.found;
       var filtered = Object.keys(state.filters).length > 0;
@@ -125,6 +139,7 @@
         (got.total === 1 ? " row" : " rows") +
         (state.filters.cause ? " of " + state.filters.cause : ""); /* a link from Why */
       clear.hidden = !filtered;
+      if (!filtered) hold(null);
       save.href = window.mpprof.at("/rows.csv?") + query();
       Array.from(titles.children).forEach(function (cell, at) {
         var field = columns[at].field;
@@ -167,6 +182,7 @@
       });
       panel.hidden = was;
       if (was) return;
+      hold(null);
       line.classList.add("mp-row-open");
       line.querySelector("[aria-expanded]").setAttribute("aria-expanded", "true");
       var list = element("dl");

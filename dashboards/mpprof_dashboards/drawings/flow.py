@@ -478,11 +478,7 @@ def _bar(bar: Bar, y: float, height: int, whole: float, query: str) -> str:
     for part in bar.segments:
         drawn = _segment(part, at / whole, part.ns / whole, y, height, computed=bar.computed)
         page = "/timeline" if part.kind == "wait" else "/kernels"
-        inside.append(
-            svg.element("a", drawn, href=f"{page}{query}", data_link="1", aria_label=part.name)
-            if query
-            else drawn
-        )
+        inside.append(svg.element("a", drawn, href=f"{page}{query}", data_link="1") if query else drawn)
         at += part.ns
     total = svg.element("tspan", words.duration(bar.ns), class_="mp-flow-total")
     # A switch of a remedy writes into it, so that it is there without words, too.
@@ -515,12 +511,14 @@ def _segment(part: Segment, at: float, ratio: float, y: float, height: int, *, c
     long, short = svg.fits_from(full, ratio), svg.fits_from(length, ratio)
     look = "mp-flow-label" + (" mp-flow-halo" if not ink else "")
     style = f"fill:{ink}" if ink else None
+    # The hint names the part for those who hear it, whatever has room; its label would say it twice.
+    place |= {"style": style, "aria_hidden": "true"}
     labels = ""
     if long != "mp-never":
-        labels += svg.text(full, class_=f"{look} {long}", style=style, **place)
+        labels += svg.text(full, class_=f"{look} {long}", **place)
     if short not in ("mp-never", long):
         until = f" mp-until-{long.rpartition('-')[2]}" if long != "mp-never" else ""
-        labels += svg.text(length, class_=f"{look} {short}{until}", style=style, **place)
+        labels += svg.text(length, class_=f"{look} {short}{until}", **place)
     hint = svg.title(
         f"{full}: {part.hint}" if part.hint and not part.hint.startswith(part.name) else part.hint or full
     )

@@ -14,12 +14,15 @@ from mpprof.report.content import (
     busy_kernels,
     loss_scale,
     matrix_units,
+    mean_of,
     peak,
+    spread,
     time_doubt,
     time_per,
     time_slices,
     time_whole,
     undecided,
+    without_rate,
 )
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import bars, cards, drawn, proof
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from mpprof.model.account import Slice
     from mpprof.model.answer import Answer
     from mpprof.model.report import Report, Time, Window
+    from mpprof.model.run import ProfilePlan
     from mpprof.model.source import RunTables
     from mpprof.model.steps import StepTable
 
@@ -44,6 +48,7 @@ def layout(context: Context) -> list[Any]:
         baseline=context.name_of(context.choice.baseline) if context.choice.baseline else None,
         query=context.choice.query(),
         state=entry.state if entry else None,
+        plan=entry.plan if entry else None,
         base=baseline_time(context.source, document, context.choice.baseline),
         given=proof.material(context.source, context.run, document),
     )
@@ -66,17 +71,18 @@ def content(
     baseline: str | None = None,
     query: str = "",
     state: str | None = None,
+    plan: ProfilePlan | None = None,
     base: Time | None = None,
     given: proof.Material | None = None,
 ) -> list[Any]:
-    """Return the page of a report. `baseline` is the chosen baseline's name, `base` its account; without
-    `query` nothing is a link."""
+    """Return the page of a report. `baseline` is the chosen baseline's name, `base` its account, `plan` that
+    of a profile window that has not opened; without `query` nothing is a link."""
     given = given or proof.Material()
     curves = drawn.run_of(document, given.steps, without_scale=proof.shows_scale(document, given))
     first, *step = proof.sections(document, given, query) or (None,)
     pair = [part for part in (first, curves) if part is not None]
     return [
-        _hero(document, baseline, state, given.steps),
+        _hero(document, baseline, state, plan, given.steps),
         drawn.flow_of(document, base, query),
         remedies(document, query),
         *([html.Div(pair, className="mp-pair")] if len(pair) > 1 else pair),
@@ -107,11 +113,15 @@ def card(document: Report) -> list[Any]:
 
 
 def _hero(
-    document: Report, baseline: str | None, state: str | None, steps: StepTable | None = None
+    document: Report,
+    baseline: str | None,
+    state: str | None,
+    plan: ProfilePlan | None = None,
+    steps: StepTable | None = None,
 ) -> html.Div:
     answer = document.answer
     if state == "running" and document.time is None and document.window is None:
-        return _running(document, baseline, steps)
+        return _running(document, baseline, plan, steps)
     figure = html.Div(
         [
             html.Div(answer.figure, className="mp-figure-number" + _length(answer), id="hero"),
@@ -135,28 +145,26 @@ def _hero(
     return html.Div([figure, text] if answer.figure else [text], className="mp-hero")
 
 
-def _running(document: Report, baseline: str | None, steps: StepTable | None) -> html.Div:
+def _running(
+    document: Report, baseline: str | None, plan: ProfilePlan | None, steps: StepTable | None
+) -> html.Div:
     """Return what is known of a training that goes on and has no trace yet: it has lost nothing so far."""
     last = int(steps.step.max(initial=0)) if steps is not None else 0
-    reached = f"step {words.count(last)}" if last else "no step has ended yet"
+    opens = plan.first_step if plan is not None and plan.opens(last) else 0
     text = [
-        html.H1(f"The training is running: {reached}.", className="mp-headline", id="headline"),
+        html.H1(
+            f"The training is running: {words.progress(last, plan)}.", className="mp-headline", id="headline"
+        ),
         html.P(_subject(document, baseline, "running"), className="mp-subject"),
         html.P(" ".join(document.answer.because), className="mp-subject", id="because"),
-        html.P(_OPENS, className="mp-subject", id="do")
-        if without_finding.NO_WINDOW in _codes(document)
-        else None,
-        html.Progress(className="mp-reading-bar", **{"aria-label": "The training goes on"}),
+        html.Progress(
+            className="mp-reading-bar",
+            **({"value": str(last), "max": str(opens)} if last < opens else {}),
+            **{"aria-label": "Steps until the profile opens" if last < opens else "The training goes on"},
+        ),
         cards.inline_figures(figures(document)),
     ]
     return html.Div(html.Div(text, className="mp-hero-text"), className="mp-hero")
-
-
-_OPENS = 'profile_steps="auto" opens it after the 10th step, once step times have settled; this page follows.'
-
-
-def _codes(document: Report) -> set[str]:
-    return {found.code for found in document.findings}
 
 
 def _length(answer: Answer) -> str:
@@ -232,7 +240,7 @@ def _step(document: Report) -> tuple[str, str, str, str]:
     if value is None:
         return "—", "step", "step-time", why_absent(document, "steps.mean_ns", "steps", "time")
     p95 = steps.p95_ns if steps else None
-    name = units.one(document.time)
+    name = units.one(document.time) + units.worded(mean_of(document.time), document.time)
     return words.duration(value), name, "step-time", f"95th percentile {words.duration(p95)}" if p95 else ""
 
 
@@ -288,7 +296,7 @@ def _time(document: Report) -> html.Section | None:
     remarks = [*([doubt] if doubt else []), *time.notes]
     title, note = (
         units.worded(text, time)
-        for text in (title, f"{time_per(time)}; every instant on {basis}, in one class")
+        for text in (title, f"{time_per(time)}{spread(time)}; every instant on {basis}, in one class")
     )
     return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
@@ -382,7 +390,9 @@ def _kernels(document: Report) -> html.Section | None:
         )
         for each in busy_kernels(document)
     ]
-    return cards.section(busy_heading(document), cards.pairs(rows)) if rows else None
+    if not rows:
+        return None
+    return cards.section(busy_heading(document), cards.pairs(rows), cards.remarks(without_rate(document)))
 
 
 def _bounds(document: Report) -> html.Section | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from mpprof.analysis.kernels.eligibility import Product, Tensor, operands_of, parse_shapes, product_of_shapes
+from mpprof.analysis.kernels.eligibility import (
+    Product,
+    Tensor,
+    inner_sizes,
+    operands_of,
+    parse_shapes,
+    product_of_shapes,
+)
 from mpprof.analysis.kernels.placement import products
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Family, Placement, Precision, Verdict
@@ -73,14 +80,10 @@ def _of_hlo(hlo: HloInstruction) -> tuple[int, int, int, int] | None:
 def _of_tensors(op_type: str, operands: Sequence[Tensor]) -> tuple[int, int, int, int] | None:
     """Return (batch, M, N, K) of a product of these operands; None where they do not tell, because an event
     does not say which of them are transposed, and several products fit."""
-    if len(operands) < 2:
+    if len(inner_sizes(op_type, operands)) != 1:
         return None
     product: Product | None = product_of_shapes(op_type, operands, "gemm")
     if product is None or min(product.m, product.n, product.k) <= 0:
-        return None
-    (a, b), (c, d) = operands[0].dims[-2:], operands[1].dims[-2:]
-    fits = {k for k, other in ((b, c), (b, d), (a, c), (a, d)) if k == other}
-    if len(fits) > 1 and not op_type.startswith("aten::"):
         return None
     batch = max(prod(each.dims[:-2]) for each in operands)
     return batch, product.m, product.n, product.k

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mpprof.analysis.breakdown.roofline import Cost, Roof, cost, roof
+from mpprof.analysis.breakdown.roofline import Cost, Roof, cost, roof, several_fit
 from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.kernels.eligibility import (
     Product,
@@ -256,6 +256,8 @@ def _total(of_parts: Sequence[tuple[float | None, float]]) -> float | None:
 # --- The kernels that take most of a device's time, and what each reaches of the device's peaks.
 
 _UNKNOWN = Cost(None, None)
+SEVERAL_FIT = "the sizes of its operands fit several products, and the trace does not say which it was"
+"""Why a kernel has no rate."""
 
 
 def busiest(account: Account, peaks: DevicePeaks | None) -> tuple[BusyKernel, ...]:
@@ -288,6 +290,7 @@ def busiest(account: Account, peaks: DevicePeaks | None) -> tuple[BusyKernel, ..
                 rates["bytes_per_s"],
                 ratio if ratio is not None and ratio <= 1 else None,
                 rates["bound"] or ("compute" if any(map(_multiplies, own)) else "memory"),
+                SEVERAL_FIT if any(map(_undecided, own)) else None,
             )
         )
     return tuple(sorted(found, key=lambda each: -each.ns_per_step))
@@ -295,6 +298,15 @@ def busiest(account: Account, peaks: DevicePeaks | None) -> tuple[BusyKernel, ..
 
 def _multiplies(cell: Cell) -> bool:
     return cell.family in MATMUL_FAMILIES and cell.placement != "not_matmul"
+
+
+def _undecided(cell: Cell) -> bool:
+    """Return whether a product's shapes are stated, and do not tell which product it is."""
+    return (
+        cell.flops_per_step is None
+        and cell.hlo is None
+        and several_fit(cell.op_type or "", parse_shapes(cell.shapes or ""), cell.family)
+    )
 
 
 def _part(cell: Cell, peaks: DevicePeaks | None, *, helps: bool) -> Part:

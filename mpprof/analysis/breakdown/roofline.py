@@ -15,10 +15,10 @@ from mpprof.analysis.attainable.work import BoundBy, roofline
 from mpprof.analysis.kernels.eligibility import (
     Tensor,
     batches_of,
+    inner_sizes,
     operands_of,
     parse_shapes,
     precision_of,
-    product_of_shapes,
 )
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.model.account import Account, Cell
@@ -74,44 +74,62 @@ def cost(
     """Return what one call of an op of `family` takes: from its HLO, else from `shapes` as its event states
     them, else, for matrix work, from the recorded shapes of its `layer` at `batch` examples.
 
-    The two gradients of a layer each take as many operations as its forward pass.
+    The two gradients of a layer each take as many operations as its forward pass. Where the operands fit
+    several products, and no layer tells which, operations and bytes are not known.
     """
     if op is not None and op.hlo is not None:
         return Cost(op.hlo.flops, _bytes([Tensor(*tensor) for tensor in op.hlo.tensors]))
     op_type, tensors = op.type if op else "", parse_shapes(shapes) if shapes else ()
-    flops = _product_flops(op_type, tensors, family)
-    if family in MATMUL_FAMILIES and layer is not None and batch:
-        per_example = layer_flops(layer)
-        if per_example and (flops is None or _ambiguous(operands_of(op_type, tensors), family)):
-            flops = per_example * batch
-    if family in MATMUL_FAMILIES:
-        return Cost(flops, _matrix_bytes(op_type, tensors, family, layer, batch))
-    return Cost(flops, _elementwise_bytes(tensors))
+    if family not in MATMUL_FAMILIES:
+        return Cost(None, _elementwise_bytes(tensors))
+    by_layer = (layer_flops(layer) or 0.0) * (batch or 0) if layer is not None else 0.0
+    if family == "gemm" and layer is not None and layer.class_name in _ATTENTION:
+        by_layer /= 2  # one of its two products of scores
+    product = _product(op_type, tensors, by_layer) if family == "gemm" else None
+    if product is not None:
+        read = _bytes(tensors)
+        size = BYTES.get(precision_of(operands_of(op_type, tensors)[0].dtype), 4)
+        return Cost(product.flops, None if read is None else read + product.made * size)
+    known = by_layer if not several_fit(op_type, tensors, family) else 0.0
+    return Cost(known or None, _convolution_bytes(tensors, family, layer, batch))
 
 
-def _ambiguous(tensors: Sequence[Tensor], family: Family) -> bool:
-    """Return whether the operands have one shape: the shapes alone then do not tell which of their axes was
-    summed over."""
-    return family == "gemm" and len(tensors) > 1 and tensors[0].dims == tensors[1].dims
+def several_fit(op_type: str, tensors: Sequence[Tensor], family: Family | None) -> bool:
+    """Return whether the operands of a product fit several products, of which its event does not say which
+    was done: its operations and the size of its result are then not known."""
+    return family == "gemm" and len(inner_sizes(op_type, operands_of(op_type, tensors))) > 1
 
 
-def _matrix_bytes(
-    op_type: str, tensors: Sequence[Tensor], family: Family, layer: LayerFacts | None, batch: int | None
+@frozen
+class _Product:
+    """Matrix products of one call: their operations, and how many values they make."""
+
+    flops: float
+    made: float
+
+
+def _product(op_type: str, tensors: Sequence[Tensor], by_layer: float) -> _Product | None:
+    """Return what a call computes; of several products that fit the one that takes as many operations as its
+    layer's (`by_layer`; 0: not known). None where that leaves none, or several."""
+    operands = operands_of(op_type, tensors)
+    found = []
+    for inner in inner_sizes(op_type, operands):
+        outer = math.prod(math.prod(each.dims[-2:]) / inner for each in operands)
+        made = outer * batches_of(operands)
+        found.append(_Product(2.0 * inner * made, made))
+    if len(found) > 1:
+        found = [each for each in found if math.isclose(each.flops, by_layer, rel_tol=1e-6)]
+    return found[0] if len(found) == 1 and found[0].made > 0 else None
+
+
+def _convolution_bytes(
+    tensors: Sequence[Tensor], family: Family, layer: LayerFacts | None, batch: int | None
 ) -> float | None:
-    """Return the bytes of the operands, read once, and of the result, written once: a product's result
-    follows from its operands, a forward convolution's from its layer. None where either is not known: the
-    result may be most of what is moved."""
+    """Return the bytes of the operands, read once, and of the result, written once: a forward convolution's
+    follows from its layer. None where either is not known: the result may be most of what is moved."""
     read = _bytes(tensors)
     if read is None or len(tensors) < 2:
         return None
-    if family == "gemm":
-        product, operands = product_of_shapes(op_type, tensors, family), operands_of(op_type, tensors)
-        if product is None or min(product.m, product.n, product.k) <= 0:
-            return None
-        result = product.m * product.n
-        if _ambiguous(operands, family):
-            result = min(operands[0].dims[-2:]) ** 2
-        return read + batches_of(operands) * result * BYTES.get(precision_of(operands[0].dtype), 4)
     if family in ("conv_dgrad", "conv_wgrad"):
         return read  # both hold the larger of the two images
     written = _dims(layer.output_shape) if layer else None
@@ -119,16 +137,6 @@ def _matrix_bytes(
         return None
     values = math.prod(size for size in written if size is not None) * batch
     return read + values * BYTES.get(precision_of(tensors[0].dtype), 4)
-
-
-def _product_flops(op_type: str, tensors: Sequence[Tensor], family: Family) -> float | None:
-    """Return the operations of a matrix product; None for convolutions, whose output size the inputs alone do
-    not tell."""
-    product = product_of_shapes(op_type, tensors, family)
-    if product is None or min(product.m, product.n, product.k) <= 0:
-        return None
-    batches = batches_of(operands_of(op_type, tensors))
-    return 2.0 * product.m * product.n * product.k * batches if batches > 0 else None
 
 
 def _bytes(tensors: Sequence[Tensor]) -> float | None:

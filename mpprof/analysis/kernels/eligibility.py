@@ -51,6 +51,8 @@ class Tensor:
 _TENSOR = re.compile(r"([A-Za-z_][\w:]*)\[([0-9,? \-]*)\]")
 _MOST = 64
 _ADDING = ("aten::addmm", "aten::baddbmm")
+_BY_EQUATION = ("Einsum", "XlaEinsum")
+"""Their equation says which axes are summed over, and no event states it."""
 
 
 @lru_cache(maxsize=65536)
@@ -293,6 +295,17 @@ def batches_of(operands: Sequence[Tensor]) -> int:
     """Return how many products of two matrices these are: an operand without batch axes is used for all of
     the other's."""
     return max(math.prod(tensor.dims[:-2]) for tensor in operands)
+
+
+def inner_sizes(op_type: str, operands: Sequence[Tensor]) -> tuple[int, ...]:
+    """Return the sizes that two operands may have been multiplied over; several where an event does not say
+    which of them are transposed. PyTorch states operands as it multiplies them. Empty: none fits, or not two
+    matrices."""
+    if len(operands) < 2 or op_type in _BY_EQUATION:
+        return ()
+    (a, b), (c, d) = operands[0].dims[-2:], operands[1].dims[-2:]
+    fits = dict.fromkeys(k for k, other in ((b, c), (b, d), (a, c), (a, d)) if k == other and k > 0)
+    return tuple(fits)[: 1 if op_type.startswith("aten::") else None]
 
 
 def _operand_precision(first: str, second: str) -> Precision:

@@ -15,6 +15,8 @@ from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, NARROW, Placement, Precision
 from mpprof.model.run import LayerFacts
 
+FP16_SINCE = (5, 3)
+"""Arithmetic in float16: CUDA C++ Programming Guide, throughput of native arithmetic instructions."""
 BF16_SINCE = (8, 0)
 """Units for bfloat16, and TF32 for float32: CUDA C++ Programming Guide, compute capability 8.0."""
 FP8_SINCE = (8, 9)
@@ -78,7 +80,7 @@ def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> 
     """Return the unit that a layer's products run on, the type of their operands there, and why."""
     if kinds.is_depthwise(layer):
         own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
-        return "cuda_core", own, "a depthwise convolution has no kernel on matrix units"
+        return "cuda_core", _ordinary(own, card), "a depthwise convolution has no kernel on matrix units"
     has = device_peaks.has_matrix_units(card)
     name = card.name or "a card of this capability"
     if has is None:
@@ -95,6 +97,14 @@ def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> 
     if layer.quantized == "float8":
         return found[0], found[1], f"{name} has no product in this float8: turned back first; {found[2]}"
     return found
+
+
+def _ordinary(own: Precision, card: DeviceFacts) -> Precision:
+    """Return the type that ordinary arithmetic of a card multiplies `own` in: 16 bits that it has no
+    instructions for are turned into float32 (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
+    since = {"fp16": FP16_SINCE, "bf16": BF16_SINCE}.get(own)
+    early = since and card.compute_capability and card.compute_capability < since
+    return "fp32" if early and device_peaks.vendor(card) in MAYBE_NVIDIA else own
 
 
 def multiplies_float8(card: DeviceFacts) -> bool | None:
@@ -117,7 +127,7 @@ def _nvidia(layer: LayerFacts, card: DeviceFacts, has: bool, tf32: bool | None) 
     if own == "unknown":
         return "unknown", "unknown", "what it computes in is not known"
     if not has:
-        return "cuda_core", own, "the card has no Tensor Cores"
+        return "cuda_core", _ordinary(own, card), "the card has no Tensor Cores"
     if own == "fp64":
         rates = getattr(device_peaks.product_of(card), "rates", {})
         return ("tensor_core" if "fp64" in rates else "cuda_core"), own, "float64"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,7 @@ from mpprof.analysis.steps.alignment import step_lines
 from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
+from mpprof.model.account import Spread
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.quantities import format_ns, format_ratio
@@ -22,6 +25,9 @@ from mpprof.model.trace import Trace
 
 Int64 = NDArray[np.int64]
 
+UNLIKE_RATIO = 0.2
+"""Standard deviation of the profiled steps, over their mean, from which on the mean stands for none of them:
+the usual step is then as far from it as a median is from a recorded mean that is said to hold stalls."""
 MOST_MISSING_RATIO = 0.01
 """With more of a step's launches without a kernel than this, an account would be of another step."""
 
@@ -81,6 +87,15 @@ def window_of(trace: Trace, device: int, run: Run | None, summary: StepSummary |
     steps = _steps_of(trace, device, periods, line, run)
     own = rows if periods.work is None else periods.work.row
     return Window(device, periods, steps, own, shift, _between(periods, steps), stalled)
+
+
+def spread(lengths_ns: Sequence[float]) -> Spread | None:
+    """Return between what these lengths of profiled steps lie, in ns; None where they agree, or are fewer
+    than two."""
+    lengths = np.array(lengths_ns)
+    if len(lengths) < 2 or lengths.std() < UNLIKE_RATIO * lengths.mean():
+        return None
+    return Spread(float(lengths.min()), median(lengths), float(lengths.max()))
 
 
 def _between(periods: Periods, steps: int) -> float | None:

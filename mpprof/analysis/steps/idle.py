@@ -70,6 +70,7 @@ HOST_RUNS = "the host runs "
 _OTHER_CODE = "other functions"
 _MOST_NAMED = 8
 
+_PROGRAMS = ("XLA GPU module", "LoadedExecutable::Execute", "LoadedExecutable::Enqueue")
 _BLOCK = 1 << 16
 """So many gaps are looked at together: a table of classes for all gaps would be as large as the trace."""
 _CALLS = (HostKind.LAUNCH, HostKind.COPY)
@@ -311,6 +312,10 @@ class _Host:
         return _copying(self.trace, self._blocked)
 
     @cached_property
+    def _of_programs(self) -> Bool:
+        return np.array([any(part in text for part in _PROGRAMS) for text in self.trace.strings], np.bool_)
+
+    @cached_property
     def _cpu_ops(self) -> Bool:
         if self.trace.basis == "device":
             return self._runs_on_cpu()
@@ -320,6 +325,11 @@ class _Host:
         """Return when this thread was in an event of one of these kinds."""
         rows = slice(self._bounds[thread], self._bounds[thread + 1])
         return self._instants(rows, _of(self.trace.host.kind[rows], kinds))
+
+    def programs(self, thread: int) -> Intervals:
+        """Return when this thread was in XLA's runtime, which does nothing but enqueue a program's work."""
+        rows = slice(self._bounds[thread], self._bounds[thread + 1])
+        return self._instants(rows, self._of_programs[self.trace.host.name[rows]])
 
     def at_work(self, thread: int) -> Intervals:
         """Return when this thread was in any event but a driver call or code that launches nothing."""
@@ -452,6 +462,8 @@ def _explanations(
         yield SYNC, partial(host.on, trainer, HostKind.SYNC)
         yield CALLING, partial(_called, host, trainer)
         yield _PYTHON, lambda: host.fronts
+    if launcher is not None:
+        yield LAUNCHING, partial(host.programs, launcher)
     yield COPYING, host.copying
     yield BLOCKED, host.blocked
     yield HOST_OPS, host.cpu_ops

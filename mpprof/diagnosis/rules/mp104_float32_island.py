@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from mpprof.analysis.comparison import precision_overhead
-from mpprof.analysis.kernels import device_peaks, shapes
+from mpprof.analysis.kernels import device_peaks, expected, shapes
 from mpprof.analysis.layers import flops
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
@@ -55,6 +55,7 @@ from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.account import Cell
 from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Confidence
+from mpprof.model.kernels import ACCELERATED
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import LayerFacts
 
@@ -249,13 +250,16 @@ def _of_a_head(model: Untrained, layer: LayerFacts) -> str:
         return f"{said} then has at most half the 16-bit rate (TF32)"
     peaks = device_peaks.peaks(model.gpu)
     rates = peaks.flops_per_s if peaks is not None else {}
-    tf32 = rates.get("tf32") if model.run.tf32_enabled is not False else None
-    wide, narrow = tf32 or rates.get("fp32_cuda"), rates.get("fp16")
+    unit, precision, why = expected.where(layer, model.gpu, tf32=model.run.tf32_enabled)
+    if precision == "bf16":
+        return f"{said} keeps float32 tensors, though {why}"
+    wide = rates.get(precision if unit in ACCELERATED else "fp32_cuda")
+    narrow = rates.get("fp16")
     if not wide or not narrow:
         return f"{said} is then float32 as well"
     times = narrow / wide
     longer = f": {format_ratio(share * (times - 1))} more matrix time" if share is not None else ""
-    kind = "TF32" if tf32 else "float32"
+    kind = "TF32" if precision == "tf32" else "float32"
     return f"{said} then runs {times:.2g} times slower at peak rates ({kind}){longer}"
 
 

@@ -56,14 +56,17 @@ def judge(signals: Signals) -> Outcome:
         return ended  # which is what there is to mend, before a window can be recorded
     steps = len(signals.case.run.steps) if signals.case.run.steps is not None else 0
     run = signals.case.run
-    last = 0 if run.steps is None else int(run.steps.step.max(initial=0))
+    last = run.last_step
     if windows:
         never = "never closed" if run.finished else f"had not closed by step {last:,}"
         happened = f"the profile window {never}" if windows[-1].status == "open" else windows[-1].status
     elif run.finished:
         happened = why or "training ended before the profile window opened"
     else:
-        happened = why or f"the profile window had not opened by step {last:,}"
+        opens = facts.planned.opens(last) if facts.planned else ""
+        happened = why or f"the profile window had not opened by step {last:,}" + (
+            f": it was to open {opens}" if opens else ""
+        )
     return Found(
         summary=f"there is no trace: {happened}",
         said="no trace was recorded: "

@@ -174,11 +174,13 @@ def _compiles_by_default(run: Run) -> bool:
 
 
 def under(model: ModelFacts, policy: str) -> ModelFacts:
-    """Return the model under another policy: its layers of the policy that most have get the new one; a layer
-    of another policy, such as a float32 output, keeps it."""
+    """Return the model under another policy: its layers of the policy that most with weights have get the new
+    one, of two as frequent the one in 16 bits; a layer of another policy, such as a float32 output, keeps
+    it."""
     types = _types(policy)
-    names = Counter(layer.dtype_policy for layer in model.layers if layer.kind != "InputLayer")
-    main = names.most_common(1)[0][0] if names else None
+    inside = [layer for layer in model.layers if layer.kind != "InputLayer"]
+    names = Counter(layer.dtype_policy for layer in [one for one in inside if one.parameters] or inside)
+    main = max(names, key=lambda name: (names[name], name != "float32")) if names else None
     return replace(
         model, layers=tuple(_under(one, *types) if one.dtype_policy == main else one for one in model.layers)
     )

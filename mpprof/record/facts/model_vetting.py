@@ -42,6 +42,7 @@ _KINDS = (
     "constraints.Constraint", "optimizers.Optimizer", "optimizers.legacy.Optimizer",
     "optimizers.schedules.LearningRateSchedule", "losses.Loss", "metrics.Metric", "mixed_precision.Policy",
     "dtype_policies.DTypePolicy", "dtype_policies.DTypePolicyMap", "Quantizer", "random.SeedGenerator",
+    "quantizers.QuantizationConfig",
 )  # fmt: skip
 _OF_FUNCTIONS = (
     "activations", "losses", "metrics", "initializers", "regularizers", "constraints", "ops", "random",

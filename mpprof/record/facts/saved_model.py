@@ -203,9 +203,11 @@ def _under_its_policy(keras: ModuleType, make: Callable[[bool], Any], *, compile
 
 
 def _mixed_policy(model: Any) -> str | None:
-    """Return the mixed policy that the model was built under: its own, else that of half of its layers or
-    more. The layers within layers were made anew just now, under the process' policy."""
-    names = [str(one.dtype_policy.name) for one in (model, *model.layers) if hasattr(one, "dtype_policy")]
+    """Return the mixed policy that the model was built under: its own, else that of half of its layers with
+    weights or more, as inputs and activations are float32 often. The layers within layers were made anew just
+    now, under the process' policy."""
+    weighted = [one for one in model.layers if one.weights] or model.layers
+    names = [str(one.dtype_policy.name) for one in (model, *weighted) if hasattr(one, "dtype_policy")]
     mixed = [name for name in names if name.startswith("mixed_")]
     if not mixed or (names[0] not in mixed and len(mixed) < len(names[1:]) / 2):
         return None

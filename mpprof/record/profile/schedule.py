@@ -56,6 +56,8 @@ class Profiling:
         self._waits_for = ""
         theirs = profile_of(callbacks)
         self.foreign = None if theirs is None else ForeignWindow(theirs, self._recorder)
+        if self.plan is not None:  # who follows the training sees when it opens
+            self._recorder.facts["profile_plan"] = self.plan.facts()
 
     @property
     def idle(self) -> bool:

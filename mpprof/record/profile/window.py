@@ -80,6 +80,10 @@ class Plan:
         """Return the plan from the next call on, after `step` steps."""
         return cls(step + 1, None, False)
 
+    def facts(self) -> dict[str, Any]:
+        """Return the plan as run.json holds it."""
+        return {"first_step": self.first, "last_step": self.last, "automatic": self.auto}
+
     def interval(self, interval_ns: int) -> None:
         self._intervals.append(interval_ns)
 

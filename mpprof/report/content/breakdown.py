@@ -59,8 +59,10 @@ def time_heading(time: Time) -> str:
 
 def _time_heading(time: Time) -> str:
     window = words.plural(time.window_steps, "profiled step")
+    if said := spread(time):
+        window += f"{said},"
     if time.step_range is not None:
-        window += f", each a range {words.plain(time.step_range)},"
+        window = f"{window.rstrip(',')}, each a range {words.plain(time.step_range)},"
     where = words.plain(time.device)
     if time.basis == "host":
         where += ", no accelerator: ops on the host's threads"
@@ -76,6 +78,23 @@ def _time_heading(time: Time) -> str:
     if of_function and time.function_ns is not None and time.basis != "host":
         said += _of_the_function(time)
     return f"{said} (in the profiler window: {window} on {where})"
+
+
+def spread(time: Time) -> str:
+    """Return between what the profiled steps lie, to stand behind their number; empty where they agree."""
+    found = time.spread
+    if found is None:
+        return ""
+    ends = f" of {words.duration(found.shortest_ns)} to {words.duration(found.longest_ns)}"
+    return ends if time.window_steps == 2 else f"{ends}, median {words.duration(found.median_ns)}"
+
+
+def mean_of(time: Time | None) -> str:
+    """Return of which profiled steps the step time is the mean, to stand behind it; empty where it is not, or
+    where they agree."""
+    if time is None or time.wall_ns is not None or time.spread is None:
+        return ""
+    return f" (mean of {words.plural(time.window_steps, 'step')}{spread(time)})"
 
 
 def _of_the_function(time: Time) -> str:

@@ -175,6 +175,15 @@ def busy_kernels(document: Report) -> list[BusyRow]:
     ]
 
 
+def without_rate(document: Report) -> list[str]:
+    """Return why some of these kernels have no rate, where that is known."""
+    return [
+        f"no rate for {words.op(words.plain(each.name), 60)}: {each.reason}"
+        for each in document.kernels[:MOST_KERNELS]
+        if each.reason is not None
+    ]
+
+
 def _by(part: RunPart) -> str:
     """Return the largest pieces of a part with their times; of a single one its name, where that says
     more."""

@@ -22,8 +22,8 @@ _AGES = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
 
 def to_text(rows: Sequence[Mapping[str, Any]], *, now_unix_ns: int, width: int, ascii_only: bool) -> str:
     """Return a line for each run, of at most `width` columns unless names could not be told apart then (the
-    middle of long names and the end of long card names are left out), and below them, uncut, why runs cannot
-    be read."""
+    middle of long names and the end of long card names are left out), and below them, uncut, how far those
+    have come that are running, and why runs cannot be read."""
     columns = terminal("ls")
     titles, *cells = tables.in_words(rows, columns, partial(_cells, now_unix_ns=now_unix_ns))
     widths = _widths([titles, *cells])
@@ -41,8 +41,9 @@ def to_text(rows: Sequence[Mapping[str, Any]], *, now_unix_ns: int, width: int, 
         for cell, name in zip(cells, names, strict=True)
     ]
     lines = tables.in_columns(columns, [titles, *cells], widths)
-    broken = [f"{words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows if row["problem"]]
-    text = "\n".join([*lines, *([""] if broken else []), *broken]) + "\n"
+    below = [f"{words.plain(row['run'])}: running, {row['progress']}" for row in rows if row["progress"]]
+    below += [f"{words.plain(row['run'])}: {words.plain(row['problem'])}" for row in rows if row["problem"]]
+    text = "\n".join([*lines, *([""] if below else []), *below]) + "\n"
     return words.ascii_only(text) if ascii_only else text
 
 

@@ -101,7 +101,7 @@ _KINDS = (
     ),
     (
         HostKind.EXECUTOR,
-        r"Executor|FunctionRun|Eager|KernelAndDeviceFunc|TFE_|Pjit|ThunkExecutor|Thunks::|ParseArguments|"
+        r"Executor|FunctionRun|Eager|KernelAndDeviceFunc|TFE_|Pjit|cpp_pjit|shard_args$|ThunkExecutor|Thunks::|ParseArguments|"
         r"BufferSequencing|ThenExecute|Xla|RemoteCall|Handle input|AllocateOutput|Build buffer|MakeOutput|"
         r"RecordUsage|Resolve constant|ValidateInput|DevicePut|PythonRefManager|tf\.function|ProcessAsync|"
         r"BaseCollective|Schedule",

@@ -1,4 +1,9 @@
-"""Which line of a stack is the user's own: the innermost that is in no installed package."""
+"""Which line of a stack is the user's own: the innermost that is in no installed package.
+
+PyTorch's profiler gives none, even `with_stack=True`: a frame of its Python tracer states the line on which
+its function begins or, of one that ran already, the line it was on when the profiler started; never the line
+that called an op. It also cuts the folders of `sys.path` off, so that packages look like the user's own.
+"""
 
 from __future__ import annotations
 

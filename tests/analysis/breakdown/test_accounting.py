@@ -257,6 +257,26 @@ def causes(b: TraceBuilder) -> dict[tuple[str, str | None], float]:
     return {(cell.category, cell.cause): cell.ns_per_step for cell in cells}
 
 
+@pytest.mark.parametrize(
+    ("name", "launching"),
+    [
+        ("jit_f:XLA GPU module", True),
+        ("PjRtStreamExecutorLoadedExecutable::EnqueueExecution", True),
+        ("g", False),
+    ],
+)
+def test_a_program_that_xla_enqueues_for_long_is_being_launched(name: str, launching: bool) -> None:
+    """Seen on 8 MI300X: 65 % of an inference idled "for a cause not in the trace", all of it in this call."""
+    b = TraceBuilder()
+    b.marker(1, 0, 3000 * US)
+    b.kernel("first", 0, 100 * US, launch=(0, 0))
+    b.kernel("second", 2900 * US, 3000 * US, launch=(2880 * US, 2890 * US))
+    b.event(HostKind.EXECUTOR, 200 * US, 2890 * US, name=name)
+    found = idle(b)
+    assert found["idle_launch"] == pytest.approx((2800 if launching else 20) * US, rel=0.1)
+    assert found.get("idle_other", 0.0) == pytest.approx((0 if launching else 2780) * US, rel=0.1)
+
+
 def test_idle_time_goes_to_what_the_launching_thread_did() -> None:
     b, _ = idle_case()
     b.event(HostKind.INPUT, 150, 350)

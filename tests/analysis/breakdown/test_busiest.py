@@ -55,6 +55,15 @@ def test_what_shapes_do_not_tell_has_no_rate() -> None:
     assert not found(product, trace_basis="host"), "no device ran"
 
 
+def test_a_product_of_which_several_fit_has_a_reason_for_its_missing_rate() -> None:
+    shapes = {"op": "dense/MatMul", "op_type": "MatMul", "shapes": "(half[4096,64];half[4096,64])"}
+    [row] = found(healthy(50, **shapes)).values()
+    assert (row.flops_per_s, row.bytes_per_s, row.peak_ratio) == (None, None, None)
+    assert "several products" in (row.reason or "")
+    [told] = found(healthy(50, **shapes, flops_per_step=3e12)).values()
+    assert told.reason is None
+
+
 def test_a_recorded_run_names_its_kernels_with_their_rates() -> None:
     """In the sample, gemm_fusion_dot_127 multiplies (512 x 4096) by (4096 x 33709) in 971,758 ns a step: 2 *
     512 * 4096 * 33709 operations are 145.5 TFLOP/s, of an H100's 494.7 in TF32."""

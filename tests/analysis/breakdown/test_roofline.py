@@ -51,6 +51,47 @@ def test_what_a_product_computes_and_moves(op_type: str, shapes: str, products: 
     assert (found.flops, found.bytes) == (2 * products, moved)
 
 
+GRADIENT = "(half[4096,64];half[4096,64])"
+"""X transposed by dY makes 64 x 64, X by dY transposed 4096 x 4096: 64 times the operations of the other."""
+
+
+@pytest.mark.parametrize(
+    ("op_type", "shapes"),
+    [("MatMul", GRADIENT), ("BatchMatMulV2", "(half[8,32,128];half[8,128,32])")],
+)
+def test_operands_that_fit_several_products_tell_no_operations(op_type: str, shapes: str) -> None:
+    assert cost(Op("x", op_type), shapes, family="gemm") == Cost(None, None)
+    stranger = layer("d", "Dense", output_shape=[None, 7], parameters=77)
+    assert cost(Op("x", op_type), shapes, family="gemm", layer=stranger, batch=3) == Cost(None, None)
+
+
+def test_of_several_products_the_layers_is_taken() -> None:
+    dense = layer("d", "Dense", output_shape=[None, 64], parameters=64 * 64 + 64)
+    found = cost(Op("x", "MatMul"), GRADIENT, family="gemm", layer=dense, batch=4096)
+    assert found == Cost(2 * 4096 * 64 * 64, 2 * (2 * 4096 * 64 + 64 * 64))
+    attention = layer(
+        "a", "MultiHeadAttention", output_shape=[None, 4096, 64], config={"num_heads": 2, "key_dim": 64}
+    )
+    scores = "(half[3,2,4096,64];half[3,2,4096,64])"
+    found = cost(Op("x", "BatchMatMulV2"), scores, family="gemm", layer=attention, batch=3)
+    assert found == Cost(2 * 6 * 4096 * 64 * 4096, 2 * (2 * 6 * 4096 * 64 + 6 * 4096 * 4096))
+
+
+@pytest.mark.parametrize("shapes", ["", "(half[3,4096,2,64];half[3,4096,2,64])"])
+def test_an_einsum_of_attention_is_one_of_its_two_products(shapes: str) -> None:
+    config = {"num_heads": 2, "key_dim": 64}
+    attention = layer("a", "MultiHeadAttention", output_shape=[None, 4096, 64], config=config)
+    found = cost(Op("x", "Einsum"), shapes, family="gemm", layer=attention, batch=3)
+    assert found == Cost(2 * 3 * 2 * 4096**2 * 64, None)
+    assert cost(Op("x", "Einsum"), shapes, family="gemm") == Cost(None, None)
+
+
+def test_square_operands_fit_one_product_and_pytorchs_are_as_multiplied() -> None:
+    assert cost(Op("x", "MatMul"), "(half[64,64];half[64,64])", family="gemm").flops == 2 * 64**3
+    found = cost(Op("x", "aten::mm"), "(half[32,128];half[128,32])", family="gemm")
+    assert found == Cost(2 * 32 * 128 * 32, 2 * (2 * 32 * 128 + 32 * 32))
+
+
 def test_elementwise_work_is_its_bytes() -> None:
     found = cost(Op("x/Relu", "Relu"), "(half[1000])", family="elementwise")
     assert (found.flops, found.bytes) == (None, 4000)
