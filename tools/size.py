@@ -29,7 +29,7 @@ STATEMENTS = {
     "mpprof/launch": 890,
     "mpprof/model": 2_790,
     "mpprof/numbers": 1_330,
-    "mpprof/record": 6_010,
+    "mpprof/record": 6_020,
     "mpprof/report": 4_020,
     "mpprof/runs": 440,
     "mpprof/store": 1_100,
