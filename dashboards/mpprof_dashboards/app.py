@@ -341,9 +341,20 @@ def _one_answer(source: RunSource, answer: Any, environ: Any, start_response: An
         return answer(environ, start_response)
 
 
+_ASKED = "mpprof.asked"
+
+
+def _sent_to(prefix: str, to: str) -> Any:
+    """Return a redirect to one of the page's own addresses. Below a prefix it is relative to the path asked
+    for: some proxies put the prefix that they took away before a path, and others do not."""
+    bare = prefix and flask.request.environ[_ASKED] == prefix  # without the slash at its end
+    return flask.redirect(prefix.rpartition("/")[2] + to if bare else f".{to}" if prefix else to)
+
+
 def _own_path(reach: Reach, answer: Any, environ: Any, start_response: Any) -> Any:
     """Answer a path that a proxy hands on whole as one from which it took the prefix away."""
-    environ["PATH_INFO"] = reach.within(environ.get("PATH_INFO") or "/")
+    environ[_ASKED] = environ.get("PATH_INFO") or "/"
+    environ["PATH_INFO"] = reach.within(environ[_ASKED])
     return answer(environ, start_response)
 
 
@@ -370,11 +381,11 @@ def _to_choice(source: RunSource, search: str, prefix: str) -> Any:
     sharing."""
     path, entries = flask.request.path, listed(source)[0]
     if path == "/" and len(entries) > runs.LANDS_ABOVE and "with" not in flask.request.args:
-        return flask.redirect(prefix + runs.PAGE.path)
+        return _sent_to(prefix, runs.PAGE.path)
     chosen = choices.read(search, entries)
     if chosen.run is None or path == runs.PAGE.path:
         return None
-    return flask.redirect(prefix + path + choices.stated(chosen, search))
+    return _sent_to(prefix, path + choices.stated(chosen, search))
 
 
 def _with_headers(policy: str, response: flask.Response) -> flask.Response:

@@ -45,10 +45,10 @@ def heading(window: Window) -> str:
 
 def lines(window: Window) -> list[str]:
     """Return busy and idle time, what is exposed and what is hidden, and the other devices."""
-    span = window.span_ns
+    span, work = window.span_ns, "op" if window.basis == "host" else "kernel"
     said = [
         f"busy {_share(window.busy_ns, span)}, idle {_share(window.idle_ns, span)}; "
-        f"{words.plural(window.kernels, 'kernel')}, {words.duration(window.kernel_ns)} together"
+        f"{words.plural(window.kernels, work)}, {words.duration(window.kernel_ns)} together"
     ]
     for name, category in (("communication", "comm"), ("copies", "copy")):
         part = next((each for each in window.slices if each.category == category), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,10 @@ def test_idle_time_too_short_to_be_split_says_what_it_was_for() -> None:
     for cells, said in (
         ((known,), "blocked driver calls"),
         ((c.cell("idle_other", 3),), "cause not in the trace"),
+        (
+            (c.cell("idle_other", 2.9), replace(known, ns_per_step=0.1 * c.MS)),
+            "cause mostly not in the trace",
+        ),
     ):
         document = documents.document(diagnosed(c.case(account=c.account(*cells))))
         rows = content.time_rows(document["time"]) if document["time"] else []

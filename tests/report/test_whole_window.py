@@ -45,6 +45,13 @@ def test_no_time_of_a_window_stands_under_a_key_of_a_step(found: Any) -> None:
     assert all(each["gain_ns_per_step"] is None for each in found["findings"])
 
 
+@pytest.mark.parametrize(("basis", "work"), [("device", " kernels, "), ("host", " ops, ")])
+def test_what_a_cpu_runs_are_no_kernels(basis: str, work: str, found: Any) -> None:
+    found["window"]["basis"] = basis
+    (busy,) = [line for line in text.render(found).splitlines() if line.startswith("Window")]
+    assert work in busy
+
+
 def test_a_step_is_no_window() -> None:
     found = report(SAMPLES / "v100-float32-island")
     assert found["account"] == {"basis": "step"}

@@ -23,6 +23,8 @@ MOST_BETWEEN = 4
 """So many things that lie between two steps are named."""
 MOSTLY_RATIO = 0.5
 """What is more than half of one kind goes by its name."""
+SHOWN_RATIO = 0.002
+"""A smaller part of a class hardly shows in three figures."""
 NAMED_RATIO = 0.1
 """A tenth of a class is named beside it."""
 ROOM_FOR_NAMES = 30
@@ -225,7 +227,8 @@ def _only_cause(part: Slice, *, on_host: bool) -> str:
     """Return the cause of most of this idle time, where it is too short to be split."""
     cause = max(part.causes, key=lambda cause: cause.ns_per_step, default=None)
     if cause is None or cause.ns_per_step < MOSTLY_RATIO * part.ns_per_step:
-        return f"cause {NOT_IN_THE_TRACE}"
+        known = sum(cause.ns_per_step for cause in part.causes)
+        return f"cause {'mostly ' if known >= SHOWN_RATIO * part.ns_per_step else ''}{NOT_IN_THE_TRACE}"
     return words.cause_of_idling(cause.cause, on_host=on_host)
 
 
