@@ -216,14 +216,16 @@ def _check_trainable(model: Any, request: dict[str, Any]) -> None:
 
 def _check_policy(model: Any, request: dict[str, Any]) -> None:
     """Refuse a policy that a function does not build under: its row would repeat another's. Under float32 one
-    layer of another policy is enough: that row would be no baseline."""
+    layer of another policy is enough: that row would be no baseline. A file is built anew under each policy
+    but for its quantised layers."""
     import keras
 
-    if not request["function"]:
-        return
     wanted, now = request["policy"], keras.config.dtype_policy().name
     weighted = [layer for layer in model._flatten_layers() if layer is not model and layer.weights]
-    own = {layer.dtype_policy.name.rpartition("_from_")[2] for layer in weighted}  # float8_from_…
+    names = {layer.dtype_policy.name for layer in weighted}
+    if not request["function"]:
+        names, now = {name for name in names if "_from_" in name}, wanted
+    own = {name.rpartition("_from_")[2] for name in names}  # float8_from_mixed_bfloat16
     others = sorted(own - {wanted})
     if now != wanted or (own and wanted not in own) or (wanted == "float32" and others):
         sets = now if now != wanted else ", ".join(others)

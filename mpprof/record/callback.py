@@ -51,6 +51,8 @@ from mpprof.record.wall_time.sums import Spent, Sum
 
 log = logging.getLogger("mpprof")
 
+watch_fits()  # before a `model.fit(...)` that makes the callback among its arguments looks up `fit`
+
 BEGINS_ONLY = keras.backend.backend() in ASYNCHRONOUS
 """Whether only the begins of batches are told, see `Probe.asynchronous`."""
 
@@ -287,7 +289,6 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         time_hooks(
             made, self, spent,
             first={
-                "on_epoch_begin": self.on_epoch_begin,
                 **({on_begin: self._begin_hook(session, spent)} if BEGINS_ONLY else {}),
                 **({} if BEGINS_ONLY else {on_end: self._end_hook(session, spent)}),
                 "on_test_begin": lambda event=None, logs=None: self.on_test_begin(logs),
@@ -299,6 +300,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
                 "on_train_end": lambda event=None, logs=None: self.on_train_end(logs),
             },
             last={
+                "on_epoch_begin": lambda event=None, logs=None: self.on_epoch_begin(event, logs),
                 "on_test_end": lambda event=None, logs=None: self.on_test_end(logs),
                 "on_epoch_end": self._close_epoch,
             },

@@ -2,6 +2,9 @@
 
 Keras calls no hook of a callback when `fit` raises. So `fit` itself is replaced where Keras defines it, once
 in a process, by a function that calls it, and hands on what it returns or raises.
+
+A `fit` that was looked up before is not: in `model.fit(x, callbacks=[mpprof.MPProfilerCallback("logs")])`
+Python looks up `fit` first, and imports ours then. Its exception is known if it ends the script.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from types import CodeType, FrameType
 from typing import Any
 
+from mpprof.record.facts.fit import is_fit
 from mpprof.record.keras_compat import KERAS_2, Method, replace
 
 Left = Callable[[BaseException], None]
+Call = tuple[CodeType, int]
+"""A place in a caller's code: the instruction, in bytes from its beginning."""
 
 _WATCHED = "_mpprof_watched"
 
@@ -36,11 +43,38 @@ def watch_fits() -> None:
             replace(keras, "fit", _watched)
 
 
-def on_exception(left: Left) -> None:
-    """Have `left` told of the exception that leaves the innermost `fit` of this thread, if one does.
-    Does nothing where no `fit` that is watched runs."""
+def on_exception(left: Left) -> bool:
+    """Have `left` told of the exception that leaves the innermost `fit` of this thread, if one does. Returns
+    whether it will be: not where no `fit` that is watched runs."""
     if _running.calls:
         _running.calls[-1].append(left)
+    return bool(_running.calls)
+
+
+def caller_of_fit() -> Call | None:
+    """Return the place from which the `fit` that is calling us was called; None where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_fit(frame):
+        frame = frame.f_back
+    while frame is not None and _is_keras(frame):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def uncaught(call: Call | None) -> BaseException | None:
+    """Return the exception that ended the script, if it left this call of `fit`; None where it did not, or
+    where none is known. Keras takes its own frames out of a traceback, so that its caller's is looked for."""
+    error: BaseException | None = getattr(sys, "last_value", None)
+    trace = None if error is None or call is None else error.__traceback__
+    while trace is not None:
+        if (trace.tb_frame.f_code, trace.tb_lasti) == call:
+            return error
+        trace = trace.tb_next
+    return None
+
+
+def _is_keras(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("keras", KERAS_2)
 
 
 def _watched(fit: Method) -> Method:

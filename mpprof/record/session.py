@@ -38,7 +38,7 @@ from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.facts.loss import describe_loss
 from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
 from mpprof.record.facts.scaling import ScaleWatch
-from mpprof.record.fit_calls import on_exception, watch_fits
+from mpprof.record.fit_calls import Call, caller_of_fit, on_exception, uncaught, watch_fits
 from mpprof.record.keras_compat import overrides, steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer
 from mpprof.record.profile.schedule import Profiling
@@ -163,6 +163,7 @@ class FitSession:
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
         self._ended: str | None = None  # how the last fit did
+        self._unwatched: Call | None = None  # where it was called, if its exception is not told
         self._model: Callable[[], Any] = _no_model
         self._fit: Callable[[], Any] | None = None  # what stands for it; None: no `fit` of Keras
         self._within_ns: int | None = None  # since when another `fit` runs within it
@@ -195,7 +196,7 @@ class FitSession:
         if (self.in_fit and self._told_twice()) or self._leaves_out():
             return
         recorder.attempt("ended", watch_fits)
-        on_exception(self.left_by)
+        watched = on_exception(self.left_by)
         self.interrupt()
         for other in [*_IN_FIT.values()]:
             other.recorder.attempt("closing", other.make_way)
@@ -205,6 +206,7 @@ class FitSession:
         callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
         fit = recorder.attempt("profile_windows", running_fit)
         self._fit = None if fit is None else weakref.ref(fit)
+        self._unwatched = None if watched else recorder.attempt("ended", caller_of_fit)
         recorder.facts.pop("ended", None)
         recorder.attempt("profile_windows", self.profiling.start_fit, callbacks)
         recorder.resume()
@@ -397,7 +399,7 @@ class FitSession:
         rest: Facts = {}
         try:
             if reason == "interrupted":
-                self.recorder.facts.setdefault("ended", ended(None))
+                self.recorder.facts.setdefault("ended", ended(uncaught(self._unwatched)))
                 if self.queues:
                     self._count_the_last()
                 self._emit_all(self.calls.close_epoch())

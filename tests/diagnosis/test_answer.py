@@ -19,7 +19,7 @@ from mpprof.report import brief
 from mpprof.report import json as documents
 from tests import samples
 from tests.builders import cases as c
-from tests.builders import unmarked, windows
+from tests.builders import records, unmarked, windows
 from tests.diagnosis.saying import assert_answer, diagnosed
 from tests.frozen.outputs import pairs
 
@@ -244,3 +244,14 @@ def test_a_pass_is_no_step(tmp_path: Path) -> None:
         answer["sentence"] == "The host launches too slowly: the GPU idles about 1.66 of each 4.16 ms pass."
     )
     assert "step" not in answer["label"]
+
+
+def test_where_nothing_leads_on_a_cpu_the_sentence_says_that_the_wait_for_input_is_not_known(
+    tmp_path: Path,
+) -> None:
+    layers = records.imagenette_convnet("float32")
+    made = records.Recorded("run", None, "float32", layers, batch=64, step_ms=20.0)
+    answer = workflows.diagnose(records.write(made, tmp_path)).answer
+    assert answer is not None
+    assert (answer.kind, answer.leads) == ("cpu", "nothing")
+    assert answer.sentence.endswith("20.0 ms a step; how much of it waits for input is not known.")

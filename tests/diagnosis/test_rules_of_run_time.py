@@ -14,6 +14,7 @@ from mpprof.analysis.steps.run_time import run_time
 from mpprof.analysis.steps.stalls import LOADER
 from mpprof.diagnosis import Case
 from mpprof.model.account import Account
+from mpprof.model.run import Run
 from mpprof.runs.loading import load
 from tests.builders import cases as c
 from tests.builders.played_fit import MS, Hook, Play, play
@@ -221,7 +222,33 @@ def test_callbacks_that_were_not_timed_are_found_by_the_gap_and_else_not_cleared
         says("MP305", case(Play(call=100, callbacks=(Hook("Quick", batch_end=1),)), tmp_path / "new"))
         == "clear"
     )
-    assert says("MP305", case(Play(backend="loop", call=100, loop=0), tmp_path / "loop")) == "clear"
+    told = {"run_time.callbacks": "a loop of the user's own has no callbacks"}  # as its recorder writes
+    quick = case(Play(backend="loop", call=100, loop=0, absent=told), tmp_path / "loop")
+    assert says("MP305", quick) == "clear"
+
+
+def test_of_a_loop_that_took_its_batches_by_itself_the_wait_for_them_is_said_to_be_in_it(
+    tmp_path: Path,
+) -> None:
+    slow = Play(backend="loop", loop=30)
+    assert finding("MP305", case(slow, tmp_path / "known")).said == "the loop between steps takes[ {time}]"
+    found = replace(case(slow, tmp_path / "own"), run=_without_waits(tmp_path / "own"))
+    assert finding("MP305", found).said == "the loop between steps and its wait for data take[ {time}]"
+    assert finding("MP305", found).summary.endswith("in the loop and its wait for data")
+
+
+def _without_waits(folder: Path) -> Run:
+    """A run whose loop does not iterate over `recorder.batches`."""
+    steps, facts = (folder / "mpprof" / name for name in ("steps.jsonl", "run.json"))
+    lines = map(json.loads, steps.read_text().splitlines())
+    waits = "input_wait_ns"
+    steps.write_text(
+        "".join(f"{json.dumps({k: v for k, v in one.items() if k != waits})}\n" for one in lines)
+    )
+    told = json.loads(facts.read_text())
+    told["absent"] |= {waits: "recorded where the loop iterates over recorder.batches(data)"}
+    facts.write_text(json.dumps(told))
+    return load(folder)
 
 
 def test_the_wait_for_input_before_a_call_is_no_callbacks(tmp_path: Path) -> None:

@@ -232,7 +232,11 @@ def test_a_function_that_sets_its_own_policy_is_refused_under_another(
             with pytest.raises(child_module.Mendable, match=f"sets its own policy, {sets}") as raised:
                 child_module._check_policy(made, request)
             assert raised.value.unable
-        child_module._check_policy(made, {**request, "function": False})
+        if asked == "float32" and layers.startswith("float8"):  # which building a file anew leaves
+            with pytest.raises(child_module.Mendable, match=f"sets its own policy, {sets}"):
+                child_module._check_policy(made, {**request, "function": False})
+        else:
+            child_module._check_policy(made, {**request, "function": False})
     finally:
         keras.config.set_dtype_policy("float32")
 

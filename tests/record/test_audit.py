@@ -160,7 +160,9 @@ def test_a_quantised_model_is_read_from_its_file(tmp_path: Path) -> None:
     made.layers[0].quantize("float8")
     path = tmp_path / "model.keras"
     made.save(path)
-    assert [(one.layer, one.precision) for one in mpprof.audit(path, gpu="H100").work] == [("a", "fp8")]
+    report = mpprof.audit(path, gpu="H100")
+    assert report.policy == "mixed_bfloat16"
+    assert [(one.layer, one.precision) for one in report.work] == [("a", "fp8")]
 
 
 def test_what_is_no_model_is_refused() -> None:

@@ -17,6 +17,7 @@ import pytest
 from mpprof.api import workflows
 from mpprof.record import StepRecorder
 from mpprof.record.facts.ended import MOST_CHARACTERS, ended
+from mpprof.record.fit_calls import uncaught
 from mpprof.report import json as documents
 from tests.builders.read_back import text as plain
 from tests.cli.conftest import Mpprof
@@ -173,14 +174,39 @@ def test_the_next_fit_tells_within_the_handler_and_one_that_ends_well_takes_it_b
     assert "ended" not in run_json(tmp_path)
 
 
+def test_of_a_fit_that_was_looked_up_before_our_callback_was_made_the_uncaught_error_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, made = callback(tmp_path), small()
+    unwatched = type(made).fit.__wrapped__  # what `model.fit` was before ours was made
+    x, y = data(8)
+    for _ in range(2):  # a fit that failed before is another one, and so is an error of it
+        with pytest.raises(ZeroDivisionError) as seen:
+            unwatched(made, x, y, batch_size=BATCH, verbose=0, callbacks=[mine, at(5, failing)])
+    with pytest.raises(ZeroDivisionError) as other:
+        failing()
+    monkeypatch.setattr(sys, "last_value", other.value, raising=False)
+    assert uncaught((seen.tb.tb_frame.f_code, seen.tb.tb_lasti)) is None
+    monkeypatch.setattr(sys, "last_value", seen.value, raising=False)
+    mine.close()
+    assert run_json(tmp_path)["ended"]["error"] == "ZeroDivisionError"
+    assert ends(tmp_path) == ["interrupted", "error"]
+
+
 SCRIPT = """
 import sys
 from pathlib import Path
+from mpprof import MPProfilerCallback
 from tests.record.test_endings import at, fit, small
-from tests.record.test_ended import out_of_memory
-from tests.record.training import callback
+from tests.record.test_ended import ResourceExhaustedError, out_of_memory
+from tests.record.training import callback, data
 hook = sys.excepthook
-mine = callback(Path(sys.argv[1]))
+if sys.argv[2] == "raised":
+    try:  # `fit` is looked up before the first callback is made
+        small().fit(*data(8), verbose=0, callbacks=[MPProfilerCallback(sys.argv[1] + "/caught"), at(2, out_of_memory)])
+    except ResourceExhaustedError:
+        pass
+mine = callback(Path(sys.argv[1], "run"))
 if sys.argv[2] == "raised":
     assert sys.excepthook is hook
     fit(small(), 8, mine, at(5, out_of_memory))
@@ -200,13 +226,14 @@ fit(small(), 8, mine, at(5, lambda: (_ for _ in ()).throw(KeyboardInterrupt)))
 )
 def test_a_script_that_nobody_catches_tells_at_its_exit(tmp_path: Path, how: str, reason: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), how],
+        [sys.executable, "-c", SCRIPT, str(tmp_path), how],
         capture_output=True,
         check=False,
         text=True,
     )
     assert done.returncode != 0
-    assert run_json(tmp_path)["ended"]["reason"] == reason, done.stderr[-2000:]
+    for run in tmp_path.iterdir():
+        assert run_json(run)["ended"]["reason"] == reason, (run.name, done.stderr[-2000:])
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -346,7 +346,7 @@ def _of_fit(
     pools = _Pools(taken, {CALL: called_ns, BETWEEN: between_ns, EDGE: edge_ns})
     sums = _Sums(spans.spent, fit.spent, calls)
     _take_profiler(pools, sums, calls, run.facts.profile_windows if run.facts is not None else ())
-    split = "callbacks" not in absent or absent["callbacks"] == OWN_LOOP
+    split = "callbacks" not in absent or _own_loop(run)
     _take_hooks(pools, sums)
     _take_validations(pools, sums, fit, within_hooks=bool(sums.of("callbacks")))
     for ns in sums.of("input", "epoch").values():  # where only begins are told, the last call goes on

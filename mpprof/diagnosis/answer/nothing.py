@@ -6,6 +6,7 @@ from mpprof.diagnosis.answer.cause import clause as clause_of
 from mpprof.diagnosis.answer.limits import LITTLE, LOW_SPEEDUP, MEETS_RATIO, MUCH_FASTER, alone, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
+from mpprof.diagnosis.rules import mp301_input_bound
 from mpprof.diagnosis.wording import change
 from mpprof.model.account import FEW_WORKS, Speedup, tells
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
@@ -147,7 +148,11 @@ def _cpu(view: View) -> str:
     said = f"on a CPU mixed precision says nothing about a GPU{emulates}"
     if speedup is not None and (times := _times(view, speedup)):
         return f"{said}, {times}"
-    return f"{said}{',' if half else ':'} {format_ns(step)} a step" if step else said
+    if not step:
+        return said
+    unknown = any(one.code == mp301_input_bound.CODE for one in view.report.unable)
+    waits = "; how much of it waits for input is not known" if unknown else ""
+    return f"{said}{',' if half else ':'} {format_ns(step)} a step{waits}"
 
 
 def _records(view: View) -> str:

@@ -9,7 +9,8 @@ How we know
     between steps (the end of a call to the next begin) without the wait for input. Means over the steps after
     warm-up: a checkpoint every hundred steps counts. Where the callbacks were not timed one by one, the time
     between steps is that of callbacks and loop together, and of callbacks before mpprof's in the list nothing
-    is known. In the trace the device's idle time between step markers.
+    is known. In a loop of one's own the wait for input is in it, unless the loop iterates over
+    `recorder.batches(data)`. In the trace the device's idle time between step markers.
 
 What it costs
     That time, in the mean step.
@@ -27,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.analysis.steps import spent
-from mpprof.analysis.steps.run_time import OWN_LOOP
 from mpprof.analysis.steps.stalls import LOADER
 from mpprof.analysis.steps.statistics import FEWEST_STEPS
 from mpprof.diagnosis import evidence
@@ -71,12 +71,13 @@ def judge(signals: Signals) -> Outcome:
     gap_ns = spent.gap_ns(run, since)
     times = known(signals.run_time)
     unsplit = None if times is None else times.absent.get("callbacks")
+    own_loop = run.facts is not None and run.facts.framework.get("loop") == "custom"
     if gap_ns is None and (unsplit or times is None):
         return Unable(f"the gaps between steps were not recorded{signals.hint('record run')}")
     cost_ns = max(gap_ns or 0.0, sum(hooks.values()))
     ratio = min(1.0, cost_ns / step_ns)
     if SCALE.severity(ratio) is None:
-        if unsplit and unsplit != OWN_LOOP:
+        if unsplit and not own_loop:
             return Unable(
                 f"between steps lies {format_ratio(ratio)} of the step; callbacks that stand before mpprof's "
                 f"in the list are not in that, and were not timed: {unsplit}"
@@ -86,9 +87,13 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ns(claims) < MOSTLY_RATIO * cost_ns:
         claims = ()  # the trace has most of it elsewhere, as within its steps
     claimed = signals.cost_ratio(claims)
+    between = "callbacks and the loop"
+    if own_loop:
+        between = "the loop between steps"
+        between += " and its wait for data" if times is not None and "input" in times.absent else ""
     return Found(
-        summary=_said(hooks, cost_ns, step_ns),
-        said=f"{_what(hooks, cost_ns)}[ {{time}}]",
+        summary=_said(hooks, cost_ns, step_ns, between),
+        said=f"{_what(hooks, cost_ns, between)}[ {{time}}]",
         evidence=(
             evidence.ratio("callbacks and loop", ratio, SCALE.crossed(ratio)),
             evidence.ns("mean time of callbacks and loop", cost_ns),
@@ -102,22 +107,23 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _what(hooks: dict[str, float], cost_ns: float) -> str:
+def _what(hooks: dict[str, float], cost_ns: float, between: str) -> str:
     """Return what takes all of the time: a callback alone, where the others and the loop take little."""
     name, ns = next(iter(hooks.items()), ("", 0.0))
     if ns >= NEARLY_ALL_RATIO * cost_ns:
         return f"`{name}` takes"
-    most = f", most of all `{name}`, take" if ns >= MOSTLY_RATIO * cost_ns else " and the loop take"
-    return f"callbacks{most}"
+    if ns >= MOSTLY_RATIO * cost_ns:
+        return f"callbacks, most of all `{name}`, take"
+    return f"{between} take{'' if ' and ' in between else 's'}"
 
 
-def _said(hooks: dict[str, float], cost_ns: float, step_ns: float) -> str:
+def _said(hooks: dict[str, float], cost_ns: float, step_ns: float, between: str) -> str:
     """Return where the time goes: to the callback that takes most of it, where one does."""
     name, ns = next(iter(hooks.items()), ("", 0.0))
     if ns >= MOSTLY_RATIO * cost_ns:
         return f"{name} takes {format_ns(ns)} a step, {format_ratio(min(1.0, ns / step_ns))} of it"
     share = format_ratio(min(1.0, cost_ns / step_ns))
-    return f"{share} of the step lies between steps, in callbacks and the loop"
+    return f"{share} of the step lies between steps, in {between.replace(' between steps', '')}"
 
 
 def _idle_up_to(signals: Signals, cost_ns: float) -> Iterator[Claim]:

@@ -207,7 +207,8 @@ def _mixed_policy(model: Any) -> str | None:
     weights or more, as inputs and activations are float32 often. The layers within layers were made anew just
     now, under the process' policy."""
     weighted = [one for one in model.layers if one.weights] or model.layers
-    names = [str(one.dtype_policy.name) for one in (model, *weighted) if hasattr(one, "dtype_policy")]
+    policies = [one.dtype_policy for one in (model, *weighted) if hasattr(one, "dtype_policy")]
+    names = [str(policy.name).rpartition("_from_")[2] for policy in policies]  # float8_from_mixed_bfloat16
     mixed = [name for name in names if name.startswith("mixed_")]
     if not mixed or (names[0] not in mixed and len(mixed) < len(names[1:]) / 2):
         return None

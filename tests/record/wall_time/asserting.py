@@ -45,7 +45,8 @@ def assert_hooks_are_timed(answers: dict[str, Any]) -> None:
             assert near(slow["wall"] - plain["wall"], expected)
             within = {"validation": "validation"}.get(at)
             assert near(slow["validation"] - plain["validation"], expected if within else 0)
-            epochs = 0 if at == "train" else expected
+            # An epoch begins behind the hooks of its begin: what follows up to its first call is Keras' work.
+            epochs = 0 if hook in ("on_train_begin", "on_epoch_begin") else expected
             assert near(sum(slow["epochs"]) - sum(plain["epochs"]), epochs)
             assert len(slow["epochs"]) == EPOCHS
             assert "run_time.callbacks" not in slow["absent"]
