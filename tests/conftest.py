@@ -23,6 +23,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """What a worker keeps until its end (every sample's diagnosis) is not looked through at its exit: that took minutes."""
+    gc.freeze()
+
+
 HERE = Path(__file__).parent
 LONG = ("browser", "numerics", "launch", "record", "frozen", "fuzz", "forecast", "cli", "traces", "")
 """The folders whose files take longest for the few tests that they hold: a browser, trainings, processes, thousands of

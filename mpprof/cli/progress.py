@@ -52,7 +52,7 @@ class Line:
 
     def _put(self, text: str) -> None:
         """Write over what was drawn, as much as one line of the terminal holds."""
-        room = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
+        room = _columns() - 1
         while _width(text) > room:
             text = text[:-1]
         left = max(0, _width(self._drawn) - _width(text))
@@ -60,6 +60,14 @@ class Line:
             sys.stderr.write(f"\r{text}{' ' * left}" if text else f"\r{' ' * left}\r")
             sys.stderr.flush()
         self._drawn = text
+
+
+def _columns() -> int:
+    """Return how wide the terminal is; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _width(text: str) -> int:

@@ -520,10 +520,7 @@ class EstimatedSpeedup:
 
 WIDEST_RATIO = 2.0
 """The upper end of an estimate over its lower end from which on it says too little to be shown."""
-TOO_WIDE = (
-    "the estimate is wider than 2 to 1: the same training in the other precision measures it (with Keras, "
-    "mpprof try train.py)"
-)
+TOO_WIDE = "the estimate is wider than 2 to 1: the same run in the other precision measures it (--baseline)"
 
 
 def tells(estimate: AttainableRange | EstimatedSpeedup) -> bool:
