@@ -35,7 +35,6 @@ class KernelRow(TypedDict):
     device: str
     name: Annotated[str, Column("kernel")]
     op: str | None
-    line: Annotated[str | None, Column(optional=5, sparse=True)]
     layer: str | None
     placement: Placement
     precision: Annotated[Precision, Column("prec")]
@@ -49,6 +48,7 @@ class KernelRow(TypedDict):
     bytes_per_s: Annotated[float | None, Column("moved", "bytes_per_s", optional=2)]
     roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=4)]
     bound: Annotated[Literal["compute", "memory"] | None, Column("bound by", optional=1)]
+    line: Annotated[str | None, Column(optional=5, sparse=True)]
     stream: NotRequired[str]
 
 
@@ -101,7 +101,6 @@ class _Op(TypedDict):
     device: str
     op: str | None
     type: Annotated[str | None, Column(optional=1)]
-    line: Annotated[str | None, Column(optional=5, sparse=True)]
     layer: str | None
     phase: Phase
     calls: Annotated[int, Column(unit="count", sums=True)]
@@ -118,6 +117,7 @@ class _Op(TypedDict):
 class OpRow(_Op, Eligibility, Rates):
     """A row of `mpprof ops`."""
 
+    line: Annotated[str | None, Column(optional=5, sparse=True)]
     spans: NotRequired[list[Span]]
     stream: NotRequired[str]
 

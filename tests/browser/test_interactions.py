@@ -345,6 +345,7 @@ def test_compared_runs_are_chosen_held_against_the_first_and_struck_where_unlike
     drawn = seen.page.locator("#losses-0 .main-svg").first.bounding_box()
     assert drawn["width"] == seen.page.locator("#losses-0").bounding_box()["width"]
     for left in (2, 1):
+        seen.settle()
         seen.page.locator(".mp-chooser .mantine-Pill-remove").last.click()
         seen.page.wait_for_function(
             "n => new URLSearchParams(location.search).getAll('with').length === n", arg=left

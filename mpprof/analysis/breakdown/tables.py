@@ -124,7 +124,6 @@ def _kernel_row(
         "device": work.plane(at),
         "name": _name(trace, kernel),
         "op": trace.ops[op].name if op >= 0 else None,
-        "line": _line(trace, op),
         "layer": joined(work.ownership.layers_of(op)),
         "placement": verdict.placement,
         "precision": verdict.precision,
@@ -138,6 +137,7 @@ def _kernel_row(
         "bytes_per_s": rates["bytes_per_s"],
         "roofline_ratio": rates["roofline_ratio"],
         "bound": rates["bound"],
+        "line": _line(trace, op),
     }
     if work.by_stream:
         row["stream"] = work.stream(at)
@@ -195,13 +195,13 @@ def _multiplied(trace: Trace, placements: Placements, kernel: int) -> Multiplied
 
 
 def _layers_of_rows(work: _Work) -> list[list[str]]:
-    """Return for each row of the table the layers of its ops, in the order of the ops."""
-    layers: list[dict[str, None]] = [{} for _ in range(len(work))]
+    """Return for each row of the table the layers of its ops, by name: a file numbers its ops as it likes."""
+    layers: list[set[str]] = [set() for _ in range(len(work))]
     op = work.trace.kernels.op[work.rows]
     _, first = groups([work.group, op], len(work.rows))
     for row in first.tolist():
-        layers[work.group[row]] |= dict.fromkeys(work.ownership.layers_of(int(op[row])))
-    return [list(each) for each in layers]
+        layers[work.group[row]].update(work.ownership.layers_of(int(op[row])))
+    return [sorted(each) for each in layers]
 
 
 def _calls_per_step(work: _Work, run: Run | None) -> list[float | None]:
@@ -315,7 +315,6 @@ def _op_row(
         "device": work.plane(at),
         "op": trace.ops[op].name if op >= 0 else None,
         "type": (trace.ops[op].type or None) if op >= 0 else None,
-        "line": _line(trace, op),
         "layer": joined(ownership.layers_of(op)),
         "phase": ownership.phase_of(op),
         "calls": int(mix.calls[at]),
@@ -329,6 +328,7 @@ def _op_row(
         "precision_ns": _named(PRECISIONS, mix.precision[at]),
         **eligible,
         **rates,  # type: ignore[typeddict-item]  # might hold optional keys of a row, for all mypy knows
+        "line": _line(trace, op),
     }
     if span := ownership.spans.get(op):
         row["spans"] = [{"layer": part.layer or None, "ratio": part.ratio} for part in span]
