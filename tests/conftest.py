@@ -18,13 +18,13 @@ gc.set_threshold(100_000, 20, 100)
 
 
 def pytest_collection_finish() -> None:
-    """What the tests' imports have left is no garbage, and is not looked through any more."""
+    """Keep the collector off the objects of the tests' imports: they stay until the end."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """What a worker keeps until its end (every sample's diagnosis) is not looked through at its exit: that took minutes."""
+    """Keep it off what a worker holds (every sample's diagnosis): pytest's last collections took minutes."""
     gc.freeze()
 
 

@@ -313,12 +313,12 @@ class FitSession:
         return bool(getattr(self._model(), "stop_training", False))
 
     def runs(self) -> bool:
-        """Return whether a fit of this session is running, in whatever thread: also around another one."""
+        """Return whether the recorded fit is running, in any thread, or waits for a fit within it."""
         fit = None if self._fit is None or not (self.in_fit or self._within_ns is not None) else self._fit()
         return fit is not None and thread_of(fit) is not None
 
     def active(self) -> bool:
-        """Return whether what is told now belongs to the fit that is recorded."""
+        """Return whether this hook is of the recorded fit."""
         return self.in_fit or self._back()
 
     def goes_on(self) -> bool | None:

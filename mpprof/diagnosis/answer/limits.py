@@ -164,7 +164,7 @@ def _unsure(view: View, leads: str) -> Iterator[str]:
     if undecided and leads == "time":
         yield f"the timings do not show whether this run is faster than {view.base}"
     if speedup.interval is None and (why := (speedup.absent or {}).get("interval")):
-        either = f"it is {speedup.difference} with and without stalls, by how much is not known"
+        either = f"it is {speedup.difference} with and without stalls; the figure has no interval"
         yield f"{'the speedup has no interval' if undecided else either}: {why}"
     if undecided and speedup.profiled is not None:
         yield as_profiled(speedup.profiled.ratio, per_example=speedup.per_example)
