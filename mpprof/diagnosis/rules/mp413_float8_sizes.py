@@ -73,7 +73,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _said(sizes: Sequence[int]) -> str:
-    are = "is no multiple" if len(sizes) == 1 else "are no multiples"
+    are = "is not a multiple" if len(sizes) == 1 else "are not multiples"
     return f"{evidence.listed([f'{size:,}' for size in sizes])} {are} of {MULTIPLE}"
 
 
