@@ -66,7 +66,7 @@ def test_mp808_what_ran_counts_before_what_the_card_can_do() -> None:
     assert says("MP808", of(*LARGE, account=products("fp8", "a"))) == "clear"
     assert says("MP808", of(*LARGE, account=products("bf16", "a"))) == "warning"
     assert says("MP808", of(*LARGE, account=products("bf16"))) == "warning"  # no kernel has a layer
-    assert says("MP808", of(*LARGE, account=products("unknown", "a"))).startswith("unable: the names of")
+    assert says("MP808", of(*LARGE, account=products("unknown", "a"))).startswith("unable: the kernels of")
 
 
 def test_mp808_pytorch_and_a_step_without_xla() -> None:

@@ -87,7 +87,7 @@ def judge(signals: Signals) -> Outcome:
     if why := why_not(signals):
         return _found(layers, why, _expected(layers, device))
     if seen:
-        return Unable("the names of the kernels of the float8 layers do not tell the type that they multiply")
+        return Unable("the kernels of the float8 layers do not show in which type they multiply")
     if device is None:
         return Unable(f"float8 products begin at compute capability {_SINCE}, and the card is not known")
     if expected.multiplies_float8(device) is None:
