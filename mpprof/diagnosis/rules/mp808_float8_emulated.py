@@ -142,7 +142,7 @@ def _expected(layers: Sequence[LayerFacts], device: DeviceFacts | None) -> set[P
 
 
 def _found(layers: Sequence[LayerFacts], why: str, kinds: Set[Precision]) -> Found:
-    """`kinds`: what the layers are multiplied in."""
+    """Return the finding for layers that are multiplied in the types `kinds`."""
     names = [layer.name for layer in layers]
     stated = sorted(_DTYPES[kind] for kind in kinds if kind in _DTYPES)
     wider = evidence.listed(stated) if len(stated) == len(kinds) else "a wider type"
