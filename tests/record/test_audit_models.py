@@ -571,3 +571,11 @@ def test_code_for_keras_2_calls_nothing_that_it_lacks() -> None:
     (policy,) = [note for note in mpprof.audit(model).notes if note.code == "MP101"]
     exec(policy.remedy, {"tf_keras": tf_keras, "build_model": lambda: None})
     assert tf_keras.mixed_precision.global_policy().name == "mixed_float16"
+
+
+def test_where_a_depthwise_convolution_runs_on_a_tpu_is_not_known() -> None:
+    model = sequential(
+        keras, lambda of: of.Input((32, 32, 64)), lambda of: of.DepthwiseConv2D(3, name="deep")
+    )
+    units = {gpu: mpprof.audit(model, gpu=gpu).work[0].unit for gpu in ("TPU v4", "A100")}
+    assert units == {"TPU v4": "unknown", "A100": "cuda_core"}
