@@ -13,7 +13,7 @@ import pytest
 from mpprof.analysis.kernels.placement import _card, on_device
 from mpprof.analysis.kernels.placement import products as products_of
 from mpprof.errors import UsageError
-from mpprof.forecasts import deciding, forecasting, judging, rendering, targets
+from mpprof.forecasts import deciding, forecasting, judging, least_time, rendering, targets
 from mpprof.forecasts.judging import Compiled
 from mpprof.model.forecast import CardForecast, Forecast, ForecastKernel
 from mpprof.model.run import ModelFacts
@@ -382,7 +382,7 @@ def test_the_text_names_card_policy_bound_and_obstacle() -> None:
     text = rendering.text(Forecast("resnet.keras", runs, {}))
     assert "resnet.keras, batch 128" in text
     assert "Tesla V100-SXM2-16GB, sold with 16 GB" in text
-    assert "% cannot;" in text
+    assert "float32        61.2 % cannot; 38.8 % no products" in text
     assert "mixed_float16  43.8 % can; 56.2 % no products" in text
     assert "x to " in text
     assert "gains less, or nothing" in text
@@ -408,6 +408,9 @@ def test_float32_is_what_the_card_runs_by_default_and_the_other_stands_beside_it
     assert speedup.over == "tf32"
     assert speedup.at_roofline_float32 >= speedup.at_roofline  # equal where launches take as long as either
     assert "over TF32 (" in rendering.text(Forecast("model", (forecast(case),), {}))
+    with mock.patch.multiple(least_time, LAUNCH_NS=0.0, BETWEEN_KERNELS_NS=0.0):
+        unbound = forecast.__wrapped__(case).speedup
+    assert unbound.at_roofline_float32 > unbound.at_roofline
 
 
 @pytest.mark.parametrize(
