@@ -193,6 +193,22 @@ def test_of_a_fit_that_was_looked_up_before_our_callback_was_made_the_uncaught_e
     assert ends(tmp_path) == ["interrupted", "error"]
 
 
+def test_an_error_of_such_a_fit_that_nobody_can_see_any_more_is_unknown(
+    tmp_path: Path, command: Mpprof
+) -> None:
+    mine, made = callback(tmp_path), small()
+    x, y = data(8)
+    with pytest.raises(ZeroDivisionError):
+        type(made).fit.__wrapped__(made, x, y, batch_size=BATCH, verbose=0, callbacks=[mine, at(5, failing)])
+    try:
+        out_of_memory()
+    except ResourceExhaustedError:  # one of something else is not this fit's
+        mine.close()
+    assert run_json(tmp_path)["ended"] == {"reason": "unknown"}
+    assert ends(tmp_path) == ["interrupted"]
+    assert "(by what is not known)" in " ".join(command("report", tmp_path).out.split())
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

@@ -162,9 +162,9 @@ def products(
     first; empty for a trace without matrix work. Helpers of a product are in no row.
 
     `calls_per_step` is over the steps that the account is of, None where none can be told apart; `run` is
-    what the trace is of. `layer` names the layers that the product is of. `peak_ratio` is the rate over the
-    card's peak in the row's precision, on the units that it ran on. Products of a shape that is not known
-    stand in one row for each way of running.
+    what the trace is of. `layer` names the layers that the product is of, "a, b (+1)" with all of them in
+    `layers`. `peak_ratio` is the rate over the card's peak in the row's precision, on the units that it ran
+    on. Products of a shape that is not known stand in one row for each way of running.
     """
     table, known = trace.kernels, known or setting(trace)
     matrix = (table.kind == WorkKind.KERNEL) & _is_matmul(placements)[placements.index]
@@ -265,6 +265,8 @@ def _product_row(
         "roofline_ratio": rates["roofline_ratio"],
         "bound": rates["bound"],
     }
+    if len(layers) > 1:
+        row["layers"] = list(layers)
     if work.by_stream:
         row["stream"] = work.stream(at)
     return row
