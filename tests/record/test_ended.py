@@ -19,6 +19,7 @@ from mpprof.record import StepRecorder
 from mpprof.record.facts.ended import MOST_CHARACTERS, ended
 from mpprof.record.fit_calls import uncaught
 from mpprof.report import json as documents
+from mpprof.store import read_records
 from tests.builders.read_back import text as plain
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
@@ -191,6 +192,34 @@ def test_of_a_fit_that_was_looked_up_before_our_callback_was_made_the_uncaught_e
     mine.close()
     assert run_json(tmp_path)["ended"]["error"] == "ZeroDivisionError"
     assert ends(tmp_path) == ["interrupted", "error"]
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("nothing to say")
+
+
+def speechless() -> None:
+    raise Speechless
+
+
+@pytest.mark.parametrize(
+    ("work", "told"), [(failing, {"reason": "unknown"}), (speechless, None)], ids=["caught", "speechless"]
+)
+def test_of_a_fit_that_is_not_watched_all_steps_are_kept_where_its_error_is_not_known(
+    work: Callable[[], Any], told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Mpprof
+) -> None:
+    mine, made = callback(tmp_path), small()
+    with pytest.raises((ZeroDivisionError, Speechless)) as seen:
+        type(made).fit.__wrapped__(made, *data(8), batch_size=BATCH, verbose=0, callbacks=[mine, at(5, work)])
+    if told is None:
+        monkeypatch.setattr(sys, "last_value", seen.value, raising=False)
+    mine.close()
+    assert run_json(tmp_path).get("ended") == told
+    assert ends(tmp_path) == ["interrupted"]
+    assert read_records(tmp_path).steps.step.tolist() == [1, 2, 3, 4]
+    said = " ".join(command("report", tmp_path).out.split())
+    assert "! training was broken off after step 4 (by what is not known)" in said
 
 
 SCRIPT = """
