@@ -72,7 +72,7 @@ def input_ns(run: Run, since: int | None) -> float | None:
 def device_wait_ns(run: Run, since: int | None) -> float | None:
     """Return for how long the host waits for the device, per step, where steps are timed between such waits:
     by what the calls behind a wait take above the others. About 0: the device keeps up with the host. None
-    where no such calls, or no others, were recorded: of an epoch's last call nobody knows how long it took."""
+    where no such call, or no other, has a time: an epoch's last one has none."""
     steps, spans = run.steps, run.spans
     if steps is None or spans is None:
         return None
