@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 570,
-    "mpprof/analysis": 10_450,
+    "mpprof/analysis": 10_460,
     "mpprof/api": 1_500,
     "mpprof/cli": 2_330,
     "mpprof/diagnosis": 7_380,

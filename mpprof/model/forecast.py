@@ -117,7 +117,7 @@ class Obstacle:
     remedy: Annotated[str, NULL]
     layers: tuple[str, ...]
     flops_ratio: float
-    time_ratio: Annotated[float, LATER] = 0.0
+    time_ratio: Annotated[float, LATER]
 
 
 @frozen
