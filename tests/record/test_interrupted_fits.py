@@ -139,6 +139,7 @@ def test_an_error_closes_the_recording_and_another_fit_can_follow(trained: Any, 
     with pytest.raises(ZeroDivisionError):
         fit(trained, x, y, recorded, Breaks())
     assert records(tmp_path).finished  # its log is closed
+    recorded.close()  # nothing is open, again
     assert set(threading.enumerate()) <= before
     assert '"reason":"error"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
     assert (recorded.result().steps, recorded.result().finished) == (3, False)
