@@ -153,13 +153,11 @@ def _parts_named(document: Report, cause: str) -> set[tuple[str, str | None]]:
 
 def _of_parts(document: Report, cause: str | None, rows: Sequence[ProductRow]) -> Sequence[ProductRow]:
     """Return the products of the layers whose matrix work a finding is about; all where there is none."""
-    if cause is None:
+    if not cause:
         return rows
     parts = _parts_named(document, cause)
     return [
-        row
-        for row in rows
-        if any(("matmul", layer) in parts for layer in (row["layer"] or "").split(", ") or (None,))
+        row for row in rows if any(("matmul", layer) in parts for layer in row.get("layers", [row["layer"]]))
     ]
 
 

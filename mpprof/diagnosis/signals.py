@@ -508,7 +508,8 @@ class Signals:
         scale = np.where(table.loss_scale_known[rows], table.loss_scale[rows], np.nan)
         bad = np.cumsum(table.loss_known & ~np.isfinite(table.loss))[rows]
         spoiled = np.diff(bad, prepend=0) > 0
-        # An epoch's last call may have no loss of its own: it is the mean so far, which stays not finite.
+        # A recorded loss is the epoch's mean so far: once it is not finite, it stays so until the epoch ends.
+        # A call without a loss of its own, as an epoch's last may be, takes the one before it in its epoch.
         told = np.maximum.accumulate(np.where(table.loss_known, np.arange(len(table)), -1))[rows]
         same = (told >= 0) & (table.fit[told] == table.fit[rows]) & (table.epoch[told] == table.epoch[rows])
         spoiled |= same & ~np.isfinite(table.loss[told])

@@ -114,7 +114,7 @@ class Script:
                 sys.exit(f"mpprof: {keras.__name__} has no dtype policy {options.policy!r}")
         if options.jit is not None:
             settings.set_jit(keras, options.jit, self.note)
-        watch_fits()  # within what follows: the first of our callbacks is made there
+        watch_fits()  # first: what wraps `fit` next makes our first callback, and then calls this one
         added = functools.partial(self._added, keras)
         fit.with_callbacks(keras, training, added, self._look_at_types)
         calls = loops.Calls(

@@ -123,7 +123,9 @@ class BusyKernel:
         "Which of the two rates is the nearer to its peak; by what the kernel does where no peak is known.",
     ]
     reason: Annotated[
-        str | None, LEFT_OUT, "Why there is no rate where shapes are stated: they fit several products."
+        str | None,
+        LEFT_OUT,
+        "Why there is no rate although the trace states shapes: they fit several products.",
     ] = None
 
 

@@ -76,6 +76,7 @@ class ProductRow(TypedDict):
     peak_ratio: Annotated[float | None, Column("of peak", "ratio")]
     roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=3)]
     bound: Annotated[Literal["compute", "memory"] | None, Column("bound by", optional=1)]
+    layers: NotRequired[list[str]]
     stream: NotRequired[str]
 
 

@@ -399,7 +399,8 @@ class FitSession:
         rest: Facts = {}
         try:
             if reason == "interrupted":
-                self.recorder.facts.setdefault("ended", ended(uncaught(self._unwatched)))
+                if "ended" not in self.recorder.facts:
+                    self.recorder.facts["ended"] = self.recorder.attempt("ended", self._uncaught)
                 if self.queues:
                     self._count_the_last()
                 self._emit_all(self.calls.close_epoch())
@@ -420,6 +421,9 @@ class FitSession:
             self.recorder.put({"kind": "fit_end", "reason": reason, "t_ns": t_ns, **rest})
             self.observer.explain_absences()
             self.recorder.pause()
+
+    def _uncaught(self) -> Facts:
+        return ended(uncaught(self._unwatched))
 
     def _count_the_last(self) -> None:
         """Count the last call before an error. Where only begins are seen, nobody told that it had run; the

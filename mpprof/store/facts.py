@@ -237,10 +237,10 @@ def _window(record: Json) -> ProfileWindow:
 
 
 def _plan(record: Json) -> ProfilePlan | None:
-    first = bounded.whole(record, "first_step")
-    if first is None or first < 1:
+    first, automatic = bounded.whole(record, "first_step"), _bool(record, "automatic")
+    if first is None or first < 1 or automatic is None:
         return None
-    return ProfilePlan(first, bounded.whole(record, "last_step"), record.get("automatic") is True)
+    return ProfilePlan(first, bounded.whole(record, "last_step"), automatic)
 
 
 def _timing(record: Json) -> Timing:

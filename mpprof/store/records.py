@@ -212,7 +212,7 @@ def _read_hardware(path: Path, most_bytes: int | None) -> tuple[HardwareTable | 
 
 REWRITE_LOG = "graph_rewrite.log"
 """Beside run.json: a log of the training, put there by hand."""
-MOST_BYTES = 64 << 20
+_MOST_LOG_BYTES = 64 << 20
 
 _CONVERTED = re.compile(
     r"Converted (\d{1,12})/(\d{1,12}) nodes to (\w+) precision using (\d{1,12}) cast\(s\)"
@@ -240,7 +240,7 @@ def rewrite_log_beside(folder: Path) -> dict[str, Any] | None:
     """Return the same as `read_rewrite_log` for the log in a run's folder; None where there is no log, or
     where it cannot be read."""
     try:
-        text = read_regular(folder / REWRITE_LOG, MOST_BYTES).decode("utf-8", "replace")
+        text = read_regular(folder / REWRITE_LOG, _MOST_LOG_BYTES).decode("utf-8", "replace")
     except (OSError, UnreadableError):
         return None
     return read_rewrite_log(text)

@@ -292,6 +292,32 @@ def test_one_table_for_kernels_ops_and_layers_whose_rows_come_as_it_is_scrolled(
     seen.assert_quiet()
 
 
+@pytest.mark.full
+def test_dots_of_the_roofline_pick_rows_but_of_products_which_name_no_op(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    for kind, picked in (("op", True), ("product", False)):
+        seen.open_well(f"/kernels{VOCABULARY}&by={kind}")
+        seen.page.wait_for_selector(f"#{kind}s[data-loaded]")
+        found = f"() => +document.getElementById('{kind}s').dataset.found"
+        whole = seen.page.evaluate(found)
+        seen.page.wait_for_selector("#roofline [data-picks]")
+        drawing = seen.page.locator("#roofline .nsewdrag")
+        drawing.scroll_into_view_if_needed()
+        box = drawing.bounding_box()
+        corner = box["x"] + 2, box["y"] + 2
+        seen.drag(corner, (corner[0] + box["width"] - 4, corner[1] + box["height"] - 4))
+        seen.page.wait_for_selector("#roofline .outline-controllers, #roofline .select-outline")
+        if picked:
+            seen.page.wait_for_function(f"was => ({found})() < was", arg=whole)
+        else:
+            seen.filter("products", "short", " x ")  # asks the server again, with all that was picked
+            assert seen.page.evaluate(found) > 0
+        assert ("Drag over dots" in seen.page.inner_text("#page")) is picked
+    seen.assert_quiet()
+
+
 def test_the_steps_charts_zoom_together_cut_outliers_and_say_what_never_changed(
     chromium: Any, sample_server: str
 ) -> None:

@@ -52,3 +52,12 @@ def in_a_process(*args: object, stdin: bytes | None = None, **kwargs: object) ->
     command = [sys.executable, "-m", "mpprof.cli", *(str(arg) for arg in args)]
     done = subprocess.run(command, input=stdin, capture_output=True, check=False, **kwargs)  # type: ignore[call-overload]
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def left_of(said: str) -> str:
+    """What a terminal shows in the end of lines that are written over one another."""
+    assert said.endswith("\r"), "what comes next begins at the left"
+    shown = ""
+    for part in said.split("\r"):
+        shown = part + shown[len(part) :]
+    return shown.rstrip()

@@ -105,6 +105,15 @@ def test_the_rows_of_a_cause_are_the_work_that_its_cost_is_taken_from() -> None:
     assert not work.table(SOURCE, "v100-convnet-mixed-float16", document, "kernel", "MP999").rows
 
 
+def test_the_products_of_a_cause_are_of_its_layers_also_of_those_that_a_row_does_not_name() -> None:
+    name = "v100-odd-vocabulary-mixed-float16"
+    document = to_json(SOURCE.report(name))
+    (found,) = [each for each in document["findings"] if each["code"] == "MP402"]
+    for layer, count in (("logits", 3), ("block_2/value", 2)):  # the second is one of "block_0/key, … (+10)"
+        found["parts"] = [{**found["parts"][0], "category": "matmul", "layer": layer}]
+        assert len(work.table(SOURCE, name, document, "product", "MP402").rows) == count
+
+
 def test_the_time_of_the_icicles_is_that_of_the_kernels() -> None:
     from mpprof_dashboards.pages.layers import _trees
 

@@ -44,6 +44,17 @@ def test_every_page_has_all_headings_in_order_and_something_under_each(rule) -> 
     assert max(len(line) for line in lines if not line.startswith(" " * 8)) <= 110  # code is never broken
 
 
+WITHOUT_CODE = ("MP307", "MP312", "MP505", "MP601", "MP805", "MP903", "MP904", "MP909")
+"""What is to be left out, changed by hand, or not to be done at all."""
+
+
+@pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)
+def test_a_page_says_in_code_what_to_do_where_there_is_any(rule) -> None:
+    page = explain(rule.CODE)
+    told = page[page.index("What to do") : page.index("When to ignore")]
+    assert bool(re.search(r"^ {8}\S", told, re.MULTILINE)) is (rule.CODE not in WITHOUT_CODE)
+
+
 def test_what_to_do_stands_in_the_table_alone() -> None:
     assert [rule.CODE for rule in rules.ALL if "What to do" in (rule.__doc__ or "")] == []
     page = explain("MP402")

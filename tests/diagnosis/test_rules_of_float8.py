@@ -66,7 +66,7 @@ def test_mp808_what_ran_counts_before_what_the_card_can_do() -> None:
     assert says("MP808", of(*LARGE, account=products("fp8", "a"))) == "clear"
     assert says("MP808", of(*LARGE, account=products("bf16", "a"))) == "warning"
     assert says("MP808", of(*LARGE, account=products("bf16"))) == "warning"  # no kernel has a layer
-    assert says("MP808", of(*LARGE, account=products("unknown", "a"))) == "clear"
+    assert says("MP808", of(*LARGE, account=products("unknown", "a"))).startswith("unable: the kernels of")
 
 
 def test_mp808_pytorch_and_a_step_without_xla() -> None:
@@ -101,6 +101,24 @@ def test_mp808_advice_is_a_type_that_the_card_has() -> None:
     assert '"mixed_float16"' in said[c.V100.name]
 
 
+def test_mp808_says_what_the_products_are_multiplied_in() -> None:
+    """A V100 turns bfloat16 into float32; what ran counts before what a policy wants."""
+    assert "multiplied in bfloat16" in finding("MP808", of(*LARGE, device=c.A100)).summary
+    assert "multiplied in float32" in finding("MP808", of(*LARGE, device=c.V100)).summary
+    assert "multiplied in TF32" in finding("MP808", of(*LARGE, account=products("tf32", "a"))).summary
+
+
+def test_code_names_layers_as_keras_does() -> None:
+    inner = dense("encoder/logits", 4096, 1000)
+    assert "not in ('logits',)" in finding("MP413", of(*LARGE, inner)).remedies[0].snippet
+    assert (
+        "not in ('logits',)"
+        in finding("MP414", of(*LARGE, replace(inner, config={"units": 16}, output_shape=(None, 16))))
+        .remedies[0]
+        .snippet
+    )
+
+
 # --- MP413 float8-sizes
 
 
@@ -115,7 +133,9 @@ def test_mp413_names_the_sizes_that_are_padded() -> None:
 def test_mp413_rows_count_too_and_multiples_of_16_are_clear() -> None:
     assert says("MP413", of(*LARGE)) == "clear"
     assert says("MP413", of(*LARGE, batch=8190)) == "warning"
-    assert says("MP413", of(*LARGE, batch=None)) == "clear"
+    assert "batch size was not recorded" in says("MP413", of(*LARGE, batch=None))
+    nameless = replace(LARGE[0], input_shape=None, output_shape=None)
+    assert says("MP413", of(nameless, LARGE[1])) == "unable: not all sizes of a are known"
     assert says("MP413", of(*LARGE, dense("small", 4096, 10))) == "info"  # of little
     assert (
         says("MP413", of(dense("a", 64, 10), device=c.A100))
@@ -160,6 +180,13 @@ def test_mp414_what_is_not_known() -> None:
     assert "batch size" in says("MP414", of(*LARGE, batch=None))
     nameless = replace(LARGE[0], input_shape=None, output_shape=None)
     assert "sizes" in says("MP414", of(nameless))
+    assert says("MP414", of(nameless, LARGE[1])) == "unable: not all sizes of a are known"
+    small = dense("a", 512, 512)
+    assert "H100" not in finding("MP414", of(small)).summary
+    assert (
+        "by an H100's rates"
+        in finding("MP414", of(small, device=DeviceFacts("gpu", None, "nvidia", (8, 9)))).summary
+    )
     assert says("MP414", of(*LARGE, device=c.A100)) == "not applicable: the card has no float8 products"
 
 

@@ -359,6 +359,10 @@ def test_mp806_a_cpu_and_other_vendors() -> None:
     assert cpu.remedy.startswith("compare with float32 on this CPU: bfloat16 pays only with instructions")
     amd = c.DeviceFacts("gpu", "MI300X", "amd")
     assert says("MP806", c.case(records=c.facts(device=amd))) == "info"
+    for policy, other in (("mixed_float16", "mixed_bfloat16"), ("mixed_bfloat16", "mixed_float16")):
+        assert (
+            f'"{other}"' in finding("MP806", c.case(records=c.facts(policy, device=amd))).remedies[0].snippet
+        )
     tpu = c.DeviceFacts("tpu", "TPU v4", "google")
     assert says("MP806", c.case(records=c.facts(device=tpu))) == "warning"
     assert says("MP806", c.case()).startswith("not applicable: ")

@@ -102,6 +102,15 @@ def test_without_a_trace_a_blocked_host_is_a_cause_where_it_does_not_wait_for_th
     assert found.answer.sentence == "The GPU waits for data 99 of each 111 ms step."
 
 
+def test_waits_for_the_device_in_calls_that_have_no_time_are_not_taken_for_none(tmp_path: Path) -> None:
+    """Of 17 calls an epoch the last one waits, and nobody knows how long it took."""
+    given = Play(backend="jax", batch=100, waits=16 * 200, epochs=20, calls=17)
+    found = mpprof.diagnose(mpprof.load(play(given, tmp_path).root))
+    assert "MP301" not in {each.code for each in found.findings}
+    (why,) = (each.reason for each in found.unable if each.code == "MP301")
+    assert "only a trace shows whether the device idles meanwhile" in why
+
+
 @pytest.mark.parametrize("waits", [2, 40])
 def test_bursts_of_a_loader_on_jax_are_found_and_said_though_steps_are_timed_in_groups(
     waits: int, tmp_path: Path

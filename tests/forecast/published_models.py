@@ -60,10 +60,6 @@ def distilroberta() -> Any:
     return _encoder(6, 768, 12, 128, 50_265, 2, each=False)
 
 
-def distilroberta_512() -> Any:
-    return _encoder(6, 768, 12, 512, 50_265, 2, each=False)
-
-
 def roberta_base() -> Any:
     return _encoder(12, 768, 12, 128, 50_265, 2, each=False)
 

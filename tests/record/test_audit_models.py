@@ -190,7 +190,12 @@ def test_the_remedy_for_a_16_bit_output_leads_to_no_float32_product(
     better = assembled(parts, "mixed_float16", "last", note.remedy)
     assert {n.code for n in mpprof.audit(better).notes} & {"MP104", "MP106"} == set()
     assert main(["explain", "MP106"]) == 0
-    assert "Leave the last product in 16 bits" in capsys.readouterr().out
+    first = capsys.readouterr().out.partition("What to do")[2].partition("\n\n        ")
+    assert "Leave the last product in 16 bits" in first[0]
+    code, own = (
+        ast.parse(lines[k]) for lines, k in ((first[2].splitlines(), 0), (note.remedy.splitlines(), -1))
+    )
+    assert ast.dump(code) == ast.dump(own)
 
 
 @pytest.mark.parametrize(("vocabulary", "names"), [(50257, ["tied"]), (50304, [])])
@@ -566,3 +571,11 @@ def test_code_for_keras_2_calls_nothing_that_it_lacks() -> None:
     (policy,) = [note for note in mpprof.audit(model).notes if note.code == "MP101"]
     exec(policy.remedy, {"tf_keras": tf_keras, "build_model": lambda: None})
     assert tf_keras.mixed_precision.global_policy().name == "mixed_float16"
+
+
+def test_where_a_depthwise_convolution_runs_on_a_tpu_is_not_known() -> None:
+    model = sequential(
+        keras, lambda of: of.Input((32, 32, 64)), lambda of: of.DepthwiseConv2D(3, name="deep")
+    )
+    units = {gpu: mpprof.audit(model, gpu=gpu).work[0].unit for gpu in ("TPU v4", "A100")}
+    assert units == {"TPU v4": "unknown", "A100": "cuda_core"}

@@ -160,21 +160,24 @@ def test_of_short_fits_the_first_alone_gets_the_verdict_of_mpprof(
     assert all(f"More: mpprof report {tmp_path / str(k)}" in line for k, line in enumerate(said))
 
 
-@pytest.mark.framework
-def test_the_verdict_is_in_the_wall_time_of_its_fit(
-    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock_ns = [0]
+class Clock:
+    """Nanoseconds: a little at each look, and what is let pass; a verdict takes three seconds of it."""
 
-    def clock() -> int:
-        clock_ns[0] += 1_000
-        return clock_ns[0]
+    now = 0
 
-    def judge(root: Path) -> str:
-        clock_ns[0] += 3_000_000_000
+    def __call__(self) -> int:
+        self.now += 1_000
+        return self.now
+
+    def judges(self, root: Path) -> str:
+        self.now += 3_000_000_000
         return "A verdict."
 
-    recorded = callback(tmp_path, verbose=1, announce=judge, clock=clock)
+
+@pytest.mark.framework
+def test_the_verdict_is_in_the_wall_time_of_its_fit(trained: Any, tmp_path: Path) -> None:
+    clock = Clock()
+    recorded = callback(tmp_path, verbose=1, announce=clock.judges, clock=clock)
     for steps in (20, 20):
         fit(trained, steps, recorded)
     found = run_time(mpprof.load(tmp_path))
@@ -186,21 +189,12 @@ def test_the_verdict_is_in_the_wall_time_of_its_fit(
 
 
 def test_the_verdict_of_a_loop_is_in_its_wall_time(tmp_path: Path) -> None:
-    clock_ns = [0]
-
-    def clock() -> int:
-        clock_ns[0] += 1_000
-        return clock_ns[0]
-
-    def judge(root: Path) -> str:
-        clock_ns[0] += 3_000_000_000
-        return "A verdict."
-
+    clock = Clock()
     settings: Any = {"hardware": False, "profile_steps": None, "backend": "none", "clock": clock}
-    with StepRecorder(tmp_path, announce=judge, **settings) as recorder:
+    with StepRecorder(tmp_path, announce=clock.judges, **settings) as recorder:
         for _ in range(20):
             with recorder.step():
-                clock_ns[0] += 1_000_000
+                clock.now += 1_000_000
     found = run_time(mpprof.load(tmp_path))
     assert found is not None
     assert found.part("profiler").ns == pytest.approx(3e9, rel=1e-3)

@@ -19,6 +19,7 @@ from mpprof.record import StepRecorder
 from mpprof.record.facts.ended import MOST_CHARACTERS, ended
 from mpprof.record.fit_calls import uncaught
 from mpprof.report import json as documents
+from mpprof.store import read_records
 from tests.builders.read_back import text as plain
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
@@ -191,6 +192,47 @@ def test_of_a_fit_that_was_looked_up_before_our_callback_was_made_the_uncaught_e
     mine.close()
     assert run_json(tmp_path)["ended"]["error"] == "ZeroDivisionError"
     assert ends(tmp_path) == ["interrupted", "error"]
+
+
+def test_an_error_of_such_a_fit_that_nobody_can_see_any_more_is_unknown(
+    tmp_path: Path, command: Mpprof
+) -> None:
+    mine, made = callback(tmp_path), small()
+    x, y = data(8)
+    with pytest.raises(ZeroDivisionError):
+        type(made).fit.__wrapped__(made, x, y, batch_size=BATCH, verbose=0, callbacks=[mine, at(5, failing)])
+    try:
+        out_of_memory()
+    except ResourceExhaustedError:  # one of something else is not this fit's
+        mine.close()
+    assert run_json(tmp_path)["ended"] == {"reason": "unknown"}
+    assert ends(tmp_path) == ["interrupted"]
+    assert "(by what is not known)" in " ".join(command("report", tmp_path).out.split())
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("nothing to say")
+
+
+def speechless() -> None:
+    raise Speechless
+
+
+def test_an_error_of_such_a_fit_that_cannot_say_what_it_is_costs_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, made = callback(tmp_path), small()
+    x, y = data(8)
+    with pytest.raises(Speechless) as seen:
+        type(made).fit.__wrapped__(
+            made, x, y, batch_size=BATCH, verbose=0, callbacks=[mine, at(5, speechless)]
+        )
+    monkeypatch.setattr(sys, "last_value", seen.value, raising=False)
+    mine.close()
+    assert run_json(tmp_path).get("ended") is None
+    assert ends(tmp_path) == ["interrupted"]
+    assert read_records(tmp_path).steps.step.tolist() == [1, 2, 3, 4]
 
 
 SCRIPT = """

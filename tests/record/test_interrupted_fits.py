@@ -134,9 +134,12 @@ def test_an_error_closes_the_recording_and_another_fit_can_follow(trained: Any, 
 
     x, y = data(6)
     recorded = callback(tmp_path, hardware=True)
+    recorded.close()  # nothing is open
     before = set(threading.enumerate())
     with pytest.raises(ZeroDivisionError):
         fit(trained, x, y, recorded, Breaks())
+    assert records(tmp_path).finished  # its log is closed
+    recorded.close()  # nothing is open, again
     assert set(threading.enumerate()) <= before
     assert '"reason":"error"' in (tmp_path / "mpprof" / "steps.jsonl").read_text()
     assert (recorded.result().steps, recorded.result().finished) == (3, False)

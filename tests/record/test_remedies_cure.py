@@ -1,4 +1,5 @@
-"""The first remedy's code of a cause, applied as it stands to a training with that cause: judged again, it is gone.
+"""The first remedy's code of a cause, applied as it stands to a training with that cause: judged again, it is gone, or
+asks for that code no more where `curing.STAYS` says why.
 
 The scripts are in `curing`; those for Keras on torch are run by `tests/torch`.
 """
@@ -42,6 +43,7 @@ def test_every_cause_is_tried_or_has_a_reason_why_not() -> None:
     tried = {script.code for script in SCRIPTS.values()}
     assert tried.isdisjoint(curing.NOT_TRIED)
     assert tried | set(curing.NOT_TRIED) == {rule.CODE for rule in ALL}
+    assert {script.code for script in SCRIPTS.values() if script.stays} == set(curing.STAYS)
 
 
 @pytest.mark.parametrize("key", LIGHT)

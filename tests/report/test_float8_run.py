@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,4 +69,11 @@ def test_on_a_card_without_float8_that_is_what_leads(tmp_path: Path) -> None:
     found = diagnosed(mlp("mine", A100, MIXED_BFLOAT16, float8=True), None, tmp_path)
     lines = brief.render(documents.report(found)).splitlines()
     assert "no product in float8" in lines[0]
-    assert "The float8 layers multiply in 16 bits" in " ".join(lines[:4])
+    assert "The float8 layers multiply in bfloat16, with the rounding on top" in " ".join(lines[:4])
+
+
+def test_what_a_card_of_unknown_rates_could_do_at_best_is_not_known(tmp_path: Path) -> None:
+    gpu = replace(H100, name="NVIDIA Next", capability=(13, 0))
+    found = diagnosed(mlp("mine", gpu, FLOAT8, float8=True), mlp("bf16", gpu, MIXED_BFLOAT16), tmp_path)
+    assert found.speedup is not None
+    assert found.speedup.ceiling is None

@@ -199,12 +199,14 @@ def test_facts_of_the_wrong_type_are_absent_and_not_believed(tmp_path: Path) -> 
         "model": {"layers": [{"name": "a/b", "class": "Dense", "output_shape": [None, 8]}]},
         "fits": [{"fit": 1, "policy": {"global": "mixed_float16"}, "optimizer": {"initial_scale": "NaN"}}],
         "tf32_enabled": 1,
+        "profile_plan": {"first_step": 10, "automatic": "no"},
         "absent": {"memory": "no GPU"},
     }
     read = read_records(run_with(tmp_path, STEPS, facts)).facts
     assert read.run_id == "unnamed"
     assert read.created_unix_ns == 0
     assert read.tf32_enabled is None
+    assert read.profile_plan is None
     assert [(device.vendor, device.compute_capability) for device in read.devices] == [("nvidia", (7, 0))]
     assert read.model.layers[0].output_shape == (None, 8)
     assert read.fits[0].policy.global_name == "mixed_float16"

@@ -1,8 +1,8 @@
-/* The roofline picks rows of the tables, the icicle filters the table of layers. */
+/* The roofline picks rows of the tables but for products, which name no op; the icicle filters the table of layers. */
 (function () {
   "use strict";
   function only(keys) {
-    document.querySelectorAll(".mp-rows").forEach(function (table) {
+    document.querySelectorAll(".mp-rows:not(#products)").forEach(function (table) {
       table.dispatchEvent(new CustomEvent("mp-only", { detail: keys }));
     });
   }

@@ -38,7 +38,7 @@ def layout(context: Context) -> list[Any]:
     return [
         where(document, kernels),
         _table(context, document, kind, len({row["device"] for row in kernels}) > 1),
-        _roofline(document, ops, context),
+        _roofline(document, ops, context, picks=kind != "product"),
     ]
 
 
@@ -110,7 +110,8 @@ def _table(context: Context, document: Report, kind: str, devices: bool) -> html
     )
 
 
-def _roofline(document: Report, ops: list[OpRow], context: Context) -> html.Section | None:
+def _roofline(document: Report, ops: list[OpRow], context: Context, *, picks: bool) -> html.Section | None:
+    """Return the ops below the card's roofs. `picks`: the table above knows which row is of which op."""
     try:
         roofs = context.source.roofs(context.run)
     except MpprofError:
@@ -120,10 +121,8 @@ def _roofline(document: Report, ops: list[OpRow], context: Context) -> html.Sect
         reason = "No op's shapes and rate are known, or the card's peak rates are not known."
         return cards.section("Roofline", html.P(reason, className="mp-note"))
     card = roofs["card"] if roofs else ""
-    note = (
-        f"Each dot is an op, larger where it takes longer; the roofs are the peak rates of {card}. "
-        "Drag over dots to filter the table above by them."
-    )
+    note = f"Each dot is an op, larger where it takes longer; the roofs are the peak rates of {card}."
+    note += " Drag over dots to filter the table above by them." if picks else ""
     drawn = graph(figure, "roofline", title="Operations a byte against operations a second", note=note)
     return cards.section("Roofline", drawn)
 

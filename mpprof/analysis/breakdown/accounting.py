@@ -71,7 +71,7 @@ _OF_A_PRODUCT = r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/"
 NOTABLE_RATIO = 0.05
 """What held a step up is said from a twentieth of it on."""
 LIKE_RATIO = 0.5
-"""A profiled stall of half the length of the others may be one of them."""
+"""A profiled step counts as a stall from half the length of the stalls on record (our judgement)."""
 _LAST_RANKS: dict[Class, int] = {"matmul": 0, "unknown": 2, "comm": 3, "copy": 4, "profiling": 5}
 _COMPUTE_RANK = 1
 
@@ -353,8 +353,8 @@ def _idle(
 def _profiled_stalls(
     trace: Trace, placements: Placements, ownership: Ownership, window: Window, run: Run | None
 ) -> ProfiledStalls | None:
-    """Return what the steps that were left out as stalls waited for. Those that are far shorter than what
-    stalls by the records are no such stall; None where there is no other."""
+    """Return what the profiled steps waited for that were left out as stalls. Only those count that take at
+    least `LIKE_RATIO` of a stall on record; None where none does, or where no stall is on record."""
     usual = stalls(run) if run is not None else None
     if usual is None or not usual.length_ns or window.stalled is None:
         return None

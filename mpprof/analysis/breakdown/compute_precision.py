@@ -44,17 +44,17 @@ def compute_precision(run: Run, cells: Sequence[Cell] = ()) -> ComputePrecision:
 
 
 def _in_float8(run: Run, kernels: Sequence[Cell]) -> str | None:
-    """Return how much of a model that Keras quantised to float8 is in it: by its kernels, else by its layers;
-    None: no layer is quantised."""
+    """Return how much of a model that Keras quantised to float8 is in it: by its kernels where most of
+    them tell, else by its layers; None: no layer is quantised."""
     layers = _with_weights(run)
     narrow = [layer for layer in layers if layer.quantized == "float8"]
     if not narrow:
         return None
     known = [cell for cell in kernels if cell.precision not in (None, "unknown")]
-    whole = math.fsum(cell.ns_per_step for cell in known)
-    if not whole:
+    whole = _ns(known)
+    if not whole or whole < _LEAST_DECIDED * _ns(kernels):
         return f"float8 in {len(narrow)} of its {len(layers)} layers with weights"
-    ns = math.fsum(cell.ns_per_step for cell in known if cell.precision == "fp8")
+    ns = _ns([cell for cell in known if cell.precision == "fp8"])
     return f"float8 in {format_ratio(ns / whole)} of the matrix time" if ns else "no product in float8"
 
 
@@ -229,5 +229,5 @@ def _no_share(on_host: bool, decided_ns: float, unknown_ns: float) -> str | None
     return None
 
 
-def _ns(cells: list[Cell]) -> float:
+def _ns(cells: Sequence[Cell]) -> float:
     return math.fsum(cell.ns_per_step for cell in cells)

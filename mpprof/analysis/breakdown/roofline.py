@@ -82,16 +82,24 @@ def cost(
     op_type, tensors = op.type if op else "", parse_shapes(shapes) if shapes else ()
     if family not in MATMUL_FAMILIES:
         return Cost(None, _elementwise_bytes(tensors))
-    by_layer = (layer_flops(layer) or 0.0) * (batch or 0) if layer is not None else 0.0
-    if family == "gemm" and layer is not None and layer.class_name in _ATTENTION:
-        by_layer /= 2  # one of its two products of scores
+    by_layer = _flops_by_layer(family, layer, batch) if layer is not None and batch else None
     product = _product(op_type, tensors, by_layer) if family == "gemm" else None
     if product is not None:
         read = _bytes(tensors)
         size = BYTES.get(precision_of(operands_of(op_type, tensors)[0].dtype), 4)
         return Cost(product.flops, None if read is None else read + product.made * size)
-    known = by_layer if not several_fit(op_type, tensors, family) else 0.0
-    return Cost(known or None, _convolution_bytes(tensors, family, layer, batch))
+    known = None if several_fit(op_type, tensors, family) else by_layer
+    return Cost(known, _convolution_bytes(tensors, family, layer, batch))
+
+
+def _flops_by_layer(family: Family, layer: LayerFacts, batch: int) -> float | None:
+    """Return the operations of one product of a layer at this batch; None where the layer does not tell."""
+    per_example = layer_flops(layer)
+    if not per_example:
+        return None
+    # Attention multiplies twice: queries with keys, and scores with values.
+    products = 2 if family == "gemm" and layer.class_name in _ATTENTION else 1
+    return per_example * batch / products
 
 
 def several_fit(op_type: str, tensors: Sequence[Tensor], family: Family | None) -> bool:
@@ -108,9 +116,9 @@ class _Product:
     made: float
 
 
-def _product(op_type: str, tensors: Sequence[Tensor], by_layer: float) -> _Product | None:
+def _product(op_type: str, tensors: Sequence[Tensor], by_layer: float | None) -> _Product | None:
     """Return what a call computes; of several products that fit the one that takes as many operations as its
-    layer's (`by_layer`; 0: not known). None where that leaves none, or several."""
+    layer's (`by_layer`; None: not known). None where that leaves none, or several."""
     operands = operands_of(op_type, tensors)
     found = []
     for inner in inner_sizes(op_type, operands):
@@ -118,7 +126,7 @@ def _product(op_type: str, tensors: Sequence[Tensor], by_layer: float) -> _Produ
         made = outer * batches_of(operands)
         found.append(_Product(2.0 * inner * made, made))
     if len(found) > 1:
-        found = [each for each in found if math.isclose(each.flops, by_layer, rel_tol=1e-6)]
+        found = [each for each in found if by_layer and math.isclose(each.flops, by_layer, rel_tol=1e-6)]
     return found[0] if len(found) == 1 and found[0].made > 0 else None
 
 

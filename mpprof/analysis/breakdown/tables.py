@@ -73,6 +73,12 @@ class _Work:
         """The device of each row of the table."""
         return self.trace.kernels.device[self.first]
 
+    def totals(self) -> tuple[Int64, Int64, NDArray[np.float64]]:
+        """Return of each row of the table its calls, its time in ns, and the share of its device's time."""
+        total = sums(self.group, self.duration_ns, len(self))
+        calls = np.bincount(self.group, minlength=len(self))
+        return calls, total, ratios(total, self.device, len(self.trace.devices))
+
     def plane(self, at: int) -> str:
         return self.trace.devices[int(self.trace.kernels.device[self.first[at]])].plane
 
@@ -104,9 +110,7 @@ def kernels(
     name = np.where(copy == 0, table.name, 0)
     columns = [table.device, copy, name, table.op, placements.index]
     work = _work(trace, placements, ownership, columns, by_stream=by_stream, steps=steps)
-    calls = np.bincount(work.group, minlength=len(work))
-    total = sums(work.group, work.duration_ns, len(work))
-    ratio = ratios(total, work.device, len(trace.devices))
+    calls, total, ratio = work.totals()
     parts = _parts(work, known or setting(trace))
     return [
         _kernel_row(work, at, int(calls[at]), int(total[at]), float(ratio[at]), parts.get(at, ()))
@@ -158,9 +162,9 @@ def products(
     first; empty for a trace without matrix work. Helpers of a product are in no row.
 
     `calls_per_step` is over the steps that the account is of, None where none can be told apart; `run` is
-    what the trace is of. `layer` names the layers that the product is of. `peak_ratio` is the rate over the
-    card's peak in the row's precision, on the units that it ran on. Products of a shape that is not known
-    stand in one row for each way of running.
+    what the trace is of. `layer` names the layers that the product is of, "a, b (+1)" with all of them in
+    `layers`. `peak_ratio` is the rate over the card's peak in the row's precision, on the units that it ran
+    on. Products of a shape that is not known stand in one row for each way of running.
     """
     table, known = trace.kernels, known or setting(trace)
     matrix = (table.kind == WorkKind.KERNEL) & _is_matmul(placements)[placements.index]
@@ -171,9 +175,7 @@ def products(
     product = np.full(len(table), -1, np.int64)
     product[rows] = np.array(kind, np.int64)[same] if kind else 0
     work = _work(trace, placements, ownership, [table.device, product], by_stream=by_stream, steps=steps)
-    calls = np.bincount(work.group, minlength=len(work))
-    total = sums(work.group, work.duration_ns, len(work))
-    ratio = ratios(total, work.device, len(trace.devices))
+    calls, total, ratio = work.totals()
     parts, layers, per_step = _parts(work, known), _layers_of_rows(work), _calls_per_step(work, run)
     shown = list(found)
     return [
@@ -263,6 +265,8 @@ def _product_row(
         "roofline_ratio": rates["roofline_ratio"],
         "bound": rates["bound"],
     }
+    if len(layers) > 1:
+        row["layers"] = list(layers)
     if work.by_stream:
         row["stream"] = work.stream(at)
     return row

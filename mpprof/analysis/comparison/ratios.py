@@ -170,19 +170,20 @@ def ratio(part: Part, mine: Part | None, target: Target, evidence: Evidence) -> 
 
 def _in_float8(part: Part, mine: Part | None, target: Target, evidence: Evidence) -> Ratio:
     """Return what a product could become in float8. At best: its time in 16 bits, as the card's rates in 8
-    and 16 bits stand to each other. Attainable: its time in 16 bits, or what it took in float8 where that is
-    less. A card without a rate for float8 multiplies in 16 bits."""
+    and 16 bits stand to each other; not known where the rates are not. Attainable: its time in 16 bits, or
+    what it took in float8 where that is less. A card without a rate for float8 multiplies in 16 bits."""
     half, work = target.becomes or "bf16", part.work
     found = least(work, half, evidence)
     wide, narrow = evidence.rate(half), evidence.rate("fp8")
-    faster = narrow / wide if wide and narrow else 1.0
     low, likely = found.low, found.likely
     if work.in_16_bits:
         low, likely = part.ns if low is None else low, part.ns
-    low = None if low is None else work.floored(low / faster)
+    faster = narrow / wide if wide and narrow else 1.0
+    low = None if low is None or not wide else work.floored(low / faster)
+    best = f"at best {faster:.2g}x that" if wide else "the card's rate is not known"
     if likely is not None and mine is not None and mine.precision == "fp8" and mine.ns > 0:
         likely = max(low or 0.0, min(likely, mine.ns))
-    return _of_times(part, likely, low, f"{found.source}; in float8 at best {faster:.2g}x that")
+    return _of_times(part, likely, low, f"{found.source}; in float8 {best}")
 
 
 def _of_times(part: Part, likely: float | None, low: float | None, source: str) -> Ratio:

@@ -79,6 +79,8 @@ def _risk(layer: LayerFacts, by_name: Mapping[str, LayerFacts]) -> str | None:
 def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> Where:
     """Return the unit that a layer's products run on, the type of their operands there, and why."""
     if kinds.is_depthwise(layer):
+        if card.kind == "tpu":
+            return "unknown", "unknown", "which unit of a TPU takes a depthwise convolution is not known"
         own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
         return "cuda_core", _ordinary(own, card), "a depthwise convolution has no kernel on matrix units"
     has = device_peaks.has_matrix_units(card)

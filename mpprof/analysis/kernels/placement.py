@@ -399,7 +399,8 @@ _NAMED = (
 that models give (`conv1_bn`, `ln_f`, `norm1`, `attention_norm`). `normalization`, Keras' preprocessing layer, is
 none."""
 _PARTS = frozenset(("moments", "batchnorm"))
-"""Scopes of `tf.nn.moments`, Keras' own moments and `tf.nn.batch_normalization`, within whatever layer."""
+"""Scopes that only a norm has, whatever the class of the layer around them: those of `tf.nn.moments`, of Keras'
+own moments and of `tf.nn.batch_normalization`."""
 _PLAIN: frozenset[Family] = frozenset(("elementwise", "reduce", "fusion"))
 _SPREADING = frozenset(("Tile", "BroadcastTo"))
 """Gradients of a mean: a layout change by type, and none of the tensor's layout."""

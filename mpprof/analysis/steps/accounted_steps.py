@@ -26,8 +26,8 @@ from mpprof.model.trace import Trace
 Int64 = NDArray[np.int64]
 
 UNLIKE_RATIO = 0.2
-"""Standard deviation of the profiled steps, over their mean, from which on the mean stands for none of them:
-the usual step is then as far from it as a median is from a recorded mean that is said to hold stalls."""
+"""Standard deviation of the profiled steps, over their mean, from which on the mean stands for none of them.
+As of recorded steps: a mean a fifth above their median is said to hold stalls."""
 MOST_MISSING_RATIO = 0.01
 """With more of a step's launches without a kernel than this, an account would be of another step."""
 

@@ -72,7 +72,7 @@ def input_ns(run: Run, since: int | None) -> float | None:
 def device_wait_ns(run: Run, since: int | None) -> float | None:
     """Return for how long the host waits for the device, per step, where steps are timed between such waits:
     by what the calls behind a wait take above the others. About 0: the device keeps up with the host. None
-    where no wait, or no other call, was recorded."""
+    where no such call, or no other, has a time: an epoch's last one has none."""
     steps, spans = run.steps, run.spans
     if steps is None or spans is None:
         return None
@@ -83,9 +83,10 @@ def device_wait_ns(run: Run, since: int | None) -> float | None:
     behind = at[:, None] + np.arange(1, _CALLS_BEHIND + 1)
     others = usable & ~steps.synced
     others[behind] = False
-    if not len(at) or not others.any():
+    told = usable[behind].all(axis=1)
+    if not told.any() or not others.any():
         return None
-    above_ns = host_ns[behind].sum(axis=1) - _CALLS_BEHIND * median(host_ns[others])
+    above_ns = host_ns[behind[told]].sum(axis=1) - _CALLS_BEHIND * median(host_ns[others])
     ran = int(steps.covers[usable].sum())
     return max(0.0, median(above_ns)) * len(at) / ran
 

@@ -257,8 +257,8 @@ def loaders(facts: RunFacts | None) -> dict[int, int]:
 
 
 def rounds(facts: RunFacts | None) -> set[int]:
-    """Return after how many batches a loader of several workers waits for the next ones: each makes one, of
-    those that its queue holds."""
+    """Return after how many batches a loader of several workers may wait for the next ones: as many as it has
+    workers, or as its queue holds."""
     found = set(loaders(facts).values())
     for fit in facts.fits if facts is not None else ():
         holds = fit.input.get("max_queue_size")

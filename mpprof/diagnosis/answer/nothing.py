@@ -13,7 +13,7 @@ from mpprof.model.quantities import format_count, format_ns, format_ratio, forma
 
 AS_GOOD_RATIO = 0.95
 """From here on a run has what precision alone gives."""
-BUSY_RATIO = 0.80
+USED_RATIO = 0.80
 """Below it a device idles a fifth of the time or more, which is a hint at input or the host."""
 IN_EFFECT, LOW_SHARE = 0.9, 0.5
 """Shares of matrix time on matrix units: mixed precision is in effect, and wants an explanation."""
@@ -69,7 +69,7 @@ def _by_records(view: View, speedup: Speedup, times: str) -> str:
     few = speedup.observed < MUCH_FASTER
     times = f"brings only {format_speedup(speedup.observed)}, {times}" if few else f"pays: {times}"
     used = view.utilization
-    if used is not None and used < BUSY_RATIO:
+    if used is not None and used < USED_RATIO:
         busy = f"the {view.device} was busy {format_ratio(used)} of the time"
         return f"mixed precision {times}; input or the host probably limits it: {busy}"
     if speedup.observed >= LOW_SPEEDUP:

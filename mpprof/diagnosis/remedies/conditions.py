@@ -85,6 +85,11 @@ def in_float16(signals: Signals) -> bool:
     return known(signals.compute_dtype) == "float16"
 
 
+def in_bfloat16(signals: Signals) -> bool:
+    """Tell whether the run computes in bfloat16."""
+    return known(signals.compute_dtype) == "bfloat16"
+
+
 def scales_dynamically(signals: Signals) -> bool:
     """Tell whether a dynamic loss scale skips the steps that overflow."""
     optimizer = known(signals.optimizer)

@@ -23,6 +23,7 @@ from mpprof.diagnosis.remedies.shared_rows import (
     COMPILE,
     KERAS_ON_TENSORFLOW,
     NVIDIA,
+    WITHOUT_FLOAT8,
     float32_for,
     fused,
     newer_library,
@@ -162,7 +163,7 @@ MATRIX = (
         for row in (
             Row(
                 code, KERAS_3, f"leave layers {what} out of float8: model.quantize takes filters",
-                'model.quantize("float8", filters=lambda layer: layer.name not in {names})',
+                WITHOUT_FLOAT8,
             ),
             Row(code, TORCH, f"leave layers {what} out of float8: torchao's convert_to_float8_training takes a filter",
                 "convert_to_float8_training(model, module_filter_fn=lambda module, name: name not in {names})"),

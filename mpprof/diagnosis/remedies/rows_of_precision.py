@@ -300,12 +300,16 @@ CARD = (
         "compare with float32 on this CPU: bfloat16 pays only with instructions for it (AMX, AVX512-BF16)",
         case="cpu bfloat16",
     ),
-    Row("MP806", KERAS, '{set_policy}("mixed_bfloat16")', '{set_policy}("mixed_bfloat16")', "tpu"),
+    Row("MP806", KERAS, "train in bfloat16, in which a TPU multiplies", '{set_policy}("mixed_bfloat16")', "tpu"),
     Row("MP806", WITHOUT_KERAS, "bfloat16 in place of float16", case="tpu"),
-    Row(
-        "MP806", KERAS,
-        'compare "mixed_bfloat16" with "mixed_float16": which one is fast differs by card and library',
-        '{set_policy}("mixed_bfloat16")', "gpu",
+    *(
+        Row(
+            "MP806", KERAS, f'compare with "{other}": which 16-bit type is fast differs by card and library',
+            f'{{set_policy}}("{other}")  # compare the time of a step', "gpu", when=when, unless=unless,
+        )
+        for other, when, unless in (
+            ("mixed_bfloat16", (), (its.in_bfloat16,)), ("mixed_float16", (its.in_bfloat16,), ()),
+        )
     ),
     Row(
         "MP806", WITHOUT_KERAS, "compare bfloat16 with float16: which one is fast differs by card and library",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mpprof.diagnosis.remedies import conditions as its
 from mpprof.diagnosis.remedies.frameworks import (
     ANY,
@@ -27,6 +29,8 @@ KERAS_ON_TENSORFLOW: frozenset[Framework] = frozenset({"keras on tensorflow"})
 KERAS_ON_JAX: frozenset[Framework] = frozenset({"keras on jax"})
 KERAS_ON_TORCH: frozenset[Framework] = frozenset({"keras on torch"})
 
+WITHOUT_FLOAT8 = 'model.quantize("float8", filters=lambda layer: layer.name not in {names})'
+"""Keras gives the filter a layer without the path to it: `without_float8` fills in such names."""
 COMPILE = "model.compile(optimizer=model.optimizer, loss=model.loss, jit_compile=True)"
 SCALED = (
     "optimizer = {scaled_optimizer}(model.optimizer)\nmodel.compile(optimizer=optimizer, loss=model.loss)"
@@ -49,6 +53,16 @@ def fused(code: str, what: str = "", case: str = "") -> tuple[Row, ...]:
         Row(code, on, f"{how} {what}".rstrip(), snippet, case, when=when, unless=unless, loop=True)
         for on, how, snippet, when, unless in rows
     )
+
+
+def own_names(layers: Iterable[str]) -> tuple[str, ...]:
+    """Return what Keras calls these layers, which are given as paths ("encoder/dense_1"), each once."""
+    return tuple(dict.fromkeys(name.rpartition("/")[2] for name in layers))
+
+
+def without_float8(layers: Iterable[str]) -> str:
+    """Return the code that leaves these layers out of float8."""
+    return WITHOUT_FLOAT8.replace("{names}", repr(own_names(layers)))
 
 
 def in_bfloat16(code: str, start: str = "") -> tuple[Row, ...]:

@@ -10,10 +10,10 @@ How we know
     (`idle_stall`). In the records: how long the host was blocked for the next batch, as Keras on JAX and
     torch fetches it, or as `StepRecorder.batches` does; stalls that come again after as many steps as the
     loader has workers (or as its queue holds). Where the device runs behind the host, a blocked host is a
-    cause only where the trace shows that the device idled, too, or where the host hardly ever waits for the
-    device: then the device keeps up with the loader. Time that no host event explains (`idle_other`) is not
-    counted. Where the wait was not recorded and much idle time could be it, nothing is claimed and nothing is
-    cleared.
+    cause only where the trace shows that the device idled, too, or where the host waits longer for input than
+    for the device: then the device keeps up with the loader. Time that no host event explains (`idle_other`)
+    is not counted. Where the wait was not recorded and much idle time could be it, nothing is claimed and
+    nothing is cleared.
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device

@@ -21,13 +21,13 @@ Sources
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from mpprof.analysis.kernels import expected
 from mpprof.analysis.layers import flops
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Unable, known, need
 from mpprof.diagnosis.remedies.layer_code import up, widened
+from mpprof.diagnosis.remedies.shared_rows import own_names, without_float8
 from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.shared.float8 import MULTIPLE, Product
 from mpprof.diagnosis.signals import Signals
@@ -45,37 +45,36 @@ LITTLE = 0.01
 
 
 def judge(signals: Signals) -> Outcome:
-    layers = float8.quantised(signals)
+    layers = float8.multiplied(signals)
     if isinstance(layers, NotApplicable):
         return layers
-    if signals.without_gpu:
-        return NO_GPU
-    device, fit = known(signals.device), known(signals.fit)
-    if device is not None and expected.multiplies_float8(device) is False:
-        return NotApplicable("the card has no float8 products")
-    model = need(signals.layers)
-    odd = [each for each in float8.products(layers, model, fit.batch_size if fit else None) if each.odd]
+    fit, model = known(signals.fit), need(signals.layers)
+    batch = fit.batch_size if fit else None
+    products = list(float8.products(layers, model, batch))
+    odd = [each for each in products if each.odd]
+    if not odd and (why := float8.unknown_sizes(products)):
+        return Unable(why if batch else f"{why}: the batch size was not recorded")
     if not odd:
-        return Clear("every known size of the float8 layers is a multiple of 16")
+        return Clear(f"every size of the float8 layers is a multiple of {MULTIPLE}")
     shares = flops.shares(model)
     sizes = sorted({size for each in odd for size in each.odd})
     names = [each.layer.name for each in odd]
     much = any(shares.get(name, 1.0) >= LITTLE for name in names)
     return Found(
-        summary=f"{evidence.listed(names)}: {_said(tuple(sizes))} no multiple{'s' * (len(sizes) > 1)} of "
-        f"{MULTIPLE}, to which float8 products are padded",
+        summary=f"{evidence.listed(names)}: {_said(sizes)}, to which float8 products are padded",
         said=f"{{layers}} {{has}} float8 sizes that are not multiples of {MULTIPLE}",
         evidence=(
             evidence.text("sizes", evidence.listed([f"{s:,}" for s in sizes], 8), f"multiples of {MULTIPLE}"),
         ),
         severity="warning" if much else "info",
-        values={"names": tuple(names)},
+        values={"names": own_names(names)},
         layers=tuple(names),
     )
 
 
-def _said(sizes: tuple[int, ...]) -> str:
-    return f"{evidence.listed([f'{size:,}' for size in sizes])} {'is' if len(sizes) == 1 else 'are'}"
+def _said(sizes: Sequence[int]) -> str:
+    are = "is not a multiple" if len(sizes) == 1 else "are not multiples"
+    return f"{evidence.listed([f'{size:,}' for size in sizes])} {are} of {MULTIPLE}"
 
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:
@@ -89,20 +88,19 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             name, code = _better(model, each, last=each.layer.name in ends)
             yield AuditNote(
                 CODE, SLUG, TITLE, "warning" if shares.get(each.layer.name, 1.0) >= LITTLE else "info", name,
-                f"{_said(each.odd)} not a multiple of {MULTIPLE}: padded for each float8 product", code,
+                f"{_said(each.odd)}: padded for each float8 product", code,
             )  # fmt: skip
 
 
 def _better(model: Untrained, each: Product, *, last: bool) -> tuple[str, str]:
-    """Return (name, code): wider layers where what they make is the model's own matter; an output keeps its
-    size and stays out of float8, and so does a layer that is given what it reads."""
-    name = each.layer.name.rpartition("/")[2]
-    left_out = f'model.quantize("float8", filters=lambda layer: layer.name != "{name}")'
+    """Return (name, code): a larger batch where the rows are odd, and what the layer makes is not; more units
+    where only the model reads what it makes. An output keeps its size, and what a layer reads is not its own
+    to change: such a layer stays out of float8."""
     if each.rows and each.rows % MULTIPLE and not (each.made or 0) % MULTIPLE:
         batch = model.fit.batch_size if model.fit else None
         return each.layer.name, f"batch_size = {up(batch or MULTIPLE, MULTIPLE)}"
     if last or not each.made or not each.made % MULTIPLE:
-        return each.layer.name, left_out
+        return each.layer.name, without_float8((each.layer.name,))
     key = "output_shape" if each.layer.kind == "EinsumDense" else "units"
     better = up(each.made, MULTIPLE)
     return (

@@ -28,15 +28,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mpprof.analysis.kernels import device_peaks, expected
+from mpprof.analysis.kernels import device_peaks
 from mpprof.analysis.layers import flops
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, NO_GPU, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.remedies.shared_rows import own_names, without_float8
 from mpprof.diagnosis.shared import float8
-from mpprof.diagnosis.shared.float8 import Product
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
+from mpprof.model.device import DeviceFacts
 
 CODE, SLUG, TITLE = "MP414", "float8-small", "Products too small to become faster in float8"
 ABOUT = "float8 products that are too small"
@@ -49,15 +50,11 @@ MOST = 0.5
 
 
 def judge(signals: Signals) -> Outcome:
-    layers = float8.quantised(signals)
+    layers = float8.multiplied(signals)
     if isinstance(layers, NotApplicable):
         return layers
-    if signals.without_gpu:
-        return NO_GPU
     device, fit = known(signals.device), known(signals.fit)
-    if device is not None and expected.multiplies_float8(device) is False:
-        return NotApplicable("the card has no float8 products")
-    least = float8.least_reuse(device_peaks.peaks(device) if device else None)
+    least = _least(device)
     if least is None:
         return Unable("the card's rates in 8 and 16 bits are not known")
     if fit is None or fit.batch_size is None:
@@ -68,6 +65,8 @@ def judge(signals: Signals) -> Outcome:
     if not reuses:
         return Unable("the sizes of the float8 layers were not recorded")
     small = [name for name, reuse in reuses.items() if reuse < least]
+    if not small and (why := float8.unknown_sizes(products)):
+        return Unable(why)
     if not small:
         return Clear(
             f"each value is multiplied {min(reuses.values()):,.0f} times or more; {least:,.0f} are enough"
@@ -75,7 +74,7 @@ def judge(signals: Signals) -> Outcome:
     share = _share(small, reuses, flops.shares(model))
     return Found(
         summary=f"{evidence.listed(small)}: each value is multiplied {_times(small, reuses)} times, and "
-        f"float8 pays from about {least:,.0f} on (estimated)",
+        f"{_pays(device)}",
         said="{layers} {has} products too small to become faster in float8",
         evidence=(
             evidence.count("float8 layers that are too small", len(small), 0),
@@ -83,9 +82,19 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="medium",
         severity="warning" if share > MOST else "info",
-        values={"names": tuple(small)},
+        values={"names": own_names(small)},
         layers=tuple(small),
     )
+
+
+def _least(device: DeviceFacts | None) -> float | None:
+    return float8.least_reuse(device_peaks.peaks(device) if device else None)
+
+
+def _pays(device: DeviceFacts | None) -> str:
+    """Return from how many multiplications of each value on float8 pays on a card with such products."""
+    whose = "" if device is not None and device_peaks.peaks(device) is not None else " by an H100's rates"
+    return f"float8 pays from about {_least(device):,.0f} on (estimated{whose})"
 
 
 def _share(small: Sequence[str], of: Mapping[str, float], shares: Mapping[str, float]) -> float:
@@ -106,17 +115,10 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         return
     batch = model.fit.batch_size if model.fit else None
     for each in float8.products(float8.layers_of(model.layers), model.layers, batch):
-        if each.layer.name in found.layers:
+        if each.layer.name in found.layers and each.reuse is not None:
+            sizes = " x ".join(f"{size:,}" for size in each.sizes)
             yield AuditNote(
-                CODE, SLUG, TITLE, found.severity, each.layer.name, _reason(each, found.summary),
-                f'model.quantize("float8", filters=lambda layer: layer.name not in {_names(found.layers)})',
+                CODE, SLUG, TITLE, found.severity, each.layer.name,
+                f"{sizes}: each value is multiplied {each.reuse:,.0f} times, {_pays(model.gpu)}",
+                without_float8(found.layers),
             )  # fmt: skip
-
-
-def _reason(each: Product, summary: str) -> str:
-    sizes = " x ".join(f"{size:,}" for size in each.sizes)
-    return f"{sizes}: each value is multiplied {each.reuse or 0:,.0f} times, {summary.partition(', and ')[2]}"
-
-
-def _names(layers: Sequence[str]) -> str:
-    return repr(tuple(dict.fromkeys(name.rpartition("/")[2] for name in layers)))

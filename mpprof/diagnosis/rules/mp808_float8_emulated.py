@@ -1,4 +1,4 @@
-"""Layers are quantised to float8, and their products run in 16 bits all the same.
+"""Layers are quantised to float8, and none of their products runs in it.
 
 What it means
     Keras rounds inputs, kernels and gradients to float8 and back. A product in float8 comes of it only where
@@ -26,14 +26,13 @@ Sources
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from mpprof.analysis.kernels import device_peaks, expected
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     INACTIVE,
     NAMED,
-    NO_GPU,
     NO_MATRIX_UNITS,
     Clear,
     Found,
@@ -48,19 +47,19 @@ from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.answer import Remedy
 from mpprof.model.audit import AuditNote
 from mpprof.model.device import DeviceFacts
-from mpprof.model.kernels import ACCELERATED
+from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, Precision
 from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP808", "float8-emulated", "float8 without products in it"
-ABOUT = "float8 layers that multiply in 16 bits"
-SAYS = "the float8 layers multiply in 16 bits, with the rounding on top"
+ABOUT = "float8 layers that multiply in a wider type"
 SPECIFICITY = NAMED
 BOUND = "device"
 OF_ACCELERATOR = True
 ON_RECORDS = True
 LEADS = INACTIVE
 
+_DTYPES: dict[Precision, str] = {kind: dtype for dtype, kind in COMPUTE_DTYPES.items()} | {"tf32": "TF32"}
 _SINCE = ".".join(map(str, expected.FP8_SINCE))
 
 
@@ -68,14 +67,13 @@ def judge(signals: Signals) -> Outcome:
     layers = float8.quantised(signals)
     if isinstance(layers, NotApplicable):
         return layers
-    if signals.without_gpu:
-        return NO_GPU
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     names = {layer.name for layer in layers}
     products = [cell for cell in signals.cells if cell.category == "matmul" and cell.placement in ACCELERATED]
     mine = [cell for cell in products if cell.layer in names] or [c for c in products if c.layer is None]
-    mine = [cell for cell in mine if cell.precision != "unknown"]
+    seen = bool(mine)
+    mine = [cell for cell in mine if cell.precision not in (None, "unknown")]
     if mine:
         whole_ns = sum(cell.ns_per_step for cell in mine)
         narrow_ns = sum(cell.ns_per_step for cell in mine if cell.precision == "fp8")
@@ -83,10 +81,13 @@ def judge(signals: Signals) -> Outcome:
             return Clear(
                 f"{format_ratio(narrow_ns / whole_ns)} of the matrix time of float8 layers is in 8 bits"
             )
-        return _found(layers, why_not(signals) or "no product of theirs ran in 8 bits")
-    if why := why_not(signals):
-        return _found(layers, why)
+        why = why_not(signals) or "no product of theirs ran in 8 bits"
+        return _found(layers, why, {cell.precision for cell in mine if cell.precision})
     device = known(signals.device)
+    if why := why_not(signals):
+        return _found(layers, why, _expected(layers, device))
+    if seen:
+        return Unable("the kernels of the float8 layers do not show in which type they multiply")
     if device is None:
         return Unable(f"float8 products begin at compute capability {_SINCE}, and the card is not known")
     if expected.multiplies_float8(device) is None:
@@ -132,11 +133,22 @@ _FIRST = {
 }
 
 
-def _found(layers: Sequence[LayerFacts], why: str) -> Found:
+def _expected(layers: Sequence[LayerFacts], device: DeviceFacts | None) -> set[Precision]:
+    """Return the types that these layers are multiplied in on this card; of one that is not known, or has
+    products in float8 that something else prevents, those of their policies."""
+    if device is not None and expected.multiplies_float8(device) is False:
+        return {expected.where(layer, device)[1] for layer in layers}
+    return {COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown") for layer in layers}
+
+
+def _found(layers: Sequence[LayerFacts], why: str, kinds: Set[Precision]) -> Found:
+    """Return the finding for layers that are multiplied in the types `kinds`."""
     names = [layer.name for layer in layers]
-    half = layers[0].compute_dtype or "16 bits"
+    stated = sorted(_DTYPES[kind] for kind in kinds if kind in _DTYPES)
+    wider = evidence.listed(stated) if len(stated) == len(kinds) else "a wider type"
     return Found(
-        summary=f"{evidence.listed(names)}: quantised to float8, multiplied in {half}: {why}",
+        summary=f"{evidence.listed(names)}: quantised to float8, multiplied in {wider}: {why}",
+        said=f"the float8 layers multiply in {wider}, with the rounding on top",
         proof=why,
         evidence=(evidence.count("layers in float8", len(names), 0), evidence.text("why not", why)),
         severity="warning",

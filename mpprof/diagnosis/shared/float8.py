@@ -6,13 +6,13 @@ EinsumDense, those in attention among them); XLA makes one product in float8 of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mpprof.analysis.attainable.work import STREAMING
 from mpprof.analysis.kernels import device_peaks, expected, shapes
 from mpprof.analysis.layers import flops, kinds
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NotApplicable, need
+from mpprof.diagnosis.outcomes import NO_GPU, NotApplicable, known, need
 from mpprof.diagnosis.remedies import frameworks
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.device import DevicePeaks
@@ -21,14 +21,16 @@ from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
 NONE = NotApplicable("no layer is quantised to float8")
+NO_PRODUCTS = NotApplicable("the card has no float8 products")
 MULTIPLE = 16
 """cuBLAS multiplies float8 matrices whose sizes are multiples of 16, and XLA pads others up to that: cuBLAS
 documentation, cublasLtMatmul; XLA, gemm_rewriter.cc."""
 HISTORY = 1024
 """Maxima that Keras keeps of each tensor to find its scale: `QuantizedFloat8DTypePolicy`, its default."""
 _CAST_BYTES = 4.0
-"""What float8 moves beside the product for each value of input, kernel and gradient: it is read in 16 bits,
-and written in 8 as it is and transposed, as cuBLAS wants both operands row by row (our judgement)."""
+"""Bytes that each value of input, kernel and gradient costs beside the product. It is read once in 16 bits,
+and written twice in 8: as it is, and transposed, because cuBLAS reads both operands row by row. That it is
+one read and two writes is our judgement."""
 _PRODUCTS = 6.0
 """FLOP of a training step for each multiplication: two, forward and for both gradients."""
 _USUAL = "NVIDIA H100 80GB HBM3"
@@ -36,8 +38,8 @@ _USUAL = "NVIDIA H100 80GB HBM3"
 
 @frozen
 class Product:
-    """The product of a layer: `rows` of the whole batch, the features that it sums over and those that it
-    makes; None: not known."""
+    """The product of a layer: `rows` of the whole batch, the features that it sums over (`read`) and those
+    that it makes; None: not known."""
 
     layer: LayerFacts
     rows: int | None
@@ -57,8 +59,12 @@ class Product:
     @property
     def reuse(self) -> float | None:
         """How often each value of the three matrices is multiplied; None: a size is not known."""
-        sizes = self.sizes
-        return 1 / sum(1 / size for size in sizes) if len(sizes) == 3 else None
+        return 1 / sum(1 / size for size in self.sizes) if self.whole else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all three sizes are known."""
+        return len(self.sizes) == 3
 
 
 def layers_of(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
@@ -67,10 +73,22 @@ def layers_of(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
 
 
 def quantised(signals: Signals) -> tuple[LayerFacts, ...] | NotApplicable:
-    """Return the run's float8 layers, or why it has none. Unable where its layers are not known."""
+    """Return the run's float8 layers, or why nothing is asked of them: it has none, or used no GPU. Unable
+    where its layers are not known."""
     if signals.case.run.facts is None and signals.framework not in frameworks.KERAS | {"unknown"}:
         return NotApplicable("only Keras quantises layers to float8 by their policy")
-    return layers_of(need(signals.layers_in_16_bits)) or NONE
+    layers = layers_of(need(signals.layers_in_16_bits))
+    if not layers:
+        return NONE
+    return NO_GPU if signals.without_gpu else layers
+
+
+def multiplied(signals: Signals) -> tuple[LayerFacts, ...] | NotApplicable:
+    """Return the run's float8 layers, or why nothing is asked of their products: the card has none in it."""
+    layers, device = quantised(signals), known(signals.device)
+    if isinstance(layers, NotApplicable) or device is None:
+        return layers
+    return NO_PRODUCTS if expected.multiplies_float8(device) is False else layers
 
 
 def products(
@@ -82,6 +100,12 @@ def products(
         positions = flops.rows(layer, by_name)
         rows = None if batch is None or positions is None else batch * positions
         yield Product(layer, rows, shapes.read(layer, layer.input_shape), shapes.width(layer))
+
+
+def unknown_sizes(products: Iterable[Product]) -> str:
+    """Return which of these layers have sizes that are not known; empty: none."""
+    names = [each.layer.name for each in products if not each.whole]
+    return f"not all sizes of {evidence.listed(names)} are known" if names else ""
 
 
 def least_reuse(peaks: DevicePeaks | None) -> float | None:

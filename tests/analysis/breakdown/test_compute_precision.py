@@ -104,6 +104,18 @@ def test_tf32_is_not_in_16_bits_and_fp8_is_in_less() -> None:
     assert compute_precision(BARE, [work(70, "fp8")]).dtype == "float8"
 
 
+def test_float8_is_told_by_kernels_only_where_most_of_them_tell() -> None:
+    dense = layer("dense", dtype="bfloat16", parameters=8, dtype_policy="float8_from_mixed_bfloat16")
+    run = run_of("r", "bfloat16", model(dense))
+    assert (
+        compute_precision(run, [work(60, "bf16"), work(40, "fp8")]).in_float8
+        == "float8 in 40.0 % of the matrix time"
+    )
+    assert compute_precision(run, [work(60, "bf16"), work(40, "unknown")]).in_float8 == "no product in float8"
+    told = compute_precision(run, [work(10, "bf16"), work(90, "unknown")]).in_float8
+    assert told == "float8 in 1 of its 1 layers with weights"
+
+
 def test_only_matrix_kernels_count() -> None:
     """`scalar_round_half_to_even_op<float>` and 16-bit helpers made float32 runs 16-bit ones."""
     others = [

@@ -178,13 +178,17 @@ def test_a_loader_of_eight_workers_is_no_faster_than_one_that_takes_as_long_a_ba
     assert summary.examples_per_s == pytest.approx(760, rel=0.05)
 
 
-def test_an_epoch_s_first_call_counts_only_where_several_workers_make_the_batches() -> None:
+def test_an_epoch_s_first_call_counts_only_as_far_as_several_workers_let_another_one_wait() -> None:
     values = [900.0, *[10.0] * 18, -1, 200.0, *[10.0] * 18, -1]
     took = [900, *[10] * 19, 200, *[10] * 19]
     run = table(values, epoch=[0] * 20 + [1] * 20, duration_ns=np.array(took) * MS)
     assert mean_ms(run, fed_by(1)) == pytest.approx(10)
     # Two batches were made while the first step was compiled. No other batch was waited for.
     assert mean_ms(run, fed_by(2)) == pytest.approx(10)
+    values[30] = took[30] = 150
+    waited = table(values, epoch=[0] * 20 + [1] * 20, duration_ns=np.array(took) * MS)
+    assert mean_ms(waited, fed_by(1)) == pytest.approx((37 * 10 + 10 + 150) / 39)
+    assert mean_ms(waited, fed_by(2)) == pytest.approx((36 * 10 + 150 + 150) / 38)
 
 
 @pytest.mark.parametrize("start", [0.0, 5_000.0])
