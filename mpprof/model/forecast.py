@@ -138,7 +138,7 @@ class ForecastSpeedup:
     `over`: what float32 runs as there by default, "tf32" or "float32". `at_roofline`: the ratio of the
     two steps' roofline times, each with its launches; `at_roofline_float32`: the same
     with TF32 switched off, equal where the card has none. No measurement is in either.
-    `typical`: over `over`, by the steps of other models of this family that were measured on cards of this
+    `typical`: over `over`, by the steps of models of this family that were measured on cards of this
     compute capability; None: too few were, or they are too far apart. `at_most`: always None."""
 
     over: str
