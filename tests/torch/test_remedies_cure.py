@@ -11,7 +11,10 @@ import pytest
 from tests.record import curing
 from tests.torch.training import torch
 
-pytestmark = pytest.mark.framework
+pytestmark = [
+    pytest.mark.framework,
+    pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning"),
+]
 NAMES = (curing.TORCH, curing.LOOP)
 
 
