@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import re
 import shlex
@@ -55,7 +57,9 @@ def test_what_the_tutorial_shows_of_the_samples_is_what_is_printed(
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("COLUMNS", raising=False)
     assert main(shlex.split(command)[1:]) == 0
-    assert uncounted(capsys.readouterr().out) == uncounted(printed)
+    assert uncounted(capsys.readouterr().out) == uncounted(printed), (
+        "python -m tests.test_tutorial writes it anew"
+    )
 
 
 @pytest.mark.full
@@ -142,3 +146,15 @@ class Shell:
                     return bytes(answer.read())
             finally:
                 process.terminate()
+
+
+if __name__ == "__main__":
+    os.environ.pop("COLUMNS", None)
+    os.chdir(ROOT)
+    for shown_command, shown_text in ON_SAMPLES:
+        fresh = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        with contextlib.redirect_stdout(fresh):
+            main(shlex.split(shown_command)[1:])
+        fresh.seek(0)
+        TUTORIAL = TUTORIAL.replace(f"$ {shown_command}\n{shown_text}", f"$ {shown_command}\n{fresh.read()}")
+    (ROOT / "docs" / "tutorial.md").write_text(TUTORIAL, encoding="utf-8")
