@@ -70,7 +70,7 @@ def forecast(
         if graph.custom:
             more = f" and {len(graph.custom) - _NAMED} more" if len(graph.custom) > _NAMED else ""
             unknown[_OF_CUSTOM_LAYERS.format(", ".join(graph.custom[:_NAMED]) + more)] = None
-        found = backward.backward(graph, compiled=machine.compiled)
+        found = backward.backward(graph, machine)
         made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
         runs.append(replace(made, card=card, card_bytes=card_bytes))
     if any(one.slots_bytes is None for one in runs):
@@ -145,7 +145,10 @@ def machine_of(run: Run, capability: tuple[int, int] | None = None) -> Machine:
     compiled = bool(fit and fit.jit_compile) if asked else _compiles_by_default(run)
     eager = fit is not None and bool(fit.run_eagerly)
     return Machine(
-        backend, backend == "jax" or (backend == "tensorflow" and compiled and not eager), capability
+        backend,
+        backend == "jax" or (backend == "tensorflow" and compiled and not eager),
+        capability,
+        fit.loss if fit is not None else None,
     )
 
 
@@ -268,8 +271,9 @@ def _assumed(run: Run, machine: Machine) -> tuple[str, ...]:
     fit = run.last_fit
     if machine.backend == "tensorflow" and fit and fit.jit_compile is False and not _ran_on_a_gpu(run):
         how += ", as Keras decides by default on a GPU (recorded without one, where it never compiles)"
+    trying = ", and what XLA takes to try algorithms as it compiles," if machine.compiled else ""
     return (
         f"the step runs on {machine.backend}, {how}",
         "all gradients of parameters are there at once",
-        "libraries' workspaces, copies in another layout and the allocator's rounding are not included",
+        f"libraries' workspaces, copies in another layout and the allocator's rounding{trying} are not included",
     )
