@@ -107,7 +107,8 @@ def audit_one(
         run = untrained.run_of(model, batch_size)
     report = audit_run(run, gpu)
     at_batch = () if batch is None else _at_batch(model, batch)
-    return replace(report, memory=_memory(run, report, gpu), notes=(*at_batch, *report.notes))
+    memory, no_memory = _memory(run, report, gpu)
+    return replace(report, memory=memory, no_memory=no_memory, notes=(*at_batch, *report.notes))
 
 
 def _at_batch(model: Any, batch: Sequence[Any]) -> tuple[AuditNote, ...]:
@@ -128,28 +129,29 @@ def _at_batch(model: Any, batch: Sequence[Any]) -> tuple[AuditNote, ...]:
     )  # fmt: skip
 
 
-def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory, ...]:
-    """Return what the model is estimated to take in float32 and in 16 bits; empty where that cannot be
-    told."""
+def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[tuple[AuditMemory, ...], str | None]:
+    """Return what the model is estimated to take in float32, in 16 bits and under its own policy; none where
+    that cannot be told, and why."""
     if report.batch_size is None:
-        return ()
+        return (), None
     card = _named(gpu) if gpu else _here(run)
+    own = [report.policy] if report.policy in training.POLICIES_KNOWN else []
     try:
         found = training.forecast(
             run,
             report.batch_size,
-            policies=("float32", report.mixed),
+            policies=("float32", report.mixed, *own),
             card_bytes=card.memory_bytes if card else None,
             capability=card.compute_capability if card else None,
         )
-    except MpprofError:
-        return ()
+    except MpprofError as error:
+        return (), error.what
     return tuple(
         AuditMemory(
             one.policy, one.peak_bytes, one.largest_batch, one.slots_bytes is None, bool(one.custom_layers)
         )
         for one in found.runs
-    )
+    ), None
 
 
 def _holds_runs(path: str | os.PathLike[str]) -> bool:

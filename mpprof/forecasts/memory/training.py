@@ -20,6 +20,7 @@ from mpprof.model.run import LayerFacts, ModelFacts, Run
 from mpprof.tensors import HALF
 
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+POLICIES_KNOWN = (*POLICIES, "float16", "bfloat16")
 GIVE_A_MODEL = (
     "Give a .keras file, module:function that returns a model, or a log directory that mpprof's callback "
     "recorded"
@@ -73,6 +74,10 @@ def forecast(
         found = backward.backward(graph, machine)
         made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
         runs.append(replace(made, card=card, card_bytes=card_bytes))
+    if narrow := [layer.name for layer in facts.model.layers if layer.quantized == "float8"]:
+        unknown[f"what {len(narrow)} float8 layers keep in 8 bits, beside the 16 bits that are counted"] = (
+            None
+        )
     if any(one.slots_bytes is None for one in runs):
         why = f"of {own.optimizer}" if own and own.optimizer else "as the model is not compiled"
         unknown[
@@ -192,10 +197,10 @@ def under(model: ModelFacts, policy: str) -> ModelFacts:
 def _types(policy: str) -> tuple[str, str]:
     """Return the types that a policy computes in and keeps variables in."""
     compute = policy.removeprefix("mixed_")
-    if compute not in ("float16", "bfloat16", "float32") or policy == "mixed_float32":
+    if policy not in POLICIES_KNOWN:
         raise UsageError(
             f"{policy!r} is not a dtype policy that can be forecast",
-            next="Take float32, mixed_float16, mixed_bfloat16, float16 or bfloat16",
+            next=f"Take {', '.join(POLICIES_KNOWN)}",
         )
     return compute, "float32" if policy.startswith("mixed_") else compute
 
