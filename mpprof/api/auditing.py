@@ -13,7 +13,8 @@ from typing import Any, overload
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
-from mpprof.forecasts.memory import training
+from mpprof.forecasts import compiling
+from mpprof.forecasts.memory import forecasting, training
 from mpprof.model.audit import AuditMemory, AuditNote, AuditReport, short
 from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
@@ -56,8 +57,9 @@ def audit(
     and more.
 
     Args:
-        model: a Keras model (compiled, if optimizer and XLA are to be judged), the path of a saved one, a run
-            or log directory whose records hold the model, or a list of these.
+        model: a Keras model (compiled, if optimizer and XLA are to be judged), the path of a saved one,
+            "module:function" that returns one, a run or log directory whose records hold the model, or a list
+            of these.
         batch_size: the global batch, in examples; None: it is not judged.
         gpu: the card to train on, by name ("A100") or compute capability ("8.0"); None: the one that the
             framework sees here, else only what holds for every card with Tensor Cores.
@@ -93,6 +95,8 @@ def audit_one(
     from mpprof.record.facts import described, untrained
 
     batch_size = None if batch_size is None else training.checked_batch(batch_size)
+    if isinstance(model, str) and compiling.is_function(model):
+        model = forecasting.called(model)
     if isinstance(model, str | os.PathLike) and os.path.isdir(model) and _holds_runs(model):
         model = loading.load(model)
     if batch is not None and isinstance(model, Run | str | os.PathLike):

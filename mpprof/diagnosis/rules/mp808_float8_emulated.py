@@ -93,8 +93,8 @@ def judge(signals: Signals) -> Outcome:
     if expected.multiplies_float8(device) is None:
         return Unable("whether this card multiplies float8 is not known")
     return Unable(
-        f"{device.name or 'the card'} multiplies float8, and only a trace shows whether these layers do; before "
-        "training, mpprof forecast compiles the step and says it of each"
+        f"{device.name or 'the card'} multiplies float8, and only a trace shows whether these layers do; "
+        "before training, mpprof forecast compiles the step and says it of each"
     )
 
 

@@ -280,5 +280,6 @@ def _assumed(run: Run, machine: Machine) -> tuple[str, ...]:
     return (
         f"the step runs on {machine.backend}, {how}",
         "all gradients of parameters are there at once",
-        f"libraries' workspaces, copies in another layout and the allocator's rounding{trying} are not included",
+        f"libraries' workspaces, copies in another layout and the allocator's rounding{trying} are not "
+        "included",
     )
