@@ -87,6 +87,22 @@ def test_every_coloured_mark_is_what_was_measured_there(name: str) -> None:
         assert sum(each for role, each, _ in shown if role == "wait") <= 1.001 * max(0.0, waits) + 1.0
 
 
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("gtx1080ti-mixed-float16", {"off"}),  # it has no Tensor Cores
+        ("v100-input-bound-mixed-float16", {"unit"}),  # and nothing is left off them
+        ("recorded-h200-transformer-mixed-float16", {"unit"}),  # TF32 ran on them before
+    ],
+)
+def test_precision_alone_puts_matrix_work_on_units_that_the_card_has(name: str, kinds: set[str]) -> None:
+    _, _, _, drawing = drawn(name)
+    shown = {kind: ns for kind, ns, _ in segments(drawing, "attainable")}
+    assert {
+        kind for kind in ("unit", "off", "open") if shown.get(kind, 0.0) > 0.01 * sum(shown.values())
+    } == kinds
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_bars_are_as_long_as_the_report_says_and_nothing_is_invented(name: str) -> None:
     document, _, found, drawing = drawn(name)

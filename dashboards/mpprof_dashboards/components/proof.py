@@ -92,7 +92,7 @@ def _section(title: str, svg: str, query: str, page: str, *head: Any, note: str)
 
 def _swatch(colour: str, *, hatched: bool = False) -> html.Span:
     look = "mp-swatch mp-swatch-hatched" if hatched else "mp-swatch"
-    return html.Span(className=look, style={"backgroundColor": colour})
+    return html.Span(className=look, style={"background-color": colour})
 
 
 def _rail(document: Report, given: Material, query: str) -> html.Section | None:
