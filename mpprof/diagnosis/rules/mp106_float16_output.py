@@ -38,7 +38,6 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
 ABOUT = "a 16-bit output"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 ON_RECORDS = True
 

@@ -41,7 +41,6 @@ CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
 ABOUT = "recurrent layers without cuDNN"
 SAYS = "{layers} run{s} as a loop: cuDNN's kernel is ruled out"
 SPECIFICITY = CONFIGURED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 

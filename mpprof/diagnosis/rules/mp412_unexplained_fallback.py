@@ -46,7 +46,6 @@ CODE, SLUG, TITLE = (
 ABOUT = "unexplained fallbacks"
 SAYS = "matrix work ran off the {units} or in float32[: {time}]; no narrower cause explains it"
 SPECIFICITY = REMAINDER
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = OF_A_LAYER

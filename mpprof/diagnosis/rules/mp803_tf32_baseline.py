@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
-    GENERAL,
     NO_GPU,
     NOT_IN_16_BITS,
     NOT_NVIDIA,
@@ -44,8 +43,6 @@ from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP803", "tf32-baseline", "Float32 runs on Tensor Cores already, as TF32"
 ABOUT = "float32 that runs in TF32"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 FIRST_WITH_TF32 = (8, 0)
 NOTABLE_RATIO = 0.10
