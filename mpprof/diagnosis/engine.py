@@ -10,7 +10,6 @@ from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import evidence, launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike
-from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
     GENERAL,
     INVALID,
@@ -37,8 +36,6 @@ from mpprof.model.account import Cell, Class, Phase, Slice, Speedup
 from mpprof.model.answer import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
-
-__all__ = ["Case", "Judgement", "codes", "explain", "judge", "unlike"]
 
 _LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4

@@ -186,8 +186,8 @@ Outcome = Found | Clear | NotApplicable | Unable
 
 class Rule(Protocol):
     """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
-    looks at. `SPECIFICITY` is GENERAL where a rule states none; `BOUND = "host"` says that its remedy shortens
-    the host's work and not the device's. A rule that can judge a model before it trains also has
+    looks at. `SPECIFICITY` is GENERAL where a rule states none; `BOUND = "host"` says that its remedy
+    shortens the host's work and not the device's. A rule that can judge a model before it trains also has
     `check_model` (`audit.ModelRule`). One with `OF_TRAINING = True` asks of gradients, updates or the
     loss: it does not apply to an inference. One with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's
     work: it does not apply to a run on a CPU. `LEADS` says of a rule whose finding comes before all costs

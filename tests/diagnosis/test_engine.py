@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mpprof.diagnosis import claims as ledger
-from mpprof.diagnosis import judge
 from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.evidence import ratio
 from mpprof.diagnosis.outcomes import Absent, Claim, Clear, Found, Scale, Unable, need
 from mpprof.diagnosis.rules import ALL

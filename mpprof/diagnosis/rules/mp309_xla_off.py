@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.analysis.layers import kinds as layers
-from mpprof.analysis.layers.cudnn import takes_cudnn
+from mpprof.analysis.layers.kinds import takes_cudnn
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
     NO_GPU,
