@@ -69,11 +69,8 @@ class Claim:
 
 def cost_ns(claims: Sequence[Claim], cells: Sequence[Cell]) -> float:
     """Return the ns per step that the claimed cells take above what they could take; never negative."""
-    return float(sum(_excess(claim, cells) for claim in claims))
-
-
-def _excess(claim: Claim, cells: Sequence[Cell]) -> float:
-    return max(0.0, cells[claim.cell].ns_per_step - max(0.0, claim.attainable_ns))
+    excess = (cells[claim.cell].ns_per_step - max(0.0, claim.attainable_ns) for claim in claims)
+    return float(sum(max(0.0, ns) for ns in excess))
 
 
 @frozen
