@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
@@ -75,7 +75,7 @@ def audit(
     if isinstance(model, list | tuple):
         return tuple(
             audit(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
-            for each in model
+            for each in cast("Sequence[Run]", model)
         )
     from mpprof.record.facts import described, untrained
 
