@@ -53,12 +53,14 @@ CALIBRATION = "mpprof.analysis.attainable.calibration"
 """The table of measured rates: what reads it is an engine of its own, and one is wanted."""
 
 _PROBE = """
-import io, sys
+import inspect, io, sys
+LOOPS = "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"
 names, deepest = set(), 0
 def seen(frame, event, argument):
     global deepest
     if event == "call" and "/mpprof/" in frame.f_code.co_filename:
-        names.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+        if inspect.CO_OPTIMIZED & frame.f_code.co_flags and frame.f_code.co_name not in LOOPS:
+            names.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
         depth = 0
         while frame is not None:
             depth += "/mpprof/" in frame.f_code.co_filename
@@ -148,7 +150,10 @@ def engines(trees: dict[str, ast.Module]) -> Iterator[str]:
 
 
 def run_by_a_report() -> tuple[int, int, int]:
-    """Return the own modules that a report of one sample loads, the functions that it runs, and how deep."""
+    """Return the own modules that a report of one sample loads, the functions that it runs, and how deep.
+
+    Bodies of modules and classes are no functions, nor are comprehensions, which have frames of their own in
+    some versions of Python only."""
     printed = _printed(sys.executable, "-c", _PROBE, SAMPLE)
     modules, functions, deepest = map(int, printed.split()[-3:])
     return modules, functions, deepest
