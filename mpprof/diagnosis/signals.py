@@ -11,7 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.breakdown import communication
@@ -47,6 +46,7 @@ from mpprof.model.account import (
     TensorCoreShare,
 )
 from mpprof.model.answer import Remedy
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
@@ -109,13 +109,13 @@ class SkipHistory:
     `scale`: the loss scale then, NaN where it was not read; `spoiled`: a loss on record since the reading
     before is not finite."""
 
-    step: NDArray[np.int64]
-    skipped: NDArray[np.int64]
-    span: NDArray[np.int64]
-    scale: NDArray[np.float64]
-    spoiled: NDArray[np.bool_]
+    step: Int64
+    skipped: Int64
+    span: Int64
+    scale: Float64
+    spoiled: Bool
 
-    def __getitem__(self, rows: NDArray[np.bool_] | slice) -> SkipHistory:
+    def __getitem__(self, rows: Bool | slice) -> SkipHistory:
         """Return these readings alone."""
         return SkipHistory(
             self.step[rows], self.skipped[rows], self.span[rows], self.scale[rows], self.spoiled[rows]
@@ -506,7 +506,7 @@ class Signals:
         return SkipHistory(step, table.skipped[rows], step - before, scale, spoiled)
 
     @cached_property
-    def scales(self) -> NDArray[np.float64] | Absent:
+    def scales(self) -> Float64 | Absent:
         """The loss scale at each reading, oldest first; never empty."""
         table = self.table
         if isinstance(table, Absent):

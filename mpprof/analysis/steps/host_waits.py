@@ -7,15 +7,13 @@ kernels of a step empties the queue: the device idles until the host has launche
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.steps.calls import calls
 from mpprof.analysis.steps.idle import copying
 from mpprof.model.account import Account
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HostKind, HostTable, Trace
-
-Int64 = NDArray[np.int64]
 
 
 @frozen

@@ -13,19 +13,15 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.mean_interval import half_width, of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.limits import LONG_CALL_NS
 from mpprof.model.run import RunFacts
 from mpprof.model.run_time import Spans, SpentTable
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 CONFIDENCE = 0.95
 NS_PER_HOUR = 3.6e12

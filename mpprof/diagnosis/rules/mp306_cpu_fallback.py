@@ -30,13 +30,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.steps import boundaries
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
+from mpprof.model.arrays import Bool
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 
 CODE, SLUG, TITLE = "MP306", "cpu-fallback", "An op runs on the CPU"
@@ -166,7 +166,7 @@ def _in_calls(trace: Trace, row: int) -> bool:
     return int(host.duration_ns[calls].sum()) >= _IN_CALLS * int(host.duration_ns[row])
 
 
-def _computing(trace: Trace, device: int) -> NDArray[np.bool_]:
+def _computing(trace: Trace, device: int) -> Bool:
     """Return which rows of the kernel table are work of this device that is no copy."""
     kernels = trace.kernels
     return np.asarray((kernels.device == device) & (kernels.kind == WorkKind.KERNEL))

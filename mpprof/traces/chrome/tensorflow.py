@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.trace import (
     CopyKind,
@@ -50,7 +50,6 @@ from mpprof.traces.xspace.allocations import allocation_table
 from mpprof.traces.xspace.devices import work_kind
 from mpprof.traces.xspace.host_planes import Host
 
-Int64 = NDArray[np.int64]
 Key = tuple[object, object]
 _Device = tuple[str, str, int]
 

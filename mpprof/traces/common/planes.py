@@ -10,15 +10,12 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.arrays import Bytes, Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.traces.common import walk
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Bytes = NDArray[np.uint8]
 StatValue = int | float | str | bytes
 
 DENSE_IDS = 1 << 22

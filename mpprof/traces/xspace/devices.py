@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Int8, Int32, Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
@@ -28,10 +28,6 @@ from mpprof.traces.common.names import (
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawLine, RawPlane
 from mpprof.traces.xspace.events import PlaneEvents, events_of, walked
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Int8 = NDArray[np.int8]
 
 _INTS = ("correlation_id", "group_id", "cuda_graph_id", "command_buffer_id", "program_id", "bytes")
 _OP_TEXTS = ("tf_op", "annotation", "level 0", "name", "hlo_op", "hlo_module")
@@ -260,8 +256,6 @@ _DTYPES = {
 # is one, because only equal fusions share a kernel: XLA finds it by a fingerprint of the computation and
 # its arguments (`KernelReuseCache`). In traces of an H100 (JAX 0.11) 87 instructions used another one's
 # kernel, as the events state, and all were equal to it in these.
-
-Bool = NDArray[np.bool_]
 
 
 def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> KernelTable:

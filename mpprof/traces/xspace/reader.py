@@ -20,10 +20,10 @@ from threading import Thread
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
+from mpprof.model.arrays import Bytes
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
 from mpprof.traces.common import walk
@@ -37,8 +37,6 @@ from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
 from mpprof.traces.xspace import host_planes, profiles
 from mpprof.traces.xspace.devices import DeviceReader, kernel_table, with_instructions
 from mpprof.traces.xspace.events import Walked
-
-Bytes = NDArray[np.uint8]
 
 SLOW_BYTES = 4 << 20
 """From here on it is said if the walk is not compiled."""
