@@ -153,3 +153,9 @@ def format_quantity(value: float | int | str | bool | None, unit: str) -> str:
         return format_bytes_per_s(value)
     words = _special(value) or _significant(float(value))
     return words if unit in ("", "text") else f"{words} {unit}"
+
+
+def first_of(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return the first `most` of these names, and how many there are beyond: "a, b and 3 more"."""
+    more = len(names) - most
+    return between.join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from mpprof.model.quantities import first_of
 from mpprof.model.rows import terminal
 from mpprof.report import (
     comparing,
@@ -142,13 +143,11 @@ def _findings(findings: Sequence[Finding], report: Report) -> Iterator[Block]:
     if findings:
         yield Heading("Findings")
     for found in findings:
-        more = len(found.layers) - MOST_LAYERS
-        layers = ", ".join(found.layers[:MOST_LAYERS]) + (f" and {more} more" if more > 0 else "")
         parts = [
             ("evidence", "; ".join(content.evidence(found))),
             ("remedy", found.remedy),
             ("then", content.whatif(found, report)),
-            ("layers", layers),
+            ("layers", first_of(found.layers, MOST_LAYERS)),
         ]
         yield Judged(
             f"{found.code} {found.slug}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mpprof.diagnosis.rules import mp201_endless_skips
 from mpprof.model.account import BUSY_RATIO
 from mpprof.model.frozen import frozen
+from mpprof.model.quantities import first_of
 from mpprof.report import words
 
 if TYPE_CHECKING:
@@ -191,9 +192,8 @@ def _by(part: RunPart) -> str:
     if len(named) == 1:
         name = words.plain(named[0].name)
         return "" if name == part.name.replace("_", " ") else name
-    said = [f"{words.plain(each.name)} {words.duration(each.ns)}" for each in named[:MOST_NAMED]]
-    more = len(named) - MOST_NAMED
-    return ", ".join(said) + (f" and {more} more" if more > 0 else "")
+    said = [f"{words.plain(each.name)} {words.duration(each.ns)}" for each in named]
+    return first_of(said, MOST_NAMED)
 
 
 # --- memory ------------------------------------------------------------------------------------------------

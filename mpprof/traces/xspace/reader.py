@@ -25,6 +25,7 @@ from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.model.arrays import Bytes
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
+from mpprof.model.quantities import first_of
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
 from mpprof.traces.common import walk
 from mpprof.traces.common.columns import Interner
@@ -305,8 +306,7 @@ def _hosts_of_devices(
 
 def _passed_over(planes: Iterable[str]) -> list[str]:
     names = list(dict.fromkeys(planes))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return [f"planes of other kinds were not read: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
+    return [f"planes of other kinds were not read: {first_of(names, _MOST_NAMED)}"] if names else []
 
 
 def _said_by_profiler(space: RawSpace) -> list[str]:
