@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.stalls import BEGINS
 from mpprof.diagnosis.rules import (
@@ -25,17 +24,15 @@ from mpprof.diagnosis.rules import (
     mp913_ended_by_error,
 )
 from mpprof.model.account import tells
+from mpprof.model.answer import Answer
+from mpprof.model.finding import Finding
 from mpprof.model.frozen import frozen
+from mpprof.model.report import Report
 from mpprof.model.run import BROKEN_OFF
 from mpprof.model.run_time import RECORDING_ENDED
 from mpprof.report import content, units, words
 from mpprof.report import without_finding as limited
 from mpprof.report.page import Page, wrapped
-
-if TYPE_CHECKING:
-    from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding
-    from mpprof.model.report import Report
 
 WIDTH, HEIGHT = 80, 25
 MOST_FIRST = 7

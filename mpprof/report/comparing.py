@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.stalls import BEGINS
+from mpprof.model.account import GapSlice
+from mpprof.model.finding import Finding, KernelChange, Rung
 from mpprof.model.frozen import frozen
+from mpprof.model.outcome import RemediesTotal, RemedyOutcome
 from mpprof.model.quantities import first_of
+from mpprof.model.report import ComparedRuns, Report
 from mpprof.report import content, two_windows, units, without_finding, words
-
-if TYPE_CHECKING:
-    from mpprof.model.account import GapSlice
-    from mpprof.model.finding import Finding, KernelChange, Rung
-    from mpprof.model.outcome import RemediesTotal, RemedyOutcome
-    from mpprof.model.report import ComparedRuns, Report
 
 NOTABLE_RATIO = 0.005
 """A part whose gap is below this share of the step is folded into the last row,"""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from mpprof.model.answer import Answer
+from mpprof.model.finding import Finding, KernelChange, Rung, WindowsOfTwo
 from mpprof.model.quantities import first_of
+from mpprof.model.report import ComparedRuns, Report
 from mpprof.model.rows import terminal
 from mpprof.report import (
     comparing,
@@ -33,11 +35,6 @@ from mpprof.report.blocks import (
     table,
     text,
 )
-
-if TYPE_CHECKING:
-    from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding, KernelChange, Rung, WindowsOfTwo
-    from mpprof.model.report import ComparedRuns, Report
 
 NOT_JUDGED = "Could not be judged"
 MOST_LAYERS = 6

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpprof.model.account import IdleCause, MatmulShare, Slice
 from mpprof.model.quantities import first_of
+from mpprof.model.report import Window
 from mpprof.model.shell import quoted
+from mpprof.model.trace import NamedRanges
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.report import Window
-    from mpprof.model.trace import NamedRanges
 
 
 def as_slices(window: Window) -> tuple[Slice, ...]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from mpprof.model.account import Class
+from mpprof.model.account import Class, MatmulShare, Slice
 from mpprof.model.frozen import changed, frozen
 from mpprof.model.quantities import first_of
+from mpprof.model.report import Report, Time, Window
 from mpprof.report import units, whole_window, words
-
-if TYPE_CHECKING:
-    from mpprof.model.account import MatmulShare, Slice
-    from mpprof.model.report import Report, Time, Window
 
 SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""

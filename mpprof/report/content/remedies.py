@@ -3,22 +3,18 @@ and what to run next."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import WORTH_RECORDING
+from mpprof.model.answer import Answer
+from mpprof.model.finding import Finding
 from mpprof.model.quantities import first_of, format_after
+from mpprof.model.report import Cause, Report, ReportedRun
 from mpprof.model.shell import quoted
+from mpprof.model.trace import NamedRanges
 from mpprof.report import words
 from mpprof.report.content.breakdown import SMALL_RATIO
 from mpprof.report.content.run import ran_out_of_memory
 from mpprof.report.content.speedup_lines import difference_of
-
-if TYPE_CHECKING:
-    from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding
-    from mpprof.model.report import Cause, Report, ReportedRun
-    from mpprof.model.trace import NamedRanges
 
 LIMITED_BY_WORK = ", limited by the device's work"
 MOSTLY_WORK = 0.8

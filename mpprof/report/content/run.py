@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.rules import mp201_endless_skips
 from mpprof.model.account import BUSY_RATIO
 from mpprof.model.frozen import frozen
+from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
 from mpprof.model.quantities import first_of
+from mpprof.model.report import Report
+from mpprof.model.run_time import RunPart
+from mpprof.model.steps import StepSummary, WorkerSummary
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
-    from mpprof.model.report import Report
-    from mpprof.model.run_time import RunPart
-    from mpprof.model.steps import StepSummary, WorkerSummary
 
 RUN_TIME_HEADING = "Where the run's time went"
 MOST_NAMED = 3
