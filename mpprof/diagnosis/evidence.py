@@ -57,13 +57,3 @@ def _short(name: str) -> str:
     if len(name) <= _LONGEST or "/" not in name:
         return name
     return ".../" + "/".join(name.split("/")[-2:])
-
-
-_BRANDS = ("NVIDIA ", "GeForce ", "Tesla ")
-
-
-def short_name(name: str) -> str:
-    """Return a card's name without its brands: "GTX 1080 Ti"."""
-    for brand in _BRANDS:
-        name = name.removeprefix(brand)
-    return name

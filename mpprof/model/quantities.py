@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 
 NOT_KNOWN = "not known"
-_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
+"""In ns."""
 _RATE_UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 _TRANSFER_UNITS = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 _BYTE_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -58,7 +59,7 @@ def format_ns(value: float | None) -> str:
         return special or NOT_KNOWN
     if value == 0:
         return "0 ns"
-    for scale, unit in _TIME_UNITS:
+    for unit, scale in TIME_UNITS.items():
         # 999.6 µs would round to "1,000 µs": the next unit up takes it.
         if abs(value) >= scale * 0.9995:
             return f"{_significant(value / scale)} {unit}"

@@ -18,6 +18,8 @@ from mpprof.traces.common.columns import Interner, constant
 from mpprof.traces.common.launches import take
 from mpprof.traces.common.names import (
     ASYNCHRONOUS,
+    DETAILS,
+    SHAPES,
     TPU_WORK_LINES,
     bytes_of,
     copy_kind,
@@ -31,9 +33,7 @@ from mpprof.traces.xspace.events import PlaneEvents, events_of, walked
 
 _INTS = ("correlation_id", "group_id", "cuda_graph_id", "command_buffer_id", "program_id", "bytes")
 _OP_TEXTS = ("tf_op", "annotation", "level 0", "name", "hlo_op", "hlo_module")
-_SHAPES = ("tensor_shapes", "shape", "shape_with_layout")
-_DETAILS = ("kernel_details", "Kernel_details", "memcpy_details", "memset_details")
-_TEXTS = (*_OP_TEXTS, *_SHAPES, *_DETAILS)
+_TEXTS = (*_OP_TEXTS, *SHAPES, *DETAILS)
 
 
 @frozen
@@ -116,8 +116,8 @@ class DeviceReader:
             op=self._ops(events),
             correlation=events.number("correlation_id"),
             launch=constant(-1, n, np.int32),
-            shapes=events.first_text(_SHAPES),
-            details=events.first_text(_DETAILS),
+            shapes=events.first_text(SHAPES),
+            details=events.first_text(DETAILS),
             copy=copy,
             bytes=size,
             graph=events.first_number(("cuda_graph_id", "command_buffer_id")),
