@@ -19,7 +19,7 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import records
-from mpprof.analysis.steps import host_floor, machine_load, validity
+from mpprof.analysis.steps import host_floor, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
@@ -357,7 +357,7 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
         *validity.doubts(mine.run, mine.account.stalled if mine.account else None),
-        *machine_load.doubts(mine.run),
+        *validity.of_the_machine(mine.run),
         *several.doubts(mine.hosts, mine.account, mine.run),
     )
 
