@@ -137,7 +137,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
 def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placements, attribution.Ownership]:
     """Return where each kernel ran, and whose op it is."""
     placements = placement.place(trace, counted)
-    ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
+    ownership = attribution.attribute(trace, run.model)
     placements = placement.by_layers(trace, placements, ownership)
     return placement.by_norms(trace, placements, ownership), ownership
 
@@ -261,7 +261,7 @@ def _why_no_trace(run: Run) -> str:
 def _peaks(run: Run, trace: Trace | None) -> DevicePeaks | None:
     """Return the peaks of the device that the trace names, completed by what the run recorded of it (its
     marketing name)."""
-    recorded = [facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu"]
+    recorded = [facts for facts in run.devices if facts.kind != "cpu"]
     for facts in recorded or ([trace.devices[0].facts] if trace and trace.devices else []):
         if (peaks := device_peaks.peaks(facts)) is not None:
             return peaks
@@ -414,7 +414,7 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
     """Return whether the device has matrix units, by the trace and the run's facts; None: not known."""
     if device is None:
         return None
-    recorded = (facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu")
+    recorded = (facts for facts in run.devices if facts.kind != "cpu")
     return device_peaks.has_matrix_units(device_peaks.completed(device, next(recorded, None)))
 
 

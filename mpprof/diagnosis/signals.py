@@ -255,13 +255,13 @@ class Signals:
     @property
     def layers(self) -> tuple[LayerFacts, ...] | Absent:
         """The model's layers in the order of the walk, never empty."""
-        facts = self.case.run.facts
-        if facts is None or facts.model is None or not facts.model.layers:
-            why = facts.absent.get("model") if facts else None
+        run = self.case.run
+        if not run.layers:
+            why = run.facts.absent.get("model") if run.facts else None
             return self._absent(
                 f"the model's layers were not recorded{f' ({why})' if why else ''}", "record model"
             )
-        return facts.model.layers
+        return run.layers
 
     @property
     def layers_in_16_bits(self) -> tuple[LayerFacts, ...] | Absent:
@@ -273,10 +273,10 @@ class Signals:
 
     @property
     def parameters(self) -> int | Absent:
-        facts = self.case.run.facts
-        if facts is None or facts.model is None or facts.model.parameters is None:
+        model = self.case.run.model
+        if model is None or model.parameters is None:
             return self._absent("the number of parameters was not recorded", "record model")
-        return facts.model.parameters
+        return model.parameters
 
     @property
     def backend(self) -> str | Absent:
@@ -417,7 +417,7 @@ class Signals:
 
     @cached_property
     def _device(self) -> DeviceFacts | None:
-        recorded = self.case.run.facts.devices if self.case.run.facts else ()
+        recorded = self.case.run.devices
         from_run = next((d for d in recorded if d.kind != "cpu"), None)
         from_trace = None
         if self.case.trace is not None and self.case.trace.basis == "device":
@@ -803,8 +803,7 @@ class Signals:
 
     @cached_property
     def _layers_by_name(self) -> dict[str, LayerFacts]:
-        facts = self.case.run.facts
-        return {layer.name: layer for layer in facts.model.layers} if facts and facts.model else {}
+        return {layer.name: layer for layer in self.case.run.layers}
 
 
 def _on_accelerator(account: Account | Absent, *, on_cpu: bool) -> Account | Absent:

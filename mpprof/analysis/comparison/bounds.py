@@ -90,7 +90,7 @@ def from_records(
 ) -> Proof:
     """Return what `prove` gives from what the runs recorded: layers, batch size, replicas, steady steps,
     utilisation, waits."""
-    model, fit = run.facts.model if run.facts else None, run.last_fit
+    model, fit = run.model, run.last_fit
     side = _side(run)
     if side is None:
         return Proof((), "no steady steps on record")

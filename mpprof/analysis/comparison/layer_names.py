@@ -70,7 +70,7 @@ class LayerNames:
 
 def layer_names(baseline: Run, mixed: Run) -> LayerNames:
     """Pair the layers that `run.json` of both runs lists."""
-    before, after = _layers(baseline), _layers(mixed)
+    before, after = baseline.layers, mixed.layers
     return pair_layers(before, after) if before and after else LayerNames()
 
 
@@ -168,10 +168,6 @@ def _unnumbered(part: str, scopes: frozenset[str]) -> str:
 @lru_cache(maxsize=1 << 14)  # the same scopes stand in the paths of thousands of ops
 def _bare(name: str) -> str:
     return _NUMBERS.sub("", name)
-
-
-def _layers(run: Run) -> tuple[LayerFacts, ...]:
-    return run.facts.model.layers if run.facts and run.facts.model else ()
 
 
 def _children(layers: Sequence[LayerFacts]) -> dict[str, list[LayerFacts]]:

@@ -63,7 +63,7 @@ def flowing(
 
 def _most_parameters(run: Run | None) -> int | None:
     """Return the most values that a weight can have; None where no model is recorded."""
-    model = run.facts.model if run and run.facts else None
+    model = run.model if run else None
     counts = [layer.parameters for layer in model.layers if layer.parameters] if model else []
     return max(counts, default=None)
 
