@@ -595,6 +595,10 @@ class Signals:
         """Return the ns per step of these cells together."""
         return float(sum(self.cells[row].ns_per_step for row in rows))
 
+    def ratio(self, rows: Iterable[int]) -> float:
+        """Return these cells' share of the step, else of the whole window; 0 without an account."""
+        return self.time(rows) / self.whole_ns if self.whole_ns > 0 else 0.0
+
     def calls(self, rows: Iterable[int]) -> float:
         """Return the calls per step of these cells together."""
         return sum(self.cells[row].calls_per_step for row in rows)
@@ -763,7 +767,7 @@ class Signals:
         if isinstance(account, Absent):
             return account
         rows = self.select(lambda cell: cell.category == "idle_other" and cell.cause is None)
-        return self.time(rows) / self.whole_ns if self.whole_ns > 0 else 0.0
+        return self.ratio(rows)
 
     @property
     def code_on_host(self) -> tuple[float, str]:

@@ -259,3 +259,7 @@ class Trace:
     missing: dict[str, str] = field(default_factory=dict)
     thread_hosts: tuple[int, ...] = ()  # of several hosts or processes that of each thread; empty: all of 0
     notes: tuple[str, ...] = ()
+
+    def device_row(self, plane: str) -> int:
+        """Return the row of the device that goes by this name; 0 where none does."""
+        return next((at for at, device in enumerate(self.devices) if device.plane == plane), 0)

@@ -36,7 +36,7 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     its own end). Of a way to the first launch of more than CALL_NS, or back of more than LAUNCH_NS, that
     counts which ops, tracing or named functions explain.
     """
-    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    row = trace.device_row(account.main.device)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
         return None
@@ -127,7 +127,7 @@ QUEUED_NS = 20_000
 
 def host_path(trace: Trace, account: Account) -> HostPath | None:
     """Return the median call's path, per step; None where no calls or no launches tell."""
-    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    row = trace.device_row(account.main.device)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
         return None

@@ -34,7 +34,7 @@ class HostWait:
 def in_mid_step(trace: Trace, account: Account) -> tuple[HostWait, ...]:
     """Return the waits for the device between kernels of one step that their thread launches, the longest
     first; empty where there are none, or no calls tell the steps apart."""
-    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    row = trace.device_row(account.main.device)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
         return ()

@@ -122,7 +122,7 @@ def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
 def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], frozenset[str]]:
     """Return (op -> ns per step, ops of the copies): ops that hold an executor thread for long, between a
     copy from the device and one to it, in the whole steps of the window."""
-    device = next((i for i, d in enumerate(trace.devices) if d.plane == account.main.device), 0)
+    device = trace.device_row(account.main.device)
     host, kernels = trace.host, trace.kernels
     rows = np.flatnonzero((host.duration_ns >= LONG_NS) & (host.kind == HostKind.OP) & (host.op >= 0))
     # Most traces have none, or copy nothing: then the steps need not be told apart once more.
