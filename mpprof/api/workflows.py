@@ -524,15 +524,10 @@ def announce(root: str | Path) -> str:
 
 
 def table_rows(
-    run: Run,
-    kind: TableKind,
-    *,
-    by_stream: bool = False,
-    steps: tuple[int, int] | None = None,
-    strict: bool = False,
+    run: Run, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
 ) -> Sequence[Row]:
     """Return the rows of a table command. Raises UnableError where the run has no trace to make them from."""
-    return rows_of(analyse(run, strict=strict), kind, by_stream=by_stream, steps=steps)
+    return rows_of(analyse(run), kind, by_stream=by_stream, steps=steps)
 
 
 def rows_of(

@@ -28,14 +28,13 @@ def _special(value: float | None) -> str | None:
     return None
 
 
-def _significant(value: float, digits: int = 3) -> str:
-    """Return `digits` significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 ->
-    "5.00"."""
+def _significant(value: float) -> str:
+    """Return three significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 -> "5.00"."""
     if value == 0:
         return "0"
     # Rounded first, so that 9.996 becomes 10.0 and not 10.00.
-    value = float(f"{value:.{digits - 1}e}") if abs(value) < 10**digits else value
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    value = float(f"{value:.2e}") if abs(value) < 1000 else value
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{decimals}f}"
 
 
@@ -66,14 +65,14 @@ def format_ns(value: float | None) -> str:
     return f"{_significant(value)} ns"
 
 
-def format_after(best_ns: float, now_ns: float, *, one_step: bool, each: str = " a step") -> str:
+def format_after(best_ns: float, now_ns: float, *, one_step: bool) -> str:
     """Return the time of a step once something is remedied: `about 70.0 ms a step`; as a range where all
-    that is known is one step: `70.0 to 100 ms a step`. `each`: the text behind the time."""
+    that is known is one step: `70.0 to 100 ms a step`."""
     best, now = format_ns(best_ns), format_ns(now_ns)
     if not one_step or best == now:
-        return f"about {best}{each}"
+        return f"about {best} a step"
     number, _, unit = best.partition(" ")
-    return f"{number if now.endswith(f' {unit}') else best} to {now}{each}"
+    return f"{number if now.endswith(f' {unit}') else best} to {now} a step"
 
 
 def format_bytes(value: float | None) -> str:

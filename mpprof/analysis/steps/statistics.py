@@ -307,12 +307,12 @@ def warm_up(time_ns: Float64) -> int:
     return end
 
 
-def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+def median_interval(values: Float64) -> tuple[float, float] | None:
     """Return a confidence interval of the median that assumes no distribution: order statistics whose ranks
     enclose it with at least this probability under Binomial(n, 1/2). None for fewer than 6 values, where 95 %
     cannot be had. Assumes that values do not depend on each other."""
     n = len(values)
-    tail = (1.0 - confidence) / 2.0
+    tail = (1.0 - CONFIDENCE) / 2.0
     below, rank = 0.5**n if n < 1000 else 0.0, 0
     if below > tail:
         return None

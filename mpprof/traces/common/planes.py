@@ -195,9 +195,9 @@ def _plane(buffer: Bytes, start: int, end: int, *, cut: bool) -> RawPlane:
     )
 
 
-def _last_varint(fields: walk.Fields, number: int, n: int, default: int = 0) -> Int64:
+def _last_varint(fields: walk.Fields, number: int, n: int) -> Int64:
     """Return for each message the last value of a varint field."""
-    column = np.full(n, default, np.int64)
+    column = np.zeros(n, np.int64)
     rows = (fields.number == number) & (fields.wire == 0)
     column[fields.parent[rows]] = fields.value[rows]
     return column
