@@ -92,7 +92,7 @@ def test_a_script_chooses_its_backend_in_its_first_lines_and_ends_by_an_interrup
     assert (ran.code, ran.out) == (plain.code, plain.out) == (-2, plain.out), ran.err
     assert plain.out.startswith("3 [")
     facts, lines = records(tmp_path / "logs")
-    assert (steps(lines), facts["framework"]["backend"]) == (80, "jax")
+    assert (steps(lines), facts["framework"]["backend"], facts["script"]) == (80, "jax", "on_jax.py")
     assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["interrupted"]
     assert "mpprof report logs -v" in ran.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]

@@ -125,6 +125,13 @@ def test_rungs_that_do_not_fit_are_dropped_from_the_end_by_name() -> None:
     assert "No time was left for: batch x2" in text.render(tried)
 
 
+@pytest.mark.parametrize("is_cpu", [True, False])
+def test_a_ladder_on_a_cpu_ends_after_two_minutes(is_cpu: bool) -> None:
+    train = Known(lambda setting, at: 20.0 * (1 + at * at % 7), lambda setting: {"is_cpu": is_cpu})
+    climbed(train)
+    assert (train.now_s <= 120) is is_cpu
+
+
 def test_no_time_for_a_second_training_is_an_answer_too() -> None:
     tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0)), minutes=0.01)
     assert tried.keep == "float32"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mpprof
 from mpprof.api import workflows
 from mpprof.diagnosis.remedies import choosing
 from mpprof.errors import UsageError
 from mpprof.model.answer import Remedy
 from mpprof.runs.loading import load_at
+from mpprof.store import read_tried
 from mpprof.trial import remedies, text, trying
 from mpprof.trial.journal import Journal
 from mpprof.trial.remedies import Advice, ByHand, Promise
@@ -103,6 +106,31 @@ def test_a_loss_scale_that_makes_steps_slower_is_not_kept() -> None:
     train = Known(times(20.0, loss_scale=24.0), lambda setting: {"skipped": 0 if setting.sets else 40})
     (outcome,) = climbed(train, SCALE).outcomes
     assert not outcome.kept
+
+
+def test_the_report_has_what_a_remedy_brought_among_the_evidence(tmp_path: Path) -> None:
+    root = tmp_path / "own" / "1"
+    shutil.copytree(ROOT / "sample_traces" / "v100-input-bound-mixed-float16", root)
+    train = Known(times(20.0, prefetch=10.5), lambda setting: {"root": str(root)})
+    text.write(climbed(train, PREFETCH, SCALE, minutes=1.9), tmp_path)
+    findings = {each.code: each for each in mpprof.diagnose(root).findings}
+    said = [f"{each.name} {each.value}" for each in findings["MP301"].evidence if "tried" in each.name]
+    assert len(said) == 1
+    assert said[0].startswith("tried: prefetch=auto: promised 2.00x, obtained 1.91x (")
+    assert said[0].endswith("); kept")
+    assert [each.code for each in load_at(root).tried] == ["MP301"]  # for the other no time was left
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"schema": "mpprof.tried/1"}', "[" * 100_000, '{"schema": "mpprof.tried/2", "remedies": []}',
+     '{"schema": "mpprof.tried/1", "remedies": [3, {"code": "MP301", "change": "prefetch=auto", "said": 4}]}'],
+    ids=range(7),
+)  # fmt: skip
+def test_a_file_of_remedies_that_is_none_is_passed_over(content: str, tmp_path: Path) -> None:
+    (tmp_path / "mpprof").mkdir()
+    (tmp_path / "mpprof" / "tried.json").write_text(content)
+    assert read_tried(tmp_path) == ()
 
 
 def test_remedies_without_time_or_that_fail_say_so() -> None:
