@@ -22,6 +22,7 @@ LEAST_S = 5.0
 """So long the steady steps of a training last at least."""
 MINUTES, MINUTES_ON_A_CPU = 20.0, 2.0
 """Of all trainings together, unless others are asked for. On a CPU the ladder says nothing about a GPU."""
+_SHOWN_IN_SECONDS = 100
 
 Say = Callable[[str], None]
 Train = Callable[[Turn, float], Trained]
@@ -188,4 +189,5 @@ def _progress(plan: Plan, done: Sequence[Trained], left_s: float) -> str:
     end = ladder.climbable(plan, done, left_s)
     if len(done) == 1 and not plan.together and end < plan.rungs:
         said += f"; no time for: {'; '.join(ladder.names_from(plan, done, max(1, end)))}"
-    return f"{said}; {max(0.0, left_s) / 60:.0f} min left at most"
+    left = f"{left_s / 60:.0f} min" if left_s >= _SHOWN_IN_SECONDS else f"{max(0.0, left_s):.0f} s"
+    return f"{said}; {left} left at most"

@@ -122,6 +122,14 @@ def test_a_log_directory_that_cannot_be_made_is_why_there_is_no_report(tmp_path:
     assert "neither fit nor" not in ran.err
 
 
+def test_a_script_that_fails_before_it_trains_is_not_told_how_to_record_a_loop(tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text("import keras\nprint(keras.__name__)\nraise ValueError('no data')\n")
+    ran = both(tmp_path, str(tmp_path / "early.py"))
+    assert ran.code == 1
+    assert "early.py ended by ValueError before it trained with Keras." in ran.err
+    assert "StepRecorder" not in ran.err
+
+
 def test_a_fit_that_fails_is_reported_as_one(tmp_path: Path) -> None:
     ran = both(tmp_path, "fails.py")
     assert ran.code == 1
