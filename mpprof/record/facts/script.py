@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
@@ -15,7 +16,8 @@ def script_of(main: ModuleType | None = None) -> str | None:
 
     `main`: the module that Python runs; None: this process' own."""
     main = sys.modules.get("__main__") if main is None else main
-    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    path: str | None = getattr(main, "__file__", None)
+    spec: ModuleSpec | None = getattr(main, "__spec__", None)
     if not path or not path.endswith(".py") or _is_installed(path):
         return None
     if spec is not None and spec.name != "__main__":
