@@ -125,7 +125,11 @@ def test_a_switch_is_promised_what_the_twin_without_its_cause_obtains(
         before_ns, after_ns = 2 * before_ns, before_ns + after_ns
     assert given.step_ns is not None
     assert promise.after_ns is not None
-    assert given.step_ns / promise.after_ns == pytest.approx(before_ns / after_ns, rel=CLOSE)
+    promised, obtained = given.step_ns / promise.after_ns, before_ns / after_ns
+    if code == "MP506":  # the host limits the step then; that it launches less, too, is not promised
+        assert 1.1 < promised < obtained
+    else:
+        assert promised == pytest.approx(obtained, rel=CLOSE)
 
 
 @pytest.mark.full
