@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
     from mpprof.model.report import Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow, ProductRow
+    from mpprof.model.run import Run, ShownLook
     from mpprof.model.timeline import Roofs, Timeline
 
 RUN, BASELINE = "run", "baseline"
+
+
+def shown_look(run: Run) -> ShownLook | None:
+    """Return the look at a run's numbers by layer that shows most; None where it has none."""
+    from mpprof.numbers import files
+
+    return files.shown(run.path) if run.looks else None
 
 
 class TableMethods(ABC):
@@ -81,6 +89,9 @@ class OneRun(TableMethods):
 
     def _analysis(self, run: str) -> Analysis:
         return self._of[run]
+
+    def numbers(self, run: str) -> ShownLook | None:
+        return shown_look(self._of[run].run)
 
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         mine = self._of[run]

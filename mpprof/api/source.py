@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
-from mpprof.api.one_run import TableMethods
+from mpprof.api.one_run import TableMethods, shown_look
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import HOST_MARK, RunEntry
@@ -187,10 +187,7 @@ class LogDirectory(TableMethods):
         return known is not None and all(file.resolve().is_relative_to(root) for file in _files(known[0]))
 
     def numbers(self, run: str) -> ShownLook | None:
-        from mpprof.numbers import files
-
-        found = self._run(run)
-        return files.shown(found.path) if found.looks else None
+        return shown_look(self._run(run))
 
     def version(self, run: str, baseline: str | None = None) -> str:
         with self._lock:
