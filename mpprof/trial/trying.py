@@ -108,7 +108,8 @@ def climb(
         while (turn := _next(plan, history, _left_s(asked, history, begun, clock()))) is not None:
             one = train(turn, max(1.0, _left_s(asked, history, begun, clock())))
             history.append(one)
-            add(one)
+            if not measured.lacked_time(one):  # else --resume would take the setting for one that fails
+                add(one)
             if one.script_failed or (one.error is not None and _twice(history)):
                 raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
             plan = _plan(asked, history)

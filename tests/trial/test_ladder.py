@@ -282,6 +282,15 @@ def test_what_was_measured_until_an_interrupt_is_kept_and_gone_on_with(tmp_path:
     assert len(journal.begin(resume=True)) == 6
 
 
+def test_a_training_that_lacked_time_is_run_anew_where_the_ladder_goes_on(tmp_path: Path) -> None:
+    asked = trying.Asked(("train.py",), "train.py", tmp_path, TWO, minutes=0.1)
+    late = {"error": "60 steady steps were not reached in time", "step_ns": None}
+    journal, slow = asked.journal(), Known(steps(float32=20.0), lambda setting: late)
+    trying.climb(asked, slow, lambda said: None, journal.begin(resume=False), journal.add, lambda: slow.now_s)
+    assert slow.names == ["float32"]
+    assert asked.journal().begin(resume=True) == []
+
+
 def test_a_journal_is_not_gone_on_with_unasked_or_for_something_else(tmp_path: Path) -> None:
     asked = trying.Asked(("train.py",), "train.py", tmp_path, TWO)
     asked.journal().begin(resume=False)
