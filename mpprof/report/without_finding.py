@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.manual import subjects
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
-from mpprof.diagnosis.rules import mp303_batch_not_raised, mp906_unlike_runs, mp910_no_window
-
-if TYPE_CHECKING:
-    from mpprof.model.finding import Unable
-    from mpprof.model.report import Report
+from mpprof.diagnosis.rules import ALL, mp303_batch_not_raised, mp906_unlike_runs, mp910_no_window
+from mpprof.model.finding import Unable
+from mpprof.model.report import Report
 
 MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""
@@ -139,7 +135,7 @@ def listed(codes: Sequence[str]) -> str:
 
 def about(code: str) -> str:
     """Return what a cause is about, in a few words; its code, of one that this version does not know."""
-    return subjects().get(code, code)
+    return next((rule.ABOUT for rule in ALL if code == rule.CODE), code)
 
 
 def clear(document: Report) -> str:

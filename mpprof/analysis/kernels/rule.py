@@ -9,7 +9,7 @@ from itertools import chain
 
 from mpprof.analysis.kernels.name_parts import Card, Name, operands, values
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placement, Precision
+from mpprof.model.kernels import Family, Placement, Precision
 
 
 @frozen
@@ -45,7 +45,7 @@ class Rule:
     source: str
     generation: str
     example: str
-    whole: bool = True
+    whole: bool = False
 
     @property
     def regex(self) -> re.Pattern[str]:
@@ -145,7 +145,7 @@ def plain(family: Family) -> Decide:
 
 def family_rule(code: str, pattern: str, family: Family, text: str, source: str, example: str) -> Rule:
     """Return a rule for functions, of any generation, that multiply no matrices and have one family."""
-    return Rule(code, pattern, plain(family), text, source, "all", example, whole=False)
+    return Rule(code, pattern, plain(family), text, source, "all", example)
 
 
 def convolution(text: str, default: Family = "conv_fprop") -> Family:
@@ -160,11 +160,6 @@ def convolution(text: str, default: Family = "conv_fprop") -> Family:
     if "stridedb" in text:
         return "conv_wgrad" if "splitk" in text else "conv_dgrad"
     return default
-
-
-def is_matrix(family: Family) -> bool:
-    """Return whether the family is matrix work in the sense of the account."""
-    return family in MATMUL_FAMILIES
 
 
 _OF_MATRICES = (

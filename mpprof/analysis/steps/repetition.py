@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
-
-Int64 = NDArray[np.int64]
 
 _LEAST_MATCH = 0.9
 _NEAR_BEST = 0.005
@@ -95,9 +94,7 @@ def begins(name: NDArray[np.integer], start: Int64, end: Int64, lag: int) -> Int
     for first in by_pause:
         own = np.flatnonzero(name == name[first])
         if len(own) >= 2 and (np.abs(np.diff(own) - lag) <= _UNEVEN * lag).all():
-            return own if first == by_pause[0] or _uneven(name, lag) else np.arange(by_pause[0], n, lag)
+            if first == by_pause[0] or (name[:-lag] != name[lag:]).any():
+                return own
+            break
     return np.arange(by_pause[0], n, lag)
-
-
-def _uneven(name: NDArray[np.integer], lag: int) -> bool:
-    return bool((name[:-lag] != name[lag:]).any())

@@ -25,7 +25,7 @@ import re
 from collections.abc import Sequence
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ns, format_ratio
@@ -34,8 +34,6 @@ CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticea
 ABOUT = "layout changes"
 SAYS = "transposes and layout changes take[ {time}]"
 ONCE = "without them"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_ACCELERATOR = True
 
 _CONCATENATES = r"^aten::(cat|concat|stack)$|^Concat(V2)?$|^Pack$|CatArray|concat_(fixed|variable)"
@@ -53,7 +51,7 @@ them, as it has its norms. Those reports are of convolutions."""
 def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "layout" and not _keeps_order(cell))
-    ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
+    ratio = signals.ratio(rows)
     if ratio < SCALE.info_ratio:
         return Clear(f"layout changes take {format_ratio(ratio)} of the step")
     kind = _kind(signals, rows)

@@ -26,16 +26,14 @@ from collections.abc import Iterator
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
-from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, short_name
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 ABOUT = "cards without Tensor Cores"
-SPECIFICITY = GENERAL
-BOUND = "device"
 LEADS = INACTIVE
 
 FIRST_WITH_TENSOR_CORES = (7, 0)
@@ -57,8 +55,7 @@ def judge(signals: Signals) -> Outcome:
             "precision cannot make "
             "its matrix work faster"
         ),
-        said=f"this card ({evidence.short_name(name)}) has no Tensor Cores: 16 bits save memory and "
-        "often cost time",
+        said=f"this card ({short_name(name)}) has no Tensor Cores: 16 bits save memory and often cost time",
         evidence=(
             evidence.text("compute capability", f"{capability[0]}.{capability[1]}", "7.0"),
             evidence.text("device", device.name),

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int32, Int64
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import CopyKind, HostKind, KernelTable, Op, Stream, WorkKind
 from mpprof.traces.common import columns
@@ -16,9 +16,6 @@ from mpprof.traces.common.launches import take
 from mpprof.traces.common.names import CALLS
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.xspace.host_planes import Host
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 _HLO_CALLS = frozenset(("call", "while", "conditional", "fusion-call", "async-start", "async-done"))
 """HLO opcodes that only run other instructions."""
@@ -36,7 +33,10 @@ def kernels(
     """
     table = host.table
     listed = ops.table()
-    works = np.array([_works(op.type, hlo=op.hlo is not None) for op in listed] + [False])
+    works = np.array(
+        [not re.match(CALLS, op.type) if op.hlo is None else op.type not in _HLO_CALLS for op in listed]
+        + [False]
+    )
     by_hlo = np.array([op.hlo is not None for op in listed] + [False])
     is_op = (table.op >= 0) & ((table.kind == HostKind.OP) | by_hlo[table.op])
     rows = np.flatnonzero(is_op)
@@ -64,10 +64,6 @@ def kernels(
         group=constant(-1, n),
     )
     return take(kernel, np.lexsort((kernel.start_ns, kernel.device))), streams
-
-
-def _works(type: str, *, hlo: bool) -> bool:
-    return type not in _HLO_CALLS if hlo else not re.match(CALLS, type)
 
 
 def _launches(host: Host, rows: Int64, ops: Sequence[Op], strings: Interner) -> Int32:
