@@ -196,7 +196,15 @@ INPUT = (
         )
         for api, vendors in (("CUDA", NVIDIA), ("HIP", AMD))
     ),
-    Row("MP312", ANY, "batches of one size: drop the remainder, or pad to few lengths; no emptying of the cache"),
+    Row(
+        "MP312", ON_TENSORFLOW, "batches of one size: drop the remainder, or pad to few lengths",
+        "data = data.batch(batch_size, drop_remainder=True)",
+    ),
+    Row(
+        "MP312", TORCH, "batches of one size: drop the remainder, or pad to few lengths",
+        "loader = torch.utils.data.DataLoader(dataset, batch_size, drop_last=True)",
+    ),
+    Row("MP312", ANY - ON_TENSORFLOW - TORCH, "batches of one size: drop the remainder, or pad to few lengths"),
 )  # fmt: skip
 
 LAUNCHES = (
@@ -304,7 +312,9 @@ HOST = (
     ),
     Row("MP306", ANY - ON_TENSORFLOW, "use a newer framework, which may have the kernel"),
     Row(
-        "MP307", ON_TENSORFLOW, "leave tf.config.experimental.enable_op_determinism() out where speed is measured"
+        "MP307", ON_TENSORFLOW,
+        "where speed is measured, delete the call of tf.config.experimental.enable_op_determinism(): no other call "
+        "switches determinism off again in that process",
     ),
     Row(
         "MP307", ON_TORCH, "leave torch.use_deterministic_algorithms(True) out where speed is measured",

@@ -248,7 +248,15 @@ REST = (
     ),
     Row("MP504", ANY, "use a larger batch, which spreads the update over more examples", larger_batch=True),
     Row(
-        "MP505", ANY - TORCH,
+        "MP505", KERAS, "a smaller table: hash the ids",
+        "ids = {keras}.layers.Hashing(num_bins=100_000)(ids)\nx = {keras}.layers.Embedding(100_000, width)(ids)",
+    ),
+    Row(
+        "MP505", KERAS, "an optimizer without slots",
+        "optimizer = {keras}.optimizers.SGD(1e-2)",
+    ),
+    Row(
+        "MP505", WITHOUT_KERAS - TORCH,
         "a smaller table (hashed ids), an optimizer without slots, or an update of only the touched rows",
     ),
     Row(
@@ -292,7 +300,14 @@ REST = (
     ),
     Row("MP508", WITHOUT_KERAS, "leave biases out before batch normalisation"),
     Row("MP601", ANY, "use a larger batch, so that activations are a larger share", larger_batch=True),
-    Row("MP601", ANY, "use an optimizer with fewer slots for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
+    Row(
+        "MP601", KERAS, "use an optimizer with fewer slots for each parameter: Lion, SGD with momentum, Adafactor",
+        "optimizer = {keras}.optimizers.Lion(1e-4)", unless=(its.only_infers,),
+    ),
+    Row(
+        "MP601", WITHOUT_KERAS, "use an optimizer with fewer slots for each parameter: Lion, SGD with momentum, Adafactor",
+        unless=(its.only_infers,),
+    ),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
     Row(
         "MP602", ON_TENSORFLOW, "or set TF_FORCE_GPU_ALLOW_GROWTH=true",
