@@ -240,7 +240,7 @@ def _options(default: object) -> _Parser:
     flags = {
         "--quiet": "no progress and no notes on stderr",
         "--no-color": "no colour, even on a terminal (NO_COLOR does the same)",
-        "--no-cache": "read every trace anew and keep nothing (*.xplane.pb is never kept)",
+        "--no-cache": "neither read nor write the cache of parsed traces (*.xplane.pb is never kept)",
         "--strict": "a cut-off or damaged trace is an error, not a warning",
     }
     for flag, text in flags.items():

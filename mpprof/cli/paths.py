@@ -32,15 +32,13 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add `--run`, as `args.run_id`."""
-    parser.add_argument(
-        "--run", dest="run_id", metavar="ID|latest", help="which run, where PATH holds several"
-    )
+    parser.add_argument("--run", dest="run_id", metavar="ID|latest", help="which run, if PATH holds several")
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="PATH", type=Path, help="the float32 run to compare with")
     parser.add_argument(
-        "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
+        "--baseline-run", metavar="ID|latest", help="which run, if the baseline's path holds several"
     )
 
 
@@ -48,7 +46,7 @@ def add_imports(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> No
     """Add `--import`, as `args.imports`, and `--trust`: what is to be run of a saved model."""
     parser.add_argument(
         "--import", metavar="MODULE", dest="imports", action="append", default=[],
-        help="a module that defines classes which a saved model is made of (again for more)",
+        help="a module that defines classes of a saved model (repeat for more)",
     )  # fmt: skip
     parser.add_argument(
         "--trust", action="store_true",

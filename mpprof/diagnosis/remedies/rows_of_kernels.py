@@ -63,7 +63,7 @@ MATRIX = (
         )
     ),
     *(
-        Row("MP403", on, "give these convolutions 8 channels or more to read: pad their input, or fold 2 x 2 pixels "
+        Row("MP403", on, "give these convolutions 8 input channels or more: pad their input, or fold 2 x 2 pixels "
             "into channels", snippet, "later")
         for on, snippet in (
             (KERAS, "x = {pad}(x, [[0, 0], [0, 0], [0, 0], [0, 7]])"),
@@ -112,7 +112,7 @@ MATRIX = (
     Row("MP409", ANY, "another batch size"),
     Row("MP410", ANY, "use the layer's default arguments"),
     Row(
-        "MP410", KERAS_3, "use_cudnn=True gives an error where they do not allow it",
+        "MP410", KERAS_3, "use_cudnn=True raises an error if the arguments rule cuDNN out",
         "keras.layers.LSTM(256, use_cudnn=True)", vendors=NVIDIA,
     ),
     Row(
