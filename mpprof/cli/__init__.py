@@ -74,7 +74,7 @@ TALK = ("demo", "run", "serve", "try", "verify")
 
 
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
-"""What argparse says of a word that is none of those it takes."""
+"""What argparse says of a word that it does not take."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -199,8 +199,8 @@ def complain(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write lines to stderr as they are. Where it takes none (a full disk, a reader who has left) there is
-    nobody to tell, and the command goes on to its exit code."""
+    """Write lines to stderr as they are. If it cannot be written (a full disk, a closed pipe), the command
+    still ends with its exit code."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -208,7 +208,7 @@ def say(text: str) -> None:
 
 
 def nobody() -> TextIO:
-    """Return the file that words go to where nobody takes them."""
+    """Return the file that output goes to if the terminal is gone."""
     return open(os.devnull, "w", encoding="utf-8")
 
 

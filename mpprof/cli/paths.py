@@ -75,8 +75,8 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
     """Give the path itself, or the directory that a bundle was unpacked to, for as long as it is needed.
 
     Errors within the context name the bundle, not the directory that is gone when they are read. What lies
-    at an address is fetched into the cache; with --no-cache, for as long as it is needed. Where somebody
-    watches, a long fetch says how far it is.
+    at an address is fetched into the cache; with --no-cache, for as long as it is needed. On a terminal, a
+    long fetch says how far it is.
     """
     if _is_address(path):
         with _watched(), _fetched(args, path) as local:

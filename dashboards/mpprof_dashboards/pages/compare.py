@@ -1,7 +1,7 @@
 """Compare: two runs, or a ladder of them in the order chosen; the gap and the kernels of each rung.
 
-Of more than two each is held against the nearest before it that it can be compared with or, if so chosen,
-against the first."""
+Of more than two runs, each is compared with the nearest comparable one before it or, if so chosen, with the
+first."""
 
 from __future__ import annotations
 

@@ -540,4 +540,4 @@ WORD_RULES: tuple[Rule, ...] = (
         whole=False,
     ),
 )  # fmt: skip
-"""After all libraries: for kernels of nobody in particular that name the instruction."""
+"""After all libraries: for kernels of no known library that name the instruction."""

@@ -9,7 +9,7 @@ from mpprof.model.quantities import format_ratio
 from mpprof.model.run import Run
 
 NOTABLE_RATIO = 0.2
-"""Of all cores, on average: from here on other work may have made the steps longer."""
+"""A share of all cores, on average: from here on other work may have made the steps longer."""
 FEWEST_SAMPLES = 3
 
 

@@ -63,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
     if not step_ns:
         return Unable("there are no steady steps to measure the gap between; train longer")
     run, since = signals.case.run, summary.first_steady
-    # Of few steps, most is what callbacks set up at their first call. On JAX few of many steps are timed.
+    # In few steps, callbacks mostly set things up at their first call. On JAX few of many steps are timed.
     if summary.count - (since or 1) + 1 < FEWEST_STEPS:
         return Unable("too few steps after warm-up to tell callbacks from what they set up; train longer")
     hooks = spent.per_step(run, "callbacks", since)
