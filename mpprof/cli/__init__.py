@@ -102,7 +102,8 @@ class _Parser(argparse.ArgumentParser):
         return super()._get_value(action, arg_string)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or the version. Raises MpprofError where it cannot be written; argparse says nothing."""
+        """Print help or the version. Raises MpprofError where it cannot be written, which argparse would
+        ignore."""
         if file is sys.stdout:
             output.print_all(message)
         else:

@@ -134,7 +134,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), this callback opens no
     window, and that trace is the run's.
 
-    Keras does not tell callbacks about exceptions. So `fit` is replaced in Keras' own class, once in a
+    Keras calls no callback when `fit` raises. So `fit` is replaced in Keras' own class, once in a
     process, by a function that calls it: an exception that leaves it closes the recording at once, and goes
     on. Known limits: if mpprof is first imported among the arguments of a process' first `fit`, as
     `mpprof.MPProfilerCallback(...)`, an exception is known only if it ends the script. A `fit` within a

@@ -7,8 +7,8 @@ What it means
     and convolutions in TF32: then only a part of the work is in TF32.
 
 How we know
-    The baseline's own kernels, else its recorded TF32 switch. Without a baseline the switch of this run,
-    because a float32 run of the same script would have the same one. For a float32 run, its own kernels.
+    The baseline's own kernels, else its recorded TF32 switch. Without a baseline it is the switch of this
+    run, because a float32 run of the same script would have the same one. For a float32 run, its own kernels.
 
 What it costs
     Nothing: it is the right ceiling.
