@@ -314,8 +314,8 @@ HOST = (
     Row("MP306", ANY - ON_TENSORFLOW, "use a newer framework, which may have the kernel"),
     Row(
         "MP307", ON_TENSORFLOW,
-        "where speed is measured, delete the call of tf.config.experimental.enable_op_determinism(): no other call "
-        "switches determinism off again in that process",
+        "where speed is measured, delete the call of tf.config.experimental.enable_op_determinism(): TensorFlow has "
+        "no public call that switches determinism off again",
     ),
     Row(
         "MP307", ON_TORCH, "leave torch.use_deterministic_algorithms(True) out where speed is measured",
