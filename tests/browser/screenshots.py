@@ -31,7 +31,9 @@ _SAID = """text => { const note = document.body.appendChild(document.createEleme
     note.textContent = text; note.className = 'mp-chip';
     note.style.cssText = 'position:fixed;right:24px;bottom:14px;z-index:99;background:var(--mp-surface)'; }"""
 LABEL = "Recorded on an H200 on 2026-11-28: Keras on TensorFlow, without XLA."
-LABELS = {"Runs": "The samples of the repository: recorded runs, and synthetic ones, whose times were made up."}
+LABELS = {
+    "Runs": "The samples of the repository: recorded runs, and synthetic ones, whose times were made up."
+}
 """Of pages that show more than the one run."""
 
 
