@@ -13,6 +13,7 @@ from mpprof.model.forecast import (
     LargestBatch,
     Obstacle,
 )
+from mpprof.model.quantities import first_of
 from mpprof.report import words
 
 _MOST_LAYERS = 4
@@ -128,8 +129,9 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
         told = True
         yield f"  {obstacle.reason}"
         for place, one in where:
-            share = quantities.format_ratio(one.time_ratio)
-            yield f"    {place}: {share} of the step at peak rates ({_layers(one.layers)})"
+            of = "the step at peak rates" if one.time_ratio is not None else "the model's matrix operations"
+            share = quantities.format_ratio(one.flops_ratio if one.time_ratio is None else one.time_ratio)
+            yield f"    {place}: {share} of {of} ({_layers(one.layers)})"
         if obstacle.remedy:
             yield f"    do: {obstacle.remedy}"
     if not told:
@@ -230,5 +232,4 @@ def _by_obstacle(
 def _layers(names: Sequence[str]) -> str:
     if not names:
         return "of no layer"
-    more = len(names) - _MOST_LAYERS
-    return ", ".join(names[:_MOST_LAYERS]) + (f" and {more} more" if more > 0 else "")
+    return first_of(names, _MOST_LAYERS)

@@ -8,6 +8,7 @@ from mpprof.model import quantities
 from mpprof.model.finding import Severity, Unable
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, NARROW, Placement, Precision
+from mpprof.model.quantities import first_of
 
 
 @frozen
@@ -83,7 +84,10 @@ class AuditReport:
     clear: tuple[str, ...]
     warnings: tuple[str, ...] = ()  # what will not train at all, and what was not looked at
     mixed: str = "mixed_float16"  # the policy to train it under
-    memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or not every layer's shape
+    memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or `no_memory` says why
+    no_memory: str | None = (
+        None  # why the memory at the batch is not estimated; None: it is, or was not asked
+    )
     set_policy: str = "keras.config.set_dtype_policy"  # what sets it, by the Keras of the model
     work: tuple[MatrixWork, ...] = ()  # of each layer that multiplies; empty: no card is known
     least_ns: float | None = None  # of a step's products at the card's peak rates; None: not known
@@ -134,6 +138,8 @@ def lines(report: AuditReport) -> list[str]:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
     if report.memory:
         said += ["", _memory(report)]
+    if report.no_memory:
+        said += ["", f"Memory at batch {report.batch_size:,} is not estimated: {report.no_memory}"]
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
     return said
@@ -142,15 +148,10 @@ def lines(report: AuditReport) -> list[str]:
 def _grouped(notes: list[AuditNote]) -> list[str]:
     """Return notes that say the same of several layers as one, with the first one's code."""
     names = list(dict.fromkeys(note.layer for note in notes if note.layer))
-    where = f"{_listed(names)}: " if names else ""
+    where = f"{first_of(names, _NAMED)}: " if names else ""
     codes = list(dict.fromkeys(note.remedy for note in notes))
     said = [f"  {where}{notes[0].reason}", *(f"      {line}" for line in codes[0].splitlines())]
     return said + ([f"      # and so the other {len(names) - 1}"] if len(codes) > 1 else [])
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 _UNITS: dict[Placement, str] = {
@@ -202,6 +203,7 @@ def _memory(report: AuditReport) -> str:
     left_out = "; the optimizer's slots are not known and come on top"
     more = left_out if any(one.without_slots for one in report.memory) else ""
     more += "; custom layers keep more" if any(one.custom_layers for one in report.memory) else ""
+    more += "; what float8 layers keep in 8 bits comes on top" if report.float8 else ""
     return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 
@@ -216,8 +218,7 @@ def short(report: AuditReport, only_before: Collection[str] = (), most: int = 5)
     for code in codes[:most]:
         same = [note for note in report.notes if note.code == code]
         places = list(dict.fromkeys(where for note in same if (where := note.layer or note.about)))
-        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-        said.append(f"  {code} {same[0].title}" + (f": {', '.join(places[:3])}{more}" if places else ""))
+        said.append(f"  {code} {same[0].title}" + (f": {first_of(places, 3)}" if places else ""))
     left = len(codes) - most
     said.append(f"  {f'{left} more causes; ' if left > 0 else ''}all with their remedies: {_command(report)}")
     return said
