@@ -52,8 +52,8 @@ _FIRST = (
     "MP410",
     "MP309",
 )
-"""Of notes that are equally bad these come first: they decide about the whole model, or most of it. The
-others follow in the catalogue's order."""
+"""Among equally bad notes these come first: they decide about the whole model, or most of it. The others
+follow in the catalogue's order."""
 _OF_THE_CARD = ("MP801", "MP802", "MP804", "MP808")
 """What decides about every layer: where one of these is a loss, it comes before all others."""
 _VOCABULARY = "MP402"

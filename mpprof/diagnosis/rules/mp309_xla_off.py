@@ -7,8 +7,8 @@ What it means
 
 How we know
     `jit_compile` is recorded as off, and so is a reason: a layer whose `supports_jit` is False, a strategy,
-    or determinism. Where there is no such reason, somebody turned XLA off; this is reported only for a 16-bit
-    run in which XLA would have much to fuse. Without a record the trace tells whether XLA compiles the step.
+    or determinism. If there is no such reason, the script turned XLA off; this is reported only for a 16-bit
+    run in which XLA would have much to fuse. Without a record the trace shows whether XLA compiles the step.
 
 What it costs
     The part of norms, casts and elementwise work that fusion would save. One run cannot show how much that

@@ -7,10 +7,11 @@ What it means
 
 How we know
     A 16-bit matrix kernel that ran on ordinary arithmetic, whose name states an alignment below 8 (`align1`,
-    `align2`, `align4`), or that XLA made for a large product; and one of whose sizes that matter (by the
-    recorded shapes, else by the layer's units or filters) is not a multiple of 8. Where no size is known,
-    `align1` or `align2` in the name of a kernel on Tensor Cores, which libraries take for such sizes alone. A
-    size alone is not enough: libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor Cores anyway.
+    `align2`, `align4`), or that XLA made for a large product; and a size that matters (by the recorded
+    shapes, else by the layer's units or filters) that is not a multiple of 8. If no size is known, `align1`
+    or `align2` in the name of a kernel on Tensor Cores is enough, because libraries take such kernels only
+    for such sizes. A size alone is not enough: libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor
+    Cores anyway.
 
 What it costs
     The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the

@@ -1,13 +1,13 @@
-"""The first convolution has 3 channels and runs off the Tensor Cores, or a later one as few.
+"""The first convolution, or a later one with as few channels, runs off the Tensor Cores.
 
 What it means
     Images have 3 channels, and matrix instructions want 8: the first convolution, and the gradient of its
-    filters, often run on ordinary arithmetic. So does one behind a layer that leaves a single channel, as
-    a mask or a map of attention.
+    filters, often run on ordinary arithmetic. So does a later one whose input has a single channel, such as a
+    mask or an attention map.
 
 How we know
-    The first convolution among the recorded layers has fewer than 8 channels in, or another one has and is
-    not behind a layer of that width (MP401 speaks of that layer); in the trace its 16-bit kernels ran on
+    The first convolution among the recorded layers has fewer than 8 input channels, or a later one does and
+    no layer of that width comes before it (such a layer is MP401's); in the trace its 16-bit kernels ran on
     ordinary arithmetic.
 
 What it costs

@@ -10,7 +10,7 @@ How we know
     memory-bound. Below that the two cannot be told apart.
 
 What it costs
-    The difference to the baseline, or to that estimate.
+    The difference from the baseline, or from that estimate.
 
 When to ignore
     When the layer is as fast as in float32: it cannot be faster by much.

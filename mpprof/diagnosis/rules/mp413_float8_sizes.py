@@ -1,9 +1,9 @@
 """Sizes of float8 layers that are not multiples of 16.
 
 What it means
-    Matrices of a float8 product have sizes that are multiples of 16: rows (batch times positions), features
-    read and features made. XLA copies others into larger ones before each product, forward and backward;
-    other libraries refuse them, or leave such layers in 16 bits.
+    Matrices of a float8 product have sizes that are multiples of 16: rows (batch times positions), input
+    features and output features. XLA copies others into larger ones before each product, forward and
+    backward; other libraries refuse them, or leave such layers in 16 bits.
 
 How we know
     The recorded sizes of the layers that are quantised to float8, and the batch.

@@ -7,9 +7,9 @@ What it means
 
 How we know
     The recorded sizes of each float8 layer and the batch. M, K and N multiply each value 1/(1/M + 1/K + 1/N)
-    times; the rates and the bandwidth of the card say from where on the time saved is more than that of the
-    casts: about 490 times on an H100. It is an estimate. Where M, K and N are 1,024, 2,048 and 1,024 (410
-    times), torchao measured 0.80x; with 4,096, 8,192 and 16,384 (2,341 times) 1.39x.
+    times; above a number that follows from the rates and the bandwidth of the card, about 490 on an H100, the
+    time saved exceeds that of the casts. This is an estimate. With M, K and N of 1,024, 2,048 and 1,024 (410
+    times) torchao measured 0.80x; with 4,096, 8,192 and 16,384 (2,341 times) 1.39x.
 
 What it costs
     Not stated: compare with the layer left in 16 bits.

@@ -7,8 +7,8 @@ What it means
 
 How we know
     Compute capability 7.5 and the device's name. Names other than GTX 16xx are taken from NVIDIA's product
-    lists; Tesla T4 and T4G are not among them. Without a name the number of multiprocessors tells: cards with
-    Tensor Cores have 30 or more, the others 24 at most.
+    lists; Tesla T4 and T4G are not among them. Without a name the number of multiprocessors decides: cards
+    with Tensor Cores have 30 or more, the others 24 at most.
 
 What it costs
     Nothing that can be recovered on this card: it is a ceiling.
