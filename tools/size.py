@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_410,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_330,
-    "mpprof/diagnosis": 7_240,
+    "mpprof/diagnosis": 7_230,
     "mpprof/forecasts": 2_330,
     "mpprof/launch": 890,
     "mpprof/model": 2_820,
