@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_410,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_330,
-    "mpprof/diagnosis": 7_240,
+    "mpprof/diagnosis": 7_230,
     "mpprof/forecasts": 2_330,
     "mpprof/launch": 890,
     "mpprof/model": 2_820,
@@ -34,7 +34,7 @@ STATEMENTS = {
     "mpprof/runs": 440,
     "mpprof/store": 1_110,
     "mpprof/traces": 5_950,
-    "mpprof/trial": 1_140,
+    "mpprof/trial": 1_150,
     "dashboards/mpprof_dashboards": 4_470,
 }
 """By room; "mpprof" is the files beside the rooms."""

@@ -40,8 +40,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import MAYBE_NVIDIA, short_name
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
@@ -83,7 +82,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     card = model.gpu
     if card is None or card.compute_capability != TURING or device_peaks.has_tensor_cores(card) is not False:
         return
@@ -94,8 +93,9 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         if half
         else "float32 is right here: 16 bits would save memory and hardly any time"
     )
-    yield AuditNote(
-        CODE, SLUG, TITLE, "warning" if half else "info", None,
+    yield Note(
+        "warning" if half else "info",
+        None,
         f"{card.name or 'this card'} has no Tensor Cores, although its compute capability is 7.5: {gains}",
         model.snippet(CODE),
-    )  # fmt: skip
+    )

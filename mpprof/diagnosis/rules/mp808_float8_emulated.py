@@ -43,9 +43,8 @@ from mpprof.diagnosis.outcomes import (
 )
 from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.answer import Remedy
-from mpprof.model.audit import AuditNote
 from mpprof.model.device import DeviceFacts
 from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, Precision
 from mpprof.model.quantities import format_ratio
@@ -159,10 +158,12 @@ def _found(layers: Sequence[LayerFacts], why: str, kinds: Set[Precision]) -> Fou
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     found = model.found.get(CODE)
     if found is not None:
-        yield AuditNote(
-            CODE, SLUG, TITLE, "warning", None, found.summary,
+        yield Note(
+            "warning",
+            None,
+            found.summary,
             next((each.snippet for each in found.remedies if each.snippet), f"# {found.remedy}"),
-        )  # fmt: skip
+        )
