@@ -11,9 +11,9 @@ import numpy as np
 from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
-from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.job import Entry, Job, require_loss
 from mpprof.numbers.result import Tensor
-from mpprof.numbers.taps import Place
+from mpprof.numbers.taps import LOSS, Place
 
 INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 """The parameters of an operation that hold the operations that it is made of."""

@@ -11,8 +11,6 @@ from mpprof.numbers.result import Tensor
 from mpprof.numbers.tallies import Tally
 from mpprof.numbers.taps import Place, Taps
 
-LOSS = Place("loss", 1, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -9,10 +9,10 @@ from typing import Any
 
 from mpprof.numbers import band, breaks, causes, given, guard
 from mpprof.numbers.advice import advice
-from mpprof.numbers.job import LOSS, Entry, Job, Step, key
+from mpprof.numbers.job import Entry, Job, Step, key
 from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
 from mpprof.numbers.tallies import HALF
-from mpprof.numbers.taps import Place, Taps
+from mpprof.numbers.taps import LOSS, Place, Taps
 
 Batch = tuple[Any, Any, Any]
 """`x`, `y` and `sample_weight`."""
@@ -120,12 +120,14 @@ class _Look:
 
     def result(self) -> Numerics:
         job, scale = self._job, self._band()
-        forward = breaks.forward(job, self._entries, self._float32, self._operations)
-        backward = breaks.backward(self._entries, self._float32, forward, scale, self._now)
+        passes = breaks.Passes(self._entries, self._float32, self._operations, self._stays_narrow)
+        forward = breaks.forward(job, passes)
+        backward = breaks.backward(passes, forward, scale, self._now)
         found = [each for each in (forward, backward) if each is not None]
-        told = [
-            advice(job.taps.operations.get(each.layer), each, scale, scales=self._scales) for each in found
+        ends = [
+            getattr(each, "_keras_history", [None])[0] for each in getattr(job.model, "outputs", None) or ()
         ]
+        told = [advice(job.taps.operations, each, scale, scales=self._scales, outputs=ends) for each in found]
         unable = dict(job.taps.unable)
         if job.why_not is not None:
             self._absent |= dict.fromkeys(("first_backward", "loss_scale"), job.why_not)
@@ -149,6 +151,9 @@ class _Look:
         half = any(entry.tally.dtype == "float16" for entry in self._entries)
         if not self._job.with_loss or not (half or self._scales):
             return None
+        if not any(entry.tensor == "weight_gradient" for entry in self._entries):
+            self._absent["loss_scale"] = "no weight has a gradient"
+            return None
         high = band.highest(lambda exponent: _finite(self._run(2.0**exponent)))
         if high is None:
             return ScaleBand(self._now, None, None)
@@ -170,14 +175,29 @@ class _Look:
             sum(mine.elements for mine, _ in pairs),
         )
 
-    def _operations(self, place: Place) -> list[causes.Op]:
-        """Return the operations of one call of a layer, or of the loss, run eagerly; none where it fails."""
+    def _operations(self, place: Place) -> breaks.Computed:
+        """Return what one call of a layer, or the loss, is computed by, run eagerly; nothing where it
+        fails."""
+        try:
+            return self._computed(place)
+        except Exception:  # noqa: BLE001 - it only says why; the layer and the tensor are known
+            return breaks.Computed([])
+
+    def _computed(self, place: Place) -> breaks.Computed:
         job = self._job
         found: list[causes.Op] = []
+        calls: list[Place] = []  # that have begun and not ended
+        given: list[Any] = []
+        outer: list[Place] = []
 
-        def around(at: Place, call: Callable[[], Any]) -> Any:
+        def around(at: Place, call: Callable[[], Any], inputs: Any) -> Any:
             if (at.layer, at.call) != (place.layer, place.call):
-                return call()
+                calls.append(at)
+                result = call()
+                calls.pop()
+                return result
+            given.append(inputs)
+            outer.extend(calls)
             result, operations = self._backend.operations(call, job)
             found.extend(operations)
             return result
@@ -187,13 +207,23 @@ class _Look:
             with job.scope():
                 outputs = job.forward(job.x)
                 if place == LOSS:
-                    given = job.x, job.y, outputs, job.sample_weight
-                    found = self._backend.operations(lambda: job.loss_of(*given), job)[1]
-        except Exception:  # noqa: BLE001 - it only says why; the layer and the tensor are known
-            return []
+                    of_loss = job.x, job.y, outputs, job.sample_weight
+                    return breaks.Computed(self._backend.operations(lambda: job.loss_of(*of_loss), job)[1])
         finally:
             job.taps.around = None
-        return found
+        if outer and not breaks.is_finite(job, given):
+            before = self._computed(outer[-1])
+            return breaks.Computed(before.operations, before.within or outer[-1].layer)
+        return breaks.Computed(found)
+
+    def _stays_narrow(self, place: Place) -> bool:
+        """Return whether something is computed in 16 bits even where every layer is to compute in float32:
+        a layer casts by itself."""
+        if any(entry.tally.dtype in HALF for entry in self._float32.values()):
+            return True
+        with in_float32(self._job):
+            ops = self._operations(place).operations
+        return any(each.dtype in HALF for op in ops for each in (*op.inputs, *op.outputs))
 
     def _row(self, entry: Entry) -> Row:
         tally, other = entry.tally, self._float32.get(key(entry))

@@ -46,16 +46,20 @@ class Break:
     """The first tensor that is not finite, or whose values are lost.
 
     `kind` of an output: "batch", "weights" (not finite before), "sum", "product", "variance", "exp", "cast"
-    (overflows), "epsilon" (one that rounds to 0, then a division), "division" (by 0). Of a gradient:
+    (overflows), "constant" (beyond float16), "epsilon" (one that rounds to 0, then a division), "division"
+    (by 0). Of a gradient:
     "loss scale" (too high), "every scale" (finite at none that is of use), "underflow" (too low a scale),
     "forward" (the forward pass broke before). "not known": of either. `finite_in_float32`: whether all of it
-    is where every layer computes in float32; False: 16 bits are not the cause. None: that is not known."""
+    is where every layer computes in float32; False: 16 bits are not the cause. None: that is not known.
+    `source`: the layer, or the model, that it comes from, where that is another: between whose layers what
+    this one is given stopped being finite, or whose output rounds to 0, so that no loss scale helps."""
 
     layer: str
     tensor: Tensor
     reason: str
     kind: str
     finite_in_float32: bool | None = None
+    source: str | None = None
 
 
 @frozen

@@ -12,9 +12,9 @@ from mpprof.errors import UnableError
 from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
-from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.job import Entry, Job, require_loss
 from mpprof.numbers.result import Tensor
-from mpprof.numbers.taps import Place
+from mpprof.numbers.taps import LOSS, Place
 
 CHANGES = (
     "Assign", "ResourceScatter", "ResourceStridedSliceAssign", "RngReadAndSkip", "RngSkip", "StatefulUniform",
