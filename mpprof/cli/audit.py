@@ -15,7 +15,7 @@ class Audit:
     """List what in a saved model will miss the Tensor Cores, and why.
 
     MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. Its weights are
-    not read, and code in it is not run without --trust. In a script,
+    not read but for --batch, and code in it is not run without --trust. In a script,
     mpprof.audit(model) does the same for a model that was just built. With --bounds
     or --against it is a gate that needs no GPU: exit code 1 where a bound is broken
     or a layer left the matrix units (docs/checks.md)."""
@@ -27,6 +27,11 @@ class Audit:
         parser.add_argument(
             "--batch-size", metavar="N", type=values.batch, help="the global batch size it will have"
         )
+        parser.add_argument(
+            "--batch", metavar="FILE.npz", type=Path,
+            help="a sample batch, numpy.savez(FILE, x=..., y=...): what overflows or rounds to 0 in 16 bits "
+                "at it; the weights are read then (with --trust)",
+        )  # fmt: skip
         parser.add_argument("--gpu", metavar="NAME|CC", help='the one card it will train on: "A100" or "8.0"')
         paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
@@ -47,6 +52,7 @@ class Audit:
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import auditing
+        from mpprof.numbers import batch_file
         from mpprof.report import audit_checks
         from mpprof.report import json as documents
 
@@ -54,8 +60,14 @@ class Audit:
         bounds = audit_checks.read(args.bounds) if args.bounds else None
         kept = audit_checks.read_kept(args.against) if args.against else None
         paths.refuse_address(args.model, "Keras loads models from files")
+        batch = batch_file.read(args.batch) if args.batch else None
         report = auditing.audit(
-            args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports, trust=args.trust
+            args.model,
+            batch_size=args.batch_size,
+            gpu=args.gpu,
+            imports=args.imports,
+            trust=args.trust,
+            batch=batch,
         )
         if args.format == "json":
             text = documents.dumps({"schema": audit_checks.SCHEMA, **asdict(report)})

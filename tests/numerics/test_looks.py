@@ -212,8 +212,30 @@ def test_an_audit_with_a_batch_tells_what_breaks_at_it() -> None:
     assert first.reason.startswith("a sum of values up to 100 overflows")
     assert 'dtype="float32"' in first.remedy
     assert "MP206" not in {note.code for note in mpprof.audit(made.model).notes}
-    with pytest.raises(UsageError, match="no model"):
-        mpprof.audit("model.keras", batch=(made.x, made.y))
+
+
+def test_a_saved_model_is_audited_with_a_batch_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = planted.PLANTED["sum_of_a_wide_dense"].make(True)
+    model, batch, wrong = tmp_path / "model.keras", tmp_path / "batch.npz", tmp_path / "wrong.npz"
+    made.model.save(model)
+    np.savez(batch, x=made.x, y=made.y)
+    np.savez(wrong, images=made.x)
+    assert main(["audit", str(model), "--batch", str(batch), "--trust", "--format", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)["notes"][0]
+    assert (first["code"], first["layer"]) == ("MP206", "head")
+    for file, trust, what in ((batch, [], "with its weights"), (wrong, ["--trust"], "it holds images")):
+        assert main(["audit", str(model), "--batch", str(file), *trust]) == 2
+        assert what in capsys.readouterr().err
+
+
+def test_a_model_of_tf_keras_is_refused_by_name() -> None:
+    tf_keras = pytest.importorskip("tf_keras")
+    model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+    model.build((None, 3))
+    with pytest.raises(UnableError, match=r"a model of tf_keras\. Use Keras 3"):
+        numerics(model, np.ones((2, 3)), np.ones((2, 1)))
 
 
 def test_skips_come_before_a_loss_that_is_seen_first_and_any_kept_batch_may_be_the_one() -> None:
