@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mpprof.numbers import band, breaks, causes, given, guard
+from mpprof.numbers import band, breaks, causes, given, guard, updates
 from mpprof.numbers.advice import advice
 from mpprof.numbers.job import Entry, Job, Step, key
 from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
@@ -87,6 +87,7 @@ class _Look:
         self._runs: dict[float, list[Entry]] = {}
         self.tried = self._first_broken(batches) if len(batches) > 1 else 0
         self._entries = self._run(self._now)
+        self._lost_updates = self._updates()
         self._float32 = self._run_in_float32()
 
     def _first_broken(self, batches: Sequence[Any]) -> int:
@@ -105,6 +106,17 @@ class _Look:
             self._runs[scale] = self._step.run(scale)
         return self._runs[scale]
 
+    def _updates(self) -> updates.Lost:
+        """Return what `updates.lost` does, of the run before; empty where no weight has 16 bits."""
+        job = self._job
+        if not self._step.gradients or getattr(job.model, "optimizer", None) is None:
+            return {}
+        try:
+            return updates.lost(job, self._step.gradients, self._now)
+        except Exception as error:  # noqa: BLE001 - an optimizer of the user's own may raise anything
+            self._absent["update_lost"] = f"its optimizer does not run in float32 ({_first_line(error)})"
+            return {}
+
     def _run_in_float32(self) -> breaks.InFloat32:
         """Return what is seen where every layer computes in float32, at a loss scale of 1; empty where
         nothing computes in 16 bits, or it cannot be run so."""
@@ -114,8 +126,7 @@ class _Look:
             with in_float32(self._job):
                 return {key(entry): entry for entry in self._backend.step(self._job).run(1.0)}
         except Exception as error:  # noqa: BLE001 - a layer of the user's own may raise anything
-            first = (str(error).splitlines() or [""])[0][:120]
-            self._absent["flushed_ratio"] = f"it does not run in float32 ({type(error).__name__}: {first})"
+            self._absent["flushed_ratio"] = f"it does not run in float32 ({_first_line(error)})"
             return {}
 
     def result(self) -> Numerics:
@@ -243,7 +254,12 @@ class _Look:
             None if other is None else other.tally.max_abs,
             entry.place.call or None,
             entry.weight,
+            self._lost_updates.get((entry.place.layer, entry.weight or "")),
         )
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 def _safe(entry: Entry, other: Entry | None) -> bool | None:

@@ -20,9 +20,10 @@ class Row:
 
     Ratios are of its `elements`. `flushed_ratio`: 0 here and not in float32; None: that is not known.
     `max_abs`: the largest finite magnitude, None where nothing is finite; `float32_max_abs` the same of the
-    pass in float32. `exponents`: how many finite elements that are not 0 lie from 2^e to 2^(e+1).
-    `would_be`: the shares of the same values in that type. `call`: 2 where it is the layer's second call in
-    the step; None for weights."""
+    pass in float32. `exponents`: how many finite elements that are not 0 lie from 2^e to 2^(e+1). `would_be`:
+    the shares of the same values in that type. `call`: 2 where it is the layer's second call in the step;
+    None for weights. `update_lost`, of a weight of 16 bits: by type, the share of its elements that one
+    update of the optimizer changes in float32 and not in that type."""
 
     layer: str
     tensor: Tensor
@@ -39,6 +40,7 @@ class Row:
     float32_max_abs: float | None = None
     call: int | None = None
     weight: str | None = None
+    update_lost: Mapping[str, float] | None = None
 
 
 @frozen
