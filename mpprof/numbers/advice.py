@@ -9,8 +9,8 @@ from mpprof.numbers.result import Advice, Break, ScaleBand
 from mpprof.numbers.taps import LOSS
 from mpprof.numbers.text import power
 
-_SCALED = """optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-loss = optimizer.scale_loss(loss)"""
+_WRAPPED = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer)"
+_SCALED = "loss = optimizer.scale_loss(loss)"
 _CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
 _OF_LOGITS = {
     "sigmoid": "keras.losses.BinaryCrossentropy",
@@ -20,11 +20,17 @@ _OF_LOGITS = {
 
 
 def advice(
-    layers: Mapping[str, Any], found: Break, scale: ScaleBand | None, *, scales: bool, outputs: Sequence[Any]
+    layers: Mapping[str, Any],
+    found: Break,
+    scale: ScaleBand | None,
+    *,
+    scales: bool,
+    wrapped: bool,
+    outputs: Sequence[Any],
 ) -> Advice | None:
     """Return what to do about a break; None where it follows from another. `layers`: the model's, by name;
-    the loss is none of them. `scales`: the optimizer scales the loss. `outputs`: the layers whose outputs are
-    the model's."""
+    the loss is none of them. `scales`: the loss is scaled; `wrapped`: the optimizer un-scales it. `outputs`:
+    the layers whose outputs are the model's."""
     name = found.layer
     layer = layers.get(name)
     in_float32 = _in_float32(layer, name)
@@ -92,7 +98,7 @@ def advice(
             snippet = "keras.optimizers.LossScaleOptimizer(optimizer)"
         case "underflow":
             text, code = "Scale the loss.", "MP103"
-            snippet = _SCALED
+            snippet = _SCALED if wrapped else f"{_WRAPPED}\n{_SCALED}"
         case _:
             return None
     return Advice(None if found.kind == "batch" else name, text, code, snippet)

@@ -81,6 +81,7 @@ class _Look:
         self._job, self._backend = job, backend
         own = given.loss_scale(job.model)
         self._scales = own is not None if loss_scale is None else loss_scale != 1
+        self._wrapped = own is not None
         self._now = next(each for each in (loss_scale, own, 1.0) if each is not None)
         self._absent: dict[str, str] = {}
         self._step: Step = backend.step(job)
@@ -138,7 +139,10 @@ class _Look:
         ends = [
             getattr(each, "_keras_history", [None])[0] for each in getattr(job.model, "outputs", None) or ()
         ]
-        told = [advice(job.taps.operations, each, scale, scales=self._scales, outputs=ends) for each in found]
+        told = [
+            advice(job.taps.operations, each, scale, scales=self._scales, wrapped=self._wrapped, outputs=ends)
+            for each in found
+        ]
         unable = dict(job.taps.unable)
         if job.why_not is not None:
             self._absent |= dict.fromkeys(("first_backward", "loss_scale"), job.why_not)
