@@ -97,7 +97,8 @@ def audit(
                 where=str(model), next="Give trust (--trust), if you trust whoever made the file",
             )  # fmt: skip
         with saved_model.loaded(Path(model), imports, trust=True) as whole:
-            return audit(whole, batch_size=batch_size, gpu=gpu, batch=batch)
+            audited: AuditReport = audit(whole, batch_size=batch_size, gpu=gpu, batch=batch)
+            return audited
     if isinstance(model, Run):
         return audit_run(_recorded(model), gpu)
     if isinstance(model, str | os.PathLike):

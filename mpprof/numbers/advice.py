@@ -27,14 +27,16 @@ def advice(
     scales: bool,
     wrapped: bool,
     outputs: Sequence[Any],
+    loss: str,
 ) -> Advice | None:
     """Return what to do about a break; None where it follows from another. `layers`: the model's, by name;
     the loss is none of them. `scales`: the loss is scaled; `wrapped`: the optimizer un-scales it. `outputs`:
-    the layers whose outputs are the model's."""
+    the layers whose outputs are the model's. `loss`: what it is called."""
     name = found.layer
     layer = layers.get(name)
     in_float32 = _in_float32(layer, name)
-    logits = _logits(layers, found, outputs)
+    takes_logs = found.kind != "underflow" or "crossentropy" in loss.lower().replace("_", "")
+    logits = _logits(layers, found, outputs) if takes_logs else None
     match found.kind:
         case "batch":
             text, code = "Clean the batch: it holds values that are not finite.", "MP206"
@@ -114,11 +116,11 @@ def _logits(layers: Mapping[str, Any], found: Break, outputs: Sequence[Any]) -> 
     ends = outputs if place == LOSS.layer else [each for each in outputs if each is layers.get(place)]
     for layer in ends:
         activation = getattr(getattr(layer, "activation", None), "__name__", "")
-        if activation not in _OF_LOGITS or found.finite_in_float32 is False:
+        if layer is None or activation not in _OF_LOGITS or found.finite_in_float32 is False:
             continue
         loss = _OF_LOGITS[activation]
         code = "MP202" if found.kind == "underflow" else "MP206"
-        text = f"Give the loss logits: in float16 the {activation} of {layer.name} rounds to 0 or 1."
+        text = f"Give the loss logits: in float16 the output of {layer.name} rounds to 0 or 1."
         made = f'{_constructor(layer)}(..., activation=None, dtype="float32")  # {layer.name}'
         return Advice(found.layer, text, code, f"outputs = {made}\nloss = {loss}(from_logits=True)")
     return None

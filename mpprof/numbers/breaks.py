@@ -149,8 +149,8 @@ def _why_not_finite(broken: Break | None, scale: ScaleBand | None, now: float) -
     if scale.high is None:
         return "every scale", "it is not finite at any loss scale"
     if scale.low is None:
-        high = power(scale.high)
-        return "every scale", f"it is not finite above a loss scale of {high}, where small gradients are 0"
+        lost = "where more than 1 % of the gradients' elements round to 0"
+        return "every scale", f"it overflows above a loss scale of {power(scale.high)}, {lost}"
     at = f"it overflows at a loss scale of {power(now)}"
     return "loss scale", f"{at}; {power(scale.high)} is the highest at which no gradient does"
 

@@ -139,10 +139,10 @@ class _Look:
         ends = [
             getattr(each, "_keras_history", [None])[0] for each in getattr(job.model, "outputs", None) or ()
         ]
-        told = [
-            advice(job.taps.operations, each, scale, scales=self._scales, wrapped=self._wrapped, outputs=ends)
-            for each in found
-        ]
+        loss = job.loss or getattr(job.model, "loss", None)
+        about: dict[str, Any] = {"scales": self._scales, "wrapped": self._wrapped, "outputs": ends}
+        about["loss"] = loss if isinstance(loss, str) else type(loss).__name__ + getattr(loss, "__name__", "")
+        told = [advice(job.taps.operations, each, scale, **about) for each in found]
         unable = dict(job.taps.unable)
         if job.why_not is not None:
             self._absent |= dict.fromkeys(("first_backward", "loss_scale"), job.why_not)

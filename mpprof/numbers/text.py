@@ -86,7 +86,8 @@ def _scale(scale: dict[str, Any]) -> str:
     if high is None:
         return f"Loss scale {power(now)}; the gradients are not finite at any."
     if low is None:
-        return f"Loss scale {power(now)}; overflows above {power(high)}, where small gradients are 0."
+        ends = f"up to {power(high)} gradients are finite, and more than 1 % of their elements are 0 at each"
+        return f"Loss scale {power(now)}; none is good: {ends}."
     return f"Loss scale {power(now)}; good from {power(low)} to {power(high)}."
 
 
