@@ -56,7 +56,11 @@ def test_the_first_operation_of_finite_values_is_the_cause() -> None:
         "sum",
         "a sum of values up to 1,000 overflows",
     )
-    assert cause([late]) is None
+    assert cause([late]) == ("constant", "a constant is infinite in float16, which ends at 65,504")
+    assert cause([late], of_one=False) == cause([late])
+    made = [Op("MatMul", (of(1000),), (of(70_000),)), Op("Cast", (of(70_000),), (of(np.inf),))]
+    assert cause(made) == ("sum", "a sum is 70,000, beyond float16's 65,504")
+    assert cause(made, of_one=False) == ("cast", "70,000 was made float16, which ends at 65,504")
     assert cause([Op("Mul", (of(300),), (of(1000),))]) is None
 
 
