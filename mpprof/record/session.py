@@ -653,7 +653,7 @@ class FitSession:
             at_hand, self._special = self._special or not self.runs_behind, True
             self.profiling.before_call(batch, self._first_of_epoch, at_hand)
         if self.looks is not None and self.looks.due:
-            self._look_between_calls("epoch" if self._first_of_epoch else "batch")
+            self._look_between_calls("epoch begin" if self._first_of_epoch else "batch")
         if self._queued and now >= self._ask_ns:
             self._drain(now, self._not_read())
         self._first_of_epoch = False

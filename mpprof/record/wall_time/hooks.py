@@ -34,7 +34,7 @@ Hooks = dict[str, list[Hook]]
 
 PLACES = {
     "on_train_begin": "train",
-    "on_epoch_begin": "epoch",
+    "on_epoch_begin": "epoch begin",
     "on_epoch_end": "epoch",
     "on_train_batch_begin": "batch",
     "on_train_batch_end": "batch",
