@@ -11,7 +11,8 @@ How we know
     memory (`cudaMalloc`) for a tenth of the profiled step, as an allocator makes it do in its first steps.
 
 What it costs
-    Once per training: the time that the warm-up steps took above the steady step, in sum. Nothing per steady step.
+    Once per training: the time that the warm-up steps took above a steady step, in sum. Nothing per steady
+    step.
     For the driver's allocations: the idle time in the window while they ran.
 
 When to ignore
