@@ -136,9 +136,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
 
     Keras tells a callback nothing of an exception. So `fit` is replaced in Keras' own class, once in a
     process, by a function that calls it: an exception that leaves it closes the recording at once, and goes
-    on. Known limits: in a process' first `fit`, the exception is known only if it ends the script where the
-    callback is made among the arguments, as `mpprof.MPProfilerCallback(...)`, which is imported then. A `fit`
-    within a `fit`, with the same callback, is not recorded.
+    on. Known limits: in a process' first `fit`, where the callback is made among the arguments, as
+    `mpprof.MPProfilerCallback(...)`, which is imported then, an exception that is raised outside an epoch's
+    steps and the hooks at its edges, as in a validation, is known only if it ends the script. A `fit` within
+    a `fit`, with the same callback, is not recorded.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance with a run of its
     own, and so is a `fit` in a forked process. Raises `UsageError` for an argument of another kind.
@@ -308,6 +309,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             },
             begin=None if BEGINS_ONLY else partial(self._begin_hook, session, spent),
             failed=self._give_up,
+            left=session.left_by,
         )  # fmt: skip
         self._spent = spent
 
