@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
@@ -74,22 +74,9 @@ def audit(
     """
     if isinstance(model, list | tuple):
         return tuple(
-            audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
-            for each in model
+            audit(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
+            for each in cast("Sequence[Run]", model)
         )
-    return audit_one(model, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
-
-
-def audit_one(
-    model: Any,
-    *,
-    batch_size: int | None = None,
-    gpu: str | None = None,
-    imports: Sequence[str] = (),
-    trust: bool = False,
-    batch: Sequence[Any] | None = None,
-) -> AuditReport:
-    """Look over one model, one saved model or the model of one run: see `audit`."""
     from mpprof.record.facts import described, untrained
 
     batch_size = None if batch_size is None else training.checked_batch(batch_size)

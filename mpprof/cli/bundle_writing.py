@@ -88,11 +88,7 @@ def bundle(
 
 def _left(path: Path, reason: str, link: str = "") -> dict[str, str]:
     """Return what is left out and why; a link that is not followed is named, so that it can be looked at."""
-    return {"name": link if reason == OUTSIDE and link else _suffix(path), "reason": reason}
-
-
-def _suffix(path: Path) -> str:
-    return f"trace{_ending(path)}"
+    return {"name": link if reason == OUTSIDE and link else f"trace{_ending(path)}", "reason": reason}
 
 
 def _ending(path: Path) -> str:

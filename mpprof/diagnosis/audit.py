@@ -95,7 +95,16 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
                 notes += mine
             else:
                 clear.append(rule.CODE)
-    late = [_without_name(gpu)] if gpu is not None and has_units is None else []
+    late = (
+        []
+        if gpu is None or has_units is not None
+        else [
+            Unable(
+                "MP802",
+                f"{_called(gpu)} covers cards with Tensor Cores and without: give the card by its name",
+            )
+        ]
+    )
     order = {rule.CODE: place for place, rule in enumerate(rules)}
     worst = {
         code: min(SEVERITY_RANK[n.severity] for n in notes if n.code == code)
@@ -144,12 +153,6 @@ def _place(note: AuditNote, worst: dict[str, int]) -> int:
     """Return the rank of a note: by the worst of its code; what the card itself lacks is before all."""
     lacks = note.code in _OF_THE_CARD and note.severity != "info"
     return -1 if lacks else worst[note.code]
-
-
-def _without_name(gpu: DeviceFacts) -> Unable:
-    return Unable(
-        "MP802", f"{_called(gpu)} covers cards with Tensor Cores and without: give the card by its name"
-    )
 
 
 def _called(gpu: DeviceFacts) -> str | None:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpprof.store.counters import read_counters, write_counters
-    from mpprof.store.looks import read_looks
-    from mpprof.store.records import Records, read_records
+    from mpprof.store.records import Records, read_looks, read_records
     from mpprof.store.run_folders import find_runs, further_workers
 
 _LAZY = {
@@ -25,7 +24,7 @@ _LAZY = {
     "find_runs": "run_folders",
     "further_workers": "run_folders",
     "read_counters": "counters",
-    "read_looks": "looks",
+    "read_looks": "records",
     "read_records": "records",
     "write_counters": "counters",
 }

@@ -25,7 +25,7 @@ from mpprof.model.run import (
 )
 from mpprof.regular import read_regular
 from mpprof.store import bounded, formats
-from mpprof.store.upgrades import upgrade, version_of
+from mpprof.store.formats import upgrade, version_of
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -565,7 +565,7 @@ def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch, mpprof: M
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mpprof.diagnosis.engine.explain", interrupted)
+    monkeypatch.setattr("mpprof.diagnosis.manual.explain", interrupted)
     done = mpprof("explain", "MP301")
     assert done.code == 128 + signal.SIGINT
     assert done.err == "mpprof: interrupted\n"

@@ -15,7 +15,6 @@ from mpprof.diagnosis.remedies.frameworks import (
     UNKNOWN,
     WITHOUT_KERAS,
 )
-from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import (
     AMD,
     COMPILE,
@@ -23,6 +22,7 @@ from mpprof.diagnosis.remedies.shared_rows import (
     KERAS_ON_TORCH,
     NOT_NVIDIA,
     NVIDIA,
+    Row,
 )
 
 _TRY = "mpprof try train.py"

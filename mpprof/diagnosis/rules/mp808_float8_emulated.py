@@ -54,7 +54,6 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP808", "float8-emulated", "float8 without products in it"
 ABOUT = "float8 layers that multiply in a wider type"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 ON_RECORDS = True
 LEADS = INACTIVE

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
-from mpprof.analysis.layers.cudnn import takes_cudnn
+from mpprof.analysis.layers.kinds import takes_cudnn
 from mpprof.analysis.memory import states
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts.memory import backward, kept_for_backward
