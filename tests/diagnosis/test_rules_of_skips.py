@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpprof.diagnosis import Case
 from mpprof.diagnosis.leading import leads
+from mpprof.diagnosis.signals import Case
 from mpprof.model.run import Ended, ModelFacts, OptimizerFacts
 from tests.builders import cases as c
 from tests.diagnosis.saying import assert_answer, diagnosed, finding, says
