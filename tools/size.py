@@ -23,7 +23,7 @@ STATEMENTS = {
     "mpprof": 580,
     "mpprof/analysis": 10_440,
     "mpprof/api": 1_480,
-    "mpprof/cli": 2_330,
+    "mpprof/cli": 2_340,
     "mpprof/diagnosis": 7_230,
     "mpprof/forecasts": 2_290,
     "mpprof/launch": 890,
