@@ -22,10 +22,10 @@ SAMPLE = "sample_traces/v100-float32-island"
 STATEMENTS = {
     "mpprof": 580,
     "mpprof/analysis": 10_440,
-    "mpprof/api": 1_480,
+    "mpprof/api": 1_490,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_230,
-    "mpprof/forecasts": 2_290,
+    "mpprof/diagnosis": 7_240,
+    "mpprof/forecasts": 2_330,
     "mpprof/launch": 890,
     "mpprof/model": 2_790,
     "mpprof/numbers": 1_330,

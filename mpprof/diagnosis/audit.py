@@ -160,10 +160,12 @@ def _called(gpu: DeviceFacts) -> str | None:
 
 
 def _mixed(model: ModelFacts | None, own: str | None) -> str:
-    """Return the policy to train under: the model's own where that is mixed."""
-    layers = model.layers if model else ()
-    in_bfloat16 = "bfloat16" in (own or "") or any(f.quantized for f in layers)
-    return "mixed_bfloat16" if in_bfloat16 else "mixed_float16"
+    """Return the policy to train under: the model's own where that is mixed; of quantised layers the one that
+    they were quantised from, or where that is float32 the one that needs no loss scaling."""
+    quantised = [f.dtype_policy or "" for f in (model.layers if model else ()) if f.quantized]
+    if any("_float16" in name for name in (own or "", *quantised)):
+        return "mixed_float16"
+    return "mixed_bfloat16" if quantised or "bfloat16" in (own or "") else "mixed_float16"
 
 
 def _is_of_units(rule: Rule) -> bool:
