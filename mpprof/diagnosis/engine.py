@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpprof.analysis.comparison import whatif
@@ -507,6 +507,7 @@ def _finding(
         evidence=(
             *(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
             *_lines_of_code(weighed.claims, signals),
+            *_tried(rule.CODE, signals),
         ),
         remedy=joined(remedies),
         remedies=remedies,
@@ -548,6 +549,13 @@ def _lines_of_code(claims: Sequence[Claim], signals: Signals) -> tuple[noun.Evid
             cost[hlo.line] = cost.get(hlo.line, 0.0) + cost_ns((claim,), cells)
     lines = sorted(cost, key=lambda line: (-cost[line], line))
     return (evidence.text("at", evidence.listed(lines)),) if lines else ()
+
+
+def _tried(code: str, signals: Signals) -> Iterator[noun.Evidence]:
+    """Yield what the remedies of this cause have brought that were tried on the run's script."""
+    for each in signals.case.run.tried:
+        if each.code == code:
+            yield evidence.text(f"tried: {each.change}:", each.said)
 
 
 def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPart, ...]:

@@ -99,6 +99,7 @@ def facts_of(record: Json) -> RunFacts:
         graph_rewrite_result=bounded.mapping(record, "graph_rewrite_result"),
         ended=_ended(_object(record, "ended")),
         profile_plan=_plan(_object(record, "profile_plan")),
+        script=bounded.path(record, "script"),
     )
 
 

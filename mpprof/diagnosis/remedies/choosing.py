@@ -42,7 +42,7 @@ ROWS: tuple[Row, ...] = (
 
 Values that every row may name: `{keras}` (the name that Keras is imported by), `{set_policy}` (what sets its
 dtype policy), `{scaled_optimizer}` (its optimizer with a loss scale), `{recorder}` (what records such a run),
-`{run}` (its path, quoted for a shell)."""
+`{run}` (its path, quoted for a shell), `{script}` (its script, likewise)."""
 
 _BY_CODE: dict[str, list[Row]] = {}
 for _row in ROWS:

@@ -25,7 +25,7 @@ from mpprof.diagnosis.remedies.shared_rows import (
     Row,
 )
 
-_TRY = "mpprof try train.py"
+_TRY = "mpprof try {script}"
 _TRIED = f"{_TRY} measures it"
 _TRIED_IN_16_BITS = f"{_TRY} measures what 16 bits bring"
 _EXTRA_RUN = "profile one extra run"
