@@ -87,7 +87,7 @@ def print_all(text: str) -> None:
 
 
 def discard_stdout() -> None:
-    """Let what stdout still holds, and what comes, go nowhere: Python would complain again on flushing at
+    """Drop what stdout still holds, and what comes: Python would complain again on flushing at
     exit."""
     if sys.stdout is not None:
         with suppress(io.UnsupportedOperation):  # no file of the system's: nothing is flushed at exit
