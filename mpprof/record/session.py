@@ -424,7 +424,7 @@ class FitSession:
             self.recorder.pause()
 
     def _watch_closely(self) -> Call | None:
-        """Have the steps of a fit watched that was looked up before fits were. Returns where it was called."""
+        """Have the steps of an unwatched fit watched, and return where it was called."""
         watch_steps(batches_of_running_fit(), self.left_by)
         return caller_of_fit()
 

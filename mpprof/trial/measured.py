@@ -48,7 +48,7 @@ def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
     if summary is None or summary.mean_ns is None:
         return _with(facts, error="no steady step was recorded")
     fit, took = run.last_fit, told.get("took")
-    devices = run.facts.devices if run.facts is not None else ()
+    devices = run.devices
     cards = [each for each in devices if each.kind == "gpu"]
     batch = told.get("batch") or (fit.batch_size if fit is not None else None)
     return _with(
