@@ -300,7 +300,7 @@ _INSTALLED = (
     rb"(?<=/)((?:site|dist)-packages|lib/python\d[.\d]*|keras/src|jax/_src|tensorflow/python|optax/_src"
     rb"|flax/(?:core|linen|nnx))(?=/|\Z)"
 )
-"""What says of a file that it is none of the user's, as `traces.common.source_lines` reads it."""
+"""What shows that a file is not the user's own, as `traces.common.source_lines` reads it."""
 
 
 def _masked(folder: bytes, kept: bytes = b"/") -> bytes:

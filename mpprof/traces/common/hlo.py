@@ -601,6 +601,8 @@ def _contracting(config: str) -> list[int] | None:
     return [int(d) for d in digits] if all(re.fullmatch(_DIGIT, d) for d in digits) else None
 
 
+# --- the line of the user's own code that a work comes from -------------------------------------------------
+
 _OF_OTHERS = re.compile(
     r"(?:^|[/\\])(?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d"
     r"|[/\\](?:keras[/\\]src|jax[/\\]_src|tensorflow[/\\]python|optax[/\\]_src|flax[/\\](?:core|linen|nnx))[/\\]"
