@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_410,
+    "mpprof/analysis": 10_390,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_330,
     "mpprof/diagnosis": 7_230,
@@ -34,7 +34,7 @@ STATEMENTS = {
     "mpprof/runs": 440,
     "mpprof/store": 1_110,
     "mpprof/traces": 5_950,
-    "mpprof/trial": 1_140,
+    "mpprof/trial": 1_150,
     "dashboards/mpprof_dashboards": 4_470,
 }
 """By room; "mpprof" is the files beside the rooms."""

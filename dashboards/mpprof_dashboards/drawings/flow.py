@@ -1,8 +1,8 @@
 """The flow of time: the float32 run and this run as bars of classes on one scale, joined by bands; below
 them, hatched, what precision alone would make of it, and what the changes would.
 
-`flow_of` takes the report's facts, `draw` makes SVG of them: every length is one of the report's, each colour
-is that of where the work was seen to run."""
+`flow_of` takes the report's facts and `draw` makes SVG of them. Every length is a figure of the report; a
+colour shows where the work ran."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _in_16_bits(document: Report, step: float) -> list[Bar]:
 
 
 def _alone(document: Report) -> Bar | None:
-    """Return the step that this card allows with everything but precision as in the baseline."""
+    """Return the attainable step: what this card allows if only the precision differs from the baseline's."""
     facts, speedup = document.facts, document.speedup
     attainable = None if facts.unlike else facts.attainable_step_ns
     if attainable is None or speedup is None or facts.attainable is None:
@@ -407,6 +407,8 @@ def _end_before(extents: Mapping[str, tuple[float, float]], kind: str) -> float:
 # --- the drawing -------------------------------------------------------------------------------------------
 
 _HEIGHT, _LOW_HEIGHT, _ROOM_FOR_BANDS, _GAP, _TOP = 30, 22, 54, 36, 18
+_NARROW = 759
+"""Pixels of a drawing up to which names stand above the bars, and nothing beside them (mpprof.css)."""
 _MIDDLE = 4.5
 """Pixels from the middle of a bar down to the foot of its letters."""
 
@@ -561,7 +563,8 @@ def _said(bands: Sequence[Band], y: float, whole: float) -> list[str]:
         middle = sum((*band.upper, *band.lower)) / 4 / whole
         half = svg.width_of(band.said) / 2 + 4
         for width in svg.ROOM:
-            inside = half <= middle * width + 8 and middle * width + half <= width + 120
+            beside = 120 if width > _NARROW else 12
+            inside = half <= middle * width + 8 and middle * width + half <= width + beside
             free = all(abs(middle - at) * max(width, since) >= half + own for at, own, since in placed)
             if inside and free:
                 placed.append((middle, half, width))
