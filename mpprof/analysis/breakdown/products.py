@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from mpprof.analysis.kernels.convolution_gradients import BOTH
 from mpprof.analysis.kernels.eligibility import (
     Product,
     Tensor,
@@ -51,8 +52,9 @@ def multiplied(op: Op | None, shapes: str, verdict: Verdict) -> Multiplied:
         sizes = _of_hlo(hlo) if family == "gemm" else None
     else:
         tensors = parse_shapes(shapes) if shapes else ()
-        operands = operands_of(op.type if op else "", tensors) if family == "gemm" else _matrices(tensors)
-        sizes = _of_tensors(op.type if op else "", operands) if family == "gemm" else None
+        op_type = op.type if op else ""
+        operands = operands_of(op_type, tensors) if family == "gemm" else _matrices(op_type, tensors, family)
+        sizes = _of_tensors(op_type, operands) if family == "gemm" else None
     if len(operands) < 2 or any(min(each.dims, default=-1) < 0 for each in operands):
         return Multiplied(*kind)
     stated = "; ".join(f"{each.dtype}[{','.join(map(str, each.dims))}]" for each in operands)
@@ -64,8 +66,11 @@ def multiplied(op: Op | None, shapes: str, verdict: Verdict) -> Multiplied:
     return Multiplied(*kind, f"{f'{batch} of ' if batch > 1 else ''}{m} x {n} x {k}", batch, m, n, k, stated)
 
 
-def _matrices(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple(each for each in tensors if len(each.dims) > 1)[:_MOST_OPERANDS]
+def _matrices(op_type: str, tensors: Sequence[Tensor], family: Family) -> tuple[Tensor, ...]:
+    found = tuple(each for each in tensors if len(each.dims) > 1)[:_MOST_OPERANDS]
+    if op_type == BOTH and len(found) == _MOST_OPERANDS:  # the output's gradient, the input, the weights
+        return (found[0], found[1 if family == "conv_wgrad" else 2])
+    return found
 
 
 def _of_hlo(hlo: HloInstruction) -> tuple[int, int, int, int] | None:
