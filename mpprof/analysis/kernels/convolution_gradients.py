@@ -26,7 +26,7 @@ def told_apart(trace: Trace, placements: Placements) -> Placements:
     both = np.array([*(op.type == BOTH for op in trace.ops), False])  # row -1: no op
     if not both.any():
         return placements
-    table, host = trace.kernels, trace.host
+    table = trace.kernels
     product = np.array(
         [v.family in CONVOLUTIONS and v.placement != "not_matmul" for v in placements.verdicts], np.bool_
     )

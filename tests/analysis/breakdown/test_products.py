@@ -141,3 +141,18 @@ def test_of_an_op_for_both_gradients_each_product_is_one_of_them(
 def test_a_library_that_calls_a_gradient_a_product_states_which() -> None:
     name = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_4GridE"
     assert classify(name, (9, 4), "amd").family == "conv_wgrad"
+
+
+def test_where_the_trace_states_no_tensors_a_dense_layer_tells() -> None:
+    """TensorFlow's GPU traces state no inputs: the recorded layer has the sizes, and the bytes of all three products."""
+    rows = workflows.table_rows(
+        workflows.load(SAMPLES / "recorded-h200-transformer-mixed-float16"), "products"
+    )
+    found = {row["shape"]: row for row in rows if row["layer"] == "dense_8"}
+    forward, gradients = found["8192 x 33709 x 512"], found["a gradient of 8192 x 33709 x 512"]
+    assert (forward["m"], forward["n"], forward["k"], forward["calls_per_step"]) == (8192, 33709, 512, 1)
+    assert (gradients["m"], gradients["calls_per_step"]) == (None, 2)
+    # 2 x 8,192 x 33,709 x 512 operations in 2.335 ms.
+    assert forward["flops_per_s"] == pytest.approx(121.1e12, rel=1e-3)
+    assert gradients["flops_per_s"] == pytest.approx(136.2e12, rel=1e-3)
+    assert forward["bound"] == "compute"
