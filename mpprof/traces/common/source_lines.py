@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_OF_OTHERS = re.compile(
-    r"(?:^|[/\\])(?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d"
-    r"|[/\\](?:keras[/\\]src|jax[/\\]_src|tensorflow[/\\]python|optax[/\\]_src|flax[/\\](?:core|linen|nnx))[/\\]"
-)
-"""Installed packages and Python's own library; frameworks also in a folder of another name."""
+from mpprof.model.installed import FOLDERS
+
+_OF_OTHERS = re.compile(rf"(?:^|/)(?:{FOLDERS})/".replace("/", r"[/\\]"))
 _OVERWRITTEN = re.compile(r"[/\\]?(?:x+[/\\])+[^/\\]*$")
 """Where a bundle took the folder out: whose code it is shows only beside files that are left as installed."""
 _FOLDERS = re.compile(r".*[/\\]", re.DOTALL)
