@@ -12,11 +12,14 @@ V = TypeVar("V")
 
 
 class SharedResults(Generic[K, V]):
-    """The last `most` results asked for, by key. A thread that asks for one that another thread computes
-    waits for it; threads that ask for other results do not."""
+    """The last `most` results asked for, by key, as long as `weigh` makes no more of them together than
+    `heaviest`. A thread that asks for one that another thread computes waits for it; threads that ask for
+    other results do not."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(
+        self, most: int, weigh: Callable[[V], float] = lambda value: 0, heaviest: float = 0.0
+    ) -> None:
+        self._most, self._weigh, self._heaviest = most, weigh, heaviest
         self._kept: OrderedDict[K, tuple[Hashable, V]] = OrderedDict()
         self._making: dict[K, Lock] = {}
         self._lock = Lock()
@@ -49,6 +52,13 @@ class SharedResults(Generic[K, V]):
         with self._lock:
             self._kept[key] = version, value
             self._kept.move_to_end(key)
-            while len(self._kept) > self._most:
+            self._kept.move_to_end(key)
+            while len(self) > self._most or self._weight() > self._heaviest:
                 self._kept.popitem(last=False)
         return (value,)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _weight(self) -> float:
+        return sum(self._weigh(value) for _, value in self._kept.values())

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpprof.model.source import RunTables
 
-_DOCUMENTS = frozenset(("report", "kernels", "products", "ops", "layers", "timeline", "compare"))
+_DOCUMENTS = frozenset(("report", "kernels", "products", "ops", "layers", "timeline", "compare", "numbers"))
 
 
 class Redacted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock, Thread
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from plotly.io.json import to_json_plotly
 
 from mpprof.errors import MpprofError
+from mpprof.shared_results import SharedResults
 
 MOST_PAGES = 256
 MOST_CHARACTERS = 32 << 20
@@ -21,9 +21,7 @@ class Rendered:
     """What pages were drawn as, by what was looked at; the least recently asked for is dropped first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, tuple[Hashable, str]] = OrderedDict()
-        self._making: dict[Hashable, Lock] = {}
-        self._lock = Lock()
+        self._kept: SharedResults[Hashable, str] = SharedResults(MOST_PAGES, len, MOST_CHARACTERS)
         self._ahead = Lock()
 
     def ahead(self, draw: Callable[[], object]) -> None:
@@ -42,23 +40,4 @@ class Rendered:
     def get(self, key: Hashable, version: Hashable, make: Callable[[], Any]) -> Any:
         """Return the page `key` at `version` as plain data; what `make` raises is passed on and not kept. A
         caller that asks for a page in the making waits for it."""
-        with self._lock:
-            making = self._making.setdefault(key, Lock())
-        try:
-            with making:
-                with self._lock:
-                    kept = self._kept.get(key)
-                if kept is None or kept[0] != version:
-                    kept = version, str(to_json_plotly(make()))
-        finally:
-            with self._lock:
-                self._making.pop(key, None)
-        with self._lock:
-            self._kept[key] = kept
-            self._kept.move_to_end(key)
-            while len(self._kept) > MOST_PAGES or self._characters() > MOST_CHARACTERS:
-                self._kept.popitem(last=False)
-        return json.loads(kept[1])
-
-    def _characters(self) -> int:
-        return sum(len(text) for _, text in self._kept.values())
+        return json.loads(self._kept.get(key, version, lambda: str(to_json_plotly(make()))))

@@ -9,11 +9,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.errors import MpprofError, NotFoundError, UnableError, UsageError
-from mpprof.forecasts.memory import training
+from mpprof.forecasts import compiling
+from mpprof.forecasts.memory import forecasting, training
 from mpprof.model.audit import AuditMemory, AuditNote, AuditReport, short
 from mpprof.model.device import DeviceFacts
 from mpprof.model.run import Run
@@ -56,8 +57,9 @@ def audit(
     and more.
 
     Args:
-        model: a Keras model (compiled, if optimizer and XLA are to be judged), the path of a saved one, a run
-            or log directory whose records hold the model, or a list of these.
+        model: a Keras model (compiled, if optimizer and XLA are to be judged), the path of a saved one,
+            "module:function" that returns one, a run or log directory whose records hold the model, or a list
+            of these.
         batch_size: the global batch, in examples; None: it is not judged.
         gpu: the card to train on, by name ("A100") or compute capability ("8.0"); None: the one that the
             framework sees here, else only what holds for every card with Tensor Cores.
@@ -74,25 +76,14 @@ def audit(
     """
     if isinstance(model, list | tuple):
         return tuple(
-            audit_one(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
-            for each in model
+            audit(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
+            for each in cast("Sequence[Run]", model)
         )
-    return audit_one(model, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
-
-
-def audit_one(
-    model: Any,
-    *,
-    batch_size: int | None = None,
-    gpu: str | None = None,
-    imports: Sequence[str] = (),
-    trust: bool = False,
-    batch: Sequence[Any] | None = None,
-) -> AuditReport:
-    """Look over one model, one saved model or the model of one run: see `audit`."""
     from mpprof.record.facts import described, untrained
 
     batch_size = None if batch_size is None else training.checked_batch(batch_size)
+    if isinstance(model, str) and compiling.is_function(model):
+        model = forecasting.called(model)
     if isinstance(model, str | os.PathLike) and os.path.isdir(model) and _holds_runs(model):
         model = loading.load(model)
     if batch is not None and isinstance(model, Run | str | os.PathLike):
@@ -107,7 +98,8 @@ def audit_one(
         run = untrained.run_of(model, batch_size)
     report = audit_run(run, gpu)
     at_batch = () if batch is None else _at_batch(model, batch)
-    return replace(report, memory=_memory(run, report, gpu), notes=(*at_batch, *report.notes))
+    memory, no_memory = _memory(run, report, gpu)
+    return replace(report, memory=memory, no_memory=no_memory, notes=(*at_batch, *report.notes))
 
 
 def _at_batch(model: Any, batch: Sequence[Any]) -> tuple[AuditNote, ...]:
@@ -128,28 +120,29 @@ def _at_batch(model: Any, batch: Sequence[Any]) -> tuple[AuditNote, ...]:
     )  # fmt: skip
 
 
-def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[AuditMemory, ...]:
-    """Return what the model is estimated to take in float32 and in 16 bits; empty where that cannot be
-    told."""
+def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[tuple[AuditMemory, ...], str | None]:
+    """Return what the model is estimated to take in float32, in 16 bits and under its own policy; none where
+    that cannot be told, and why."""
     if report.batch_size is None:
-        return ()
+        return (), None
     card = _named(gpu) if gpu else _here(run)
+    own = [report.policy] if report.policy in training.POLICIES_KNOWN else []
     try:
         found = training.forecast(
             run,
             report.batch_size,
-            policies=("float32", report.mixed),
+            policies=("float32", report.mixed, *own),
             card_bytes=card.memory_bytes if card else None,
             capability=card.compute_capability if card else None,
         )
-    except MpprofError:
-        return ()
+    except MpprofError as error:
+        return (), error.what
     return tuple(
         AuditMemory(
             one.policy, one.peak_bytes, one.largest_batch, one.slots_bytes is None, bool(one.custom_layers)
         )
         for one in found.runs
-    )
+    ), None
 
 
 def _holds_runs(path: str | os.PathLike[str]) -> bool:

@@ -11,7 +11,7 @@ from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.accounted_steps import Window, window_of
 from mpprof.errors import MpprofError
-from mpprof.model.account import Account, DeviceAccount
+from mpprof.model.account import Account
 from mpprof.model.hosts import Host, Hosts, MissingHost
 from mpprof.model.kernels import Placements
 from mpprof.model.run import HostTrace, Run
@@ -95,10 +95,6 @@ def _account_of(host: HostTrace, run: Run, trace: Path, account: Account) -> Hos
         trace=trace.name,
         step_ns=account.window_ns,
         wall_ns=summary.mean_ns if summary is not None else None,
-        devices=tuple(map(_without_cells, devices)),
+        devices=tuple(replace(device, cells=()) for device in devices),
         window_steps=account.steps,
     )
-
-
-def _without_cells(device: DeviceAccount) -> DeviceAccount:
-    return replace(device, cells=())

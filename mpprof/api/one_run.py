@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import timeline as timelines
 from mpprof.api import workflows
+from mpprof.model.run import Run
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
 from mpprof.report.redact import redactor_of
@@ -17,9 +18,17 @@ if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
     from mpprof.model.report import Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow, ProductRow
+    from mpprof.model.run import Run, ShownLook
     from mpprof.model.timeline import Roofs, Timeline
 
 RUN, BASELINE = "run", "baseline"
+
+
+def shown_look(run: Run) -> ShownLook | None:
+    """Return the look at a run's numbers by layer that shows most; None where it has none."""
+    from mpprof.numbers import files
+
+    return files.shown(run.path) if run.looks else None
 
 
 class TableMethods(ABC):
@@ -38,9 +47,27 @@ class TableMethods(ABC):
     def layers(self, run: str, *, in_steps: bool = False) -> list[LayerRow]:
         return cast("list[LayerRow]", self._rows(run, "layers", in_steps))
 
+    def steps(self, run: str) -> StepTable | None:
+        return self._run(run).steps
+
+    def hardware(self, run: str) -> HardwareTable | None:
+        return self._run(run).hardware
+
+    def roofs(self, run: str) -> Roofs | None:
+        return workflows.roofs_of(self._analysis(run))
+
+    def redactor(self, run: str) -> Callable[[Any], Any]:
+        return redactor_of(self._run(run)).record
+
     @abstractmethod
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         """Return the rows of a table."""
+
+    @abstractmethod
+    def _analysis(self, run: str) -> Analysis: ...
+
+    def _run(self, run: str) -> Run:
+        return self._analysis(run).run
 
 
 class OneRun(TableMethods):
@@ -60,11 +87,11 @@ class OneRun(TableMethods):
     def report(self, run: str, baseline: str | None = None) -> Report:
         return self.document if run == RUN else documents.report(workflows.judge(self._of[run]))
 
-    def steps(self, run: str) -> StepTable | None:
-        return self._of[run].run.steps
+    def _analysis(self, run: str) -> Analysis:
+        return self._of[run]
 
-    def hardware(self, run: str) -> HardwareTable | None:
-        return self._of[run].run.hardware
+    def numbers(self, run: str) -> ShownLook | None:
+        return shown_look(self._of[run].run)
 
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         mine = self._of[run]
@@ -73,9 +100,3 @@ class OneRun(TableMethods):
     def timeline(self, run: str, *, step: int | None = None, width: int = 1400) -> Timeline | None:
         known = timelines.timeline_of(self._of[run])
         return None if known is None else timelines.window(known, step=step, width=width)
-
-    def roofs(self, run: str) -> Roofs | None:
-        return workflows.roofs_of(self._of[run])
-
-    def redactor(self, run: str) -> Callable[[Any], Any]:
-        return redactor_of(self._of[run].run).record

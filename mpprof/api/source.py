@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
-from mpprof.api.one_run import TableMethods
+from mpprof.api.one_run import TableMethods, shown_look
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.model.run import Run
 from mpprof.model.source import HOST_MARK, RunEntry
-from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import dismissals, words
 from mpprof.report import json as documents
-from mpprof.report.redact import redactor_of
 from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import SurveyRow
     from mpprof.model.run import ShownLook
-    from mpprof.model.timeline import KernelDetails, Roofs, Timeline
+    from mpprof.model.timeline import KernelDetails, Timeline
 
 KEPT_ANALYSES = 6
 """Analyses hold whole traces: as many as a ladder on one page needs, no more."""
@@ -188,17 +186,8 @@ class LogDirectory(TableMethods):
         root = self.path.resolve()
         return known is not None and all(file.resolve().is_relative_to(root) for file in _files(known[0]))
 
-    def steps(self, run: str) -> StepTable | None:
-        return self._run(run).steps
-
-    def hardware(self, run: str) -> HardwareTable | None:
-        return self._run(run).hardware
-
     def numbers(self, run: str) -> ShownLook | None:
-        from mpprof.numbers import files
-
-        found = self._run(run)
-        return files.shown(found.path) if found.looks else None
+        return shown_look(self._run(run))
 
     def version(self, run: str, baseline: str | None = None) -> str:
         with self._lock:
@@ -213,9 +202,6 @@ class LogDirectory(TableMethods):
     def _rows(self, run: str, kind: workflows.TableKind, in_steps: bool) -> Any:
         """Return the rows of a table, kept as long as the analysis is."""
         return self._analysed(run).rows(kind, in_steps)
-
-    def roofs(self, run: str) -> Roofs | None:
-        return workflows.roofs_of(self._analysis(run))
 
     def timeline(
         self,
@@ -254,9 +240,6 @@ class LogDirectory(TableMethods):
     def _timeline_of(self, run: str) -> timelines.Timeline | None:
         """Return the lanes of a run, which are kept as long as its analysis is."""
         return self._analysed(run).timeline()
-
-    def redactor(self, run: str) -> Callable[[Any], Any]:
-        return redactor_of(self._run(run)).record
 
     def compare(self, runs: tuple[str, ...]) -> ComparedRuns:
         """Return the `mpprof.compare/1` document of two runs or more, in the order given."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from mpprof.api import survey_dask, survey_processes
+from mpprof.api import survey_processes
 from mpprof.api.results import Table
-from mpprof.api.survey_row import Task
-from mpprof.errors import UsageError
+from mpprof.api.survey_row import Task, broken, row_of
+from mpprof.errors import MpprofError, UsageError
 from mpprof.model.rows import SurveyRow
 from mpprof.report.runs.baselines import default_baselines
-from mpprof.report.runs.journal import Journal, signature_of
+from mpprof.report.runs.journal import GIVEN_UP, Journal, signature_of
 from mpprof.runs import loading
 from mpprof.runs.run_entries import entry_at
 
@@ -71,7 +71,7 @@ def _analysed(
     left: Sequence[Task], workers: int | None, dask: str | None, time_limit_s: float
 ) -> Iterator[tuple[Task, SurveyRow]]:
     if dask is not None:
-        return survey_dask.rows(left, dask)
+        return rows(left, dask)
     count = (
         workers if workers is not None else len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
     )
@@ -121,3 +121,29 @@ def _places(path: Path) -> Sequence[loading.Place]:
     if not at:
         loading.runs(path)  # raises what says why
     return (*at, *loading.lone_beside(path, at))
+
+
+CONNECT_S = 30
+
+
+def rows(left: Sequence[Task], address: str) -> Iterator[tuple[Task, SurveyRow]]:
+    """Yield each task with its row, as they come. Dask gives the task of a worker that died to another
+    worker; a run that ends several workers is given up. Raises MpprofError without Dask, or where nothing
+    answers."""
+    try:
+        import distributed  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise MpprofError("Dask is not installed", next="pip install 'mpprof[dask]'") from error
+    try:
+        client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise MpprofError(
+            f"no Dask scheduler answers: {error}", where=address, next="Start one with `dask scheduler`"
+        ) from error
+    with client:
+        asked: dict[Any, Task] = {client.submit(row_of, task, pure=False): task for task in left}
+        for future in distributed.as_completed(list(asked), loop=client.loop):
+            task = asked.pop(future)
+            failed = future.exception()
+            yield task, (future.result() if failed is None else broken(task, f"{GIVEN_UP}{failed}"))
+            future.release()

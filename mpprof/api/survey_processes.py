@@ -90,7 +90,8 @@ class _Workers:
         if answered:
             row: SurveyRow = json.loads(line)
             return row
-        return broken(task, GIVEN_UP + (_too_long(self._limit_s) if late.is_set() else _ended(code)))
+        why = f"it took longer than {self._limit_s:g} s" if late.is_set() else _ended(code)
+        return broken(task, f"{GIVEN_UP}{why}")
 
     def _process(self) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -117,10 +118,6 @@ def _close(process: subprocess.Popen[bytes]) -> int:
             with suppress(OSError):
                 stream.close()
     return code
-
-
-def _too_long(limit_s: float) -> str:
-    return f"it took longer than {limit_s:g} s"
 
 
 def _ended(code: int) -> str:

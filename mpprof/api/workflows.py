@@ -19,7 +19,7 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import records
-from mpprof.analysis.steps import host_floor, host_path, machine_load, validity
+from mpprof.analysis.steps import host_floor, machine_load, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
@@ -105,7 +105,9 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     try:
         account = accounting.account(trace, placements, ownership, run)
         account = replace(
-            account, host_ns=host_floor.need_ns(trace, account), host_path=host_path.host_path(trace, account)
+            account,
+            host_ns=host_floor.need_ns(trace, account),
+            host_path=host_floor.host_path(trace, account),
         )
     except UnableError as error:
         problem = error.what

@@ -131,8 +131,7 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
         output.complain(str(error))
         return error.exit_code
     except BrokenPipeError:
-        # The reader (`head`) has seen enough. Python would complain again on flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        output.discard_stdout()  # the reader (`head`) has seen enough
         return 0
     except OSError as error:
         if isinstance(error, FileNotFoundError) and _is_nowhere():

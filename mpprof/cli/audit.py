@@ -12,18 +12,21 @@ FORMATS = ("text", "json")
 
 
 class Audit:
-    """List what in a saved model will miss the Tensor Cores, and why.
+    """List what in a model will miss the Tensor Cores, and why.
 
-    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras. Its weights are
-    not read, and code in it is not run without --trust. In a script,
-    mpprof.audit(model) does the same for a model that was just built. With --bounds
+    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras: its weights are
+    not read, and code in it is not run without --trust. Or module:function,
+    importable from here, that returns a model, or the log directory of a run that
+    recorded one. In a script, mpprof.audit(model) does the same. With --bounds
     or --against it is a gate that needs no GPU: exit code 1 where a bound is broken
     or a layer left the matrix units (docs/checks.md)."""
 
     name = "audit"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("model", metavar="MODEL.keras", type=Path, help="a saved Keras model")
+        parser.add_argument(
+            "model", metavar="MODEL", help="a saved Keras model, module:function, or a log directory"
+        )
         parser.add_argument(
             "--batch-size", metavar="N", type=values.batch, help="the global batch size it will have"
         )
@@ -53,7 +56,7 @@ class Audit:
         output.check_output(args.output, force=args.force)
         bounds = audit_checks.read(args.bounds) if args.bounds else None
         kept = audit_checks.read_kept(args.against) if args.against else None
-        paths.refuse_address(args.model, "Keras loads models from files")
+        paths.refuse_address(Path(args.model), "Keras loads models from files")
         report = auditing.audit(
             args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports, trust=args.trust
         )

@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mpprof import traces
@@ -30,7 +30,7 @@ RECORDS = "mpprof"
 MOST_RECORD_BYTES = 512 << 20
 """A record is redacted in memory: a larger file (a gap in a sparse one may be of any size) would fill it."""
 _RECORD_NAMES = {formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE, formats.COUNTERS_FILE,
-                 formats.NUMERICS_FILE}  # fmt: skip
+                 formats.NUMERICS_FILE, formats.TRIED_FILE}  # fmt: skip
 _STEP_LINE = re.compile(r'\{"kind":"step"(?:,"\w+":(?:-?[\d.e+-]+|true|false|null|"(?:NaN|-?Infinity)"))*\}')
 NOT_REDACTED = (
     "in a text: a name without a path or a known form (of a person, of another host without its domain and "
@@ -88,11 +88,7 @@ def bundle(
 
 def _left(path: Path, reason: str, link: str = "") -> dict[str, str]:
     """Return what is left out and why; a link that is not followed is named, so that it can be looked at."""
-    return {"name": link if reason == OUTSIDE and link else _suffix(path), "reason": reason}
-
-
-def _suffix(path: Path) -> str:
-    return f"trace{_ending(path)}"
+    return {"name": link if reason == OUTSIDE and link else f"trace{_ending(path)}", "reason": reason}
 
 
 def _ending(path: Path) -> str:
@@ -163,6 +159,8 @@ def _rename_sessions(run: Run, facts: Any, sessions: dict[Path, str]) -> None:
 def _redacted(facts: Any, redactor: Redactor) -> Any:
     if isinstance(facts, dict) and isinstance(facts.get("host"), str):
         facts["host"] = "<host>"  # even a name too common to be replaced elsewhere
+    if isinstance(facts, dict) and isinstance(facts.get("script"), str):
+        facts["script"] = PurePath(facts["script"]).name  # "-m package.train" has no folders
     return redactor.record(facts)
 
 

@@ -23,12 +23,12 @@ class Explain:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        from mpprof.diagnosis import engine
+        from mpprof.diagnosis import manual
 
         if args.code is not None:
-            output.write(engine.explain(args.code), None)
+            output.write(manual.explain(args.code), None)
             return 0
-        listed = engine.codes()
+        listed = manual.codes()
         width = max(len(slug) for _, slug, _ in listed)
         lines = [f"{code}  {slug:<{width}}  {title}" for code, slug, title in listed]
         output.write("\n".join(lines), None)

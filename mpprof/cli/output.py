@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import re
 import stat
@@ -79,9 +80,18 @@ def print_all(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
+        discard_stdout()
         raise MpprofError(
             f"cannot be written ({error.strerror})", where="standard output", next="Write it somewhere else"
         ) from error
+
+
+def discard_stdout() -> None:
+    """Let what stdout still holds, and what comes, go nowhere: Python would complain again on flushing at
+    exit."""
+    if sys.stdout is not None:
+        with suppress(io.UnsupportedOperation):  # no file of the system's: nothing is flushed at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_bytes(content: bytes, path: Path, *, force: bool = False) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json")
 INTERRUPTED = 130
 _BATCH = re.compile(r"x(\d+(?:\.\d+)?)")
-STEPS, MINUTES = 60, 20.0
+STEPS = 60
 
 
 class Try:
@@ -69,8 +69,8 @@ class Try:
             help=f"steady steps of a training at least; 5 s at least, too (default: {STEPS})",
         )  # fmt: skip
         parser.add_argument(
-            "--minutes", metavar="N", type=_minutes, default=MINUTES,
-            help=f"of all trainings together (default: {MINUTES:g})",
+            "--minutes", metavar="N", type=_minutes,
+            help="of all trainings together (default: 20; on a CPU 2)",
         )  # fmt: skip
         parser.add_argument(
             "--fit", metavar="N", type=at_least_one,
@@ -93,7 +93,7 @@ class Try:
         done = journal.begin(resume=asked.resume)
         output.note(args, f"{asked.name} is trained several times: what it does before fit happens each time "
                           "and what it does after fit does not happen")  # fmt: skip
-        code = 0
+        code, again = 0, f"--resume --logdir {quoted(asked.logdir)}"
         try:
             with training.interrupted_by_signals():
                 tried = trying.climb(
@@ -102,12 +102,13 @@ class Try:
                     lambda text: output.note(args, text),
                     done,
                     journal.add,
-                    grown=lambda tried: text.write_table(tried, asked.logdir),
+                    grown=lambda tried: text.write(tried, asked.logdir),
                 )
         except trying.Interrupted as stopped:
             tried, code = stopped.tried, _code_of(stopped)
-            again = f"--resume --logdir {quoted(asked.logdir)}"
             output.note(args, f"interrupted: this was measured until then; {again} goes on")
+        if tried.dropped and code == 0:
+            output.note(args, f"the time is over: {again} with more --minutes goes on")
         output.write(_written(tried, args), args.output, force=args.force)
         return code
 

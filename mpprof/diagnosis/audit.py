@@ -95,7 +95,16 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
                 notes += mine
             else:
                 clear.append(rule.CODE)
-    late = [_without_name(gpu)] if gpu is not None and has_units is None else []
+    late = (
+        []
+        if gpu is None or has_units is not None
+        else [
+            Unable(
+                "MP802",
+                f"{_called(gpu)} covers cards with Tensor Cores and without: give the card by its name",
+            )
+        ]
+    )
     order = {rule.CODE: place for place, rule in enumerate(rules)}
     worst = {
         code: min(SEVERITY_RANK[n.severity] for n in notes if n.code == code)
@@ -146,21 +155,17 @@ def _place(note: AuditNote, worst: dict[str, int]) -> int:
     return -1 if lacks else worst[note.code]
 
 
-def _without_name(gpu: DeviceFacts) -> Unable:
-    return Unable(
-        "MP802", f"{_called(gpu)} covers cards with Tensor Cores and without: give the card by its name"
-    )
-
-
 def _called(gpu: DeviceFacts) -> str | None:
     return gpu.name or (f"a GPU of {gpu.architecture}" if gpu.architecture else None)
 
 
 def _mixed(model: ModelFacts | None, own: str | None) -> str:
-    """Return the policy to train under: the model's own where that is mixed."""
-    layers = model.layers if model else ()
-    in_bfloat16 = "bfloat16" in (own or "") or any(f.quantized for f in layers)
-    return "mixed_bfloat16" if in_bfloat16 else "mixed_float16"
+    """Return the policy to train under: the model's own where that is mixed; of quantised layers the one that
+    they were quantised from, or where that is float32 the one that needs no loss scaling."""
+    quantised = [f.dtype_policy or "" for f in (model.layers if model else ()) if f.quantized]
+    if any("_float16" in name for name in (own or "", *quantised)):
+        return "mixed_float16"
+    return "mixed_bfloat16" if quantised or "bfloat16" in (own or "") else "mixed_float16"
 
 
 def _is_of_units(rule: Rule) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpprof.analysis.comparison import whatif
@@ -10,8 +10,8 @@ from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import evidence, launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike
-from mpprof.diagnosis.manual import codes, explain
 from mpprof.diagnosis.outcomes import (
+    GENERAL,
     INVALID,
     NO_GPU,
     ONLY_INFERS,
@@ -36,8 +36,6 @@ from mpprof.model.account import Cell, Class, Phase, Slice, Speedup
 from mpprof.model.answer import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
-
-__all__ = ["Case", "Judgement", "codes", "explain", "judge", "unlike"]
 
 _LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
@@ -89,7 +87,7 @@ def judge(case: Case, rules: Sequence[Rule] | None = None, *, strict: bool = Fal
     asked = sorted(by_code, key=ledger.order)
     answers: dict[str, Outcome] = {}
     for code in asked:
-        if by_code[code].SPECIFICITY != REMAINDER:
+        if _specificity(by_code[code]) != REMAINDER:
             answers[code] = _ask(by_code[code], signals, warnings, strict=strict)
     granted, displaced = _settle(
         {code: answer for code, answer in answers.items() if isinstance(answer, Found)}, by_code, signals
@@ -233,7 +231,7 @@ def _weighed(
     if severity == "error" and outcome.severity is None and outcome.claims and signals.distorted:
         severity = "warning"  # the window is to be mended first: MP905
     launching = any(signals.cells[claim.cell].category == "idle_launch" for claim in claims)
-    host = rule.BOUND == "host" or launching
+    host = getattr(rule, "BOUND", "device") == "host" or launching
     of_work = [claim for claim in claims if signals.cells[claim.cell].category not in NO_WORK]
     work_ns = cost_ns(of_work, signals.cells) * signals.undistorted
     return _Weighed(rule, claims, severity, cost, stated, explained, not normal, ceiling, host, work_ns)
@@ -441,6 +439,10 @@ def _clear_of_steps(rule: Rule, signals: Signals, answer: Clear) -> Outcome:
     )
 
 
+def _specificity(rule: Rule) -> int:
+    return getattr(rule, "SPECIFICITY", GENERAL)
+
+
 def _settle(
     found: Mapping[str, Found], by_code: Mapping[str, Rule], signals: Signals
 ) -> tuple[dict[str, tuple[Claim, ...]], dict[str, str]]:
@@ -451,7 +453,7 @@ def _settle(
     """
     displaced: dict[str, str] = {}
     while True:
-        wishes = {c: (by_code[c].SPECIFICITY, f.claims) for c, f in found.items() if c not in displaced}
+        wishes = {c: (_specificity(by_code[c]), f.claims) for c, f in found.items() if c not in displaced}
         granted = ledger.settle(wishes)
         owner = {claim.cell: code for code, claims in granted.items() for claim in claims}
         fresh = {}
@@ -463,7 +465,7 @@ def _settle(
         if not fresh:
             return granted, displaced
         # The most entitled first, one at a time: what it held may lift another above its limit.
-        first = min(fresh, key=lambda code: (-by_code[code].SPECIFICITY, ledger.order(code)))
+        first = min(fresh, key=lambda code: (-_specificity(by_code[code]), ledger.order(code)))
         displaced[first] = fresh[first]
 
 
@@ -505,6 +507,7 @@ def _finding(
         evidence=(
             *(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
             *_lines_of_code(weighed.claims, signals),
+            *_tried(rule.CODE, signals),
         ),
         remedy=joined(remedies),
         remedies=remedies,
@@ -546,6 +549,13 @@ def _lines_of_code(claims: Sequence[Claim], signals: Signals) -> tuple[noun.Evid
             cost[hlo.line] = cost.get(hlo.line, 0.0) + cost_ns((claim,), cells)
     lines = sorted(cost, key=lambda line: (-cost[line], line))
     return (evidence.text("at", evidence.listed(lines)),) if lines else ()
+
+
+def _tried(code: str, signals: Signals) -> Iterator[noun.Evidence]:
+    """Yield what the remedies of this cause have brought that were tried on the run's script."""
+    for each in signals.case.run.tried:
+        if each.code == code:
+            yield evidence.text(f"tried: {each.change}:", each.said)
 
 
 def _claimed(claims: Sequence[Claim], signals: Signals) -> tuple[noun.ClaimedPart, ...]:

@@ -34,11 +34,6 @@ def codes() -> tuple[tuple[str, str, str], ...]:
     return tuple(sorted((rule.CODE, rule.SLUG, rule.TITLE) for rule in rules.ALL))
 
 
-def subjects() -> dict[str, str]:
-    """Return what each cause is about, in a few words, by its code."""
-    return {rule.CODE: rule.ABOUT for rule in rules.ALL}
-
-
 def explain(cause: str) -> str:
     """Return the manual page of a cause, given by its code or slug in any case (MP104, float32-island).
 

@@ -69,11 +69,8 @@ class Claim:
 
 def cost_ns(claims: Sequence[Claim], cells: Sequence[Cell]) -> float:
     """Return the ns per step that the claimed cells take above what they could take; never negative."""
-    return float(sum(_excess(claim, cells) for claim in claims))
-
-
-def _excess(claim: Claim, cells: Sequence[Cell]) -> float:
-    return max(0.0, cells[claim.cell].ns_per_step - max(0.0, claim.attainable_ns))
+    excess = (cells[claim.cell].ns_per_step - max(0.0, claim.attainable_ns) for claim in claims)
+    return float(sum(max(0.0, ns) for ns in excess))
 
 
 @frozen
@@ -186,12 +183,13 @@ Outcome = Found | Clear | NotApplicable | Unable
 
 class Rule(Protocol):
     """One cause: a module of `rules/`, whose docstring is its manual page. `ABOUT` names in a list what it
-    looks at. A rule that can judge a model before it trains also has `check_model` (`audit.ModelRule`). One
-    with `OF_TRAINING = True` asks of gradients, updates or the loss: it does not apply to an inference. One
-    with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's work: it does not apply to a run on a CPU. `LEADS`
-    says of a rule whose finding comes before all costs what it then is (see `Leads`). `SAYS` is its finding
-    as the answer says it, where title or summary do not serve; `ONCE` what follows the step time after its
-    remedy ("once the input keeps up")."""
+    looks at. `SPECIFICITY` is GENERAL where a rule states none; `BOUND = "host"` says that its remedy
+    shortens the host's work and not the device's. A rule that can judge a model before it trains also has
+    `check_model` (`audit.ModelRule`). One with `OF_TRAINING = True` asks of gradients, updates or the
+    loss: it does not apply to an inference. One with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's
+    work: it does not apply to a run on a CPU. `LEADS` says of a rule whose finding comes before all costs
+    what it then is (see `Leads`). `SAYS` is its finding as the answer says it, where title or summary do
+    not serve; `ONCE` what follows the step time after its remedy ("once the input keeps up")."""
 
     __name__: str
     __doc__: str | None
@@ -199,8 +197,6 @@ class Rule(Protocol):
     SLUG: str
     TITLE: str
     ABOUT: str
-    SPECIFICITY: int
-    BOUND: str  # "host" or "device": whose work its remedy shortens
 
     @property
     def judge(self) -> Callable[[Signals], Outcome]: ...

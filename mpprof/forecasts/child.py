@@ -82,7 +82,7 @@ def _forecast(request: dict[str, Any], folder: Path, dump: Path) -> dict[str, An
     return {
         "policy": request["policy"],
         "model": _facts(model),
-        "versions": {"keras": keras.__version__, "jax": jax.__version__, "xla": _plugin_version()},
+        "versions": {"keras": keras.__version__, "jax": jax.__version__, "xla": _plugin()[1]},
         "source_sha256": hashlib.sha256(source).hexdigest(),
         "build_ns": built - started,
         "recurrent_layers": _recurrent_layers(keras, model) if recurrent else [],
@@ -108,26 +108,29 @@ def _frameworks() -> tuple[Any, Any]:
     return keras, jax
 
 
-def _plugin_version() -> str:
+def _plugin() -> tuple[str, str]:
+    """Return the CUDA that XLA's compiler is for, "cuda12" or "cuda13", and its version; empty: there is
+    none."""
     from importlib import metadata
 
-    for name in ("jax-cuda13-pjrt", "jax-cuda12-pjrt"):
+    for cuda in ("cuda13", "cuda12"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.version(name)
-    return ""
+            return cuda, metadata.version(f"jax-{cuda}-pjrt")
+    return "", ""
 
 
 def _device(jax: Any, target: str) -> Any:
     """Return the described card, as a device that programs can be compiled for."""
-    if not _plugin_version():
+    cuda, version = _plugin()
+    if not version:
         raise Mendable(
             "forecast needs XLA's compiler for NVIDIA cards, which is not installed",
             "pip install 'mpprof[forecast]'",
         )
-    if _plugin_version() != jax.__version__:
+    if version != jax.__version__:
         raise Mendable(
-            f"JAX is {jax.__version__}, and its CUDA plugin is {_plugin_version()}: they must be the same",
-            f"pip install 'jax=={_plugin_version()}' or 'jax[cuda13-local]=={jax.__version__}'",
+            f"JAX is {jax.__version__}, and its CUDA plugin is {version}: they must be the same",
+            f"pip install 'jax=={version}' or 'jax[{cuda}-local]=={jax.__version__}'",
         )
     from jax.experimental import topologies
 
@@ -465,7 +468,7 @@ def _kept_or_compiled(
     """Return the compiled programs: from the cache where the same program was compiled for the same card
     before."""
     told = hashlib.sha256(source)
-    told.update(json.dumps([request["target"], _plugin_version(), PROGRAMS, _KEPT_VERSION]).encode())
+    told.update(json.dumps([request["target"], _plugin()[1], PROGRAMS, _KEPT_VERSION]).encode())
     entry = Path(request["cache"]) / told.hexdigest() if request["cache"] else None
     if entry is not None and entry.is_dir():
         kept = _kept(entry, folder)
@@ -524,6 +527,22 @@ _MOST_KEPT = 100  # some megabytes each
 _KEPT_VERSION = 2  # another one where what is kept changes
 
 
+def _without_assembler(error: Exception) -> Mendable:
+    """Return what to do where no assembler takes the card: another CUDA's, or the newest of this one."""
+    if _plugin()[0] == "cuda12":
+        return Mendable(
+            f"XLA found no assembler of CUDA 12 for this card: {_first_line(error)}",
+            "pip install -U nvidia-cuda-nvcc-cu12, or CUDA 13's, 'mpprof[forecast]', in its own environment",
+            unable=True,
+        )
+    return Mendable(
+        "XLA found no assembler for this card (CUDA 13 has none before compute capability 7.5, and "
+        f"mpprof[forecast-cuda12] brings CUDA 12's): {_first_line(error)}",
+        "pip install 'mpprof[forecast-cuda12]', in an environment of its own",
+        unable=True,
+    )
+
+
 def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> dict[str, Any]:
     before = set(dumped.modules_in(dump))
     started = time.perf_counter_ns()
@@ -532,12 +551,7 @@ def _compiled(lowered: Any, options: dict[str, Any], path: Path, dump: Path) -> 
     except Exception as error:
         _refuse_if_out_of_memory(error)
         if "ptxas" in str(error):
-            raise Mendable(
-                "XLA found no assembler for this card (CUDA 13 has none before compute capability 7.5, and "
-                f"mpprof[forecast-cuda12] brings CUDA 12's): {_first_line(error)}",
-                "pip install 'mpprof[forecast-cuda12]', in an environment of its own",
-                unable=True,
-            ) from error
+            raise _without_assembler(error) from error
         raise Mendable(
             f"XLA cannot compile this train step: {_first_line(error)}",
             "Take another policy or card: it would not compile there either",

@@ -78,7 +78,7 @@ def card_forecast(
         memory=replace(_memory(result), alive=_alive(own.program, result), card_bytes=card.memory_bytes),
         card_memory_bytes=card.memory_bytes,
         at_least_ns=at_least,
-        typical_ns=_typical(family, card, policy, sum(times), at_least),
+        typical_ns=_typical(family, card, policy, sum(times), _kernels(own), at_least),
         speedup=None if recurrent else _speedup(own, card, policy, family, float32, model),
         can_ratio=shares[0],
         cannot_ratio=shares[1],
@@ -87,7 +87,7 @@ def card_forecast(
         model_flops=model_flops,
         executed_flops=sum(kernel.executed_flops or 0.0 for kernel in kernels),
         kernels=kernels,
-        obstacles=_obstacles(kernels, model_flops, times),
+        obstacles=_obstacles(kernels, model_flops, None if recurrent else times),
         unknown=_unknown(result, kernels, launches=not recurrent and _is_bound_by_launches(own, card)),
         compile_ns=sum(int(one["compile_ns"]) for one in result["programs"].values()),
         family=family,
@@ -221,12 +221,14 @@ def _kernels(judged: _Judged) -> int:
     return sum(map(least_time.times, judged.program.launches))
 
 
-def _typical(family: str, card: Card, policy: str, roofline_ns: float, at_least_ns: float) -> Band | None:
+def _typical(
+    family: str, card: Card, policy: str, roofline_ns: float, kernels: int, at_least_ns: float
+) -> Band | None:
     """Return the range of a step, by measured steps of its family; never below the bound."""
     wide = policy == "float32"
     if not family or not (wide or _is_narrow(policy, card)):
         return None
-    found = typical.step(family, card.compute_capability, roofline_ns, wide=wide)
+    found = typical.step(family, card.compute_capability, roofline_ns, kernels, wide=wide)
     return found and Band(max(found.low, at_least_ns), max(found.high, at_least_ns))
 
 
@@ -392,12 +394,15 @@ def _time_shares(kernels: Sequence[ForecastKernel], times: Sequence[float]) -> T
 
 
 def _obstacles(
-    kernels: Sequence[ForecastKernel], whole: float, times: Sequence[float]
+    kernels: Sequence[ForecastKernel], whole: float, times: Sequence[float] | None
 ) -> tuple[Obstacle, ...]:
+    """Return what is in the way. `times`: each launch's roofline time; None where other kernels run in place
+    of some that were compiled, so that no share of the time is known."""
+    all_ns = sum(times) if times is not None else 0.0
     flops: dict[str, float] = defaultdict(float)
     taken: dict[str, float] = defaultdict(float)
     layers: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for kernel, ns in zip(kernels, times, strict=True):
+    for kernel, ns in zip(kernels, times or [0.0] * len(kernels), strict=True):
         if kernel.obstacle and kernel.obstacle != "choice":
             flops[kernel.obstacle] += kernel.flops or 0.0
             taken[kernel.obstacle] += ns
@@ -409,11 +414,11 @@ def _obstacles(
             *deciding.OBSTACLES[code],
             tuple(sorted(layers[code], key=lambda layer: -layers[code][layer])),
             amount / whole if whole else 0.0,
-            taken[code] / sum(times) if sum(times) else 0.0,
+            taken[code] / all_ns if all_ns else None,
         )
         for code, amount in flops.items()
     ]
-    return tuple(sorted(found, key=lambda one: (-one.time_ratio, -one.flops_ratio)))
+    return tuple(sorted(found, key=lambda one: (-(one.time_ratio or 0.0), -one.flops_ratio)))
 
 
 def _unknown(

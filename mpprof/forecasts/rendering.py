@@ -128,8 +128,9 @@ def _notes(runs: Sequence[CardForecast]) -> Iterable[str]:
         told = True
         yield f"  {obstacle.reason}"
         for place, one in where:
-            share = quantities.format_ratio(one.time_ratio)
-            yield f"    {place}: {share} of the step at peak rates ({_layers(one.layers)})"
+            of = "the step at peak rates" if one.time_ratio is not None else "the model's matrix operations"
+            share = quantities.format_ratio(one.flops_ratio if one.time_ratio is None else one.time_ratio)
+            yield f"    {place}: {share} of {of} ({_layers(one.layers)})"
         if obstacle.remedy:
             yield f"    do: {obstacle.remedy}"
     if not told:

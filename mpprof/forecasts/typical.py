@@ -1,7 +1,8 @@
 """How much longer than its roofline time a step takes: by steps of published models that were measured.
 
-`measured_steps.csv` has a row for each measured step, with its source and with the roofline time of the
-same model, card, policy and batch, compiled as a forecast compiles it (`tests.forecast.make_calibration`). A
+`measured_steps.csv` has a row for each measured step, with its source and with the roofline time and the
+kernels of the same model, card, policy and batch, compiled as a forecast compiles it
+(`tests.forecast.make_calibration`). What counts is the roofline time with its launches. A
 row speaks for models of its family, on cards of its compute capability, in its width, of about its size. No
 range is stated unless two or more models speak for it, and none that is wider than `WIDEST`.
 """
@@ -15,6 +16,7 @@ from functools import cache
 from math import exp, log
 from pathlib import Path
 
+from mpprof.forecasts import least_time
 from mpprof.model.forecast import Band
 from mpprof.model.frozen import frozen
 
@@ -38,12 +40,13 @@ class Measured:
     batch_size: int
     measured_ns: float
     roofline_ns: float
+    kernels: int
     source: str
 
     @property
     def factor(self) -> float:
-        """What the step took over its roofline time: the inverse of the share of the peak that it reached."""
-        return self.measured_ns / self.roofline_ns
+        """What the step took over its roofline time with its launches."""
+        return self.measured_ns / least_time.with_launches_ns(self.roofline_ns, self.kernels)
 
 
 @cache
@@ -57,7 +60,8 @@ def _row(row: dict[str, str]) -> Measured:
     major, minor = row["compute_capability"].split(".")
     return Measured(
         row["family"], row["model"], (int(major), int(minor)), row["policy"] == "float32", int(row["batch"]),
-        float(row["measured_ms"]) * 1e6, float(row["roofline_ms"]) * 1e6, row["source"],
+        float(row["measured_ms"]) * 1e6, float(row["roofline_ms"]) * 1e6, int(row["kernels"]),
+        row["source"],
     )  # fmt: skip
 
 
@@ -65,13 +69,15 @@ def step(
     family: str,
     compute_capability: tuple[int, int],
     roofline_ns: float,
+    kernels: int,
     *,
     wide: bool,
     table: Sequence[Measured] | None = None,
 ) -> Band | None:
-    """Return the range of a step's time in ns; None: not calibrated."""
+    """Return the range of a step's time in ns; None: not calibrated. `kernels`: how many it launches."""
     found = _range(_steps(family, table), (compute_capability, wide), roofline_ns)
-    return found and Band(found.low * roofline_ns, found.high * roofline_ns)
+    launched_ns = least_time.with_launches_ns(roofline_ns, kernels)
+    return found and Band(found.low * launched_ns, found.high * launched_ns)
 
 
 def speedup(
@@ -82,7 +88,8 @@ def speedup(
     table: Sequence[Measured] | None = None,
 ) -> Band | None:
     """Return the range of the speedup over float32 of a 16-bit step of this roofline time; None: not
-    calibrated. What counts is how much of the ratio of roofline times other models reached."""
+    calibrated. `at_roofline` is the ratio of the two steps' roofline times, each with its launches; what
+    counts is how much of it other models reached."""
     found = _range(_speedups(family, table), (compute_capability, False), roofline_ns)
     return found and Band(found.low * at_roofline, found.high * at_roofline)
 

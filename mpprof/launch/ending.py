@@ -58,7 +58,14 @@ def unrecorded(options: Options, backend: str | None, machine: loops.Machine) ->
         return
     if backend is None:
         if not options.quiet:
-            say(f"mpprof: {options.script} imported no framework, so there is nothing to report.")
+            say(
+                f"mpprof: {options.script} imported no framework in its own process, so there is nothing to "
+                "report."
+            )
+        return
+    error = getattr(sys, "last_value", None)
+    if error is not None and not isinstance(error, KeyboardInterrupt):
+        say(f"mpprof: {options.script} ended by {type(error).__name__} before it trained with Keras.")
         return
     root = machine.write(options.logdir)
     logdir = f"logs/{Path(options.logdir).name}"

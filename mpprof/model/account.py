@@ -454,6 +454,8 @@ class Limit:
     ns_per_step: Annotated[Ns, "In the float32 step."]
     best_ns: Annotated[Ns, "In the attainable one."]
     ratio: Annotated[float, "Of the float32 step."]
+    places: Annotated[tuple[tuple[Placement, float], ...], HIDDEN] = ()
+    """Of matrix work: where it runs at best, and for how many ns; empty: not known."""
 
 
 @frozen

@@ -83,7 +83,10 @@ class AuditReport:
     clear: tuple[str, ...]
     warnings: tuple[str, ...] = ()  # what will not train at all, and what was not looked at
     mixed: str = "mixed_float16"  # the policy to train it under
-    memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or not every layer's shape
+    memory: tuple[AuditMemory, ...] = ()  # empty: the batch is not known, or `no_memory` says why
+    no_memory: str | None = (
+        None  # why the memory at the batch is not estimated; None: it is, or was not asked
+    )
     set_policy: str = "keras.config.set_dtype_policy"  # what sets it, by the Keras of the model
     work: tuple[MatrixWork, ...] = ()  # of each layer that multiplies; empty: no card is known
     least_ns: float | None = None  # of a step's products at the card's peak rates; None: not known
@@ -134,6 +137,8 @@ def lines(report: AuditReport) -> list[str]:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
     if report.memory:
         said += ["", _memory(report)]
+    if report.no_memory:
+        said += ["", f"Memory at batch {report.batch_size:,} is not estimated: {report.no_memory}"]
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
     return said
@@ -202,6 +207,7 @@ def _memory(report: AuditReport) -> str:
     left_out = "; the optimizer's slots are not known and come on top"
     more = left_out if any(one.without_slots for one in report.memory) else ""
     more += "; custom layers keep more" if any(one.custom_layers for one in report.memory) else ""
+    more += "; what float8 layers keep in 8 bits comes on top" if report.float8 else ""
     return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 

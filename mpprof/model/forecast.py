@@ -110,14 +110,15 @@ class LargestBatch:
 @frozen
 class Obstacle:
     """What keeps matrix work off the matrix units: `flops_ratio` of the model's matrix operations,
-    `time_ratio` of the step's roofline time."""
+    `time_ratio` of the step's roofline time; None: that is not known, because cuDNN's kernels run in place of
+    a recurrent layer's."""
 
     code: str
     reason: str
     remedy: Annotated[str, NULL]
     layers: tuple[str, ...]
     flops_ratio: float
-    time_ratio: Annotated[float, LATER]
+    time_ratio: Annotated[float | None, LATER]
 
 
 @frozen

@@ -52,6 +52,16 @@ class ShownLook:
 
 
 @frozen
+class TriedRemedy:
+    """A remedy of one cause that `mpprof try` put into the run's script. `change`: "workers=8"; `said`: what
+    it had promised and has brought, in words."""
+
+    code: str
+    change: str
+    said: str
+
+
+@frozen
 class LayerFacts:
     """One layer as the walk over the model found it. Names are paths: `encoder/dense_1`."""
 
@@ -256,6 +266,7 @@ class RunFacts:
     graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
     ended: Ended | None = None  # None: it ended by itself, still runs, or nothing could say how it ended
     profile_plan: ProfilePlan | None = None  # None: not wanted, or not recorded
+    script: str | None = None  # as a command names it: "src/train.py", "-m package.train"; None: not known
 
     @property
     def planned(self) -> ProfilePlan | None:
@@ -312,6 +323,7 @@ class Run:
     step_range: str | None = None  # which ranges of the trace make its steps, where the user named some
     spans: Spans | None = None  # what the step log holds beside steps and validations; None: there is no log
     looks: tuple[NumbersLook, ...] = ()  # at the numbers by layer, in their order
+    tried: tuple[TriedRemedy, ...] = ()  # in the order in which they were tried
 
     @property
     def broken_off(self) -> str | None:

@@ -84,6 +84,10 @@ class RunTables(Protocol):
         """Return the peak rates of the run's main device; None where they are not known."""
         ...
 
+    def numbers(self, run: str) -> ShownLook | None:
+        """Return the look at the run's numbers by layer that shows most; None where it has none."""
+        ...
+
     def redactor(self, run: str) -> Callable[[Any], Any]:
         """Return a function that removes hosts, users and paths from a JSON value, as `mpprof bundle`
         does."""
@@ -94,10 +98,6 @@ class RunSource(RunTables, Protocol):
     """Runs under a directory."""
 
     title: str
-
-    def numbers(self, run: str) -> ShownLook | None:
-        """Return the look at the run's numbers by layer that shows most; None where it has none."""
-        ...
 
     def entries(self) -> tuple[RunEntry, ...]: ...
 

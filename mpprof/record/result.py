@@ -15,7 +15,6 @@ log = logging.getLogger("mpprof")
 
 INLINE = "mpprof.api.inline:card"
 STEP_TIMES = "mpprof.api.inline:step_times"
-FRAME_PIXELS = 720
 
 
 @dataclass(frozen=True)

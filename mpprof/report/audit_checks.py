@@ -149,9 +149,10 @@ def _on(work: Sequence[MatrixWork], narrow: bool) -> float:
 def _most(report: AuditReport, key: str, bound: float) -> Outcome:
     value = report.least_ns if key == "max_least_ns" else _peak(report.memory, report.policy)
     if value is None:
-        return Outcome(
-            key, "unable", "not known: give --gpu, --batch-size and a model that states its shapes"
-        )
+        why = "give --gpu, --batch-size and a model that states its shapes"
+        if key != "max_least_ns" and report.batch_size is not None:
+            why = report.no_memory or _why_no_peak(report)
+        return Outcome(key, "unable", f"not known: {why}")
     shown = quantities.format_ns if key == "max_least_ns" else quantities.format_bytes
     says = f"{shown(value)}, at most {shown(bound)}"
     if value <= bound and key != "max_least_ns" and any(each.custom_layers for each in report.memory):
@@ -163,6 +164,12 @@ def _peak(memory: Sequence[AuditMemory], policy: str | None) -> float | None:
     """Return the estimated peak under the model's own policy; None where it is not known."""
     own = [each for each in memory if each.policy == policy]
     return own[0].peak_bytes if own and not own[0].without_slots else None
+
+
+def _why_no_peak(report: AuditReport) -> str:
+    if any(each.policy == report.policy for each in report.memory):
+        return "the optimizer's slots are not known: compile the model"
+    return f"memory is not estimated under the policy {report.policy}"
 
 
 def _state(each: MatrixWork) -> str:

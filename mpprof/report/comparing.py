@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mpprof.model.account import GapSlice
     from mpprof.model.finding import Finding, KernelChange, Rung
     from mpprof.model.outcome import RemediesTotal, RemedyOutcome
-    from mpprof.model.report import Cause, ComparedRuns, Report
+    from mpprof.model.report import ComparedRuns, Report
 
 NOTABLE_RATIO = 0.005
 """A part whose gap is below this share of the step is folded into the last row,"""
@@ -114,7 +114,7 @@ def remedies(document: ComparedRuns, rung: Rung) -> list[str]:
     same = _computed_in(before) == _computed_in(after)
     if not found:
         why = rung.absent.get("remedies", "")
-        promised = any(cause.gain_ns_per_step for cause in _causes(before))
+        promised = any(cause.gain_ns_per_step for cause in before.facts.causes)
         return [f"not judged: {words.plain(why)}"] if promised and same and not rung.refused else []
     counted = [one for one in found if one.counted]
     said = [_remedy(one) for one in counted]
@@ -129,10 +129,6 @@ def remedies(document: ComparedRuns, rung: Rung) -> list[str]:
 def _computed_in(report: Report) -> str | None:
     found = report.run.computes_in
     return found.dtype if found else None
-
-
-def _causes(report: Report) -> tuple[Cause, ...]:
-    return report.facts.causes
 
 
 _AFTER = {

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from mpprof.folders import INSTALLED
 from mpprof.model.frozen import mapped
-from mpprof.model.installed import FOLDERS
 
 if TYPE_CHECKING:
     from mpprof.model.run import Run
@@ -330,7 +330,7 @@ def _overwritten(path: bytes, kept: bytes = b"/") -> bytes:
     return _masked(folder, kept) + slash + name
 
 
-_INSTALLED = rb"(?<=/)(" + FOLDERS.encode() + rb")(?=/|\Z)"
+_INSTALLED = rb"(?<=/)(" + INSTALLED.encode() + rb")(?=/|\Z)"
 
 
 def _masked(folder: bytes, kept: bytes = b"/") -> bytes:

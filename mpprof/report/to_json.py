@@ -28,7 +28,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
     if is_written(value):
-        return _object(value)
+        return {each.key: _value(each, given) for each, given in items(value)}
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
@@ -39,10 +39,6 @@ def to_json(value: Any) -> Any:
     if hasattr(value, "item"):  # numpy.bool_ is registered with none of the number classes
         return to_json(value.item())
     return str(value)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return {each.key: _value(each, given) for each, given in items(value)}
 
 
 def _value(each: Written, given: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import IDLE_CLASSES, IdleCause, MatmulShare, Slice
+from mpprof.model.account import IdleCause, MatmulShare, Slice
 from mpprof.model.shell import quoted
 from mpprof.report import words
 
@@ -88,8 +88,3 @@ def _range(found: NamedRanges) -> str:
     name = words.shorten(words.plain(quoted(found.name)), 60)
     count, share = words.plural(found.count, "range"), words.percent(found.launches_ratio)
     return f"--step-range {name} ({count}, {share} of the launches)"
-
-
-def idle_ns(window: Window) -> dict[str, float]:
-    """Return the idle time of the main device by class."""
-    return {each.category: each.ns for each in window.slices if each.category in IDLE_CLASSES}

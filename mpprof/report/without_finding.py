@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from mpprof.diagnosis.manual import subjects
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
-from mpprof.diagnosis.rules import mp303_batch_not_raised, mp906_unlike_runs, mp910_no_window
+from mpprof.diagnosis.rules import ALL, mp303_batch_not_raised, mp906_unlike_runs, mp910_no_window
 
 if TYPE_CHECKING:
     from mpprof.model.finding import Unable
@@ -139,7 +138,7 @@ def listed(codes: Sequence[str]) -> str:
 
 def about(code: str) -> str:
     """Return what a cause is about, in a few words; its code, of one that this version does not know."""
-    return subjects().get(code, code)
+    return next((rule.ABOUT for rule in ALL if code == rule.CODE), code)
 
 
 def clear(document: Report) -> str:

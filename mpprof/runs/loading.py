@@ -398,6 +398,7 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
         hosts=hosts.of_run(place.root, found[-1], {0: records.facts, **recorded}) if found else (),
         spans=records.spans,
         looks=store.read_looks(place.root),
+        tried=store.read_tried(place.root),
     )
 
 

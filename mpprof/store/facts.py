@@ -25,7 +25,7 @@ from mpprof.model.run import (
 )
 from mpprof.regular import read_regular
 from mpprof.store import bounded, formats
-from mpprof.store.upgrades import upgrade, version_of
+from mpprof.store.formats import upgrade, version_of
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -99,6 +99,7 @@ def facts_of(record: Json) -> RunFacts:
         graph_rewrite_result=bounded.mapping(record, "graph_rewrite_result"),
         ended=_ended(_object(record, "ended")),
         profile_plan=_plan(_object(record, "profile_plan")),
+        script=bounded.path(record, "script"),
     )
 
 

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mpprof.errors import TooNewError, UnreadableError
+
 RUN_SCHEMA = "mpprof.run/1"
 STEPS_SCHEMA = "mpprof.steps/1"
 HARDWARE_SCHEMA = "mpprof.hardware/1"
 COUNTERS_SCHEMA = "mpprof.counters/1"
 NUMERICS_SCHEMA = "mpprof.numerics/1"
+TRIED_SCHEMA = "mpprof.tried/1"
 
 FOLDER = "mpprof"
 RUN_FILE = "run.json"
@@ -24,6 +27,7 @@ STEPS_FILE = "steps.jsonl"
 HARDWARE_FILE = "hardware.jsonl"
 COUNTERS_FILE = "counters.json"
 NUMERICS_FILE = "numerics.jsonl"
+TRIED_FILE = "tried.json"
 WISH_FILE = "window-please"
 """A file of this name in the folder of a run that is being recorded asks for a further profile window."""
 
@@ -110,3 +114,47 @@ def _name(value: float) -> str:
 def _text(text: str) -> str:
     # A lone surrogate (from an undecodable file name) cannot be written as UTF-8.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+# --- versions of our own files -----------------------------------------------------------------------------
+
+# Every change of a format gets a new number and one small function here, which turns a document of the
+# version before into one of the next. Nothing else in mpprof knows an old version.
+
+Record = dict[str, Any]
+Upgrader = Callable[[Record], Record]
+
+NEWEST = {"mpprof.run": 1, "mpprof.steps": 1, "mpprof.hardware": 1, "mpprof.numerics": 1}
+
+# (family, version it reads) -> the same record, one version newer. Version 1 is the first, so it is empty.
+UPGRADERS: dict[tuple[str, int], Upgrader] = {}
+
+
+def version_of(schema: Any, family: str, where: str) -> int:
+    """Return the version in a schema string like "mpprof.run/1".
+
+    Raises `UnreadableError` where it is not of that family and `TooNewError` where it is newer than
+    this mpprof.
+    """
+    name, _, text = schema.partition("/") if isinstance(schema, str) else ("", "", "")
+    if name != family or not text.isascii() or not text.isdigit() or not 0 < len(text) < 6 or int(text) < 1:
+        raise UnreadableError(
+            f'not a file of mpprof: it states no schema "{family}/…"',
+            where=where,
+            next="Give a log directory that MPProfilerCallback wrote",
+        )
+    version = int(text)
+    if version > NEWEST[family]:
+        raise TooNewError(
+            f"written by a newer mpprof (schema {family}/{version}, this one reads up to {NEWEST[family]})",
+            where=where,
+            next="Upgrade mpprof: pip install -U mpprof",
+        )
+    return version
+
+
+def upgrade(record: Record, family: str, version: int) -> Record:
+    """Return the record in the newest version of its family."""
+    for old in range(version, NEWEST[family]):
+        record = UPGRADERS[family, old](record)
+    return record

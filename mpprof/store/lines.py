@@ -12,7 +12,7 @@ from typing import Any
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
 from mpprof.regular import open_regular
-from mpprof.store.upgrades import upgrade, version_of
+from mpprof.store.formats import upgrade, version_of
 
 Record = dict[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,14 @@ import numpy as np
 
 from mpprof.errors import NotFoundError, TooNewError, UnreadableError
 from mpprof.model import limits
-from mpprof.model.run import FitFacts, RunFacts
+from mpprof.model.run import FirstBreak, FitFacts, NumbersLook, RunFacts
 from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 from mpprof.regular import read_regular
 from mpprof.store import bounded, formats
 from mpprof.store.facts import fit_of, read_facts
 from mpprof.store.lines import Faults, read_blocks
-from mpprof.store.span_columns import SpanColumns
-from mpprof.store.step_columns import HardwareColumns, Record, StepColumns, validation_table
+from mpprof.store.step_columns import HardwareColumns, Record, SpanColumns, StepColumns, validation_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +244,48 @@ def rewrite_log_beside(folder: Path) -> dict[str, Any] | None:
     except (OSError, UnreadableError):
         return None
     return read_rewrite_log(text)
+
+
+# --- the looks at the numbers by layer ---------------------------------------------------------------------
+
+
+def read_looks(root: Path) -> tuple[NumbersLook, ...]:
+    """Return the looks of the run at `root` in their order; empty where it has none. What is damaged is
+    passed over, and so is a file that is none of ours: `mpprof numerics` says so."""
+    path = formats.folder_of(root) / formats.NUMERICS_FILE
+    if not path.exists():
+        return ()
+    records = chain.from_iterable(read_blocks(path, "mpprof.numerics", Faults(path)))
+    try:
+        return tuple(_look(record) for record in islice(records, limits.MOST_LOOKS))
+    except UnreadableError:
+        return ()
+
+
+def _look(record: dict[str, Any]) -> NumbersLook:
+    scale = record.get("loss_scale")
+    band = scale if isinstance(scale, dict) else {}
+    told = record.get("advice")
+    advice = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
+    now, low, high = (formats.number(band.get(name)) for name in ("now", "low", "high"))
+    return NumbersLook(
+        bounded.name(record, "trigger") or "asked",
+        bounded.whole(record, "step"),
+        _break(record.get("first_forward")),
+        _break(record.get("first_backward")),
+        now,
+        low,
+        high,
+        banded=bool(band),
+        advice=bounded.name(advice, "text"),
+        snippet=bounded.text(advice, "snippet"),
+    )
+
+
+def _break(found: Any) -> FirstBreak | None:
+    if not isinstance(found, dict):
+        return None
+    layer, tensor, reason = (bounded.name(found, key) for key in ("layer", "tensor", "reason"))
+    if layer is None or tensor is None or reason is None:
+        return None
+    return FirstBreak(layer, tensor, reason, bounded.name(found, "kind"))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof import model
 from mpprof._version import __version__
@@ -131,7 +130,6 @@ def claimed(name: str) -> Reader | None:
 # thousands; a file may state ten thousand in each megabyte.
 
 OTHER = "(other kernels)"
-Int64 = NDArray[np.int64]
 _Table = TypeVar("_Table", KernelTable, HostTable, AllocationTable)
 
 

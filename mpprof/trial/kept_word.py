@@ -14,6 +14,8 @@ from mpprof.trial.remedies import Advice, ByHand, Promise
 from mpprof.trial.rounds import Ratio, Trained, interval, ratio
 from mpprof.trial.settings import changed, differences
 
+NO_TIME = "no time was left"
+
 
 @frozen
 class Outcome:
@@ -40,6 +42,18 @@ class Outcome:
             "kept": self.kept, "error": self.error,
         }  # fmt: skip
 
+    @property
+    def said(self) -> str:
+        """The promise and what it has brought, in words."""
+        said = "promised no figure" if self.promised is None else f"promised {format_speedup(self.promised)}"
+        if self.error is not None:
+            return f"{said}; not measured: {self.error}"
+        said += f", obtained {interval(self.obtained)}"
+        if self.skipped is not None:
+            before, after = (words.count(round(value)) for value in self.skipped)
+            said += f", skipped updates {before} before and {after} with it"
+        return f"{said}; {'kept' if self.kept else 'not kept'}"
+
 
 def outcomes(plan: Plan, done: Sequence[Trained], advice: Advice) -> tuple[Outcome, ...]:
     """Return what became of each promise, in the order in which they were tried."""
@@ -51,7 +65,7 @@ def _outcome(plan: Plan, done: Sequence[Trained], at: int, advice: Advice) -> Ou
     best = ladder.best_before(plan, done, at)
     new = changed(best, promise.change)
     mine = [each for each in done if each.setting == new and each.rung == at]
-    error = "no time was left" if not mine else mine[-1].error
+    error = NO_TIME if not mine else mine[-1].error
     after_ns, skipped = promise.after_ns, None
     if switches.loss_scale(new.sets) != switches.loss_scale(best.sets):
         before = [each.skipped for each in done if each.setting == best and each.skipped is not None]
@@ -81,7 +95,7 @@ def left_to_do(advice: Advice, outcomes: Sequence[Outcome]) -> tuple[ByHand, ...
 def lines(outcomes: Sequence[Outcome], by_hand: Sequence[ByHand]) -> Iterator[list[str]]:
     """Yield the paragraphs of text: promised and obtained, and what is left to the script's author."""
     if outcomes:
-        yield ["Promised and obtained:", *(f"    {_said(each)}" for each in outcomes)]
+        yield ["Promised and obtained:", *(f"    {_line(each)}" for each in outcomes)]
     if by_hand:
         said = ["To be done in the script:"]
         for each in by_hand:
@@ -90,13 +104,6 @@ def lines(outcomes: Sequence[Outcome], by_hand: Sequence[ByHand]) -> Iterator[li
         yield said
 
 
-def _said(outcome: Outcome) -> str:
+def _line(outcome: Outcome) -> str:
     cause = f"{outcome.promise.code} {outcome.promise.slug}".rstrip()
-    promised = "no figure" if outcome.promised is None else format_speedup(outcome.promised)
-    if outcome.error is not None:
-        return f"{cause}, {outcome.change}: promised {promised}; not measured: {outcome.error}"
-    said = f"{cause}, {outcome.change}: promised {promised}, obtained {interval(outcome.obtained)}"
-    if outcome.skipped is not None:
-        before, after = (words.count(round(value)) for value in outcome.skipped)
-        said += f", skipped updates {before} before and {after} with it"
-    return f"{said}; {'kept' if outcome.kept else 'not kept'}"
+    return f"{cause}, {outcome.change}: {outcome.said}"

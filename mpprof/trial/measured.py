@@ -23,6 +23,7 @@ from mpprof.trial.training import Ended
 
 NO_TERMINAL = "EOFError"
 _LAST_BYTES = 4000
+_NOT_IN_TIME = "steady steps were not reached in time"
 
 
 def trained(turn: Turn, ended: Ended, answer: Path, output: Path, steps: int) -> Trained:
@@ -79,6 +80,11 @@ def advised(one: Trained) -> Trained:
     return _with(one, advice=remedies.advice(diagnosis))
 
 
+def lacked_time(one: Trained) -> bool:
+    """Return whether a training was ended because the time was over: it says nothing of its setting."""
+    return one.error is not None and one.error.endswith(_NOT_IN_TIME)
+
+
 def in_short(error: BaseException) -> str:
     """Return why a training failed, in a line."""
     found = how_ended(error)
@@ -116,7 +122,7 @@ def _error(
     """Return why nothing was measured, and whether that is of the script, under whatever setting."""
     reason, error = told.get("reason"), told.get("error")
     if ended.code is None and not told:
-        return f"{steps} steady steps were not reached in time", False
+        return f"{steps} {_NOT_IN_TIME}", False
     # A loop of train_on_batch may have had its steps in less time than they are to last.
     if reason == "steps" or (reason == "script" and not told.get("fits") and told.get("steady", 0) >= steps):
         return None, False

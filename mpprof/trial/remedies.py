@@ -24,7 +24,8 @@ _MOST_WORKERS = 8
 
 class Promise(NamedTuple):
     """A switch to try. `gain_ns`: what remedying its cause gains of a step, after those before it in the
-    report's plan; None: the report states none. `after_ns`: the step with this cause alone remedied."""
+    report's plan; None: the report states none. `after_ns`: the step with this cause alone remedied. Of a
+    larger batch both are by the time of as many examples."""
 
     code: str
     slug: str
@@ -75,9 +76,12 @@ _OF_CODE: tuple[tuple[re.Pattern[str], Callable[[str], Change]], ...] = (
 
 
 def switch_of(remedy: Remedy, code: str = "") -> Change | None:
-    """Return the change of a setting that applies this remedy; None: it takes an edit of the script."""
+    """Return the change of a setting that applies this remedy; None: it takes an edit of the script, as where
+    another kind of input takes the place of the script's own."""
     if remedy.larger_batch or code == mp303_batch_not_raised.CODE:
         return "batch", _TWICE
+    if "in place of" in remedy.text:
+        return None
     for pattern, change in _OF_CODE:
         if (found := pattern.search(remedy.snippet)) is not None and "dynamic=False" not in remedy.snippet:
             return change(found[1])
@@ -86,15 +90,14 @@ def switch_of(remedy: Remedy, code: str = "") -> Change | None:
 
 def advice(diagnosis: Diagnosis) -> Advice:
     """Return what the diagnosis of a training has to be tried, and what is left to its author."""
+    step_ns = diagnosis.account.step_ns if diagnosis.account is not None else None
+    if step_ns is None and diagnosis.steps is not None:
+        step_ns = diagnosis.steps.mean_ns
     promises: list[Promise] = []
     by_hand: list[ByHand] = []
     for found in diagnosis.findings:
         changes = [switch_of(remedy, found.code) for remedy in found.remedies]
-        promises += [
-            Promise(found.code, found.slug, *change, _gain(found), found.whatif_step_ns)
-            for change in changes
-            if change is not None
-        ]
+        promises += [_promise(found, change, step_ns) for change in changes if change is not None]
         rest = [remedy for remedy, change in zip(found.remedies, changes, strict=True) if change is None]
         if rest and _matters(found):
             by_hand.append(ByHand(found.code, found.slug, rest[0].text, rest[0].snippet))
@@ -106,10 +109,19 @@ def advice(diagnosis: Diagnosis) -> Advice:
         promises.append(Promise(tf32, "true float32", "sets", ("tf32", "on")))
     promises.sort(key=lambda each: -(each.gain_ns or 0.0))
     first = {each.change: each for each in reversed(promises)}
-    step_ns = diagnosis.account.step_ns if diagnosis.account is not None else None
-    if step_ns is None and diagnosis.steps is not None:
-        step_ns = diagnosis.steps.mean_ns
     return Advice(step_ns, tuple(each for each in promises if first[each.change] is each), tuple(by_hand))
+
+
+def _promise(found: Finding, change: Change, step_ns: float | None) -> Promise:
+    gain_ns, after_ns = _gain(found), found.whatif_step_ns
+    if change[0] == "batch":  # what a step costs once is divided among as many times the examples
+        gain_ns = None if gain_ns is None else gain_ns * (1 - 1 / change[1])
+        after_ns = (
+            None
+            if after_ns is None or step_ns is None
+            else step_ns - (step_ns - after_ns) * (1 - 1 / change[1])
+        )
+    return Promise(found.code, found.slug, *change, gain_ns, after_ns)
 
 
 def _gain(found: Finding) -> float | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpprof.report import words
-from mpprof.store import ladder
+from mpprof.store import ladder, write_tried
 from mpprof.trial import kept_word
 from mpprof.trial.rounds import interval
 
@@ -35,10 +35,14 @@ def table(tried: Tried) -> list[tuple[str, ...]]:
     return [tuple(line[at] for at in kept) for line in cells]
 
 
-def write_table(tried: Tried, folder: Path) -> None:
-    """Write the table for the page, which shows the ladder as it grows."""
+def write(tried: Tried, folder: Path) -> None:
+    """Write the table for the page, which shows the ladder as it grows; and beside the run that was diagnosed
+    what its remedies have brought, for its report."""
     titles, *rows = table(tried)
     ladder.write(folder, tried.script, tried.sentence, titles, rows)
+    known = [each for each in tried.outcomes if each.error != kept_word.NO_TIME]
+    if known and (rounds := tried.rows[0].rounds):
+        write_tried(Path(rounds[0]), [{**each.document(), "said": each.said} for each in known])
 
 
 def render(tried: Tried, *, ascii_only: bool = False) -> str:

@@ -20,6 +20,9 @@ from mpprof.trial.settings import FLOAT32, Choices, Setting, changes, first, pro
 
 LEAST_S = 5.0
 """So long the steady steps of a training last at least."""
+MINUTES, MINUTES_ON_A_CPU = 20.0, 2.0
+"""Of all trainings together, unless others are asked for. On a CPU the ladder says nothing about a GPU."""
+_SHOWN_IN_SECONDS = 100
 
 Say = Callable[[str], None]
 Train = Callable[[Turn, float], Trained]
@@ -30,7 +33,7 @@ Train = Callable[[Turn, float], Trained]
 class Asked:
     """What is asked for. `words`: the script with its arguments, or `-m` and a module. `choices`: None for
     the usual ladder. `together`: all combinations take turns. `remedies`: those that the
-    first training's diagnosis has are tried instead."""
+    first training's diagnosis has are tried instead. `minutes`: None for `MINUTES`, or on a CPU fewer."""
 
     words: tuple[str, ...]
     name: str
@@ -38,7 +41,7 @@ class Asked:
     choices: Choices | None = None
     together: bool = False
     steps: int = 60
-    minutes: float = 20.0
+    minutes: float | None = None
     fit: int | None = None
     keep_callbacks: bool = False
     resume: bool = False
@@ -98,23 +101,29 @@ def climb(
     """Run trainings until the ladder is known, or the time is spent. `add` gets each training, `grown` what
     the ladder shows with it. Raises UnableError where the script cannot be measured under any setting;
     Interrupted."""
-    history, end = list(done), clock() + asked.minutes * 60
+    history, begun = list(done), clock()
     plan = _plan(asked, history)
     said_of: set[str] = set()
     try:
-        while (turn := _next(plan, history, end - clock())) is not None:
-            one = train(turn, max(1.0, end - clock()))
+        while (turn := _next(plan, history, _left_s(asked, history, begun, clock()))) is not None:
+            one = train(turn, max(1.0, _left_s(asked, history, begun, clock())))
             history.append(one)
-            add(one)
+            if not measured.lacked_time(one):  # else --resume would take the setting for one that fails
+                add(one)
             if one.script_failed or (one.error is not None and _twice(history)):
                 raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
             plan = _plan(asked, history)
             grown(conclude(asked.name, plan, history))
             _say_once(said_of, _notes(one), say)
-            say(_progress(plan, history, end - clock()))
+            say(_progress(plan, history, _left_s(asked, history, begun, clock())))
     except KeyboardInterrupt as error:
         raise Interrupted(conclude(asked.name, plan, history), error) from error
     return conclude(asked.name, plan, history)
+
+
+def _left_s(asked: Asked, done: Sequence[Trained], begun_s: float, now_s: float) -> float:
+    usual = MINUTES_ON_A_CPU if any(each.is_cpu for each in done) else MINUTES
+    return begun_s + 60 * (usual if asked.minutes is None else asked.minutes) - now_s
 
 
 def _plan(asked: Asked, done: Sequence[Trained]) -> Plan:
@@ -181,4 +190,5 @@ def _progress(plan: Plan, done: Sequence[Trained], left_s: float) -> str:
     end = ladder.climbable(plan, done, left_s)
     if len(done) == 1 and not plan.together and end < plan.rungs:
         said += f"; no time for: {'; '.join(ladder.names_from(plan, done, max(1, end)))}"
-    return f"{said}; {max(0.0, left_s) / 60:.0f} min left at most"
+    left = f"{left_s / 60:.0f} min" if left_s >= _SHOWN_IN_SECONDS else f"{max(0.0, left_s):.0f} s"
+    return f"{said}; {left} left at most"

@@ -21,6 +21,7 @@ def private_run(tmp_path: Path) -> Path:
     shutil.copytree(MIXED, run)
     facts = json.loads((run / "mpprof" / "run.json").read_text())
     facts["host"] = "gpunode17.corp.example"
+    facts["script"] = "alice/train.py"
     facts["framework"]["xla_flags"] = "--xla_dump_to=/home/alice/dumps --xla_gpu_autotune_level=4"
     facts["absent"]["memory"] = "cannot open gs://alice-bucket/x on gpunode17"
     (run / "mpprof" / "run.json").write_text(json.dumps(facts))
@@ -49,7 +50,7 @@ def test_names_are_gone_and_the_report_is_the_same(private_run: Path, mpprof: Mp
             assert secret not in content or len(secret) < 4
             assert secret.decode() not in name
     facts = json.loads(files["secret-run/mpprof/run.json"])
-    assert facts["host"] == "<host>"
+    assert (facts["host"], facts["script"]) == ("<host>", "train.py")
     assert facts["framework"]["xla_flags"] == "--xla_dump_to=<path> --xla_gpu_autotune_level=4"
     assert facts["absent"]["memory"] == "cannot open <url> on <host>"
     manifest = json.loads(files["MANIFEST.json"])

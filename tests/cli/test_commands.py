@@ -565,7 +565,7 @@ def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch, mpprof: M
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mpprof.diagnosis.engine.explain", interrupted)
+    monkeypatch.setattr("mpprof.diagnosis.manual.explain", interrupted)
     done = mpprof("explain", "MP301")
     assert done.code == 128 + signal.SIGINT
     assert done.err == "mpprof: interrupted\n"
@@ -668,8 +668,10 @@ def test_started_without_its_streams_it_ends_as_it_would(closed: str) -> None:
 
 
 def elsewhere() -> dict[str, str]:
-    """Returns the environment of a process with another working directory."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
+    """Return the environment of a process with another working directory. Its streams are buffered, as in
+    most shells."""
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**bare, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
 
 
 def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from time import time_ns
 
 import pytest
 
-from mpprof.report.runs.short_names import shortened
+from mpprof.report.runs.listing import shortened
 from tests.builders import records
 from tests.builders.gpus import V100
 from tests.builders.xspace import Space

@@ -87,6 +87,22 @@ def test_every_coloured_mark_is_what_was_measured_there(name: str) -> None:
         assert sum(each for role, each, _ in shown if role == "wait") <= 1.001 * max(0.0, waits) + 1.0
 
 
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("gtx1080ti-mixed-float16", {"off"}),  # it has no Tensor Cores
+        ("v100-input-bound-mixed-float16", {"unit"}),  # and nothing is left off them
+        ("recorded-h200-transformer-mixed-float16", {"unit"}),  # TF32 ran on them before
+    ],
+)
+def test_precision_alone_puts_matrix_work_on_units_that_the_card_has(name: str, kinds: set[str]) -> None:
+    _, _, _, drawing = drawn(name)
+    shown = {kind: ns for kind, ns, _ in segments(drawing, "attainable")}
+    assert {
+        kind for kind in ("unit", "off", "open") if shown.get(kind, 0.0) > 0.01 * sum(shown.values())
+    } == kinds
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_bars_are_as_long_as_the_report_says_and_nothing_is_invented(name: str) -> None:
     document, _, found, drawing = drawn(name)
@@ -232,9 +248,18 @@ def test_a_curve_keeps_extremes_and_says_nothing_of_gaps() -> None:
     values[7000] = 4e6
     values[100:200] = np.nan
     drawing = ET.fromstring(sparks.draw(sparks.Curve("step", "10,000 steps", at, values)))
-    band = drawing.find(f"{_SVG}polygon")
-    heights = {float(point.partition(",")[2]) for point in (band.get("points") or "").split()}
+    paths = {each.get("class"): each.get("d") or "" for each in drawing.iter(f"{_SVG}path")}
+    for path in paths.values():
+        lines = [
+            [point.split() for point in re.findall(r"[\d.]+ [\d.]+", line)] for line in path.split("M")[1:]
+        ]
+        ends = [(min(steps), max(steps)) for line in lines if (steps := [float(x) for x, _ in line])]
+        assert len(ends) == 2  # nothing is joined across the steps 101 to 200
+        assert ends[0][1] < 10.0 < 20.0 <= ends[1][0]
+    heights = {float(y) for y in re.findall(r"[\d.]+ ([\d.]+)", paths["mp-curve-band"])}
     assert len(heights) == 2
+    lone = np.array([5e6, np.nan, 5e6, np.nan, np.nan, 5e6, 5e6])
+    assert sparks.draw(sparks.Curve("x", "", at[:7], lone)).count("h0") == 2  # a dot each
     assert sparks.draw(sparks.Curve("x", "", at[:1], values[:1])) == ""
     assert sparks.draw(sparks.Curve("x", "", at, np.full(10_000, np.nan))) == ""
 

@@ -76,6 +76,10 @@ def test_a_proof_without_its_data_is_the_step() -> None:
 def test_dots_have_the_colour_of_where_they_ran_and_name_the_longest_of_the_cause() -> None:
     name = "v100-odd-vocabulary-mixed-float16"
     given = shown.material(source(), name, report(name))
+    legend = export.render(shown.sections(report(name), given, ""))
+    for kind in {dot.kind for dot in given.dots} & set(theme.KIND_WORDS):
+        said = f'style="background-color: {theme.KIND_COLOURS[kind]}"></span>{theme.KIND_WORDS[kind]}'
+        assert said in legend
     drawing = ET.fromstring(proof.roofline(given.dots, given.roofs))
     dots = [each for each in drawing.iter() if each.tag.endswith("circle")]
     assert {each.get("fill") for each in dots} >= {theme.KIND_COLOURS["off"]}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mpprof.diagnosis import Case, judge
 from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.leading import BEFORE_COSTS
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
+from mpprof.diagnosis.signals import Case
 from mpprof.model.finding import Diagnosis, Finding
 
 BY_CODE = {rule.CODE: rule for rule in ALL}

@@ -12,7 +12,7 @@ from mpprof.model.finding import Diagnosis
 from mpprof.report import to_json
 from mpprof.report.json import report
 from mpprof.report.redact import Redactor
-from mpprof.traces.common.source_lines import own_line
+from mpprof.traces.common.hlo import own_line
 from tests.builders import xla_workloads as xla
 from tests.builders.gpus import A100
 from tests.builders.numerics import MIXED_FLOAT16, TF32

@@ -9,8 +9,8 @@ from typing import get_type_hints
 
 import pytest
 
-from mpprof.diagnosis import codes, explain, rules
-from mpprof.diagnosis.manual import HEADINGS
+from mpprof.diagnosis import rules
+from mpprof.diagnosis.manual import HEADINGS, codes, explain
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.errors import NotFoundError
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpprof.diagnosis import Case, judge
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.engine import judge
+from mpprof.diagnosis.signals import Case, Signals
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
 

@@ -15,14 +15,13 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from mpprof.diagnosis import Case
 from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.remedies import conditions
+from mpprof.diagnosis.remedies.choosing import ROWS
 from mpprof.diagnosis.remedies.frameworks import ANY, KERAS, Framework
-from mpprof.diagnosis.remedies.row import Row
-from mpprof.diagnosis.remedies.table import ROWS
+from mpprof.diagnosis.remedies.shared_rows import Row
 from mpprof.diagnosis.rules import ALL
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Account
 from mpprof.model.device import DeviceFacts, Vendor
 from mpprof.model.finding import Finding

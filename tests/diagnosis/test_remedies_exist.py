@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mpprof.cli import NAMES
-from mpprof.diagnosis.remedies.row import Row
-from mpprof.diagnosis.remedies.table import ROWS
+from mpprof.diagnosis.remedies.choosing import ROWS
+from mpprof.diagnosis.remedies.shared_rows import Row
 from tests.diagnosis.test_remedies import said
 
 MODULES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpprof.diagnosis import Case
+from mpprof.diagnosis.signals import Case
 from mpprof.model.account import Account, DeviceAccount
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says

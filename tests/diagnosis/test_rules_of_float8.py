@@ -62,7 +62,9 @@ def test_mp808_a_card_without_float8_products(device: DeviceFacts, why: str) -> 
 
 
 def test_mp808_what_ran_counts_before_what_the_card_can_do() -> None:
-    assert says("MP808", of(*LARGE)) == "clear"
+    assert says("MP808", of(*LARGE)).startswith(
+        "unable: NVIDIA H100 80GB HBM3 multiplies float8, and only a trace"
+    )
     assert says("MP808", of(*LARGE, account=products("fp8", "a"))) == "clear"
     assert says("MP808", of(*LARGE, account=products("bf16", "a"))) == "warning"
     assert says("MP808", of(*LARGE, account=products("bf16"))) == "warning"  # no kernel has a layer
@@ -74,13 +76,13 @@ def test_mp808_pytorch_and_a_step_without_xla() -> None:
     assert torch.remedies[0].snippet == "KERAS_BACKEND=jax python train.py"
     tensorflow = {"framework": {"keras": "3.15.1", "backend": "tensorflow"}}
     off = of(*LARGE, **tensorflow, fit={"batch_size": 8192, "jit_compile": False})
-    assert (
-        says("MP808", off) == "clear"
-    )  # of a model that has not run: a machine without a GPU decides nothing
+    assert says("MP808", off).startswith(
+        "unable: "
+    )  # it has not run: a machine without a GPU decides nothing
     ran = replace(off, run=replace(off.run, steps=c.steps()))
     assert finding("MP808", ran).remedies[0].text.startswith("let XLA compile the step")
     on = of(*LARGE, **tensorflow, fit={"batch_size": 8192, "jit_compile": True})
-    assert says("MP808", replace(on, run=replace(on.run, steps=c.steps()))) == "clear"
+    assert says("MP808", replace(on, run=replace(on.run, steps=c.steps()))).startswith("unable: ")
 
 
 def test_mp808_only_where_layers_are_in_float8() -> None:

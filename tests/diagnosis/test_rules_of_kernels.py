@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mpprof.diagnosis import judge
 from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.engine import judge
 from mpprof.model.account import Cell
 from tests.builders import cases as c
 from tests.diagnosis.saying import diagnosed, finding, says

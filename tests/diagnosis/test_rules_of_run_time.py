@@ -12,7 +12,7 @@ import mpprof
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.run_time import run_time
 from mpprof.analysis.steps.stalls import LOADER
-from mpprof.diagnosis import Case
+from mpprof.diagnosis.signals import Case
 from mpprof.model.account import Account
 from mpprof.model.run import Run
 from mpprof.runs.loading import load

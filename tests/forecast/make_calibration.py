@@ -23,7 +23,12 @@ from mpprof.store.facts import facts_of
 HERE = Path(__file__).parent
 COMPILED = HERE / "compiled_steps.csv"
 TABLE = Path(judging.__file__).with_name("measured_steps.csv")
-SAME = {"resnet50_bytes": "resnet", "transfer": "resnet", "convnet_bytes": "published_convnet"}
+SAME = {
+    "resnet50_bytes": "resnet",
+    "transfer": "resnet",
+    "convnet_bytes": "published_convnet",
+    "bert_base": "electra_base",
+}
 """The same network, with another first or last layer."""
 
 
@@ -103,6 +108,7 @@ def table(steps: Iterable[Step], known: dict[tuple[str, str, str, int], Told]) -
             "batch": step.batch_size,
             "measured_ms": f"{step.step_ns / 1e6:.4g}",
             "roofline_ms": f"{known[step.key].roofline_ns / 1e6:.4g}",
+            "kernels": known[step.key].kernels,
             "source": step.source,
         }
         for step in steps

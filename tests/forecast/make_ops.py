@@ -139,7 +139,7 @@ def compile_group(group: str, capability: str, folder: Path) -> None:
         for name, (_, arguments) in named.items()
     }
     lowered = jax.jit(train_step).trace(given).lower(lowering_platforms=("cuda",))
-    told: dict[str, Any] = {"xla": child._plugin_version(), "kernels": {}}
+    told: dict[str, Any] = {"xla": child._plugin()[1], "kernels": {}}
     for name, options in {"own": {}}.items() if group in TILED else child.PROGRAMS.items():
         try:
             told["kernels"][name] = child._compiled(lowered, options, folder / f"{name}.hlo", dump)["kernels"]

@@ -76,6 +76,10 @@ def electra_base() -> Any:
     return _encoder(12, 768, 12, 384, 30_522, 2, each=True)
 
 
+bert_base = electra_base
+"""The same layers: ELECTRA-base is a BERT-base that was trained in another way."""
+
+
 # --- convolutional networks ----------------------------------------------------------------------------------
 
 

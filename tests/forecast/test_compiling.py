@@ -190,18 +190,42 @@ class Jax:
 @pytest.mark.parametrize(
     ("plugin", "said", "next"),
     [
-        ("", "XLA's compiler for NVIDIA cards, which is not installed", "pip install 'mpprof[forecast]'"),
-        ("0.9.1", "JAX is 0.10.2, and its CUDA plugin is 0.9.1: they must be the same", "'jax==0.9.1' or"),
+        (("", ""), "XLA's compiler for NVIDIA cards, which is not installed", "pip install 'mpprof[forecast]'"),
+        (
+            ("cuda13", "0.9.1"), "JAX is 0.10.2, and its CUDA plugin is 0.9.1: they must be the same",
+            "pip install 'jax==0.9.1' or 'jax[cuda13-local]==0.10.2'",
+        ),
+        (("cuda12", "0.9.1"), "its CUDA plugin is 0.9.1", "'jax==0.9.1' or 'jax[cuda12-local]==0.10.2'"),
     ],
-)
+)  # fmt: skip
 def test_a_compiler_that_is_not_there_or_of_another_version(
-    monkeypatch: pytest.MonkeyPatch, plugin: str, said: str, next: str
+    monkeypatch: pytest.MonkeyPatch, plugin: tuple[str, str], said: str, next: str
 ) -> None:
-    monkeypatch.setattr(child_module, "_plugin_version", lambda: plugin)
+    monkeypatch.setattr(child_module, "_plugin", lambda: plugin)
     with pytest.raises(child_module.Mendable) as raised:
         child_module._device(Jax, "")
     assert said in str(raised.value)
     assert next in raised.value.next
+
+
+@pytest.mark.parametrize(
+    ("cuda", "next"),
+    [
+        ("cuda13", "pip install 'mpprof[forecast-cuda12]', in an environment of its own"),
+        ("cuda12", "pip install -U nvidia-cuda-nvcc-cu12, or CUDA 13's, 'mpprof[forecast]'"),
+    ],
+)
+def test_without_an_assembler_the_other_cuda_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cuda: str, next: str
+) -> None:
+    class Lowered:
+        def compile(self) -> Any:
+            raise RuntimeError("no ptxas version takes sm_70")
+
+    monkeypatch.setattr(child_module, "_plugin", lambda: (cuda, "0.10.2"))
+    with pytest.raises(child_module.Mendable, match="no assembler") as raised:
+        child_module._compiled(Lowered(), {}, tmp_path / "own.hlo", tmp_path)
+    assert raised.value.next.startswith(next)
 
 
 @pytest.mark.parametrize(

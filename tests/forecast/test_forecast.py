@@ -207,6 +207,8 @@ def test_what_cudnn_would_run_is_not_forecast() -> None:
     assert any("lstm" in line and "cuDNN" in line for line in run.unknown)
     assert run.speedup is None
     assert run.at_least_ns < sum(k.at_least_ns for k in run.kernels)
+    assert {one.time_ratio for one in run.obstacles} == {None}  # the loop's time is not cuDNN's
+    assert "of the model's matrix operations (lstm" in rendering.text(Forecast("m", (run,), {}, ()))
 
 
 def test_tf32_is_never_said_to_be_used() -> None:

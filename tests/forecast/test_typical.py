@@ -61,7 +61,7 @@ def figures(case: str, steps: list[Step]) -> Iterator[Figure]:
     for one in steps:
         what, wide = KNOWN[one.key], one.policy == "float32"
         capability = targets.card(one.card).compute_capability
-        found = typical.step(what.family, capability, what.roofline_ns, wide=wide, table=others)
+        found = typical.step(what.family, capability, what.roofline_ns, what.kernels, wide=wide, table=others)
         band = found and Band(found.low / 1e6, found.high / 1e6)
         yield Figure(case, one.policy, one.batch_size, "step", one.step_ns / 1e6, band)
         if plain is not None and not wide:
@@ -132,7 +132,7 @@ def test_the_error_that_is_stated_is_the_tables() -> None:
             assert f"| {family} | {name} | {exp(error):.2f}x |" in page, (family, name, exp(error))
 
 
-ONE = Measured("transformer", "a", (7, 0), False, 1, 2e6, 1e6, "made up")
+ONE = Measured("transformer", "a", (7, 0), False, 1, 2e6, 1e6, 0, "made up")
 
 
 def rows(*factors: tuple[str, float]) -> list[Measured]:
@@ -153,14 +153,14 @@ def rows(*factors: tuple[str, float]) -> list[Measured]:
 def test_a_range_needs_two_models_that_agree_and_are_of_its_size(
     table: list[Measured], roofline_ns: float, known: bool
 ) -> None:
-    found = typical.step("transformer", (7, 0), roofline_ns, wide=False, table=table)
+    found = typical.step("transformer", (7, 0), roofline_ns, 0, wide=False, table=table)
     assert (found is not None) is known
-    assert typical.step("transformer", (7, 5), roofline_ns, wide=False, table=table) is None
-    assert typical.step("transformer", (7, 0), roofline_ns, wide=True, table=table) is None
+    assert typical.step("transformer", (7, 5), roofline_ns, 0, wide=False, table=table) is None
+    assert typical.step("transformer", (7, 0), roofline_ns, 0, wide=True, table=table) is None
 
 
 def test_a_range_is_as_wide_as_the_error_of_leaving_a_model_out() -> None:
-    found = typical.step("transformer", (7, 0), 1e6, wide=False, table=rows(("a", 2.0), ("b", 2.5)))
+    found = typical.step("transformer", (7, 0), 1e6, 0, wide=False, table=rows(("a", 2.0), ("b", 2.5)))
     assert found is not None
     assert found.high / found.low == pytest.approx((2.5 / 2.0) ** 2)
     assert (found.low * found.high) ** 0.5 == pytest.approx((2.0 * 2.5) ** 0.5 * 1e6)
@@ -169,7 +169,18 @@ def test_a_range_is_as_wide_as_the_error_of_leaving_a_model_out() -> None:
 def test_models_that_agree_on_one_card_are_as_uncertain_as_their_family() -> None:
     elsewhere = [replace(one, compute_capability=(8, 0)) for one in rows(("a", 2.0), ("b", 3.0))]
     found = typical.step(
-        "transformer", (7, 0), 1e6, wide=False, table=[*rows(("a", 2.0), ("b", 2.0)), *elsewhere]
+        "transformer", (7, 0), 1e6, 0, wide=False, table=[*rows(("a", 2.0), ("b", 2.0)), *elsewhere]
     )
     assert found is not None
     assert found.high / found.low == pytest.approx((3.0 / 2.0) ** 2)
+
+
+def test_launches_count_in_what_calibrates_as_in_what_is_told() -> None:
+    """As many steps with as many launches: half of each measured step is launches."""
+    launched = [replace(one, kernels=1000) for one in rows(("a", 4.0), ("b", 4.0))]
+    found = typical.step("transformer", (7, 0), 3.8e6, 1000, wide=False, table=launched)
+    assert found is None  # far larger than what was measured
+    found = typical.step("transformer", (7, 0), 1e6, 1000, wide=False, table=launched)
+    assert found == Band(pytest.approx(4e6), pytest.approx(4e6))
+    alone = typical.step("transformer", (7, 0), 1e6, 0, wide=False, table=launched)
+    assert alone == Band(pytest.approx(4e6 / 3.8), pytest.approx(4e6 / 3.8))

@@ -92,7 +92,7 @@ def test_a_script_chooses_its_backend_in_its_first_lines_and_ends_by_an_interrup
     assert (ran.code, ran.out) == (plain.code, plain.out) == (-2, plain.out), ran.err
     assert plain.out.startswith("3 [")
     facts, lines = records(tmp_path / "logs")
-    assert (steps(lines), facts["framework"]["backend"]) == (80, "jax")
+    assert (steps(lines), facts["framework"]["backend"], facts["script"]) == (80, "jax", "on_jax.py")
     assert [line["reason"] for line in lines if line.get("kind") == "fit_end"] == ["interrupted"]
     assert "mpprof report logs -v" in ran.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
@@ -120,6 +120,14 @@ def test_a_log_directory_that_cannot_be_made_is_why_there_is_no_report(tmp_path:
     assert "mpprof: there is no report: " in ran.err
     assert "cannot be written" in ran.err
     assert "neither fit nor" not in ran.err
+
+
+def test_a_script_that_fails_before_it_trains_is_not_told_how_to_record_a_loop(tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text("import keras\nprint(keras.__name__)\nraise ValueError('no data')\n")
+    ran = both(tmp_path, str(tmp_path / "early.py"))
+    assert ran.code == 1
+    assert "early.py ended by ValueError before it trained with Keras." in ran.err
+    assert "StepRecorder" not in ran.err
 
 
 def test_a_fit_that_fails_is_reported_as_one(tmp_path: Path) -> None:

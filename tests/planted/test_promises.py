@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 import mpprof
+from mpprof.api import workflows
 from mpprof.report import json as documents
+from mpprof.runs.loading import load_at
+from mpprof.trial.remedies import Advice, advice
 from tests.builders.gpus import T4, V100
 from tests.builders.read_back import comparing, markdown, text
 from tests.builders.simulate import Host, Training, write
 from tests.planted import suite
 from tests.planted.cases import F16, convnet
-from tests.planted.generator import Planted, run
+from tests.planted.generator import Planted, run, step_ns
 
 CLOSE = 0.06
 """Of what the twin does not take; the planted costs are found within 0.10 (matrix)."""
@@ -89,6 +92,60 @@ def test_a_step_that_begins_with_a_wait_for_the_device_is_promised_the_same(
     assert late["floor"]["by"] == "device"
     (gain_ns,) = (each["gain_ns"] for each in late["order"] if each["code"] == code)
     assert gain_ns == pytest.approx(case.cost_ns(code), rel=CLOSE)
+
+
+SWITCHED = {
+    ("tf-v100-late-policy", "MP101"): ("policy", "mixed_float16"),
+    ("jax-a100-input", "MP301"): ("sets", ("workers", "8")),
+    ("jax-a100-launches", "MP302"): ("sets", ("steps_per_execution", "16")),
+    ("tf-v100-loss-scale", "MP304"): ("jit", True),
+    ("tf-v100-cpu-op", "MP306"): ("jit", True),
+    ("tf-v100-depthwise", "MP406"): ("jit", True),
+    ("tf-v100-casts", "MP503"): ("jit", True),
+    ("jax-v100-optimizer", "MP504"): ("batch", 2.0),
+    ("tf-v100-clipping", "MP506"): ("jit", True),
+    ("tf-v100-loss", "MP507"): ("jit", True),
+    ("tf-v100-bias-gradient", "MP508"): ("jit", True),
+}
+"""A case for each cause that a switch of `mpprof try --remedies` remedies, and the switch."""
+
+
+@pytest.mark.parametrize(("case", "change"), SWITCHED.items(), ids=[code for _, code in SWITCHED])
+def test_a_switch_is_promised_what_the_twin_without_its_cause_obtains(
+    tmp_path: Path, case: tuple[str, str], change: tuple[str, Any]
+) -> None:
+    name, code = case
+    planted = CASES[name]
+    twin = planted.twins[code]
+    assert twin is not None
+    given = advised(planted.training, tmp_path)
+    (promise,) = (each for each in given.promises if (each.code, each.change) == (code, change))
+    before_ns, after_ns = step_ns(planted.training), step_ns(twin)
+    if change[0] == "batch":  # the examples of two steps, which have the cause once
+        before_ns, after_ns = 2 * before_ns, before_ns + after_ns
+    assert given.step_ns is not None
+    assert promise.after_ns is not None
+    promised, obtained = given.step_ns / promise.after_ns, before_ns / after_ns
+    if code == "MP506":  # the host limits the step then; that it launches less, too, is not promised
+        assert 1.1 < promised < obtained
+    else:
+        assert promised == pytest.approx(obtained, rel=CLOSE)
+
+
+@pytest.mark.full
+def test_each_cause_that_a_switch_remedies_has_a_case_above(tmp_path: Path) -> None:
+    found = {
+        each.code
+        for at, (name, case) in enumerate(CASES.items())
+        for each in advised(case.training, tmp_path / str(at)).promises
+        if case.twins.get(each.code) is not None
+    }
+    assert found == {code for _, code in SWITCHED}
+
+
+def advised(training: Training, folder: Path) -> Advice:
+    root = write(replace(training, name="before"), folder / "before")
+    return advice(workflows.judge(workflows.analyse(load_at(root))))
 
 
 def test_of_two_causes_the_one_that_was_remedied_is_told_from_the_other(tmp_path: Path) -> None:

@@ -154,6 +154,31 @@ def test_the_command_reads_a_saved_model(tmp_path: Path, capsys: pytest.CaptureF
         assert main(["audit", str(tmp_path / bad[0]), *bad[1:]]) == 2
 
 
+def test_the_command_takes_a_function_and_the_log_directory_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "made_here.py").write_text(
+        "import keras\n"
+        "def odd():\n"
+        "    return keras.Sequential([keras.Input((8,)), keras.layers.Dense(300, name='odd')])\n"
+        "def broken():\n"
+        "    raise ValueError('no data')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", "made_here:odd", "--gpu", "A100", "--format", "json"]) == 0
+    by_function = json.loads(capsys.readouterr().out)
+    assert [(note["code"], note["layer"]) for note in by_function["notes"]] == [("MP401", "odd")]
+    for wrong in ("made_here:broken", "made_here:none", "no_such_module:odd"):
+        assert main(["audit", wrong]) == 2
+        assert "returns a Keras model" in capsys.readouterr().err
+    model = built(lambda: keras.Input((8,)), lambda: layers.Dense(300, name="odd"))
+    model.fit(np.zeros((8, 8)), np.zeros((8, 300)), verbose=0, callbacks=[callback(tmp_path / "run")])
+    capsys.readouterr()
+    assert main(["audit", str(tmp_path / "run"), "--gpu", "A100", "--format", "json"]) == 0
+    recorded = json.loads(capsys.readouterr().out)
+    assert "MP401" in [note["code"] for note in recorded["notes"] if note["layer"] == "odd"]
+
+
 def test_a_quantised_model_is_read_from_its_file(tmp_path: Path) -> None:
     """Its layers hold a configuration of the quantisation, a class of Keras' own that is no layer."""
     made = built(lambda: keras.Input((64,)), lambda: layers.Dense(64, name="a"), policy="mixed_bfloat16")

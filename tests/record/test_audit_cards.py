@@ -1,6 +1,7 @@
 """`mpprof.audit` for twelve cards, six policies and three models, against a table from the vendors' documents.
 
-The models are built once each; a policy is what the layers' recorded types are then, as the walk records them."""
+`cards.csv` names for each card the documents that it was checked against on 2026-11-28, and `card_documents.csv` has
+their addresses and what they state. Which code leads is this project's own order. The models are built once each; a policy is what the layers' recorded types are then, as the walk records them."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from tests.record.on_tensorflow import keras
 pytestmark = pytest.mark.framework
 layers = keras.layers
 TABLE = Path(__file__).parents[1] / "diagnosis" / "cards.csv"
+DOCUMENTS = TABLE.with_name("card_documents.csv")
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16", "float16", "float8", "per_layer")
 MODELS = ("cnn", "transformer", "depthwise")
 LAYERS = {"cnn": {"a", "b", "c"}, "transformer": {"a", "b", "c"}, "depthwise": {"a", "deep", "b", "c"}}
@@ -70,8 +72,15 @@ def audited(model: str, policy: str, card: str) -> AuditReport:
 def table() -> Iterator[tuple[str, dict[str, str]]]:
     with TABLE.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            assert row["source"]
             yield row["card"], row
+
+
+def test_each_card_names_documents_that_are_listed_and_each_document_is_named() -> None:
+    with DOCUMENTS.open(encoding="utf-8") as file:
+        listed = {row["name"]: row for row in csv.DictReader(file)}
+    assert all(row["address"].startswith("https://") and row["states"] for row in listed.values())
+    assert {name for _, row in table() for name in row["source"].split()} == listed.keys()
+    assert all(row["source"] for _, row in table())
 
 
 NAMED = 12

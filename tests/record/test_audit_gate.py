@@ -112,6 +112,26 @@ def test_memory_of_custom_layers_is_a_lower_bound(tmp_path: Path) -> None:
     assert "at least" in str(replace(report(), memory=memory))
 
 
+def test_memory_is_judged_under_the_models_own_policy_and_says_why_it_is_not(tmp_path: Path) -> None:
+    wanted = audit_checks.read(bounds(tmp_path, "max_peak_memory_bytes = 10_000_000_000"))
+    keras.config.set_dtype_policy("float16")
+    pure = keras.Sequential([keras.Input((64,)), layers.Dense(64)])
+    pure.compile("sgd", "mse")
+    keras.config.set_dtype_policy("float32")
+    found = mpprof.audit(pure, batch_size=64, gpu="H100")
+    assert [each.policy for each in found.memory] == ["float32", "mixed_float16", "float16"]
+    assert [each.verdict for each in audit_checks.judge(found, wanted)] == ["passed"]
+    free = keras.Sequential([keras.Input((None, 64)), layers.Dense(64, name="wide")])
+    free.compile("sgd", "mse")
+    found = mpprof.audit(free, batch_size=64, gpu="H100")
+    assert found.memory == ()
+    assert found.no_memory is not None
+    assert found.no_memory in str(found)
+    (outcome,) = audit_checks.judge(found, wanted)
+    assert outcome.verdict == "unable"
+    assert "has no fixed size: (None, None, 64), so activations are not known" in outcome.text
+
+
 @pytest.mark.parametrize(
     "text", ["min_matrix_unit_ratio = 95", "min_tensor_core_ratio = 0.9", "", "forbidden = 3"]
 )

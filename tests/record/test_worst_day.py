@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from mpprof.record import recorder
 from mpprof.record.run_with_timeout import is_signalled
 from mpprof.store import find_runs, read_records
 from tests.paths import ROOT
@@ -154,6 +155,9 @@ def test_what_a_signals_handler_raises_ends_the_training(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     more = {"profile_steps": WINDOW, "hardware": True, "verbose": 1, "audit": True}
+    monkeypatch.setattr(
+        recorder, "DEADLINE_SECONDS", 600.0
+    )  # a busy machine's disk is late by more than five
     recorded = callback(tmp_path, announce=lambda root: "said", **more)
     with monkeypatch.context() as world:
         came = comes(world, phase)

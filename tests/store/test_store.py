@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mpprof.errors import NotFoundError, TooNewError, UnreadableError
-from mpprof.store import find_runs, formats, read_records, upgrades, writing
+from mpprof.store import find_runs, formats, read_records, writing
 from mpprof.store.writing import LineWriter, claim, write_run
 
 STEPS = '{"schema":"mpprof.steps/1"}\n'
@@ -216,14 +216,14 @@ def test_facts_of_the_wrong_type_are_absent_and_not_believed(tmp_path: Path) -> 
 
 
 def test_every_version_up_to_the_newest_has_an_upgrader() -> None:
-    for family, newest in upgrades.NEWEST.items():
-        assert all((family, version) in upgrades.UPGRADERS for version in range(1, newest))
+    for family, newest in formats.NEWEST.items():
+        assert all((family, version) in formats.UPGRADERS for version in range(1, newest))
 
 
 def test_an_old_version_passes_through_its_upgrader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(upgrades.NEWEST, "mpprof.steps", 2)
+    monkeypatch.setitem(formats.NEWEST, "mpprof.steps", 2)
     monkeypatch.setitem(
-        upgrades.UPGRADERS, ("mpprof.steps", 1), lambda old: {**old, "step": old.get("step", 0) + 100}
+        formats.UPGRADERS, ("mpprof.steps", 1), lambda old: {**old, "step": old.get("step", 0) + 100}
     )
     steps = read_records(run_with(tmp_path, STEPS + step(1))).steps
     assert steps.step.tolist() == [101]

@@ -20,7 +20,7 @@ def test_the_table_grows_with_each_training_and_the_page_finds_it(tmp_path: Path
     seen: list[int] = []
 
     def grown(tried: Tried) -> None:
-        text.write_table(tried, folder)
+        text.write(tried, folder)
         (shown,) = LogDirectory(tmp_path).ladders()
         rounds = shown["titles"].index("rounds")
         seen.append(sum(int(row[rounds]) for row in shown["rows"]))

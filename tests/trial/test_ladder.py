@@ -125,6 +125,13 @@ def test_rungs_that_do_not_fit_are_dropped_from_the_end_by_name() -> None:
     assert "No time was left for: batch x2" in text.render(tried)
 
 
+@pytest.mark.parametrize("is_cpu", [True, False])
+def test_a_ladder_on_a_cpu_ends_after_two_minutes(is_cpu: bool) -> None:
+    train = Known(lambda setting, at: 20.0 * (1 + at * at % 7), lambda setting: {"is_cpu": is_cpu})
+    climbed(train)
+    assert (train.now_s <= 120) is is_cpu
+
+
 def test_no_time_for_a_second_training_is_an_answer_too() -> None:
     tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0)), minutes=0.01)
     assert tried.keep == "float32"
@@ -273,6 +280,15 @@ def test_what_was_measured_until_an_interrupt_is_kept_and_gone_on_with(tmp_path:
     assert tried.sentence == expected.sentence
     journal.add(done[0])
     assert len(journal.begin(resume=True)) == 6
+
+
+def test_a_training_that_lacked_time_is_run_anew_where_the_ladder_goes_on(tmp_path: Path) -> None:
+    asked = trying.Asked(("train.py",), "train.py", tmp_path, TWO, minutes=0.1)
+    late = {"error": "60 steady steps were not reached in time", "step_ns": None}
+    journal, slow = asked.journal(), Known(steps(float32=20.0), lambda setting: late)
+    trying.climb(asked, slow, lambda said: None, journal.begin(resume=False), journal.add, lambda: slow.now_s)
+    assert slow.names == ["float32"]
+    assert asked.journal().begin(resume=True) == []
 
 
 def test_a_journal_is_not_gone_on_with_unasked_or_for_something_else(tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mpprof
 from mpprof.api import workflows
 from mpprof.diagnosis.remedies import choosing
 from mpprof.errors import UsageError
 from mpprof.model.answer import Remedy
 from mpprof.runs.loading import load_at
+from mpprof.store import read_tried
 from mpprof.trial import remedies, text, trying
 from mpprof.trial.journal import Journal
 from mpprof.trial.remedies import Advice, ByHand, Promise
@@ -105,6 +108,31 @@ def test_a_loss_scale_that_makes_steps_slower_is_not_kept() -> None:
     assert not outcome.kept
 
 
+def test_the_report_has_what_a_remedy_brought_among_the_evidence(tmp_path: Path) -> None:
+    root = tmp_path / "own" / "1"
+    shutil.copytree(ROOT / "sample_traces" / "v100-input-bound-mixed-float16", root)
+    train = Known(times(20.0, prefetch=10.5), lambda setting: {"root": str(root)})
+    text.write(climbed(train, PREFETCH, SCALE, minutes=1.9), tmp_path)
+    findings = {each.code: each for each in mpprof.diagnose(root).findings}
+    said = [f"{each.name} {each.value}" for each in findings["MP301"].evidence if "tried" in each.name]
+    assert len(said) == 1
+    assert said[0].startswith("tried: prefetch=auto: promised 2.00x, obtained 1.91x (")
+    assert said[0].endswith("); kept")
+    assert [each.code for each in load_at(root).tried] == ["MP301"]  # for the other no time was left
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"schema": "mpprof.tried/1"}', "[" * 100_000, '{"schema": "mpprof.tried/2", "remedies": []}',
+     '{"schema": "mpprof.tried/1", "remedies": [3, {"code": "MP301", "change": "prefetch=auto", "said": 4}]}'],
+    ids=range(7),
+)  # fmt: skip
+def test_a_file_of_remedies_that_is_none_is_passed_over(content: str, tmp_path: Path) -> None:
+    (tmp_path / "mpprof").mkdir()
+    (tmp_path / "mpprof" / "tried.json").write_text(content)
+    assert read_tried(tmp_path) == ()
+
+
 def test_remedies_without_time_or_that_fail_say_so() -> None:
     failed = {"error": "prefetch cannot be changed: a list has no prefetch", "step_ns": None}
     train = Known(times(20.0), lambda setting: failed if setting.sets else {})
@@ -156,18 +184,21 @@ def test_a_remedy_without_a_switch_has_none() -> None:
     for snippet in (
         "",
         "data = data.cache()",
+        "model.fit(data, workers=8)",
         "optimizer = LossScaleOptimizer(o, dynamic=False, initial_scale=2.0**15)",
     ):
-        assert remedies.switch_of(Remedy("", snippet), "MP203") is None
+        assert remedies.switch_of(Remedy("a Sequence in place of the generator", snippet), "MP203") is None
 
 
 def test_a_diagnosed_run_is_advised_in_the_order_of_what_remedies_promise() -> None:
     run = load_at(ROOT / "sample_traces" / "a100-launch-bound-mixed-float16")
     given = remedies.advice(workflows.judge(workflows.analyse(run)))
     changes = [each.change for each in given.promises]
-    assert changes[:3] == [("jit", True), ("batch", 2.0), ("sets", ("steps_per_execution", "16"))]
+    assert changes[:3] == [("jit", True), ("sets", ("steps_per_execution", "16")), ("batch", 2.0)]
     assert len(set(changes)) == len(changes)
     assert given.promises[0].code == "MP302"
     assert given.step_ns is not None
     assert given.promises[0].after_ns == pytest.approx(0.317 * given.step_ns, rel=0.01)
+    twice = given.promises[2]  # the examples share what a step costs once
+    assert twice.after_ns == pytest.approx((1 + 0.317) / 2 * given.step_ns, rel=0.01)
     assert [each.code for each in given.by_hand] == ["MP302"]

@@ -13,11 +13,12 @@ from mpprof.report import words
 from mpprof_dashboards import theme, work
 from mpprof_dashboards.components import cards, drawn
 from mpprof_dashboards.components.strip import legend, strip
-from mpprof_dashboards.drawings import proof
+from mpprof_dashboards.drawings import exponents, proof
 from mpprof_dashboards.figures.memory import parts
 
 if TYPE_CHECKING:
     from mpprof.model.report import Report
+    from mpprof.model.run import ShownLook
     from mpprof.model.source import RunTables
     from mpprof.model.steps import StepTable
     from mpprof.model.timeline import Roofs, Timeline
@@ -34,13 +35,16 @@ class Material:
     steps: StepTable | None = None
     dots: tuple[proof.Dot, ...] = ()
     roofs: Roofs | None = None
+    look: ShownLook | None = None
 
 
 def material(source: RunTables, run: str, document: Report, *, step: int | None = None) -> Material:
     """Return what the proof of a run is drawn from. Raises MpprofError where its records cannot be read."""
     timeline = source.timeline(run, step=step, width=STRIP_WIDTH)
-    steps = source.steps(run)
-    if proof.kind_of(document) != "roofline":
+    steps, kind = source.steps(run), proof.kind_of(document)
+    if kind == "rail":
+        return Material(timeline, steps, look=source.numbers(run))
+    if kind != "roofline":
         return Material(timeline, steps)
     try:
         return Material(timeline, steps, _dots(source, run, document), source.roofs(run))
@@ -68,12 +72,15 @@ def _dots(source: RunTables, run: str, document: Report) -> tuple[proof.Dot, ...
 
 
 def sections(document: Report, given: Material, query: str) -> list[html.Section]:
-    """Return the proof of the first cause and, where that is not the step itself, the step; both where they
-    are known."""
-    step = _step(given.timeline, query)
-    first = {"rail": _rail, "roofline": _roofline, "staircase": _staircase}.get(proof.kind_of(document))
+    """Return the proof of the first cause and, where that is not the step itself, the step; all where they
+    are known. Numbers out of range are proved by exponents, and below them by what the loss scale did."""
+    step, kind = _step(given.timeline, query), proof.kind_of(document)
+    first = {"rail": _rail, "roofline": _roofline, "staircase": _staircase}.get(kind)
+    numbers = _exponents(given, query) if kind == "rail" else None
     found = first(document, given, query) if first else None
-    return [each for each in (found, step) if each is not None]
+    if numbers is not None and found is not None:
+        found.id = "proof-scale"
+    return [each for each in (numbers, found, step) if each is not None]
 
 
 def shows_scale(document: Report, given: Material) -> bool:
@@ -92,7 +99,16 @@ def _section(title: str, svg: str, query: str, page: str, *head: Any, note: str)
 
 def _swatch(colour: str, *, hatched: bool = False) -> html.Span:
     look = "mp-swatch mp-swatch-hatched" if hatched else "mp-swatch"
-    return html.Span(className=look, style={"backgroundColor": colour})
+    return html.Span(className=look, style={"background-color": colour})
+
+
+def _exponents(given: Material, query: str) -> html.Section | None:
+    rows = exponents.telling(given.look.rows) if given.look is not None else ()
+    said = given.look.lines[0] if given.look is not None and given.look.lines else ""
+    return _section(
+        "The proof: exponents", exponents.draw(rows), query, "numbers",
+        html.P(said, className="mp-note"), note=exponents.NOTE,
+    )  # fmt: skip
 
 
 def _rail(document: Report, given: Material, query: str) -> html.Section | None:

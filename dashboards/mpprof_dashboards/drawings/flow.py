@@ -261,9 +261,8 @@ def _alone(document: Report) -> Bar | None:
     parts: dict[tuple[str, str], float] = {}
     name = words.WHOLE_STEP
     for limit in speedup.attainable_limits:
-        at = {"float32": "cuda_core", "host": "", "wait": ""}.get(limit.kind, "tensor_core")
-        key = limit.category, at if limit.category == "matmul" else ""
-        parts[key] = parts.get(key, 0.0) + limit.best_ns
+        for place, ns in limit.places or (("", limit.best_ns),):
+            parts[limit.category, place] = parts.get((limit.category, place), 0.0) + ns
     most = sum(parts.values())
     if 0.9 * most <= attainable < most:  # what is below nothing has no limit: profiling
         parts["profiling", ""] = attainable - most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,10 @@ def draw(curve: Curve) -> str:
     def y(value: float) -> float:
         return round(_HEIGHT - 3 - (_HEIGHT - 6) * min(1.0, max(0.0, (value - low) / span)), 2)
 
-    drawn = stairs(at, values, x, y) if curve.stairs else _stretches(at, values, x, y)
+    # Where less than a point is missing the line goes on: nobody could see it.
+    missing = (np.diff(np.flatnonzero(known)) > 1) & (np.diff(at) >= (last - first) / MOST_POINTS)
+    gaps = np.flatnonzero(missing) + 1
+    drawn = stairs(at, values, x, y) if curve.stairs else _stretches(at, values, gaps, x, y)
     if len(curve.ticks):
         places = {round(x(step)) for step in curve.ticks}
         rail = "".join(f"M{place} {_HEIGHT + 2:g}v8" for place in sorted(places))
@@ -73,15 +77,21 @@ def stairs(at: Floats, values: Floats, x: Place, y: Place) -> str:
     return svg.element("path", d=f"{path}H{x(at[-1]):.1f}", class_="mp-curve-line")
 
 
-def _stretches(at: Floats, values: Floats, x: Place, y: Place) -> str:
-    """Return the mean of each stretch as a line, over a band from its least to its greatest value."""
+def _stretches(at: Floats, values: Floats, gaps: NDArray[np.intp], x: Place, y: Place) -> str:
+    """Return the mean of each stretch as a line, over a band from its least to its greatest value; both end
+    before each of the `gaps`."""
     edges = np.unique(np.linspace(0, len(at), min(MOST_POINTS, len(at)) + 1).astype(int))[:-1]
+    edges = np.union1d(edges, gaps)
     counts = np.diff(np.append(edges, len(at)))
     means = np.add.reduceat(values, edges) / counts
     least, most = np.minimum.reduceat(values, edges), np.maximum.reduceat(values, edges)
     places = [f"{x(at[edge]):.1f}" for edge in edges]
-    up = " ".join(f"{place},{y(value)}" for place, value in zip(places, most, strict=True))
-    down = " ".join(f"{place},{y(value)}" for place, value in zip(reversed(places), least[::-1], strict=True))
-    line = " ".join(f"{place},{y(value)}" for place, value in zip(places, means, strict=True))
-    band = svg.element("polygon", points=f"{up} {down}", class_="mp-curve-band") if (counts > 1).any() else ""
-    return band + svg.element("polyline", points=line, class_="mp-curve-line")
+    line, band = "", ""
+    for begin, end in pairwise((0, *np.searchsorted(edges, gaps), len(edges))):
+        mean, high, low = (
+            [f"{places[each]} {y(row[each])}" for each in range(begin, end)] for row in (means, most, least)
+        )
+        line += f"M{'L'.join(mean)}" + ("h0" if len(mean) == 1 else "")
+        band += f"M{'L'.join([*high, *reversed(low)])}Z" if (counts[begin:end] > 1).any() else ""
+    drawn = svg.element("path", d=band, class_="mp-curve-band") if band else ""
+    return drawn + svg.element("path", d=line, class_="mp-curve-line")

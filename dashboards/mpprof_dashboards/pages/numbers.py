@@ -12,10 +12,6 @@ from mpprof_dashboards.components.drawn import drawing
 from mpprof_dashboards.drawings import exponents
 
 HOW = "Train with MPProfilerCallback(logdir, numerics=True), or under mpprof run --numerics."
-NOTE = (
-    "a column is a power of two, darker where more elements lie; the bar behind is the range of the tensor's "
-    "type, thin where its numbers are subnormal"
-)
 
 
 def layout(context: Context) -> list[Any]:
@@ -26,9 +22,9 @@ def layout(context: Context) -> list[Any]:
         ]
     said = [html.P(line, className="mp-note") for line in look.lines]
     parts = [cards.section("Numbers by layer", html.Div(said, className="mp-card"), note=look.heading)]
-    drawn = drawing(exponents.draw(look.rows), "mp-card mp-scroll", id="exponents")
+    drawn = drawing(exponents.draw(look.rows), "mp-card", id="exponents")
     if drawn is not None:
-        parts.append(cards.section("Exponents", drawn, note=NOTE))
+        parts.append(cards.section("Exponents", drawn, note=exponents.NOTE))
     if look.advice:
         told = [html.Li([text, html.Pre(code, className="mp-code")]) for text, code in look.advice]
         parts.append(cards.section("What to do", html.Div(html.Ul(told), className="mp-card")))

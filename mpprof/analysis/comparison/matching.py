@@ -32,7 +32,10 @@ def aligned(
     b_keys = _keys(before, baseline_run, names.of_baseline)
     m_keys = _keys(after, mixed_run, str)
     whole = _compared_whole((b_keys, before), (m_keys, after))
-    b_keys, m_keys = ([_without_layer(key, whole) for key in keys] for keys in (b_keys, m_keys))
+    b_keys, m_keys = (
+        [key._replace(layer=None) if key.category in whole else key for key in keys]
+        for keys in (b_keys, m_keys)
+    )
     shared = set(b_keys) & set(m_keys)
     return (
         parts(before, [_coarse(key, shared) for key in b_keys]),
@@ -57,10 +60,6 @@ def _compared_whole(*sides: tuple[Sequence[MatchKey], Sequence[Cell]]) -> set[Cl
             if sum(ns for key, ns in own.items() if key in both) < LEAST_BY_LAYER * sum(own.values()):
                 whole.add(name)
     return whole
-
-
-def _without_layer(key: MatchKey, whole: Collection[Class]) -> MatchKey:
-    return key._replace(layer=None) if key.category in whole else key
 
 
 def _keys(cells: Sequence[Cell], run: Run, named: Callable[[str], str]) -> list[MatchKey]:

@@ -158,7 +158,8 @@ _FLOAT32: frozenset[Class] = frozenset(
 
 @frozen
 class Share:
-    """Time of a float32 step in one class, and what becomes of it at best. `short`: bound by launching."""
+    """Time of a float32 step in one class, and what becomes of it at best. `short`: bound by launching.
+    `best_placement`: where matrix work runs then."""
 
     category: Class
     ns: float
@@ -166,6 +167,7 @@ class Share:
     short: bool = False
     placement: Placement | None = None
     precision: Precision | None = None
+    best_placement: Placement | None = None
 
 
 def limits(shares: Iterable[Share], whole_ns: float, host_ns: float | None = None) -> tuple[Limit, ...]:
@@ -188,7 +190,12 @@ def limits(shares: Iterable[Share], whole_ns: float, host_ns: float | None = Non
 
 def _limit(category: Class, kind: LimitKind, shares: list[Share], whole_ns: float) -> Limit:
     ns = sum(share.ns for share in shares)
-    return Limit(category, kind, ns, sum(share.best_ns for share in shares), ns / whole_ns)
+    places: dict[Placement, float] = {}
+    for share in shares if any(share.best_placement for share in shares) else ():
+        place = share.best_placement or "unknown"
+        places[place] = places.get(place, 0.0) + share.best_ns
+    best_ns = sum(share.best_ns for share in shares)
+    return Limit(category, kind, ns, best_ns, ns / whole_ns, tuple(places.items()))
 
 
 def _kind(share: Share) -> LimitKind:

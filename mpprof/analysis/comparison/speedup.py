@@ -56,7 +56,7 @@ from mpprof.model.account import (
     Speedup,
 )
 from mpprof.model.device import DevicePeaks
-from mpprof.model.kernels import Precision
+from mpprof.model.kernels import ACCELERATED, Placement, Precision
 from mpprof.model.quantities import format_ns
 from mpprof.model.run import Run
 
@@ -135,7 +135,9 @@ def speedup(
         absent=absent or None,
         per_example=scale != 1.0,
         baseline_dtype=was.dtype,
-        limits=_limits(before, ratios, extra, baseline.step_ns, expected, with_host) if known else (),
+        limits=_limits(before, ratios, extra, baseline.step_ns, expected, with_host, _units(after, peaks))
+        if known
+        else (),
         launches=None if dissimilar else launches(baseline, mixed),
         potential=None if known or not _could(was, target, dissimilar, peaks) else potential(baseline, peaks),
         profiled=profiled,
@@ -201,18 +203,34 @@ def _limits(
     whole_ns: float,
     expected: float | None,
     with_host: float | None,
+    units: Placement | None,
 ) -> tuple[Limit, ...]:
-    """Return what the attainable step consists of."""
+    """Return what the attainable step consists of. `units`: the matrix units that it could use."""
     shares = [
         Share(
             key.category, part.ns, part.ns / (ratios[key].attainable or 1.0), part.work.bound_by_launching,
-            part.placement, part.precision,
+            part.placement, part.precision, _at_best(part, ratios[key].attainable or 1.0, units),
         )
         for key, part in before.items()
     ]  # fmt: skip
     shares += [Share(key.category, 0.0, ns) for key, ns in extra.items()]
     by_host = with_host is not None and expected is not None and with_host < HOST_LIMITS * expected
     return limits(shares, whole_ns, whole_ns / with_host if by_host and with_host else None)
+
+
+def _units(after: Mapping[MatchKey, Part], peaks: DevicePeaks | None) -> Placement | None:
+    """Return the matrix units of the device: those that were seen at work, else NVIDIA's where it has any;
+    None: it has none, or that is not known."""
+    seen = [part.placement for part in after.values() if part.placement in ACCELERATED]
+    return seen[0] if seen else "tensor_core" if peaks and peaks.has_matrix_units else None
+
+
+def _at_best(part: Part, ratio: float, units: Placement | None) -> Placement | None:
+    """Return where matrix work runs at best: what becomes faster runs on matrix units, where there are
+    any."""
+    if part.key.category != "matmul":
+        return None
+    return units if part.placement in ("cuda_core", "unknown") and units and ratio > 1.0 else part.placement
 
 
 def _dissimilar(target: Target, scale: float, *, other_card: bool) -> str:

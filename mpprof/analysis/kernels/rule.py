@@ -9,7 +9,7 @@ from itertools import chain
 
 from mpprof.analysis.kernels.name_parts import Card, Name, operands, values
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import MATMUL_FAMILIES, Family, Placement, Precision
+from mpprof.model.kernels import Family, Placement, Precision
 
 
 @frozen
@@ -167,11 +167,6 @@ def convolution(text: str, default: Family = "conv_fprop") -> Family:
     if "stridedb" in text:
         return "conv_wgrad" if "splitk" in text else "conv_dgrad"
     return default
-
-
-def is_matrix(family: Family) -> bool:
-    """Return whether the family is matrix work in the sense of the account."""
-    return family in MATMUL_FAMILIES
 
 
 _OF_MATRICES = (

@@ -14,13 +14,12 @@ from mpprof.analysis.steps.autotuning import tuned_ops
 from mpprof.analysis.steps.calls import Calls
 from mpprof.model.account import PHASES, Phase
 from mpprof.model.grouping import groups
-from mpprof.model.memory import KINDS, Kind
+from mpprof.model.memory import KINDS
 from mpprof.model.run import Run
 from mpprof.model.trace import Op, Trace
 from mpprof.tensors import HALF, axes
 
 Int8 = NDArray[np.int8]
-Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 _CAST = r"(?:^|/)Cast(?:_\d+)?$"
@@ -213,8 +212,3 @@ def _kept(blocks: Blocks, phases: Int8, trains: bool) -> Bool:
 
 def _text(trace: Trace, row: int) -> str:
     return trace.strings[row] if row >= 0 else ""
-
-
-def names(codes: Int8) -> list[Kind]:
-    """Return the kinds of these codes."""
-    return [KINDS[code] for code in codes.tolist()]

@@ -95,9 +95,7 @@ def begins(name: NDArray[np.integer], start: Int64, end: Int64, lag: int) -> Int
     for first in by_pause:
         own = np.flatnonzero(name == name[first])
         if len(own) >= 2 and (np.abs(np.diff(own) - lag) <= _UNEVEN * lag).all():
-            return own if first == by_pause[0] or _uneven(name, lag) else np.arange(by_pause[0], n, lag)
+            if first == by_pause[0] or (name[:-lag] != name[lag:]).any():
+                return own
+            break
     return np.arange(by_pause[0], n, lag)
-
-
-def _uneven(name: NDArray[np.integer], lag: int) -> bool:
-    return bool((name[:-lag] != name[lag:]).any())

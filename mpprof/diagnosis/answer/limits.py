@@ -245,7 +245,8 @@ def _without_baseline(view: View, leads: str) -> Iterator[str]:
             yield f"mixed precision is off, and would give nothing here{f': {why}' if why else ''}"
         else:
             gives = f"{alone(could.low, could.high)} by precision alone"
-            yield f"mixed precision is off: {gives} {_estimated(view)}"
+            basis = " from one step" if view.signals.one_step else ""
+            yield f"mixed precision is off: {gives} is estimated{basis}"
     elif kind == "float32":
         could = speedup.potential if speedup else None
         own = [limit for limit in could.limits if limit.kind != "tf32"] if could else []
@@ -261,10 +262,6 @@ def _without_baseline(view: View, leads: str) -> Iterator[str]:
             yield f"{format_ratio(share)} of matrix time ran on {view.units}{more}"
         if leads != "nothing" and view.signals.half:
             yield "what mixed precision brings is not known without a float32 run"
-
-
-def _estimated(view: View) -> str:
-    return "is estimated from one step" if view.signals.one_step else "is estimated"
 
 
 def alone(low: float, high: float) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from mpprof.analysis.comparison.comparability import settings
 from mpprof.analysis.comparison.layer_names import layer_names
 from mpprof.diagnosis.remedies import conditions as its
+from mpprof.diagnosis.remedies.choosing import ROWS
 from mpprof.diagnosis.remedies.conditions import Condition
-from mpprof.diagnosis.remedies.table import ROWS
 from mpprof.model.finding import Finding
 from mpprof.model.run import LayerFacts, Run
 

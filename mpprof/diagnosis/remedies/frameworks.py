@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from mpprof.model.run import RunFacts
+from mpprof.model.shell import quoted
 from mpprof.model.trace import Trace
 
 Framework = Literal[
@@ -75,9 +76,20 @@ def words(run: RunFacts | None, framework: Framework) -> dict[str, object]:
         "scaled_optimizer": f"{keras}.{'mixed_precision' if old else 'optimizers'}.LossScaleOptimizer",
         "inner": _optimizer(run),
         "pad": "tf.pad" if old else "keras.ops.pad",
+        "script": _script(run),
     }
 
 
+def _script(run: RunFacts | None) -> str:
+    """Return the recorded script as a shell reads it behind a command; "train.py" where it is not known, or
+    fills a line by itself."""
+    name = run.script if run is not None else None
+    if name is None or len(name) > _LONGEST_SCRIPT:
+        return "train.py"
+    return f"-m {quoted(name[3:])}" if name.startswith("-m ") else quoted(name)
+
+
+_LONGEST_SCRIPT = 60
 _OPTIMIZERS = frozenset((
     "SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax", "Adafactor", "Nadam", "Ftrl", "Lion",
     "Lamb",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis.remedies import conditions as its
 from mpprof.diagnosis.remedies.frameworks import ANY, JAX, KERAS_3, ON_JAX, ON_TENSORFLOW, TENSORFLOW, TORCH
-from mpprof.diagnosis.remedies.row import ANY_VENDOR, Row
-from mpprof.diagnosis.remedies.shared_rows import NVIDIA
+from mpprof.diagnosis.remedies.shared_rows import ANY_VENDOR, NVIDIA, Row
 
 DEVICES = (
     Row(

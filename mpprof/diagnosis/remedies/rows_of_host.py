@@ -18,7 +18,6 @@ from mpprof.diagnosis.remedies.frameworks import (
     UNKNOWN,
     WITHOUT_KERAS,
 )
-from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import (
     AMD,
     COMPILE,
@@ -26,6 +25,7 @@ from mpprof.diagnosis.remedies.shared_rows import (
     KERAS_ON_TORCH,
     NOT_NVIDIA,
     NVIDIA,
+    Row,
     float32_for,
     fused,
     in_bfloat16,

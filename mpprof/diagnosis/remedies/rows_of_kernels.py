@@ -17,13 +17,13 @@ from mpprof.diagnosis.remedies.frameworks import (
     UNKNOWN,
     WITHOUT_KERAS,
 )
-from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import (
     AMD,
     COMPILE,
     KERAS_ON_TENSORFLOW,
     NVIDIA,
     WITHOUT_FLOAT8,
+    Row,
     float32_for,
     fused,
     newer_library,

@@ -17,13 +17,13 @@ from mpprof.diagnosis.remedies.frameworks import (
     UNKNOWN,
     WITHOUT_KERAS,
 )
-from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import (
     ADAM_SCALED,
     AMD,
     NVIDIA,
     OTHER_VENDORS,
     SCALED,
+    Row,
     in_bfloat16,
     non_finite,
 )

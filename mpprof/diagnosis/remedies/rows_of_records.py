@@ -15,7 +15,6 @@ from mpprof.diagnosis.remedies.frameworks import (
     UNKNOWN,
     WITHOUT_KERAS,
 )
-from mpprof.diagnosis.remedies.row import Row
 from mpprof.diagnosis.remedies.shared_rows import (
     AMD,
     COMPILE,
@@ -23,9 +22,10 @@ from mpprof.diagnosis.remedies.shared_rows import (
     KERAS_ON_TORCH,
     NOT_NVIDIA,
     NVIDIA,
+    Row,
 )
 
-_TRY = "mpprof try train.py"
+_TRY = "mpprof try {script}"
 _TRIED = f"{_TRY} measures it"
 _TRIED_IN_16_BITS = f"{_TRY} measures what 16 bits bring"
 _EXTRA_RUN = "profile one extra run"

@@ -1,93 +1,18 @@
 """The rules: one file per cause, its docstring is its manual page.
 
-Adding a cause: one file here, one line here, its row in `diagnosis.remedies`, one test.
+Adding a cause: one file here, its row in `diagnosis.remedies`, one test.
 """
 
 from __future__ import annotations
 
-from mpprof.diagnosis.outcomes import Rule
-from mpprof.diagnosis.rules import (
-    mp101_built_before_policy,
-    mp102_no_loss_scaling,
-    mp103_custom_loop_scaling,
-    mp104_float32_island,
-    mp105_graph_rewrite_noop,
-    mp106_float16_output,
-    mp107_autocast_inputs,
-    mp201_endless_skips,
-    mp202_loss_scale_underflow,
-    mp203_loss_scale_runaway,
-    mp204_startup_skips,
-    mp205_periodic_skips,
-    mp206_non_finite_loss,
-    mp301_input_bound,
-    mp302_launch_bound,
-    mp303_batch_not_raised,
-    mp304_loss_scale_overhead,
-    mp305_slow_callbacks,
-    mp306_cpu_fallback,
-    mp307_determinism,
-    mp308_eager,
-    mp309_xla_off,
-    mp310_exposed_copies,
-    mp311_empty_queue,
-    mp312_allocating,
-    mp401_unaligned_shape,
-    mp402_odd_vocabulary,
-    mp403_first_convolution,
-    mp404_low_intensity,
-    mp405_layout_transposes,
-    mp406_depthwise_convolution,
-    mp407_grouped_convolution,
-    mp408_convolution_3d,
-    mp409_bad_algorithm,
-    mp410_rnn_not_cudnn,
-    mp411_attention_unfused,
-    mp412_unexplained_fallback,
-    mp413_float8_sizes,
-    mp414_float8_small,
-    mp501_norm_float32,
-    mp502_memory_bound,
-    mp503_casts,
-    mp504_optimizer_float32,
-    mp505_sparse_embedding,
-    mp506_gradient_clipping,
-    mp507_loss_float32,
-    mp508_bias_gradient,
-    mp601_states_dominate,
-    mp602_preallocation,
-    mp603_weight_copies,
-    mp604_float32_activations,
-    mp605_conv_workspace,
-    mp606_peak_elsewhere,
-    mp607_fragmentation,
-    mp701_float32_allreduce,
-    mp702_strategy_overhead,
-    mp703_indexed_slices,
-    mp704_straggler,
-    mp705_exposed_communication,
-    mp801_no_tensor_cores,
-    mp802_gtx16_no_tensor_cores,
-    mp803_tf32_baseline,
-    mp804_bf16_emulated,
-    mp805_geforce_accumulate,
-    mp806_other_vendor,
-    mp807_throttling,
-    mp808_float8_emulated,
-    mp901_warm_up,
-    mp902_recompiles,
-    mp903_async_clock,
-    mp904_steps_per_execution,
-    mp905_profiler_overhead,
-    mp906_unlike_runs,
-    mp907_unknown_kernels,
-    mp908_no_device_events,
-    mp909_dropped_events,
-    mp910_no_window,
-    mp911_too_short,
-    mp912_attribution_lost,
-    mp913_ended_by_error,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, cast
 
-ALL: tuple[Rule, ...] = tuple(rule for name, rule in sorted(globals().items()) if name.startswith("mp"))
-"""Every rule, by code. The engine's result does not depend on the order."""
+if TYPE_CHECKING:
+    from mpprof.diagnosis.outcomes import Rule
+
+ALL = cast(
+    "tuple[Rule, ...]", tuple(import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__))
+)
+"""Every rule, by code: every file here. The engine's result does not depend on the order."""

@@ -53,7 +53,6 @@ CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before 
 ABOUT = "a model built before its policy"
 SAYS = "mixed precision is off: the model was built before the policy was set"
 SPECIFICITY = OVERALL
-BOUND = "device"
 ON_RECORDS = True
 LEADS = INACTIVE
 

@@ -34,7 +34,6 @@ from mpprof.model.audit import AuditNote
 CODE, SLUG, TITLE = "MP102", "no-loss-scaling", "float16 without loss scaling"
 ABOUT = "missing loss scaling"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 ON_RECORDS = True
 LEADS = LEARNING

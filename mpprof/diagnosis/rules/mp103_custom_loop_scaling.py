@@ -31,7 +31,7 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
 from mpprof.diagnosis.shared.numbers import never_scaled, scale_loss_called
 from mpprof.diagnosis.shared.skips import scale_words
 from mpprof.diagnosis.signals import Signals
@@ -45,8 +45,6 @@ CODE, SLUG, TITLE = (
     "The loop does not scale the loss that the optimizer un-scales",
 )
 ABOUT = "loss scaling in a loop of your own"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 LEADS = LEARNING
 

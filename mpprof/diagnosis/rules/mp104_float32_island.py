@@ -64,7 +64,6 @@ ABOUT = "layers left in float32"
 SAYS = "{layers} compute{s} in float32[, which costs {time}]"
 ONCE = "once {they} follow{s} the policy"
 SPECIFICITY = NAMED
-BOUND = "device"
 ON_RECORDS = True
 
 LARGE_HEAD = 2048

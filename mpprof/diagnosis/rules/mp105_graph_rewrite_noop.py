@@ -49,7 +49,6 @@ from mpprof.model.finding import Evidence
 CODE, SLUG, TITLE = "MP105", "graph-rewrite-noop", "The graph rewrite converted nothing"
 ABOUT = "the graph rewrite"
 SPECIFICITY = OVERALL
-BOUND = "device"
 LEADS = INACTIVE
 
 

@@ -38,7 +38,6 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
 ABOUT = "a 16-bit output"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 ON_RECORDS = True
 
@@ -60,7 +59,8 @@ def judge(signals: Signals) -> Outcome:
             f'function of a Lambda returns; let the model end with Activation("linear", dtype="float32")'
         )
     if not half:
-        return Clear(f"the output of {evidence.listed(list(given))} is {', '.join(sorted(_types(given)))}")
+        types = sorted({dtype or "not known" for dtype in given.values()})
+        return Clear(f"the output of {evidence.listed(list(given))} is {', '.join(types)}")
     dtype = given[half[0]]
     if outputs and len(outputs) > 1:
         what = f"{len(half)} of {len(outputs)} outputs are {dtype} ({evidence.listed(half)})"
@@ -95,10 +95,6 @@ def _values(signals: Signals, name: str) -> dict[str, object]:
     own = layer.config.get("activation") if layer is not None else None
     units = shapes.width(layer) if layer is not None else None
     return {"activation": own if isinstance(own, str) else "linear", "units": units}
-
-
-def _types(given: dict[str, str | None]) -> set[str]:
-    return {dtype or "not known" for dtype in given.values()}
 
 
 def check_model(model: Untrained) -> Iterator[AuditNote]:

@@ -31,7 +31,6 @@ CODE, SLUG, TITLE = "MP107", "autocast-inputs", "Layers are fed tensors of anoth
 ABOUT = "casts of layers' inputs"
 SAYS = "the inputs of {layers} are cast in each step[: {time}]"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.25)

@@ -37,7 +37,7 @@ from __future__ import annotations
 import math
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, Unable
+from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable
 from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.shared.skips import (
     CONSECUTIVE,
@@ -52,8 +52,6 @@ from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped again and again"
 ABOUT = "endless skips"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 LEADS = LEARNING
 

@@ -30,15 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
 ABOUT = "a loss scale that runs away"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 LEADS = LEARNING
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, LEARNING, Absent, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import LEARNING, Absent, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
@@ -35,8 +35,6 @@ from mpprof.model.steps import StepTable
 
 CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss is not finite"
 ABOUT = "a loss that is not finite"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 LEADS = LEARNING
 

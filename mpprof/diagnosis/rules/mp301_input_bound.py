@@ -36,18 +36,7 @@ from mpprof.analysis.steps import spent
 from mpprof.analysis.steps.idle import HOST_RUNS
 from mpprof.analysis.steps.stalls import LOADER, Stalls
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import (
-    GENERAL,
-    Absent,
-    Claim,
-    Clear,
-    Found,
-    Outcome,
-    Scale,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.outcomes import Absent, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -58,7 +47,6 @@ CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
 ABOUT = "waits for input"
 SAYS = "the {device} waits for data[ {time}]"
 ONCE = "once the input keeps up"
-SPECIFICITY = GENERAL
 BOUND = "host"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.05, error_ratio=0.20)

@@ -33,7 +33,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launch_waits
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.remedies.conditions import launches_one_by_one
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import KernelCalls
@@ -44,7 +44,6 @@ CODE, SLUG, TITLE = "MP302", "launch-bound", "The device waits for launches"
 ABOUT = "launches too slow for the device"
 SAYS = "the host launches too slowly: the {device} idles[ {time}]"
 ONCE = "with fewer launches"
-SPECIFICITY = GENERAL
 BOUND = "host"
 OF_ACCELERATOR = True
 

@@ -45,7 +45,6 @@ CODE, SLUG, TITLE = (
 ABOUT = "the cost of loss scaling"
 SAYS = "checking and un-scaling gradients takes[ {time}]"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 OF_ACCELERATOR = True
 

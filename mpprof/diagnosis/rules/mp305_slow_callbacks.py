@@ -31,14 +31,13 @@ from mpprof.analysis.steps import spent
 from mpprof.analysis.steps.stalls import LOADER
 from mpprof.analysis.steps.statistics import FEWEST_STEPS
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"
 ABOUT = "slow callbacks"
 ONCE = "once callbacks do less"
-SPECIFICITY = GENERAL
 BOUND = "host"
 OF_TRAINING = True
 

@@ -159,14 +159,11 @@ def _in_calls(trace: Trace, row: int) -> bool:
     """Return whether the op in this row of the host's events spends half of its time in the driver's
     calls."""
     host, end = trace.host, int(trace.host.start_ns[row] + trace.host.duration_ns[row])
-    last = row + int(np.searchsorted(host.start_ns[row : _end_of(host.thread, row)], end))
+    of_thread = int(np.searchsorted(host.thread, host.thread[row], side="right"))
+    last = row + int(np.searchsorted(host.start_ns[row:of_thread], end))
     inside = np.arange(row + 1, last)
     calls = inside[np.isin(host.kind[inside], (HostKind.LAUNCH, HostKind.COPY, HostKind.SYNC))]
     return int(host.duration_ns[calls].sum()) >= _IN_CALLS * int(host.duration_ns[row])
-
-
-def _end_of(thread: NDArray[np.int32], row: int) -> int:
-    return int(np.searchsorted(thread, thread[row], side="right"))
 
 
 def _computing(trace: Trace, device: int) -> NDArray[np.bool_]:

@@ -21,14 +21,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP307", "determinism", "Deterministic ops are switched on"
 ABOUT = "deterministic ops"
 SAYS = "deterministic ops are on: their kernels are slower, and XLA is never chosen by itself"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:

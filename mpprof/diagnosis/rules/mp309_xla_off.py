@@ -26,10 +26,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpprof.analysis.layers import kinds as layers
-from mpprof.analysis.layers.cudnn import takes_cudnn
+from mpprof.analysis.layers.kinds import takes_cudnn
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
-    GENERAL,
     NO_GPU,
     NOT_IN_16_BITS,
     Clear,
@@ -50,8 +49,6 @@ from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
 ABOUT = "norms and elementwise work that XLA would fuse"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 FUSIBLE: tuple[Class, ...] = ("norm", "elementwise", "cast", "reduce")
 _EVIDENCE = "norms, casts, sums and elementwise work"

@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.steps.idle import COPYING
 from mpprof.diagnosis import attainable, evidence, launch_waits
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.frozen import frozen
@@ -46,7 +46,6 @@ CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind wor
 ABOUT = "exposed copies"
 SAYS = "the {device} does nothing but copy[ for {time}]"
 ONCE = "once copies are hidden"
-SPECIFICITY = GENERAL
 BOUND = "host"
 OF_ACCELERATOR = True
 

@@ -26,7 +26,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, launch_waits
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
 
@@ -34,7 +34,6 @@ CODE, SLUG, TITLE = "MP311", "empty-queue", "The device idles until its queue fi
 ABOUT = "idling until the queue fills"
 SAYS = "the {device} idles until its queue fills[: {time}]"
 ONCE = "once the queue stays full"
-SPECIFICITY = GENERAL
 BOUND = "host"
 OF_ACCELERATOR = True
 

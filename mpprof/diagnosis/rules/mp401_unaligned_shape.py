@@ -62,7 +62,6 @@ CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are not multiples of
 ABOUT = "sizes that are not multiples of 8"
 ONCE = "once its sizes are multiples of 8"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 TPU_WIDTH = 128

@@ -56,7 +56,6 @@ CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is not a multiple
 ABOUT = "an odd vocabulary size"
 ONCE = "once the vocabulary is padded"
 SPECIFICITY = CONFIGURED
-BOUND = "device"
 ON_RECORDS = True
 OF_ACCELERATOR = True
 

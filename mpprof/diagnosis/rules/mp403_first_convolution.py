@@ -51,7 +51,6 @@ CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs of
 ABOUT = "the first convolution"
 ONCE = "once it fits the {units}"
 SPECIFICITY = CONFIGURED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)

@@ -21,24 +21,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    GENERAL,
-    NO_MATRIX_UNITS,
-    NOT_IN_16_BITS,
-    Clear,
-    Found,
-    Outcome,
-    Unable,
-    need,
-)
+from mpprof.diagnosis.outcomes import NO_MATRIX_UNITS, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.kernels import ACCELERATED
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP404", "low-intensity", "Matrix kernels on Tensor Cores wait for memory"
 ABOUT = "matrix work that waits for memory"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_ACCELERATOR = True
 
 NOTABLE_RATIO = 0.20

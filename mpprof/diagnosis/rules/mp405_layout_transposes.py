@@ -25,7 +25,7 @@ import re
 from collections.abc import Sequence
 
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ns, format_ratio
@@ -34,8 +34,6 @@ CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticea
 ABOUT = "layout changes"
 SAYS = "transposes and layout changes take[ {time}]"
 ONCE = "without them"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_ACCELERATOR = True
 
 _CONCATENATES = r"^aten::(cat|concat|stack)$|^Concat(V2)?$|^Pack$|CatArray|concat_(fixed|variable)"

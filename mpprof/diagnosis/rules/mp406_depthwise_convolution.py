@@ -52,7 +52,6 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP406", "depthwise-convolution", "Depthwise convolution is slower than in float32"
 ABOUT = "depthwise convolutions"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SLOWER_RATIO = 1.10

@@ -45,7 +45,6 @@ ABOUT = "grouped convolutions"
 SAYS = "the grouped convolution {layers} runs off the {units}[, which costs up to {time}]"
 ONCE = "once it fits the {units}"
 SPECIFICITY = CONFIGURED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)

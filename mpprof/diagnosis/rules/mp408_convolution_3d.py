@@ -43,7 +43,6 @@ ABOUT = "3-D convolutions"
 SAYS = "the 3-D convolution {layers} runs off the {units}[, which costs {time}]"
 ONCE = "once it fits the {units}"
 SPECIFICITY = CONFIGURED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = OF_A_LAYER

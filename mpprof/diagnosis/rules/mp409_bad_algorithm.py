@@ -24,7 +24,6 @@ from __future__ import annotations
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
 from mpprof.diagnosis.outcomes import (
-    GENERAL,
     NO_MATRIX_UNITS,
     NOT_IN_16_BITS,
     OF_A_LAYER,
@@ -44,8 +43,6 @@ CODE, SLUG, TITLE = (
 ABOUT = "badly chosen algorithms"
 SAYS = "{layers} run{s} off the {units}, although every size fits[, which costs {time}]"
 ONCE = "with a better algorithm"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = OF_A_LAYER

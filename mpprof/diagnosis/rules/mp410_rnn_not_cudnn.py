@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mpprof.analysis.layers.cudnn import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
+from mpprof.analysis.layers.kinds import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
@@ -41,7 +41,6 @@ CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
 ABOUT = "recurrent layers without cuDNN"
 SAYS = "{layers} run{s} as a loop: cuDNN's kernel is ruled out"
 SPECIFICITY = CONFIGURED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 

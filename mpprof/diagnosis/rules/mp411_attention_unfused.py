@@ -31,17 +31,7 @@ from math import prod
 from mpprof.analysis.kernels import eligibility, shapes
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
-from mpprof.diagnosis.outcomes import (
-    NAMED,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Scale,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.remedies.frameworks import ON_TORCH
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
@@ -52,7 +42,6 @@ ABOUT = "unfused attention"
 SAYS = "attention writes its scores to memory[, which costs {time}]"
 ONCE = "once attention is fused"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 INFO_RATIO = 0.10

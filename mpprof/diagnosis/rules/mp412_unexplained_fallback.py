@@ -46,7 +46,6 @@ CODE, SLUG, TITLE = (
 ABOUT = "unexplained fallbacks"
 SAYS = "matrix work ran off the {units} or in float32[: {time}]; no narrower cause explains it"
 SPECIFICITY = REMAINDER
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = OF_A_LAYER
@@ -94,7 +93,10 @@ def judge(signals: Signals) -> Outcome:
             f"{format_ns(signals.time(rows))} of matrix work {{each}} ({format_ratio(ratio)}) "
             f"did not run in 16 bits on {signals.matrix_units}"
             f"{'' if outside else ', and no narrower cause explains it'}: "
-            + "; ".join(f"{_names(signals, own)}: {reason.text}" for reason, own in shown[:_MOST_REASONS])
+            + "; ".join(
+                f"{evidence.listed(signals.names_of(own))}: {reason.text}"
+                for reason, own in shown[:_MOST_REASONS]
+            )
         ),
         evidence=(
             evidence.ratio("such matrix work in {whole}", ratio, NOTABLE_RATIO),
@@ -132,10 +134,6 @@ def _by_share(signals: Signals, rows: tuple[int, ...]) -> Severity:
     cost can be."""
     ratio = signals.time(rows) / signals.whole_ns
     return "warning" if ratio >= SCALE.error_ratio else "info"
-
-
-def _names(signals: Signals, rows: list[int]) -> str:
-    return evidence.listed(signals.names_of(rows))
 
 
 def _reason(signals: Signals, cell: Cell) -> _Reason:

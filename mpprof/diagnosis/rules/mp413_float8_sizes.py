@@ -37,7 +37,6 @@ from mpprof.model.audit import AuditNote
 CODE, SLUG, TITLE = "MP413", "float8-sizes", "float8 sizes that are not multiples of 16"
 ABOUT = "float8 sizes that are not multiples of 16"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 ON_RECORDS = True
 LITTLE = 0.01

@@ -42,7 +42,6 @@ from mpprof.model.device import DeviceFacts
 CODE, SLUG, TITLE = "MP414", "float8-small", "Products too small to become faster in float8"
 ABOUT = "float8 products that are too small"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 ON_RECORDS = True
 MOST = 0.5

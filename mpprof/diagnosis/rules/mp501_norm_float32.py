@@ -26,16 +26,7 @@ from mpprof.analysis.attainable.work import work_of
 from mpprof.analysis.layers import kinds as layers
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import norms_by_scope, unattributed
-from mpprof.diagnosis.outcomes import (
-    NAMED,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Scale,
-    known,
-    need,
-)
+from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
 from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
@@ -45,7 +36,6 @@ ABOUT = "norms in float32"
 SAYS = "norm layers compute in float32 with casts around them[: up to {time}]"
 ONCE = "once norms are fused"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.60, error_ratio=0.80, normal=True)

@@ -28,7 +28,7 @@ from __future__ import annotations
 from mpprof.analysis.comparison import precision_overhead
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.cells import norms_by_scope
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -36,8 +36,6 @@ CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
 ABOUT = "casts"
 SAYS = "casts that could be fused away take[ {time}]"
 ONCE = "without these casts"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
 """A healthy Keras 3 convnet with batch norm and without XLA spends 5 to 12 % in casts: worth a mention, not a

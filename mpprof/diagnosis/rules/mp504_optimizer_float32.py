@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 from mpprof.analysis.attainable.work import streaming_ns
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Absent, Claim, Clear, Found, Outcome, Scale, Unable, need
+from mpprof.diagnosis.outcomes import Absent, Claim, Clear, Found, Outcome, Scale, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
 
@@ -36,8 +36,6 @@ CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes 
 ABOUT = "the optimizer's update"
 SAYS = "the optimizer's update is slower than one pass over memory[, by {time}]"
 ONCE = "with a fused update"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 OF_ACCELERATOR = True
 

@@ -31,7 +31,6 @@ CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is upd
 ABOUT = "embedding updates"
 SAYS = "the whole embedding table is updated every step[, which costs {time}]"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 OF_ACCELERATOR = True
 

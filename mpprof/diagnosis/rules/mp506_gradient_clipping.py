@@ -35,7 +35,6 @@ ABOUT = "gradient clipping"
 SAYS = "clipping gradients takes[ {time}]"
 ONCE = "without it"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 OF_ACCELERATOR = True
 

@@ -47,7 +47,6 @@ ABOUT = "the loss in float32"
 SAYS = "the loss in float32 takes[ {time}] longer than it could"
 ONCE = "once the loss is as short as it could be"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 OF_ACCELERATOR = True
 

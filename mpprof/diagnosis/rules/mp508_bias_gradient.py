@@ -48,7 +48,6 @@ ABOUT = "gradients of biases"
 SAYS = "the gradients of biases are summed by slow 16-bit atomics[: {time}]"
 ONCE = "once biases are summed by other kernels"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 OF_ACCELERATOR = True
 

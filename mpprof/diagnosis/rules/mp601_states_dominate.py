@@ -20,15 +20,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.memory import Kind
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP601", "states-dominate", "Weights and optimizer slots are most of the memory"
 ABOUT = "weights and optimizer slots"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
 DOMINANT_RATIO = 0.5

@@ -23,14 +23,12 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP602", "preallocation", "The driver's memory figure says nothing"
 ABOUT = "preallocated memory"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_ACCELERATOR = True
 
 TAKEN_RATIO = 0.85

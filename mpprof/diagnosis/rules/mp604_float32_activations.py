@@ -31,14 +31,12 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes
 
 CODE, SLUG, TITLE = "MP604", "float32-activations", "Layers that compute in 16 bits hold float32 activations"
 ABOUT = "float32 activations"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 
 

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP605", "conv-workspace", "Workspaces take the memory that was saved"
 ABOUT = "workspaces"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 LARGE_RATIO = 0.5
 """Without a baseline: scratch space that is more than all else together."""

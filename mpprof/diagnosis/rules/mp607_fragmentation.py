@@ -23,15 +23,13 @@ from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
 from mpprof.model.memory import MemoryAccount
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP607", "fragmentation", "Memory is lost to fragmentation"
 ABOUT = "fragmentation"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 LOOSE_RATIO, SCARCE_RATIO, PLENTY_RATIO = 0.5, 0.1, 0.5
 """Half of the free memory in small pieces matters where less than a tenth of all is free; what blocks hold

@@ -25,7 +25,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.shared import several_devices
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -33,8 +33,6 @@ from mpprof.model.quantities import format_ratio
 CODE, SLUG, TITLE = "MP701", "float32-allreduce", "Gradients are exchanged in float32"
 ABOUT = "the exchange of gradients in float32"
 SAYS = "gradients are exchanged in float32[, which costs {time}]"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)

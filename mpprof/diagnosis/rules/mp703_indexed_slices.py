@@ -30,7 +30,6 @@ CODE, SLUG, TITLE = "MP703", "indexed-slices", "Sparse gradients are collected f
 ABOUT = "sparse gradients collected from all devices"
 SAYS = "collecting sparse gradients from all devices takes[ {time}]"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_TRAINING = True
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)

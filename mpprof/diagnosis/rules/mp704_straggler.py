@@ -33,7 +33,6 @@ CODE, SLUG, TITLE = "MP704", "straggler", "Other devices wait for one that is sl
 ABOUT = "devices that others wait for"
 ONCE = "once that device keeps up"
 SPECIFICITY = NAMED
-BOUND = "device"
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
 _OF_THE_HOST = ("idle_input", "idle_launch", "idle_between_steps", "idle_sync", "idle_compile")

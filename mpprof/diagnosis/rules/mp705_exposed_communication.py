@@ -25,7 +25,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, need
 from mpprof.diagnosis.shared import several_devices
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ratio
@@ -34,8 +34,6 @@ CODE, SLUG, TITLE = "MP705", "exposed-communication", "Communication is not hidd
 ABOUT = "exposed communication"
 SAYS = "the {device} does nothing but exchange data with others[ for {time}]"
 ONCE = "once communication is hidden"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 OF_ACCELERATOR = True
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
@@ -34,8 +34,6 @@ from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 ABOUT = "cards without Tensor Cores"
-SPECIFICITY = GENERAL
-BOUND = "device"
 LEADS = INACTIVE
 
 FIRST_WITH_TENSOR_CORES = (7, 0)

@@ -29,7 +29,6 @@ from collections.abc import Iterator
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
-    GENERAL,
     INACTIVE,
     NO_GPU,
     NOT_NVIDIA,
@@ -47,8 +46,6 @@ from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
 ABOUT = "GTX 16 cards"
-SPECIFICITY = GENERAL
-BOUND = "device"
 LEADS = INACTIVE
 
 TURING = (7, 5)

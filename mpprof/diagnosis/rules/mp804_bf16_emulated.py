@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
@@ -32,8 +32,6 @@ from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
 ABOUT = "emulated bfloat16"
-SPECIFICITY = GENERAL
-BOUND = "device"
 LEADS = INACTIVE
 
 FIRST_WITH_BF16 = (8, 0)

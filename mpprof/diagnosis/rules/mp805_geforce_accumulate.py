@@ -26,7 +26,6 @@ import re
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import (
-    GENERAL,
     NO_GPU,
     NOT_IN_16_BITS,
     NOT_NVIDIA,
@@ -41,8 +40,6 @@ from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP805", "geforce-accumulate", "A GeForce card sums in float32 at half rate"
 ABOUT = "GeForce cards that sum at half rate"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 _NAME = re.compile(r"\bGeForce\s+RTX\s*[34]0\d\d\b", re.IGNORECASE)
 

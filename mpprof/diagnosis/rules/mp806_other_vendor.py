@@ -24,16 +24,7 @@ from collections.abc import Iterator
 
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    GENERAL,
-    NOT_IN_16_BITS,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    known,
-    need,
-)
+from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
@@ -41,8 +32,6 @@ from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
 ABOUT = "cards of other vendors"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 
 def judge(signals: Signals) -> Outcome:

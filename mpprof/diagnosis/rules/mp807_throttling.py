@@ -26,15 +26,13 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP807", "throttling", "The step grew slower during the run"
 ABOUT = "throttling"
-SPECIFICITY = GENERAL
-BOUND = "device"
 
 FEWEST_STEPS = 80
 """Twenty steps in each quarter make a median worth comparing."""

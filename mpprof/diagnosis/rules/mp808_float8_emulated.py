@@ -9,7 +9,7 @@ What it means
 How we know
     Layers whose policy is float8, and their matrix kernels in the trace, none of which multiplies in 8 bits.
     Without a trace the card, the backend (PyTorch compiles no such product) and whether XLA compiles the
-    step.
+    step can show that none does; that they do, only a trace.
 
 What it costs
     The roundings: of one model of dense layers at batch 8,192 the forecast of a step is 12.16 ms on an A100
@@ -54,7 +54,6 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP808", "float8-emulated", "float8 without products in it"
 ABOUT = "float8 layers that multiply in a wider type"
 SPECIFICITY = NAMED
-BOUND = "device"
 OF_ACCELERATOR = True
 ON_RECORDS = True
 LEADS = INACTIVE
@@ -92,7 +91,10 @@ def judge(signals: Signals) -> Outcome:
         return Unable(f"float8 products begin at compute capability {_SINCE}, and the card is not known")
     if expected.multiplies_float8(device) is None:
         return Unable("whether this card multiplies float8 is not known")
-    return Clear(f"{device.name or 'the card'} multiplies float8, and nothing is known to prevent it")
+    return Unable(
+        f"{device.name or 'the card'} multiplies float8, and only a trace shows whether these layers do; "
+        "before training, mpprof forecast compiles the step and says it of each"
+    )
 
 
 def why_not(signals: Signals) -> str:

@@ -31,7 +31,7 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.idle import ALLOCATING
 from mpprof.analysis.steps.statistics import epochs_of_one_call, stands_for
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.shared.allocations import calls_per_step
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Evidence
@@ -42,7 +42,6 @@ from mpprof.model.steps import StepSummary, StepTable
 
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is part of the measurement"
 ABOUT = "warm-up"
-SPECIFICITY = GENERAL
 BOUND = "host"
 LEADS = INVALID
 

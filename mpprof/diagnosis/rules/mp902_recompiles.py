@@ -28,7 +28,7 @@ from __future__ import annotations
 from mpprof.analysis.steps import spent, validity
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 
@@ -36,7 +36,6 @@ CODE, SLUG, TITLE = "MP902", "recompiles", "The step is compiled again and again
 ABOUT = "recompiles"
 SAYS = "the step is compiled again and again[: {time}]"
 ONCE = "once it is compiled only once"
-SPECIFICITY = GENERAL
 BOUND = "host"
 
 SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)

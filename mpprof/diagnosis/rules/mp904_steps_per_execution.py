@@ -21,14 +21,12 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, known, need
 from mpprof.diagnosis.remedies import conditions
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several steps"
 ABOUT = "several steps timed as one call"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 
 

@@ -25,15 +25,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence, profiled_steps
-from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.shared.clock import timed_launches
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CODE, SLUG, TITLE = "MP905", "profiler-overhead", "Profiled steps are slower"
 ABOUT = "overhead of the profiler"
-SPECIFICITY = GENERAL
-BOUND = "device"
 LEADS = INVALID
 
 INFO_RATIO, WARNING_RATIO = 0.10, 0.50

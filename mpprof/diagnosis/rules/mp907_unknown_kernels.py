@@ -21,15 +21,13 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Severity
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
 ABOUT = "unknown kernels"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_ACCELERATOR = True
 LEADS = INVALID
 

@@ -22,13 +22,11 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, INVALID, Clear, Found, Outcome, need
+from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is incomplete"
 ABOUT = "dropped events"
-SPECIFICITY = GENERAL
-BOUND = "device"
 LEADS = INVALID
 
 SHOWN = 5

@@ -21,23 +21,12 @@ from __future__ import annotations
 
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    GENERAL,
-    INVALID,
-    Clear,
-    Found,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP911", "too-short", "Too few steady steps to say"
 ABOUT = "too few steps"
-SPECIFICITY = GENERAL
-BOUND = "device"
 OF_TRAINING = True
 LEADS = INVALID
 

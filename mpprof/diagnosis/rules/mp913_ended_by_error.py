@@ -21,7 +21,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import ERROR, GENERAL, Clear, Found, NotApplicable, Outcome, Unable
+from mpprof.diagnosis.outcomes import ERROR, Clear, Found, NotApplicable, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.memory import OutOfMemory
 from mpprof.model.quantities import format_bytes
@@ -29,7 +29,6 @@ from mpprof.model.run import Ended, Run
 
 CODE, SLUG, TITLE = "MP913", "ended-by-error", "Training ended by an error"
 ABOUT = "trainings that an error ended"
-SPECIFICITY = GENERAL
 BOUND = "host"
 LEADS = ERROR
 

@@ -134,8 +134,10 @@ def sentence(layers: Sequence[LayerFacts]) -> str | None:
     if not narrow:
         return None
     names, shares = {layer.name for layer in narrow}, flops.shares(layers)
-    share = sum(shares.get(name, 0.0) for name in names)
-    of = f" ({format_ratio(share)} of the multiplications with weights)" if shares else ""
+    of = " (their share of the multiplications is not known)"
+    if names <= shares.keys():
+        share = sum(shares[name] for name in names)
+        of = f" ({format_ratio(share)} of the multiplications with weights)"
     rest: dict[str, list[str]] = {}
     for layer in expected.multiplying(layers):
         if layer.name not in names:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from mpprof.forecasts.memory.kept_for_backward import Graph, Held, Operation
+from mpprof.forecasts.memory.kept_for_backward import Graph, Held, Machine, Operation
 from mpprof.model.frozen import frozen
 
 
@@ -41,15 +41,15 @@ class Backward:
         return sum(each.bytes for each in self.kept)
 
 
-def backward(graph: Graph, *, compiled: bool) -> Backward:
-    """Return what the backward pass of one example needs. `compiled`: XLA compiles the step, so that results
-    which are cheap to compute from others are not kept, and gradients between such operations not written."""
-    return _Pass(graph.operations, compiled).run()
+def backward(graph: Graph, machine: Machine) -> Backward:
+    """Return what the backward pass of one example needs. Where XLA compiles the step, results which are
+    cheap to compute from others are not kept, and gradients between such operations not written."""
+    return _Pass(graph.operations, machine).run()
 
 
 class _Pass:
-    def __init__(self, operations: tuple[Operation, ...], compiled: bool) -> None:
-        self.operations, self.compiled = operations, compiled
+    def __init__(self, operations: tuple[Operation, ...], machine: Machine) -> None:
+        self.operations, self.compiled, self.reuses = operations, machine.compiled, machine.reuses
         self.needed = _needing_gradients(operations)
         self.users: dict[int, list[int]] = defaultdict(list)
         for at, one in enumerate(operations):
@@ -156,10 +156,10 @@ class _Pass:
         inputs = [given for given in dict.fromkeys(one.inputs) if self.needed[given]]
         yield self._gradients()
         weighs = one.trains and one.in_memory
-        if weighs:  # the weights' gradient comes first, and needs the input last
+        if weighs or one.in_place:  # the weights' gradient comes first, and needs the input last
             self._let_go(at)
         for given in inputs:
-            if self._is_written(given):
+            if self._is_written(given) and not self._takes_over(one, given):
                 self._rests.setdefault(given, frozenset((given,)))
                 self._written_for[given] = max(1, self._written_for[given])
             else:
@@ -175,6 +175,11 @@ class _Pass:
         self._live -= sum(each.bytes for each in one.held)
         for source in self._rests.pop(at, frozenset()):
             self._written_for[source] -= 1
+
+    def _takes_over(self, one: Operation, given: int) -> bool:
+        """Return whether the gradient of an input is in the memory of this operation's own."""
+        passes = one.renamed or (self.reuses and one.cheap and not one.keeps)
+        return passes and one.what != "loss" and self.operations[given].bytes == one.bytes
 
     def _gradients(self) -> int:
         return sum(self.operations[at].bytes for at, users in self._written_for.items() if users > 0)

@@ -128,7 +128,7 @@ def _run(model: Any, imports: Sequence[str], *, trust: bool) -> tuple[Run, Calla
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         if isinstance(model, str) and compiling.is_function(model):
-            model = _called(model)
+            model = called(model)
         elif path.is_dir() and not (path / "saved_model.pb").is_file():
             from mpprof.runs import loading
 
@@ -150,8 +150,9 @@ def _is_trace(path: Path) -> bool:
     return path.is_file() and traces.reader_of(path.name, file_head.of(path)) is not None
 
 
-def _called(name: str) -> Any:
-    """Return the result of the function that `module:function` names, importable from here."""
+def called(name: str) -> Any:
+    """Return the result of the function that `module:function` names, importable from here. Raises
+    `UsageError` where there is none, or it fails."""
     module, function = name.split(":", 1)
     here = str(Path.cwd())
     if here not in sys.path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
@@ -39,7 +40,8 @@ class Operation:
     whether it needs what it gave. `cheap`: it works element by element, so that a compiler computes it again
     rather than keep it. `in_memory`: it reads its inputs from memory and does not take them from a fusion.
     `renamed`: it gives its input in another shape, without a copy. `held` is kept for its gradient alone,
-    `passing` is there while its gradient is computed.
+    `passing` is there while its gradient is computed. `in_place`: it writes the gradient of what
+    it takes in its place.
     """
 
     layer: str
@@ -53,6 +55,7 @@ class Operation:
     in_memory: bool = False
     renamed: bool = False
     trains: bool = False
+    in_place: bool = False
     held: tuple[Held, ...] = ()
     passing: tuple[Held, ...] = ()
 
@@ -68,6 +71,20 @@ class Machine:
     backend: str = "tensorflow"
     compiled: bool = True
     capability: tuple[int, int] | None = None
+    loss: str | None = None
+
+    @property
+    def reuses(self) -> bool:
+        """Whether an operation that works element by element writes to the memory of what it takes, where
+        nothing else needs that: TensorFlow's kernels op by op (`forward_input_or_allocate_output`)."""
+        return self.backend == "tensorflow" and not self.compiled
+
+    @property
+    def is_cross_entropy(self) -> bool | None:
+        """Whether the loss is the cross-entropy of classes; None: not known."""
+        if self.loss is None:
+            return None
+        return "categoricalcrossentropy" in self.loss.lower().replace("_", "")
 
     @property
     def widens_bfloat16(self) -> bool:
@@ -189,8 +206,18 @@ class _Builder:
 
     def _loss(self, at: int) -> None:
         """Add the loss, which needs what the model gives (`_SoftmaxCrossEntropyWithLogitsGrad`,
-        `mse_loss_backward`)."""
-        self._add(None, "loss", 1, "float32", at, keeps=True, cheap=True)
+        `mse_loss_backward`). On TensorFlow, Keras takes the logits of a softmax for the cross-entropy
+        (`_get_logits` of its backend); op by op one kernel writes the logits' gradient in their place
+        (`SparseXentWithLogits`)."""
+        if self.machine.reuses and self.operations[at].what == "softmax" and (
+            self.machine.is_cross_entropy is not False
+        ):  # fmt: skip
+            softmax = self.operations[at]
+            self.operations[at] = replace(softmax, what="logits", keeps_output=False, renamed=True)
+            self._add(None, "loss", 1, "float32", at, keeps=True, cheap=True, in_place=True)
+            return
+        fused = self.machine.reuses and bool(self.machine.is_cross_entropy)
+        self._add(None, "loss", 1, "float32", at, keeps=True, cheap=True, in_place=fused)
 
     def _expanded(self, layer: LayerFacts, inputs: tuple[int, ...]) -> int:
         """Add a layer's operations; returns the one that gives its result."""
@@ -443,8 +470,6 @@ def _is_model(layer: LayerFacts) -> bool:
 
 
 def _with_shapes(inner: LayerFacts, outer: LayerFacts) -> LayerFacts:
-    from dataclasses import replace
-
     return replace(
         inner,
         input_shape=inner.input_shape or outer.input_shape,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
-from mpprof.analysis.layers.cudnn import takes_cudnn
+from mpprof.analysis.layers.kinds import takes_cudnn
 from mpprof.analysis.memory import states
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts.memory import backward, kept_for_backward
@@ -20,6 +20,7 @@ from mpprof.model.run import LayerFacts, ModelFacts, Run
 from mpprof.tensors import HALF
 
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+POLICIES_KNOWN = (*POLICIES, "float16", "bfloat16")
 GIVE_A_MODEL = (
     "Give a .keras file, module:function that returns a model, or a log directory that mpprof's callback "
     "recorded"
@@ -70,9 +71,13 @@ def forecast(
         if graph.custom:
             more = f" and {len(graph.custom) - _NAMED} more" if len(graph.custom) > _NAMED else ""
             unknown[_OF_CUSTOM_LAYERS.format(", ".join(graph.custom[:_NAMED]) + more)] = None
-        found = backward.backward(graph, compiled=machine.compiled)
+        found = backward.backward(graph, machine)
         made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
         runs.append(replace(made, card=card, card_bytes=card_bytes))
+    if narrow := [layer.name for layer in facts.model.layers if layer.quantized == "float8"]:
+        unknown[f"what {len(narrow)} float8 layers keep in 8 bits, beside the 16 bits that are counted"] = (
+            None
+        )
     if any(one.slots_bytes is None for one in runs):
         why = f"of {own.optimizer}" if own and own.optimizer else "as the model is not compiled"
         unknown[
@@ -145,7 +150,10 @@ def machine_of(run: Run, capability: tuple[int, int] | None = None) -> Machine:
     compiled = bool(fit and fit.jit_compile) if asked else _compiles_by_default(run)
     eager = fit is not None and bool(fit.run_eagerly)
     return Machine(
-        backend, backend == "jax" or (backend == "tensorflow" and compiled and not eager), capability
+        backend,
+        backend == "jax" or (backend == "tensorflow" and compiled and not eager),
+        capability,
+        fit.loss if fit is not None else None,
     )
 
 
@@ -189,10 +197,10 @@ def under(model: ModelFacts, policy: str) -> ModelFacts:
 def _types(policy: str) -> tuple[str, str]:
     """Return the types that a policy computes in and keeps variables in."""
     compute = policy.removeprefix("mixed_")
-    if compute not in ("float16", "bfloat16", "float32") or policy == "mixed_float32":
+    if policy not in POLICIES_KNOWN:
         raise UsageError(
             f"{policy!r} is not a dtype policy that can be forecast",
-            next="Take float32, mixed_float16, mixed_bfloat16, float16 or bfloat16",
+            next=f"Take {', '.join(POLICIES_KNOWN)}",
         )
     return compute, "float32" if policy.startswith("mixed_") else compute
 
@@ -268,8 +276,10 @@ def _assumed(run: Run, machine: Machine) -> tuple[str, ...]:
     fit = run.last_fit
     if machine.backend == "tensorflow" and fit and fit.jit_compile is False and not _ran_on_a_gpu(run):
         how += ", as Keras decides by default on a GPU (recorded without one, where it never compiles)"
+    trying = ", and what XLA takes to try algorithms as it compiles," if machine.compiled else ""
     return (
         f"the step runs on {machine.backend}, {how}",
         "all gradients of parameters are there at once",
-        "libraries' workspaces, copies in another layout and the allocator's rounding are not included",
+        f"libraries' workspaces, copies in another layout and the allocator's rounding{trying} are not "
+        "included",
     )

@@ -10,6 +10,7 @@ from typing import Any
 from mpprof.record.backends.base import Absent, Facts, Probe
 from mpprof.record.facts import machine
 from mpprof.record.facts.graph_rewrite import LOG_PATH, rewrite_facts
+from mpprof.record.facts.script import script_of
 from mpprof.record.facts.weights import non_finite_weights
 from mpprof.record.keras_compat import KERAS_2, keras_of
 from mpprof.record.recorder import Recorder
@@ -33,6 +34,7 @@ def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
             else:
                 recorder.facts[key] = value
     recorder.facts["devices"] = recorder.attempt("devices", _devices, probe)
+    recorder.facts["script"] = recorder.attempt("script", script_of)
     memory = recorder.attempt("memory", _memory, probe)
     if isinstance(memory, Absent):
         recorder.absent["memory"] = memory.reason

@@ -196,7 +196,8 @@ def gap(gain: Compared) -> str:
     plain, above, unexplained = gain.gap_ns, gain.above_attainable_ns, gain.unexplained_ns
     if gain.expected is None and plain is not None:
         word = "longer" if plain > 0 else "shorter"
-        return f"the step is {words.duration(abs(plain))} {word} than the baseline's{_scaled(gain)}"
+        scaled = " for as many examples" if gain.per_example else ""
+        return f"the step is {words.duration(abs(plain))} {word} than the baseline's{scaled}"
     if above is None or unexplained is None:
         return ""
     step = sum(part.mixed_ns for part in gain.slices)
@@ -209,10 +210,6 @@ def gap(gain: Compared) -> str:
         return f"{said}, and the findings explain all of it"
     of = f" ({words.percent(unexplained / step)} of the step)"
     return f"{said}; no finding explains {words.duration(unexplained)} of that{of}"
-
-
-def _scaled(gain: Compared) -> str:
-    return " for as many examples" if gain.per_example else ""
 
 
 def difference_of(gain: Compared) -> Difference | None:
@@ -268,9 +265,6 @@ def bounds(document: Report) -> list[str]:
     for bound in found:
         own = [assumption for assumption in bound.assumptions if assumption not in shared]
         value = words.quantity(bound.value, bound.unit)
-        lines.append(f"{bound.statement}: {value}{_if(own)}")
+        given = f" (if {'; '.join(own)})" if own else ""
+        lines.append(f"{bound.statement}: {value}{given}")
     return [*lines, f"all if: {'; '.join(shared)}"] if shared else lines
-
-
-def _if(assumptions: list[str]) -> str:
-    return f" (if {'; '.join(assumptions)})" if assumptions else ""

@@ -14,8 +14,7 @@ from mpprof.model.columns import Column
 from mpprof.model.rows import SurveyRow, terminal
 from mpprof.report import tables, words
 from mpprof.report.page import wrapped
-from mpprof.report.runs.listing import card, known, short_policy
-from mpprof.report.runs.short_names import shortened
+from mpprof.report.runs.listing import card, known, short_policy, shortened
 
 NAME_LEAST = 32
 MOST_ANSWERS = 5

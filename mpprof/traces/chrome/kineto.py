@@ -22,8 +22,6 @@ from mpprof.traces.chrome.json import Event, nanoseconds
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.names import host_kind
 
-Int64 = NDArray[np.int64]
-
 WORK = {
     "kernel": WorkKind.KERNEL, "gpu_memcpy": WorkKind.MEMCPY, "gpu_memset": WorkKind.MEMSET,
     "memcpy": WorkKind.MEMCPY, "memset": WorkKind.MEMSET,

@@ -72,7 +72,7 @@ def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> T
         origin_unix_ns=_origin(header, zero),
         devices=devices,
         streams=streams,
-        threads=_thread_names(found),
+        threads=tuple(found.thread_names.get(key) or clean(f"thread {key[1]}") for key in found.threads),
         ops=ops.table(),
         kernels=kernels,
         host=host,
@@ -119,10 +119,6 @@ def _origin(header: dict[str, Any], zero: int) -> int | None:
     if base > 0:
         return limits.unix_ns(base + zero)
     return limits.unix_ns(zero)
-
-
-def _thread_names(found: Collected) -> tuple[str, ...]:
-    return tuple(found.thread_names.get(key) or clean(f"thread {key[1]}") for key in found.threads)
 
 
 @dataclass(frozen=True, slots=True)

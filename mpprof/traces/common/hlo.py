@@ -16,12 +16,12 @@ from math import prod
 
 import numpy as np
 
+from mpprof.folders import INSTALLED
 from mpprof.model import limits
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
 from mpprof.traces.common.planes import Bytes, RawPlane, cut_off, extents, one, text
-from mpprof.traces.common.source_lines import installed, own_line
 from mpprof.traces.common.walk import Field
 
 DTYPES = {
@@ -599,3 +599,31 @@ def _contracting(config: str) -> list[int] | None:
     listed = dims.get("lhs_contracting_dimensions") if isinstance(dims, dict) else None
     digits = [str(d) for d in listed] if isinstance(listed, list) else [""]
     return [int(d) for d in digits] if all(re.fullmatch(_DIGIT, d) for d in digits) else None
+
+
+_OF_OTHERS = re.compile(rf"(?:^|/)(?:{INSTALLED})/".replace("/", r"[/\\]"))
+_OVERWRITTEN = re.compile(r"[/\\]?(?:x+[/\\])+[^/\\]*$")
+"""Where a bundle took the folder out: whose code it is shows only beside files that are left as installed."""
+_FOLDERS = re.compile(r".*[/\\]", re.DOTALL)
+_LONGEST = 200
+
+
+def installed(file: str) -> bool:
+    """Return whether a file is known to be of an installed package or of Python."""
+    return _OF_OTHERS.search(file) is not None
+
+
+def own_line(frames: Iterable[tuple[str, int]], *, told: bool = False) -> str:
+    """Return `model.py:37` of the first of these (file, line), innermost first, that is in no installed
+    package; "" where none is. The folder of the file is left out: it says whose machine it was. `told`:
+    files of packages are marked as such even where folders were overwritten."""
+    for file, line in frames:
+        if (
+            file
+            and line > 0
+            and file[0] != "<"
+            and not installed(file)
+            and (told or not _OVERWRITTEN.match(file))
+        ):
+            return f"{_FOLDERS.sub('', file)[-_LONGEST:]}:{line}"
+    return ""

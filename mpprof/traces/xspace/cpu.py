@@ -36,7 +36,10 @@ def kernels(
     """
     table = host.table
     listed = ops.table()
-    works = np.array([_works(op.type, hlo=op.hlo is not None) for op in listed] + [False])
+    works = np.array(
+        [not re.match(CALLS, op.type) if op.hlo is None else op.type not in _HLO_CALLS for op in listed]
+        + [False]
+    )
     by_hlo = np.array([op.hlo is not None for op in listed] + [False])
     is_op = (table.op >= 0) & ((table.kind == HostKind.OP) | by_hlo[table.op])
     rows = np.flatnonzero(is_op)
@@ -64,10 +67,6 @@ def kernels(
         group=constant(-1, n),
     )
     return take(kernel, np.lexsort((kernel.start_ns, kernel.device))), streams
-
-
-def _works(type: str, *, hlo: bool) -> bool:
-    return type not in _HLO_CALLS if hlo else not re.match(CALLS, type)
 
 
 def _launches(host: Host, rows: Int64, ops: Sequence[Op], strings: Interner) -> Int32:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpprof.analysis.breakdown import accounting
-from mpprof.analysis.steps.host_path import QUEUED_NS, host_path
+from mpprof.analysis.steps.host_floor import QUEUED_NS, host_path
 from mpprof.model.account import HostPath
 from mpprof.model.trace import HostKind
 from tests.builders.trace import TraceBuilder

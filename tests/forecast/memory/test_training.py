@@ -186,6 +186,30 @@ def test_a_layer_that_takes_cudnn_on_a_gpu_turns_xla_off(config: dict[str, Any],
     assert is_compiled(forecast_on_tensorflow(entry(8, 24), lstm, back, jit=False)) is compiled
 
 
+@pytest.mark.parametrize(
+    ("loss", "backend", "kept", "of_gradients"),
+    [
+        ("sparse_categorical_crossentropy", "tensorflow", {("logits", "output")}, 0),
+        ("CategoricalCrossentropy(label_smoothing=0.1)", "tensorflow", {("logits", "output")}, 0),
+        (None, "tensorflow", {("logits", "output")}, 0),
+        ("mean_squared_error", "tensorflow", {("soft", "softmax")}, 4000),
+        ("sparse_categorical_crossentropy", "torch", {("soft", "softmax")}, 8000),
+    ],
+)
+def test_op_by_op_on_tensorflow_the_cross_entropy_writes_the_logits_gradient_in_their_place(
+    loss: str | None, backend: str, kept: set[tuple[str, str]], of_gradients: int
+) -> None:
+    """Keras gives it the logits of a softmax (`_get_logits`); `SparseXentWithLogits` forwards its input."""
+    run = chain(entry(8), layer("logits", "Dense", [8], [1000], 9000), layer("soft", "Softmax", [1000], [1000]),
+                backend=backend, jit=False, device="gpu")  # fmt: skip
+    assert run.facts is not None
+    (fit,) = run.facts.fits
+    run = replace(run, facts=replace(run.facts, fits=(replace(fit, loss=loss),)))
+    (found,) = training.forecast(run, 1, policies=("float32",)).runs
+    assert {(each.layer, each.what) for each in found.kept} == kept
+    assert found.of_gradients_bytes == of_gradients
+
+
 def test_16_bits_halve_what_is_computed_in_them_and_keep_a_cast_input() -> None:
     narrow = keeps(chain(*BLOCK), "mixed_float16")
     assert narrow["conv", "output"] == ("float16", 2048)
@@ -309,11 +333,12 @@ def test_everything_but_the_fixed_bytes_grows_with_the_batch() -> None:
 
 def test_the_peak_is_never_below_what_is_kept() -> None:
     for name, record in DATA["models"].items():
-        graph = kept_for_backward.graph(run_of(record).facts.model, kept_for_backward.Machine("jax"))  # type: ignore[union-attr, arg-type]
-        for compiled in (True, False):
-            found = backward.backward(graph, compiled=compiled)
+        compiled, op_by_op = (kept_for_backward.Machine("jax", one) for one in (True, False))
+        graph = kept_for_backward.graph(run_of(record).facts.model, compiled)  # type: ignore[union-attr, arg-type]
+        for machine in (compiled, op_by_op):
+            found = backward.backward(graph, machine)
             assert found.peak_bytes >= found.kept_bytes, name
-        assert found.kept_bytes >= backward.backward(graph, compiled=True).kept_bytes
+        assert found.kept_bytes >= backward.backward(graph, compiled).kept_bytes
 
 
 def test_an_unknown_layer_is_named() -> None:

@@ -19,12 +19,11 @@ Sources
 from __future__ import annotations
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import GENERAL, Clear, Found, Outcome, Unable
+from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP399", "many-threads", "Many host threads launch kernels"
 ABOUT = "many host threads"
-SPECIFICITY = GENERAL
 BOUND = "host"
 MOST_THREADS = 64
 

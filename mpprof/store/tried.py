@@ -1,0 +1,48 @@
+"""What `mpprof try --remedies` has found of a run: `<root>/mpprof/tried.json`, schema `mpprof.tried/1`.
+
+`{schema, remedies: […]}`, each as `remedies` of `mpprof try --format json` has it, with `said`: it in words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mpprof.errors import UnreadableError
+from mpprof.model.run import TriedRemedy
+from mpprof.regular import read_regular
+from mpprof.store import bounded, formats
+from mpprof.store.writing import replace_text
+
+_MOST_BYTES = 1 << 20
+_MOST = 100
+
+
+def write_tried(root: Path, remedies: Sequence[dict[str, Any]]) -> None:
+    """Write what the remedies have brought that were tried on the script of the run at `root`."""
+    document = {"schema": formats.TRIED_SCHEMA, "remedies": list(remedies)}
+    replace_text(formats.folder_of(root) / formats.TRIED_FILE, formats.document(document))
+
+
+def read_tried(root: Path) -> tuple[TriedRemedy, ...]:
+    """Return the remedies that were tried on the script of the run at `root`; empty where none were, and for
+    a file that is damaged or none of ours."""
+    try:
+        content = read_regular(formats.folder_of(root) / formats.TRIED_FILE, _MOST_BYTES)
+        document = json.loads(content) if len(content) <= _MOST_BYTES else None
+    except (OSError, UnreadableError, ValueError, RecursionError):
+        return ()
+    if not isinstance(document, dict) or document.get("schema") != formats.TRIED_SCHEMA:
+        return ()
+    records = document.get("remedies")
+    found = [_remedy(each) for each in records[:_MOST]] if isinstance(records, list) else []
+    return tuple(each for each in found if each is not None)
+
+
+def _remedy(record: Any) -> TriedRemedy | None:
+    if not isinstance(record, dict):
+        return None
+    code, change, said = (bounded.name(record, key) for key in ("code", "change", "said"))
+    return None if code is None or change is None or said is None else TriedRemedy(code, change, said)
