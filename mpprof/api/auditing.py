@@ -191,4 +191,4 @@ def _named(gpu: str) -> DeviceFacts:
 
 
 def _here(run: Run) -> DeviceFacts | None:
-    return next((d for d in (run.facts.devices if run.facts else ()) if d.kind == "gpu"), None)
+    return next((d for d in run.devices if d.kind == "gpu"), None)

@@ -78,7 +78,7 @@ def _of_worker(run: Run, worker: int | None) -> Run:
 
 def _landmarks(placed: Placed, account: Account, run: Run) -> communication.Landmarks | str:
     trace, placements, _ = placed
-    row = next(at for at, device in enumerate(trace.devices) if device.plane == account.main.device)
+    row = trace.device_row(account.main.device)
     window = window_of(trace, row, run, stepping.summarise(run.steps, run.facts, spans=run.spans))
     return communication.landmarks(trace, placements, window) if isinstance(window, Window) else window
 

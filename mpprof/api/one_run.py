@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from mpprof.analysis.breakdown.tables import ALL_STEPS
 from mpprof.api import timeline as timelines
 from mpprof.api import workflows
+from mpprof.api.workflows import Analysis
+from mpprof.model.report import Report
 from mpprof.model.run import Run
 from mpprof.model.steps import HardwareTable, StepTable
 from mpprof.report import json as documents
 from mpprof.report.redact import redactor_of
 
 if TYPE_CHECKING:
-    from mpprof.api.workflows import Analysis
-    from mpprof.model.report import Report
     from mpprof.model.rows import KernelRow, LayerRow, OpRow, ProductRow
     from mpprof.model.run import Run, ShownLook
     from mpprof.model.timeline import Roofs, Timeline

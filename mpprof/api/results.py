@@ -7,7 +7,7 @@ import html
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
+from typing import Any, TypeVar, get_args, overload
 
 from mpprof.analysis.steps.statistics import summarise
 from mpprof.api import workflows
@@ -20,13 +20,11 @@ from mpprof.model import rows as columns
 from mpprof.model import run as recorded
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns
+from mpprof.model.report import ComparedRuns
 from mpprof.model.shell import quoted
 from mpprof.report import comparing, content
 from mpprof.report import json as documents
 from mpprof.runs.loading import Given
-
-if TYPE_CHECKING:
-    from mpprof.model.report import ComparedRuns
 
 __all__ = ["Comparison", "Diagnosis", "Run", "Table"]
 

@@ -19,7 +19,8 @@ from mpprof.api import chrome_trace, workflows
 from mpprof.api import timeline as timelines
 from mpprof.api.one_run import TableMethods, shown_look
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
-from mpprof.model.run import Run
+from mpprof.model.report import ComparedRuns, Report
+from mpprof.model.run import Run, ShownLook
 from mpprof.model.source import HOST_MARK, RunEntry
 from mpprof.report import dismissals, words
 from mpprof.report import json as documents
@@ -32,9 +33,7 @@ from mpprof.shared_results import SharedResults
 from mpprof.store import ladder
 
 if TYPE_CHECKING:
-    from mpprof.model.report import ComparedRuns, Report
     from mpprof.model.rows import SurveyRow
-    from mpprof.model.run import ShownLook
     from mpprof.model.timeline import KernelDetails, Timeline
 
 KEPT_ANALYSES = 6

@@ -11,6 +11,7 @@ from mpprof.analysis.breakdown import timeline as lanes_
 from mpprof.analysis.breakdown.colouring import COLOURS_BY, ColourBy, Colouring, colouring
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.api.workflows import Analysis
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.kernels import MATMUL_FAMILIES, Placements
 from mpprof.model.trace import Trace
 
@@ -38,7 +39,7 @@ class Timeline:
         return int(self.lanes.start_ns[0])
 
     @property
-    def work(self) -> lanes_.Int64:
+    def work(self) -> Int64:
         """The device's rows of the kernel table, in the order of their starts."""
         rows = self.lanes.lanes[0].row
         return rows[rows >= 0]
@@ -126,7 +127,7 @@ def _colouring(known: Timeline, colour: str) -> Colouring | None:
     return known.colourings[by]
 
 
-def _searched(known: Timeline, search: str) -> lanes_.Bool | None:
+def _searched(known: Timeline, search: str) -> Bool | None:
     """Return which kernels have `search` in their name, op or layer; None where nothing is sought."""
     wanted, trace, table = search.strip().lower(), known.trace, known.trace.kernels
     if not wanted:

@@ -19,7 +19,7 @@ from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement
 from mpprof.analysis.layers import attribution
 from mpprof.analysis.memory import records
-from mpprof.analysis.steps import host_floor, machine_load, validity
+from mpprof.analysis.steps import host_floor, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
 from mpprof.diagnosis import engine
@@ -137,7 +137,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
 def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placements, attribution.Ownership]:
     """Return where each kernel ran, and whose op it is."""
     placements = placement.place(trace, counted)
-    ownership = attribution.attribute(trace, run.facts.model if run.facts else None)
+    ownership = attribution.attribute(trace, run.model)
     placements = placement.by_layers(trace, placements, ownership)
     return placement.by_norms(trace, placements, ownership), ownership
 
@@ -261,7 +261,7 @@ def _why_no_trace(run: Run) -> str:
 def _peaks(run: Run, trace: Trace | None) -> DevicePeaks | None:
     """Return the peaks of the device that the trace names, completed by what the run recorded of it (its
     marketing name)."""
-    recorded = [facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu"]
+    recorded = [facts for facts in run.devices if facts.kind != "cpu"]
     for facts in recorded or ([trace.devices[0].facts] if trace and trace.devices else []):
         if (peaks := device_peaks.peaks(facts)) is not None:
             return peaks
@@ -357,7 +357,7 @@ def _warnings(mine: Analysis) -> tuple[str, ...]:
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
         *validity.doubts(mine.run, mine.account.stalled if mine.account else None),
-        *machine_load.doubts(mine.run),
+        *validity.of_the_machine(mine.run),
         *several.doubts(mine.hosts, mine.account, mine.run),
     )
 
@@ -414,7 +414,7 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
     """Return whether the device has matrix units, by the trace and the run's facts; None: not known."""
     if device is None:
         return None
-    recorded = (facts for facts in (run.facts.devices if run.facts else ()) if facts.kind != "cpu")
+    recorded = (facts for facts in run.devices if facts.kind != "cpu")
     return device_peaks.has_matrix_units(device_peaks.completed(device, next(recorded, None)))
 
 
@@ -524,15 +524,10 @@ def announce(root: str | Path) -> str:
 
 
 def table_rows(
-    run: Run,
-    kind: TableKind,
-    *,
-    by_stream: bool = False,
-    steps: tuple[int, int] | None = None,
-    strict: bool = False,
+    run: Run, kind: TableKind, *, by_stream: bool = False, steps: tuple[int, int] | None = None
 ) -> Sequence[Row]:
     """Return the rows of a table command. Raises UnableError where the run has no trace to make them from."""
-    return rows_of(analyse(run, strict=strict), kind, by_stream=by_stream, steps=steps)
+    return rows_of(analyse(run), kind, by_stream=by_stream, steps=steps)
 
 
 def rows_of(

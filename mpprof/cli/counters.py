@@ -70,7 +70,7 @@ def take(lines: list[str], args: argparse.Namespace, *, where: str) -> Verdicts:
         output.note(args, f"{left}, {kept}")
         verdicts = {key: verdict for key, verdict in verdicts.items() if key not in generic}
     if run is not None and verdicts:
-        devices = run.facts.devices if run.facts else ()
+        devices = run.devices
         try:
             old = counters.as_proven(store.read_counters(run.path), devices)
             unproven = [key for key, verdict in old.items() if verdict.reason.code == counters.NOT_PROVEN]
@@ -103,7 +103,7 @@ def target(args: argparse.Namespace) -> Run | None:
 
 def _card(run: Run) -> str:
     """Return the name of the run's card, where all of its cards are of one kind; "" for any."""
-    names = {device.name for device in (run.facts.devices if run.facts else ()) if device.kind == "gpu"}
+    names = {device.name for device in run.devices if device.kind == "gpu"}
     return (names.pop() or "") if len(names) == 1 else ""
 
 

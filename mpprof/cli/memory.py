@@ -211,7 +211,7 @@ def _programs(mine: Analysis, args: argparse.Namespace) -> str:
             "no compiled program with a buffer assignment", where=str(args.path),
             next="XLA writes them into the xplane files of JAX, and of TensorFlow with jit_compile",
         )  # fmt: skip
-    model = mine.run.facts.model if mine.run.facts else None
+    model = mine.run.model
     owned = [(program, alive(program, model)) for program in found]
     if args.format == "json":
         return documents.dumps(rendering.document(owned))

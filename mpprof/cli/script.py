@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from mpprof.cli.values import whole
 from mpprof.errors import NotFoundError, UsageError
 
 LOGS = "mpprof-logs"
+at_least_one = whole("a number of at least 1", 1)
 
 
 class Words(NamedTuple):
@@ -45,10 +47,3 @@ def script_of(args: argparse.Namespace, command: str) -> Words:
     if not Path(script[0]).exists():
         raise NotFoundError(f"there is no script {script[0]}", next="Check the path")
     return Words(tuple(script), script[0], Path(os.path.abspath(script[0])).stem)
-
-
-def at_least_one(text: str) -> int:
-    """Return a number of at least 1; the `type` of an option."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
-    return int(text)

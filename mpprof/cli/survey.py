@@ -9,11 +9,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from mpprof.cli import output, paths, progress
+from mpprof.cli import output, paths, progress, values
 from mpprof.errors import UsageError
 
 FORMATS = ("table", "csv", "json", "parquet")
 ROWS_OF_A_TABLE = 20
+
+
+_count = values.whole("a whole number from 0 up")
 
 
 class Survey:
@@ -147,9 +150,3 @@ def _kept(resume: Path | None, done: int, of: int) -> str:
     return (
         f"{done:,} of {of:,} runs are analysed, their rows in {resume}; the same command goes on from there"
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
-    return int(text)

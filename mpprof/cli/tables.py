@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from mpprof.cli import output, paths
+from mpprof.cli import output, paths, values
 
 if TYPE_CHECKING:
     from mpprof.api.workflows import Analysis
@@ -33,7 +33,7 @@ class Table:
         parser.add_argument(
             "--limit",
             metavar="N",
-            type=_count,
+            type=values.whole("a number of rows: give 0 (all) or more"),
             help=f"at most N rows, 0: all (default: {ROWS_OF_A_TABLE} in a table, all in csv and json)",
         )
         parser.add_argument("--by", metavar="COLUMN", help=self.by_help)
@@ -156,12 +156,6 @@ def _foot(rows: Sequence[Row], shown: int, whole: Sequence[Row]) -> str:
             for device, ratio in unknown.items()
         ]
     return "".join(f"{line}\n" for line in ["", *lines]) if lines else ""
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows: give 0 (all) or more")
-    return int(text)
 
 
 def _steps(text: str) -> tuple[int, int]:

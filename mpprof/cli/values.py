@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mpprof.errors import UsageError
 
@@ -18,6 +18,17 @@ def batch(text: str) -> int:
             f"{shown!r} is not a batch: give a whole number of examples from 1 to {LARGEST_BATCH:,}"
         )
     return int(text)
+
+
+def whole(what: str, least: int = 0) -> Callable[[str], int]:
+    """Return the `type` of an option that is a whole number of at least `least`; `what` it has to be."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return int(text)
+
+    return read
 
 
 def names(option: str, text: str, example: str) -> Sequence[str]:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mpprof.cli import counters, output
+from mpprof.cli.values import whole
 from mpprof.errors import NotFoundError, UnableError, UsageError
 
 LAUNCHES = 2000
+_positive = whole("a number of launches")
 QUERY_SECONDS = 120
 PERMISSION = "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 
@@ -137,9 +139,3 @@ def _at_least_one(text: str) -> int:
     if (count := _positive(text)) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} counts nothing: give 1 or more")
     return count
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of launches")
-    return int(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.model.finding import Evidence
+from mpprof.model.quantities import first_of
 
 _LONGEST = 48
 """Longer names would fill a line by themselves."""
@@ -48,10 +49,7 @@ def text(name: str, value: str | bool | None, limit: str | None = None) -> Evide
 
 def listed(names: Sequence[str], most: int = 4) -> str:
     """Return the first `most` of the names, and how many there are beyond: "a, b and 3 more"."""
-    shown = list(dict.fromkeys(map(_short, names)))
-    if len(shown) <= most:
-        return ", ".join(shown)
-    return f"{', '.join(shown[:most])} and {len(shown) - most} more"
+    return first_of(list(dict.fromkeys(map(_short, names))), most)
 
 
 def _short(name: str) -> str:
@@ -59,13 +57,3 @@ def _short(name: str) -> str:
     if len(name) <= _LONGEST or "/" not in name:
         return name
     return ".../" + "/".join(name.split("/")[-2:])
-
-
-_BRANDS = ("NVIDIA ", "GeForce ", "Tesla ")
-
-
-def short_name(name: str) -> str:
-    """Return a card's name without its brands: "GTX 1080 Ti"."""
-    for brand in _BRANDS:
-        name = name.removeprefix(brand)
-    return name

@@ -115,3 +115,26 @@ def around(signals: Signals) -> Around | None:
         return median(per_step[rows]) if rows.any() else None
 
     return Around(middle(first - 1 - NEAR_STEPS, first - 2), middle(last + 2, last + 1 + NEAR_STEPS))
+
+
+# --- whether recorded step times can be what the device took -----------------------------------------------
+
+TOO_SHORT_RATIO = 0.5
+"""Clocks and windows differ by some percent; half cannot be the same step."""
+
+
+def timed_launches(signals: Signals) -> bool:
+    """Return whether the recorded step is too short to hold the device's work: the profiled steps themselves,
+    where their times are on record."""
+    account, summary = known(signals.gpu_account), known(signals.summary)
+    recorded = recorded_ns(signals) or (summary.mean_ns if summary else None)
+    return account is not None and bool(recorded) and (recorded or 0.0) < account.device_ns * TOO_SHORT_RATIO
+
+
+def recorded_ns(signals: Signals) -> float | None:
+    """Return the median recorded time of the profiled steps; None where none was recorded."""
+    table = known(signals.table)
+    if table is None:
+        return None
+    rows = table.profiled & (table.interval_ns > 0)
+    return median(table.interval_ns[rows] / table.covers[rows]) if rows.any() else None

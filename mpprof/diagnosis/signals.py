@@ -11,7 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.breakdown import communication
@@ -47,6 +46,7 @@ from mpprof.model.account import (
     TensorCoreShare,
 )
 from mpprof.model.answer import Remedy
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks, Vendor
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, DeviceLoad, Hosts
@@ -109,13 +109,13 @@ class SkipHistory:
     `scale`: the loss scale then, NaN where it was not read; `spoiled`: a loss on record since the reading
     before is not finite."""
 
-    step: NDArray[np.int64]
-    skipped: NDArray[np.int64]
-    span: NDArray[np.int64]
-    scale: NDArray[np.float64]
-    spoiled: NDArray[np.bool_]
+    step: Int64
+    skipped: Int64
+    span: Int64
+    scale: Float64
+    spoiled: Bool
 
-    def __getitem__(self, rows: NDArray[np.bool_] | slice) -> SkipHistory:
+    def __getitem__(self, rows: Bool | slice) -> SkipHistory:
         """Return these readings alone."""
         return SkipHistory(
             self.step[rows], self.skipped[rows], self.span[rows], self.scale[rows], self.spoiled[rows]
@@ -203,13 +203,15 @@ class Signals:
         trace = self.case.trace
         return "\n".join((*trace.strings, *map(attrgetter("name"), trace.ops))) if trace is not None else ""
 
+    def _absent(self, reason: str, remedy: str = "record run") -> Absent:
+        """Return no answer for want of what this remedy records."""
+        return Absent(reason, partial(self.advice, remedy))
+
     # ---- what was recorded of the run
 
     @property
     def facts(self) -> RunFacts | Absent:
-        return self.case.run.facts or Absent(
-            "no facts of the run were recorded", partial(self.advice, "record run")
-        )
+        return self.case.run.facts or self._absent("no facts of the run were recorded")
 
     @property
     def ran_out_of_memory(self) -> bool:
@@ -230,7 +232,7 @@ class Signals:
         return (
             self.case.run.last_fit
             or self._without_keras
-            or Absent("the facts of `fit` were not recorded", partial(self.advice, "record model"))
+            or self._absent("the facts of `fit` were not recorded", "record model")
         )
 
     @property
@@ -247,20 +249,19 @@ class Signals:
     def optimizer(self) -> OptimizerFacts | Absent:
         fit = self.case.run.last_fit
         if fit is None or fit.optimizer.class_name is None:
-            return Absent("the optimizer was not recorded", partial(self.advice, "record model"))
+            return self._absent("the optimizer was not recorded", "record model")
         return fit.optimizer
 
     @property
     def layers(self) -> tuple[LayerFacts, ...] | Absent:
         """The model's layers in the order of the walk, never empty."""
-        facts = self.case.run.facts
-        if facts is None or facts.model is None or not facts.model.layers:
-            why = facts.absent.get("model") if facts else None
-            return Absent(
-                f"the model's layers were not recorded{f' ({why})' if why else ''}",
-                partial(self.advice, "record model"),
+        run = self.case.run
+        if not run.layers:
+            why = run.facts.absent.get("model") if run.facts else None
+            return self._absent(
+                f"the model's layers were not recorded{f' ({why})' if why else ''}", "record model"
             )
-        return facts.model.layers
+        return run.layers
 
     @property
     def layers_in_16_bits(self) -> tuple[LayerFacts, ...] | Absent:
@@ -272,20 +273,16 @@ class Signals:
 
     @property
     def parameters(self) -> int | Absent:
-        facts = self.case.run.facts
-        if facts is None or facts.model is None or facts.model.parameters is None:
-            return Absent("the number of parameters was not recorded", partial(self.advice, "record model"))
-        return facts.model.parameters
+        model = self.case.run.model
+        if model is None or model.parameters is None:
+            return self._absent("the number of parameters was not recorded", "record model")
+        return model.parameters
 
     @property
     def backend(self) -> str | Absent:
         facts = self.case.run.facts
         backend = facts.framework.get("backend") if facts else None
-        return (
-            str(backend)
-            if backend
-            else Absent("the backend was not recorded", partial(self.advice, "record run"))
-        )
+        return str(backend) if backend else self._absent("the backend was not recorded")
 
     @property
     def global_policy(self) -> str | Absent:
@@ -293,9 +290,7 @@ class Signals:
         fit = self.case.run.last_fit
         name = fit.policy.global_name if fit else None
         return (
-            name
-            or self._without_keras
-            or Absent("the dtype policy was not recorded", partial(self.advice, "record model"))
+            name or self._without_keras or self._absent("the dtype policy was not recorded", "record model")
         )
 
     @cached_property
@@ -306,7 +301,7 @@ class Signals:
     @property
     def compute_dtype(self) -> str | Absent:
         """What the run computes in, all or part of it: "float16", "float32"."""
-        return self.computes.dtype or Absent(self.computes.reason, partial(self.advice, "record run"))
+        return self.computes.dtype or self._absent(self.computes.reason)
 
     @property
     def wide(self) -> bool:
@@ -381,7 +376,7 @@ class Signals:
                 return kind
         if not kinds and self._multiplied_on_cpu:
             return "cpu"
-        return Absent("the device was not recorded", partial(self.advice, "record run"))
+        return self._absent("the device was not recorded")
 
     @property
     def _multiplied_on_cpu(self) -> bool:
@@ -418,11 +413,11 @@ class Signals:
             return found
         if self.on_cpu:
             return Absent(NO_GPU.reason, moot=True)
-        return Absent("the device was not recorded", partial(self.advice, "record run"))
+        return self._absent("the device was not recorded")
 
     @cached_property
     def _device(self) -> DeviceFacts | None:
-        recorded = self.case.run.facts.devices if self.case.run.facts else ()
+        recorded = self.case.run.devices
         from_run = next((d for d in recorded if d.kind != "cpu"), None)
         from_trace = None
         if self.case.trace is not None and self.case.trace.basis == "device":
@@ -445,9 +440,7 @@ class Signals:
         device = self.device
         if isinstance(device, Absent):
             return device
-        return device.compute_capability or Absent(
-            "the device's compute capability is not stated", partial(self.advice, "record run")
-        )
+        return device.compute_capability or self._absent("the device's compute capability is not stated")
 
     @property
     def peaks(self) -> DevicePeaks | Absent:
@@ -459,12 +452,12 @@ class Signals:
     def table(self) -> StepTable | Absent:
         table = self.case.run.steps
         if table is None or not len(table):
-            return Absent("no step log was recorded", partial(self.advice, "record run"))
+            return self._absent("no step log was recorded")
         return table
 
     @property
     def summary(self) -> StepSummary | Absent:
-        return self.case.steps or Absent("no step log was recorded", partial(self.advice, "record run"))
+        return self.case.steps or self._absent("no step log was recorded")
 
     @property
     def mean_step_ns(self) -> float | None:
@@ -488,7 +481,7 @@ class Signals:
     def run_time(self) -> RunTime | Absent:
         """What the wall time of all `fit` calls was spent on."""
         run = self.case.run
-        return run_time(run) or Absent(why_none(run), partial(self.advice, "record run"))
+        return run_time(run) or self._absent(why_none(run))
 
     @cached_property
     def skips(self) -> SkipHistory | Absent:
@@ -499,10 +492,7 @@ class Signals:
         if not len(rows):
             facts = self.case.run.facts
             why = facts.absent.get("skipped") if facts else None
-            return Absent(
-                f"skipped steps were not recorded{f' ({why})' if why else ''}",
-                partial(self.advice, "record run"),
-            )
+            return self._absent(f"skipped steps were not recorded{f' ({why})' if why else ''}")
         step = table.step[rows]
         before = np.concatenate([[int(table.step[0] - table.covers[0])], step[:-1]])
         scale = np.where(table.loss_scale_known[rows], table.loss_scale[rows], np.nan)
@@ -516,17 +506,13 @@ class Signals:
         return SkipHistory(step, table.skipped[rows], step - before, scale, spoiled)
 
     @cached_property
-    def scales(self) -> NDArray[np.float64] | Absent:
+    def scales(self) -> Float64 | Absent:
         """The loss scale at each reading, oldest first; never empty."""
         table = self.table
         if isinstance(table, Absent):
             return table
         scales = table.loss_scale[table.loss_scale_known]
-        return (
-            scales
-            if len(scales)
-            else Absent("the loss scale was not recorded", partial(self.advice, "record run"))
-        )
+        return scales if len(scales) else self._absent("the loss scale was not recorded")
 
     # ---- the account
 
@@ -535,7 +521,7 @@ class Signals:
         if self.case.trace is not None:
             return self.case.trace
         why = self.case.trace_problem or "there is no trace of this run"
-        return Absent(why, partial(self.advice, "record window"))
+        return self._absent(why, "record window")
 
     @property
     def account(self) -> Account | Absent:
@@ -544,8 +530,8 @@ class Signals:
         if self.case.trace_problem:
             return Absent(self.case.trace_problem)
         if self.case.trace is None:
-            return Absent("there is no trace of this run", partial(self.advice, "record window"))
-        return Absent("the trace gives no account of a step", partial(self.advice, "record window"))
+            return self._absent("there is no trace of this run", "record window")
+        return self._absent("the trace gives no account of a step", "record window")
 
     @property
     def gpu_account(self) -> Account | Absent:
@@ -608,6 +594,10 @@ class Signals:
     def time(self, rows: Iterable[int]) -> float:
         """Return the ns per step of these cells together."""
         return float(sum(self.cells[row].ns_per_step for row in rows))
+
+    def ratio(self, rows: Iterable[int]) -> float:
+        """Return these cells' share of the step, else of the whole window; 0 without an account."""
+        return self.time(rows) / self.whole_ns if self.whole_ns > 0 else 0.0
 
     def calls(self, rows: Iterable[int]) -> float:
         """Return the calls per step of these cells together."""
@@ -740,14 +730,14 @@ class Signals:
         account = self.gpu_activity
         if isinstance(account, Absent):
             return account
-        return account.main.calls or Absent(
-            "the trace holds no kernels in whole steps", partial(self.advice, "record window")
+        return account.main.calls or self._absent(
+            "the trace holds no kernels in whole steps", "record window"
         )
 
     @property
     def tensor_core(self) -> TensorCoreShare | Absent:
-        return self.case.tensor_core or Absent(
-            "there is no trace that shows where the matrix work ran", partial(self.advice, "record window")
+        return self.case.tensor_core or self._absent(
+            "there is no trace that shows where the matrix work ran", "record window"
         )
 
     # ---- several devices
@@ -777,7 +767,7 @@ class Signals:
         if isinstance(account, Absent):
             return account
         rows = self.select(lambda cell: cell.category == "idle_other" and cell.cause is None)
-        return self.time(rows) / self.whole_ns if self.whole_ns > 0 else 0.0
+        return self.ratio(rows)
 
     @property
     def code_on_host(self) -> tuple[float, str]:
@@ -810,15 +800,14 @@ class Signals:
 
     @property
     def _no_baseline(self) -> Absent:
-        return Absent(self._why_no_comparison, partial(self.advice, "record other precision"))
+        return self._absent(self._why_no_comparison, "record other precision")
 
     def layer(self, name: str | None) -> LayerFacts | None:
         return self._layers_by_name.get(name or "")
 
     @cached_property
     def _layers_by_name(self) -> dict[str, LayerFacts]:
-        facts = self.case.run.facts
-        return {layer.name: layer for layer in facts.model.layers} if facts and facts.model else {}
+        return {layer.name: layer for layer in self.case.run.layers}
 
 
 def _on_accelerator(account: Account | Absent, *, on_cpu: bool) -> Account | Absent:

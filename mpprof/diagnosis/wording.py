@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpprof.model.account import Class
-from mpprof.model.quantities import format_ns, format_speedup
+from mpprof.model.quantities import TIME_UNITS, format_ns, format_speedup
 
 CLASS_WORDS: dict[Class, str] = {
     "matmul": "matrix work", "norm": "normalisation", "elementwise": "elementwise work",
@@ -44,15 +44,12 @@ def change(before_ns: float, after_ns: float) -> str:
     return f"{_in_unit(before_ns, larger)} to {_in_unit(after_ns, larger)} {unit}"
 
 
-_SCALES = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
-
-
 def _in_unit(ns: float, of_ns: float) -> str:
     """Return a time as a number in the unit that `of_ns` is written in, with as many decimals, or three
     figures where it is smaller."""
     unit = format_ns(of_ns).rpartition(" ")[2]
-    value = ns / _SCALES[unit]
-    decimals = max(0, 2 - len(str(int(abs(of_ns) / _SCALES[unit]))) + 1)
+    value = ns / TIME_UNITS[unit]
+    decimals = max(0, 2 - len(str(int(abs(of_ns) / TIME_UNITS[unit]))) + 1)
     if value and abs(value) < 10 ** (1 - decimals):  # one figure would be left
         return f"{value:.2g}"
     return f"{value:,.{decimals}f}"

@@ -13,6 +13,7 @@ from mpprof.model.forecast import (
     LargestBatch,
     Obstacle,
 )
+from mpprof.model.quantities import first_of
 from mpprof.report import words
 
 _MOST_LAYERS = 4
@@ -231,5 +232,4 @@ def _by_obstacle(
 def _layers(names: Sequence[str]) -> str:
     if not names:
         return "of no layer"
-    more = len(names) - _MOST_LAYERS
-    return ", ".join(names[:_MOST_LAYERS]) + (f" and {more} more" if more > 0 else "")
+    return first_of(names, _MOST_LAYERS)

@@ -8,6 +8,7 @@ from mpprof.model import quantities
 from mpprof.model.finding import Severity, Unable
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, NARROW, Placement, Precision
+from mpprof.model.quantities import first_of
 
 
 @frozen
@@ -147,15 +148,10 @@ def lines(report: AuditReport) -> list[str]:
 def _grouped(notes: list[AuditNote]) -> list[str]:
     """Return notes that say the same of several layers as one, with the first one's code."""
     names = list(dict.fromkeys(note.layer for note in notes if note.layer))
-    where = f"{_listed(names)}: " if names else ""
+    where = f"{first_of(names, _NAMED)}: " if names else ""
     codes = list(dict.fromkeys(note.remedy for note in notes))
     said = [f"  {where}{notes[0].reason}", *(f"      {line}" for line in codes[0].splitlines())]
     return said + ([f"      # and so the other {len(names) - 1}"] if len(codes) > 1 else [])
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 _UNITS: dict[Placement, str] = {
@@ -222,8 +218,7 @@ def short(report: AuditReport, only_before: Collection[str] = (), most: int = 5)
     for code in codes[:most]:
         same = [note for note in report.notes if note.code == code]
         places = list(dict.fromkeys(where for note in same if (where := note.layer or note.about)))
-        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-        said.append(f"  {code} {same[0].title}" + (f": {', '.join(places[:3])}{more}" if places else ""))
+        said.append(f"  {code} {same[0].title}" + (f": {first_of(places, 3)}" if places else ""))
     left = len(codes) - most
     said.append(f"  {f'{left} more causes; ' if left > 0 else ''}all with their remedies: {_command(report)}")
     return said

@@ -11,6 +11,15 @@ Vendor = Literal["nvidia", "amd", "google", "intel", "apple", "unknown"]
 MAYBE_NVIDIA: tuple[Vendor, ...] = ("nvidia", "unknown")
 """Vendors whose cards have a compute capability and Tensor Cores, as far as is known."""
 
+_BRANDS = ("NVIDIA ", "GeForce ", "Tesla ")
+
+
+def short_name(name: str) -> str:
+    """Return a card's name without its brands: "GTX 1080 Ti"."""
+    for brand in _BRANDS:
+        name = name.replace(brand, "")
+    return name
+
 
 @frozen
 class DeviceFacts:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
+from mpprof.model.arrays import Int64
+
 T = TypeVar("T", bound=np.integer)
 
 _TABLE = 1 << 20

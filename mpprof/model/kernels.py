@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mpprof.model.arrays import Int32
 from mpprof.model.frozen import frozen
 
 Placement = Literal["tensor_core", "matrix_core", "cuda_core", "cpu", "not_matmul", "unknown"]
@@ -72,4 +70,4 @@ class Placements:
     """The verdict of every row of a trace's KernelTable: `verdicts[index[row]]`."""
 
     verdicts: tuple[Verdict, ...]
-    index: NDArray[np.int32]
+    index: Int32

@@ -8,7 +8,8 @@ of two shapes into a float.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mpprof.model.arrays import Int64
 
 EARLIEST_UNIX_NS = 10**17
 """Times above it count from 1970, smaller ones (three years) from the start of a profile or of a process."""
@@ -95,7 +96,7 @@ MOST_LEVELS = 64
 """Directories below one another under a log directory; a run's own lie three or four levels down."""
 
 
-def sizes(column: NDArray[np.int64], largest: int) -> NDArray[np.int64]:
+def sizes(column: Int64, largest: int) -> Int64:
     """Return the sizes in bytes, -1 for those that are larger than any possible size."""
     if column.max(initial=-1) <= largest:
         return column

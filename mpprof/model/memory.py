@@ -32,6 +32,8 @@ model, the gradients that the optimizer's updates free, the 16-bit copies of the
 PyTorch's ops were given in their modules."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
+KEPT: Kind = "activations kept for backward"
 UPDATE: tuple[Phase, ...] = ("optimizer", "loss_scale")
 """The phases of a step in which no activation is needed any more."""
 By = Literal["dtype", "op", "layer", "kind"]

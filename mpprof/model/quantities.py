@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 
 NOT_KNOWN = "not known"
-_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
+"""In ns."""
 _RATE_UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 _TRANSFER_UNITS = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 _BYTE_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -27,14 +28,13 @@ def _special(value: float | None) -> str | None:
     return None
 
 
-def _significant(value: float, digits: int = 3) -> str:
-    """Return `digits` significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 ->
-    "5.00"."""
+def _significant(value: float) -> str:
+    """Return three significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 -> "5.00"."""
     if value == 0:
         return "0"
     # Rounded first, so that 9.996 becomes 10.0 and not 10.00.
-    value = float(f"{value:.{digits - 1}e}") if abs(value) < 10**digits else value
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    value = float(f"{value:.2e}") if abs(value) < 1000 else value
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{decimals}f}"
 
 
@@ -58,21 +58,21 @@ def format_ns(value: float | None) -> str:
         return special or NOT_KNOWN
     if value == 0:
         return "0 ns"
-    for scale, unit in _TIME_UNITS:
+    for unit, scale in TIME_UNITS.items():
         # 999.6 µs would round to "1,000 µs": the next unit up takes it.
         if abs(value) >= scale * 0.9995:
             return f"{_significant(value / scale)} {unit}"
     return f"{_significant(value)} ns"
 
 
-def format_after(best_ns: float, now_ns: float, *, one_step: bool, each: str = " a step") -> str:
+def format_after(best_ns: float, now_ns: float, *, one_step: bool) -> str:
     """Return the time of a step once something is remedied: `about 70.0 ms a step`; as a range where all
-    that is known is one step: `70.0 to 100 ms a step`. `each`: the text behind the time."""
+    that is known is one step: `70.0 to 100 ms a step`."""
     best, now = format_ns(best_ns), format_ns(now_ns)
     if not one_step or best == now:
-        return f"about {best}{each}"
+        return f"about {best} a step"
     number, _, unit = best.partition(" ")
-    return f"{number if now.endswith(f' {unit}') else best} to {now}{each}"
+    return f"{number if now.endswith(f' {unit}') else best} to {now} a step"
 
 
 def format_bytes(value: float | None) -> str:
@@ -153,3 +153,9 @@ def format_quantity(value: float | int | str | bool | None, unit: str) -> str:
         return format_bytes_per_s(value)
     words = _special(value) or _significant(float(value))
     return words if unit in ("", "text") else f"{words} {unit}"
+
+
+def first_of(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return the first `most` of these names, and how many there are beyond: "a, b and 3 more"."""
+    more = len(names) - most
+    return between.join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -345,6 +345,21 @@ class Run:
         """The facts of the last `fit`; None where none was recorded."""
         return self.facts.fits[-1] if self.facts and self.facts.fits else None
 
+    @property
+    def model(self) -> ModelFacts | None:
+        """The model; None where none was recorded."""
+        return self.facts.model if self.facts else None
+
+    @property
+    def layers(self) -> tuple[LayerFacts, ...]:
+        """The model's layers; empty where none were recorded."""
+        return self.model.layers if self.model else ()
+
+    @property
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        """The devices in the records; empty without records."""
+        return self.facts.devices if self.facts else ()
+
 
 def how_broken_off(facts: RunFacts | None, spans: Spans | None) -> str | None:
     """Return how the last training was broken off: "interrupted" by the keyboard, "exit", or "unknown"; None

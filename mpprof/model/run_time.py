@@ -7,14 +7,12 @@ from dataclasses import field
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.columnar import Columnar
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.steps import ABSENT
 from mpprof.model.written import HIDDEN, Count
-
-Int64 = NDArray[np.int64]
 
 WHOLE = ("finished", "stopped")
 """The reasons of a fit that ran to its end, or was stopped by a callback."""
@@ -74,7 +72,7 @@ class SpentTable(Columnar):
     def __len__(self) -> int:
         return len(self.key)
 
-    def rows(self, part: str, at: Collection[str] | None = None) -> NDArray[np.bool_]:
+    def rows(self, part: str, at: Collection[str] | None = None) -> Bool:
         """Return which rows are of this part, and of these places where some are named."""
         wanted = [key.part == part and (at is None or key.at in at) for key in self.keys]
         return np.array([*wanted, False], np.bool_)[self.key]

@@ -9,13 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.columnar import Columnar
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import RecordedMemory
 from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, After, Count, IntervalNs, Ns
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 ABSENT = -1
 """In integer columns that cannot be negative: not measured."""

@@ -14,18 +14,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mpprof.model.arrays import Bool, Float64, Int8, Int32, Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.written import Count
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
-Float64 = NDArray[np.float64]
 
 
 class WorkKind(IntEnum):
@@ -267,3 +259,7 @@ class Trace:
     missing: dict[str, str] = field(default_factory=dict)
     thread_hosts: tuple[int, ...] = ()  # of several hosts or processes that of each thread; empty: all of 0
     notes: tuple[str, ...] = ()
+
+    def device_row(self, plane: str) -> int:
+        """Return the row of the device that goes by this name; 0 where none does."""
+        return next((at for at, device in enumerate(self.devices) if device.plane == plane), 0)

@@ -5,13 +5,9 @@ Below 2 kB for a path of up to 150 characters: what is long, as code to copy, is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from mpprof.model.report import Report
 from mpprof.report import content
 from mpprof.report.to_json import dumps, to_json
-
-if TYPE_CHECKING:
-    from mpprof.model.report import Report
 
 SCHEMA = "mpprof.answer/1"
 MOST_CAUSES = 4

@@ -7,14 +7,11 @@ what is said, and nothing of where it will stand: no width, no markup, no colour
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mpprof.model.columns import Column
 from mpprof.model.frozen import frozen
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.report.content import TimeRow
+from mpprof.report.content import TimeRow
 
 PART = "  "
 """Before the first cell of a row that splits the row above."""

@@ -19,20 +19,18 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mpprof.analysis.arrays.mean_interval import MeanInterval, of_ratio, of_repeats
 from mpprof.diagnosis import manual
 from mpprof.errors import UsageError, own_baseline
 from mpprof.model import limits
 from mpprof.model.frozen import frozen
+from mpprof.model.report import Report
 from mpprof.regular import read_regular
 from mpprof.report import checks, dismissals, words
 from mpprof.report.checks import Forbidden, Outcome
 from mpprof.report.to_json import to_json
-
-if TYPE_CHECKING:
-    from mpprof.model.report import Report
 
 NUMBERS: Final = (
     "min_tensor_core_ratio", "max_skipped_ratio", "max_peak_memory_bytes", "max_step_regression_ratio",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.stalls import BEGINS
 from mpprof.diagnosis.rules import (
@@ -17,32 +16,26 @@ from mpprof.diagnosis.rules import (
     mp202_loss_scale_underflow,
     mp203_loss_scale_runaway,
     mp205_periodic_skips,
-    mp701_float32_allreduce,
-    mp702_strategy_overhead,
-    mp703_indexed_slices,
-    mp704_straggler,
     mp705_exposed_communication,
     mp913_ended_by_error,
 )
 from mpprof.model.account import tells
+from mpprof.model.answer import Answer
+from mpprof.model.device import short_name
+from mpprof.model.finding import Finding
 from mpprof.model.frozen import frozen
+from mpprof.model.report import Report
 from mpprof.model.run import BROKEN_OFF
 from mpprof.model.run_time import RECORDING_ENDED
 from mpprof.report import content, units, words
 from mpprof.report import without_finding as limited
 from mpprof.report.page import Page, wrapped
 
-if TYPE_CHECKING:
-    from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding
-    from mpprof.model.report import Report
-
 WIDTH, HEIGHT = 80, 25
 MOST_FIRST = 7
 """Lines of the run and its answer."""
 MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES = 7, 4, 4, 3
 LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
-_BRANDS = ("NVIDIA ", "Tesla ", "GeForce ")
 _ENDED_BY_ERROR = mp913_ended_by_error.CODE
 _OF_SCALE = {
     mp201_endless_skips.CODE,
@@ -51,13 +44,8 @@ _OF_SCALE = {
     mp205_periodic_skips.CODE,
 }
 """Causes that the loss scale shows."""
-_OF_COMMUNICATION = {
-    mp701_float32_allreduce.CODE,
-    mp702_strategy_overhead.CODE,
-    mp703_indexed_slices.CODE,
-    mp704_straggler.CODE,
-    mp705_exposed_communication.CODE,
-}
+_OF_COMMUNICATION = mp705_exposed_communication.CODE[:3]
+"""With it begins the code of every cause in communication."""
 MOST_CODES = 3
 """Causes without a bar of their own that are named."""
 MUCH_RATIO = 0.10
@@ -123,9 +111,7 @@ def _identity(document: Report, width: int) -> str:
     is left out."""
     run = document.run
     device = run.device
-    short = device.replace("(by its figures, not its name)", "(inferred)") if device else None
-    for brand in _BRANDS:
-        short = short.replace(brand, "") if short else None
+    short = short_name(device.replace("(by its figures, not its name)", "(inferred)")) if device else None
     batch = f"batch {words.count(run.batch_size)}" if run.batch_size is not None else None
     compiled = words.compiled(run.backend, run.jit_compile)
     precision = [fact for fact in (run.policy, words.computes(document)) if fact]
@@ -279,7 +265,7 @@ def _after_causes(document: Report, step: float, *, one: bool) -> list[Bar]:
 def _exposed_communication(document: Report, step: float) -> list[Bar]:
     """Return communication that no other work hides, where it is much and no finding is about it: one
     device's trace does not show how much of it is waiting for others."""
-    if not document.time or _OF_COMMUNICATION & {found.code for found in document.findings}:
+    if not document.time or any(found.code.startswith(_OF_COMMUNICATION) for found in document.findings):
         return []
     ns = sum(part.ns_per_step for part in document.time.slices if part.category == "comm")
     if ns < MUCH_RATIO * step:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpprof.analysis.steps.stalls import BEGINS
+from mpprof.model.finding import Rung
+from mpprof.model.report import ComparedRuns
 from mpprof.report import brief, comparing, composing, content, without_finding, words
 from mpprof.report.brief import WIDTH
 from mpprof.report.page import Page
 from mpprof.report.text import add_table
-
-if TYPE_CHECKING:
-    from mpprof.model.finding import Rung
-    from mpprof.model.report import ComparedRuns
 
 MOST_ROWS = 7
 MOST_BURSTS = 3

@@ -7,17 +7,15 @@ judged, which is not the same as passed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from mpprof.diagnosis import manual
 from mpprof.errors import NotFoundError, UsageError, did_you_mean
 from mpprof.model.account import covered
 from mpprof.model.frozen import frozen
+from mpprof.model.report import ComparedRuns, Report
 from mpprof.report import words
 from mpprof.report.to_json import to_json
-
-if TYPE_CHECKING:
-    from mpprof.model.report import ComparedRuns, Report
 
 SEVERITIES: Final = ("error", "warning", "info")
 """The worst first: a severity stands for itself and all that are worse."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from mpprof.analysis.steps.stalls import BEGINS
+from mpprof.model.account import GapSlice
+from mpprof.model.finding import Finding, KernelChange, Rung
 from mpprof.model.frozen import frozen
+from mpprof.model.outcome import RemediesTotal, RemedyOutcome
+from mpprof.model.quantities import first_of
+from mpprof.model.report import ComparedRuns, Report
 from mpprof.report import content, two_windows, units, without_finding, words
-
-if TYPE_CHECKING:
-    from mpprof.model.account import GapSlice
-    from mpprof.model.finding import Finding, KernelChange, Rung
-    from mpprof.model.outcome import RemediesTotal, RemedyOutcome
-    from mpprof.model.report import ComparedRuns, Report
 
 NOTABLE_RATIO = 0.005
 """A part whose gap is below this share of the step is folded into the last row,"""
@@ -310,9 +308,8 @@ def matching(rung: Rung) -> list[str]:
     for title, alone in of_either:
         if alone:
             ns = words.duration(sum(item.ns_per_step for item in alone))
-            named = ", ".join(words.op(words.plain(item.op), 56) for item in alone[:MOST_OPS])
-            more = f" and {len(alone) - MOST_OPS} more" if len(alone) > MOST_OPS else ""
-            said.append(f"{title}: {words.plural(len(alone), 'op')}, {ns}: {named}{more}")
+            named = first_of([words.op(words.plain(item.op), 56) for item in alone], MOST_OPS)
+            said.append(f"{title}: {words.plural(len(alone), 'op')}, {ns}: {named}")
     of_layers = (("baseline", found.unmatched_from), ("run", found.unmatched_to))
     for whose, layers in of_layers:
         if layers:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from mpprof.model.answer import Answer
+from mpprof.model.finding import Finding, KernelChange, Rung, WindowsOfTwo
+from mpprof.model.quantities import first_of
+from mpprof.model.report import ComparedRuns, Report
 from mpprof.model.rows import terminal
 from mpprof.report import (
     comparing,
@@ -32,11 +35,6 @@ from mpprof.report.blocks import (
     table,
     text,
 )
-
-if TYPE_CHECKING:
-    from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding, KernelChange, Rung, WindowsOfTwo
-    from mpprof.model.report import ComparedRuns, Report
 
 NOT_JUDGED = "Could not be judged"
 MOST_LAYERS = 6
@@ -142,13 +140,11 @@ def _findings(findings: Sequence[Finding], report: Report) -> Iterator[Block]:
     if findings:
         yield Heading("Findings")
     for found in findings:
-        more = len(found.layers) - MOST_LAYERS
-        layers = ", ".join(found.layers[:MOST_LAYERS]) + (f" and {more} more" if more > 0 else "")
         parts = [
             ("evidence", "; ".join(content.evidence(found))),
             ("remedy", found.remedy),
             ("then", content.whatif(found, report)),
-            ("layers", layers),
+            ("layers", first_of(found.layers, MOST_LAYERS)),
         ]
         yield Judged(
             f"{found.code} {found.slug}",

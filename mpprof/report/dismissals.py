@@ -4,14 +4,10 @@ made of it shows them as dismissed. Their times stay where they are: a dismissed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from mpprof.model.finding import Finding
 from mpprof.model.frozen import changed
-from mpprof.model.report import Report
-
-if TYPE_CHECKING:
-    from mpprof.model.report import ComparedRuns
+from mpprof.model.report import ComparedRuns, Report
 
 
 def applied(report: Report, ignore: Mapping[str, str]) -> Report:

@@ -177,7 +177,7 @@ def _run(diagnosis: Diagnosis) -> ReportedRun:
     run, fit = diagnosis.run, diagnosis.run.last_fit
     policy = fit.policy if fit else None
     framework = run.facts.framework if run.facts else {}
-    model = run.facts.model if run.facts is not None else None
+    model = run.model
     return ReportedRun(
         name=run.name,
         policy=policy.name if policy else None,
@@ -207,7 +207,7 @@ def _ended(run: Run) -> ReportedEnd | None:
 def _device_name(diagnosis: Diagnosis) -> str | None:
     """Return the main device's name; where the trace has none, the name of the first accelerator of run.json,
     or of its CPU."""
-    recorded = diagnosis.run.facts.devices if diagnosis.run.facts else ()
+    recorded = diagnosis.run.devices
     return device_name(([diagnosis.device] if diagnosis.device else []) + accelerators_first(recorded))
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from mpprof.model.report import ComparedRuns, Report
 from mpprof.report import composing, units, words
 from mpprof.report.blocks import (
     PART,
@@ -24,9 +24,6 @@ from mpprof.report.blocks import (
     Text,
     Title,
 )
-
-if TYPE_CHECKING:
-    from mpprof.model.report import ComparedRuns, Report
 
 LONGEST_NAME = 80
 _SPECIAL = re.compile(r"([\\`*\[\]|~])")

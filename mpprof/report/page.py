@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import TYPE_CHECKING
 
+from mpprof.model.report import Time
 from mpprof.report import units, words
-
-if TYPE_CHECKING:
-    from mpprof.model.report import Time
 
 MIN_WIDTH = 68
 _COLOURS = {"bold": "1", "dim": "2", "error": "1;31", "warning": "1;33", "info": "1;36"}

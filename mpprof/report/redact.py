@@ -16,14 +16,12 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from mpprof.folders import INSTALLED
 from mpprof.model.frozen import mapped
-
-if TYPE_CHECKING:
-    from mpprof.model.run import Run
+from mpprof.model.run import Run
 
 TRACE_SUFFIXES = (".xplane.pb", ".pt.trace.json.gz", ".trace.json.gz", ".json.gz", ".pt.trace.json", ".json")
 """Of traces: what stands before one in a file's name is the name of a host."""

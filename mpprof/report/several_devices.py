@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from mpprof.model.hosts import Communication, DeviceLoad, Host
+from mpprof.model.report import Report
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.hosts import Communication, DeviceLoad, Host
-    from mpprof.model.report import Report
-
 
 _MOST_LISTED = 8
 

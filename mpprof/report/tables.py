@@ -9,17 +9,15 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpprof.errors import UsageError
 from mpprof.model import rows as rows_of
 from mpprof.model.columns import Column
 from mpprof.model.kernels import PLACEMENTS, PRECISIONS
+from mpprof.model.report import Report
+from mpprof.model.rows import Row
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.report import Report
-    from mpprof.model.rows import Row
 
 NARROWEST_NAME = 40
 """Columns that may be left out give way before the name in the last one becomes shorter than this,"""

@@ -7,8 +7,8 @@ shown without `-v`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from mpprof.model.report import ComparedRuns, Report
 from mpprof.report import composing, tables, words
 from mpprof.report.blocks import (
     Bars,
@@ -23,11 +23,8 @@ from mpprof.report.blocks import (
     Text,
     Title,
 )
+from mpprof.report.content import TimeRow
 from mpprof.report.page import Page, wrapped
-
-if TYPE_CHECKING:
-    from mpprof.model.report import ComparedRuns, Report
-    from mpprof.report.content import TimeRow
 
 LABELS = 14
 """Columns for the labels of facts."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mpprof.model.finding import WindowsOfTwo
 from mpprof.model.frozen import frozen
+from mpprof.model.written import Pair
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.written import Pair
-
 
 NOTABLE_RATIO = 0.005
 """Parts of both windows below this share are left out of the table."""

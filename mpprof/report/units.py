@@ -8,14 +8,12 @@ the word here and nowhere else: a pass without a training must never be called a
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import mapped
+from mpprof.model.report import Report, Time
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.report import Report, Time
 
 _NOUNS = {"pass": ("pass", "passes"), "part": ("repeating part", "repeating parts")}
 _WORD = re.compile(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpprof.model.account import IdleCause, MatmulShare, Slice
+from mpprof.model.quantities import first_of
+from mpprof.model.report import Window
 from mpprof.model.shell import quoted
+from mpprof.model.trace import NamedRanges
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.report import Window
-    from mpprof.model.trace import NamedRanges
 
 
 def as_slices(window: Window) -> tuple[Slice, ...]:
@@ -55,10 +52,9 @@ def lines(window: Window) -> list[str]:
         if part is not None:
             hidden = words.duration(part.hidden_ns)
             said.append(f"{name}: {_share(part.ns, span)} exposed, {hidden} hidden behind other work")
-    others = [f"{words.plain(each.device)} {_share(each.busy_ns, span)}" for each in window.devices[1:9]]
+    others = [f"{words.plain(each.device)} {_share(each.busy_ns, span)}" for each in window.devices[1:]]
     if others:
-        more = len(window.devices) - 9
-        said.append(f"busy on the others: {', '.join(others)}{f' and {more} more' if more > 0 else ''}")
+        said.append(f"busy on the others: {first_of(others, 8)}")
     return said
 
 

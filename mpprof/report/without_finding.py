@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.outcomes import NOT_NVIDIA
 from mpprof.diagnosis.rules import ALL, mp303_batch_not_raised, mp906_unlike_runs, mp910_no_window
-
-if TYPE_CHECKING:
-    from mpprof.model.finding import Unable
-    from mpprof.model.report import Report
+from mpprof.model.finding import Unable
+from mpprof.model.report import Report
 
 MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""

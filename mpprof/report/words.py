@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from mpprof.model import quantities
-from mpprof.model.quantities import NOT_KNOWN
+from mpprof.model.quantities import NOT_KNOWN, TIME_UNITS
 
 if TYPE_CHECKING:
     from mpprof.model.report import Report
     from mpprof.model.run import ProfilePlan
 
 _NON_FINITE = ("NaN", "Infinity", "-Infinity")
-_TIME_UNITS = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
 _RATES = {"flops_per_s": "FLOP/s", "flops": "FLOP", "bytes_per_s": "B/s"}
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _ASCII = str.maketrans(
@@ -148,17 +147,17 @@ def in_unit(value: Any, unit: str) -> str:
 
 def time_unit(ns: float) -> str:
     """Return the unit in which `ns` has one to three digits before the point: "s", "ms", "µs" or "ns"."""
-    return next((unit for unit, one in _TIME_UNITS.items() if abs(ns) >= one * 0.9995), "ns")
+    return next((unit for unit, one in TIME_UNITS.items() if abs(ns) >= one * 0.9995), "ns")
 
 
 def column(largest_ns: float) -> Callable[[float], str]:
     """Return a format for a column of times of which `largest_ns` is the largest: one unit and the same
     number of decimals for all, so that the column lines up and its sum can be checked by eye."""
     unit = time_unit(largest_ns)
-    decimals = 3 if abs(largest_ns) < 10 * _TIME_UNITS[unit] else 2
+    decimals = 3 if abs(largest_ns) < 10 * TIME_UNITS[unit] else 2
 
     def shown(ns: float) -> str:
-        text = f"{ns / _TIME_UNITS[unit]:,.{decimals}f}"
+        text = f"{ns / TIME_UNITS[unit]:,.{decimals}f}"
         return f"{text.removeprefix('-') if float(text.replace(',', '')) == 0 else text} {unit}"
 
     return shown

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.run_time import RECORDING_ENDED, EpochTable, FitSpan, Spans, SpentKey, SpentTable
 from mpprof.model.steps import ABSENT, HardwareTable, StepTable, ValidationTable
 from mpprof.store import bounded
@@ -98,7 +99,7 @@ def _block(records: Sequence[Record]) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _int64(values: list[Any]) -> NDArray[np.int64]:
+def _int64(values: list[Any]) -> Int64:
     if not values:
         return np.empty(0, np.int64)
     if set(map(type, values)) != {int}:  # bool is an int to numpy and a float would be cut off
@@ -106,7 +107,7 @@ def _int64(values: list[Any]) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def _floats(values: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _floats(values: list[Any]) -> tuple[Float64, Bool]:
     """Return the values, NaN where one is missing, and a mask of those that are present."""
     known = np.array([value is not None for value in values], np.bool_)
     if set(map(type, values)) <= {float}:
@@ -181,7 +182,7 @@ def _joined(blocks: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     return {name: np.concatenate([block.pop(name) for block in blocks]) for name in tuple(blocks[0])}
 
 
-def _measured(records: Sequence[Record], key: str) -> NDArray[np.float64]:
+def _measured(records: Sequence[Record], key: str) -> Float64:
     values = [record.get(key) for record in records]
     if set(map(type, values)) <= {NoneType}:
         return np.full(len(values), np.nan)

@@ -18,6 +18,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from mpprof.errors import NotFoundError
 from mpprof.folders import names_in, walk
+from mpprof.model.quantities import first_of
 from mpprof.traces import formats
 from mpprof.traces.formats import RANKS, Known
 
@@ -224,11 +225,10 @@ def choice(path: Path) -> str | None:
     if formats.perhaps(path.name) is None:
         said.append(f"{path.name} was read: its content is a trace, although its name is not that of one")
     if others:
-        said.append(
-            f"this {mine.kind} trace was read; traces of another format beside it were not: {_few(others)}"
-        )
+        left = first_of(others, 3)
+        said.append(f"this {mine.kind} trace was read; traces of another format beside it were not: {left}")
     if unnamed:
-        said.append(f"not read, because only the content is that of a trace: {_few(unnamed)}")
+        said.append(f"not read, because only the content is that of a trace: {first_of(unnamed, 3)}")
     return "; ".join(said) or None
 
 
@@ -245,7 +245,3 @@ def _beside(path: Path) -> Iterator[tuple[str, Known]]:
     for file, known in _known(path.parent, [*named, *others]).items():
         if file != path:
             yield file.name, known
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

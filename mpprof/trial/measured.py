@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpprof.analysis.comparison import learning
-from mpprof.analysis.steps import statistics
+from mpprof.analysis.steps import statistics, validity
 from mpprof.api import workflows
 from mpprof.errors import MpprofError
 from mpprof.model.run import Run
@@ -48,7 +48,7 @@ def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
     if summary is None or summary.mean_ns is None:
         return _with(facts, error="no steady step was recorded")
     fit, took = run.last_fit, told.get("took")
-    devices = run.facts.devices if run.facts is not None else ()
+    devices = run.devices
     cards = [each for each in devices if each.kind == "gpu"]
     batch = told.get("batch") or (fit.batch_size if fit is not None else None)
     return _with(
@@ -64,6 +64,7 @@ def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
         finite=_is_finite(run),
         took=None if took is None else (took[0], took[1]),
         is_cpu=bool(devices) and not cards,
+        busy=bool(validity.of_the_machine(run)),
         capability=cards[0].compute_capability if cards else None,
         jit=told.get("jit", None if fit is None else fit.jit_compile is True),
     )

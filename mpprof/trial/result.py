@@ -46,8 +46,9 @@ class Row:
 @frozen
 class Tried:
     """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
-    `energy_absent`: why no energy is known. Where remedies were tried, `outcomes`: what they promised and
-    brought, `by_hand`: those that no switch applies."""
+    `energy_absent`: why no energy is known. `busy`: in how many trainings other work kept the machine busy.
+    Where remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those that no switch
+    applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -59,6 +60,7 @@ class Tried:
     sentence: str
     keras: str = "keras"
     energy_absent: str | None = None
+    busy: int = 0
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
 
@@ -77,6 +79,7 @@ class Tried:
             "on_cpu": self.on_cpu,
             "keep": self.keep,
             "energy_absent": self.energy_absent,
+            "busy_trainings": self.busy,
             "sentence": self.sentence,
             "code": self.code(),
             "remedies": [each.document() for each in self.outcomes],
@@ -114,6 +117,7 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
         sentence=sentence,
         keras=done[-1].keras if done else "keras",
         energy_absent=_why_no_energy(done),
+        busy=sum(each.busy for each in done if each.counts),
         outcomes=outcomes,
         by_hand=kept_word.left_to_do(advice, outcomes),
     )

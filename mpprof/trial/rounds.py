@@ -50,6 +50,7 @@ class Trained:
     finite: bool | None = None
     took: tuple[int, int] | None = None
     is_cpu: bool = False
+    busy: bool = False  # other work kept the machine busy as its steps were timed
     capability: tuple[int, int] | None = None
     jit: bool | None = None
     keras: str = "keras"

@@ -63,6 +63,7 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
         *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
         *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
         *([f"No time was left for: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+        *([_busy(tried)] if tried.busy else []),
         *([f"Energy: {tried.energy_absent}"] if tried.energy_absent and not tried.on_cpu else []),
     ]
     code = tried.code()
@@ -76,6 +77,14 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
     ]
     text = "\n\n".join("\n".join(words.plain(line) for line in part) for part in parts if part) + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def _busy(tried: Tried) -> str:
+    trainings = sum(len(row.rounds) for row in tried.rows)
+    return (
+        f"Other work kept the machine busy in {tried.busy} of {trainings} trainings: alone on it, step times "
+        "scatter less and speedups may differ"
+    )
 
 
 def _cells(row: Row, *, is_first: bool, on_cpu: bool) -> tuple[str, ...]:

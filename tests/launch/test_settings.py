@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mpprof.store import read_looks
 from tests.launch.running import Forked, Ran, options
 from tests.launch.test_scripts import records, steps
 
@@ -46,6 +47,15 @@ def test_xla_is_switched_for_each_model_and_the_steps_to_profile_are_chosen(tmp_
     assert facts["fits"][0]["jit_compile"] is True
     (window,) = facts["profile_windows"]
     assert (window["first_step"], window["last_step"]) == (12, 13)
+
+
+@pytest.mark.full
+def test_the_numbers_are_looked_at_by_layer(tmp_path: Path) -> None:
+    done = ran(tmp_path, "policy.py", numerics=True)
+    assert done.code == 0
+    looks = read_looks(tmp_path / "logs")
+    assert looks
+    assert looks[0].forward is None
 
 
 def test_the_process_ends_after_so_many_steady_steps_and_before_the_script_goes_on(tmp_path: Path) -> None:

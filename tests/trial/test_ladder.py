@@ -221,6 +221,14 @@ def test_why_no_energy_is_known_is_said_where_none_is() -> None:
     assert "J/example" in text.render(tried)
 
 
+def test_trainings_on_a_busy_machine_are_counted() -> None:
+    train = Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: {"busy": setting == BFLOAT16})
+    tried = climbed(train)
+    assert "Other work kept the machine busy in 4 of 8 trainings" in text.render(tried)
+    assert tried.to_dict()["busy_trainings"] == 4
+    assert "busy" not in text.render(climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0))))
+
+
 def test_on_a_cpu_no_policy_is_recommended() -> None:
     tried = climbed(Known(steps(float32=20.0, mixed_bfloat16=10.0), lambda setting: {"is_cpu": True}))
     assert tried.keep is None

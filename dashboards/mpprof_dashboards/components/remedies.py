@@ -10,6 +10,7 @@ from dash import dcc, html
 
 from mpprof.model.account import IDLE_CLASSES, tells
 from mpprof.model.answer import Remedy
+from mpprof.model.quantities import first_of
 from mpprof.report import content, without_finding, words
 from mpprof.report.content import PAYING_RATIO, one_step
 from mpprof_dashboards.components import cards
@@ -336,8 +337,8 @@ def _others(document: Report, told: list[str]) -> list[Any]:
         shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
         parts.append(f"Comes to light then: {shown}")
     if others:
-        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        parts.append(f"Noted, without a cost: {'; '.join(map(words.plain, others[:MOST_NAMED]))}{more}")
+        named = first_of(list(map(words.plain, others)), MOST_NAMED, "; ")
+        parts.append(f"Noted, without a cost: {named}")
     if unable := document.unable:
         parts.append(f"{words.plural(len(unable), 'check')} not possible")
     if clear := document.clear:

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Float64
 from mpprof_dashboards.drawings import svg
 
-Floats = NDArray[np.float64]
 Place = Callable[[float], float]
 MOST_POINTS = 240
 _WIDTH, _HEIGHT = 1000.0, 40.0
@@ -25,8 +25,8 @@ class Curve:
 
     key: str
     said: str
-    at: NDArray[np.float64]
-    values: NDArray[np.float64]
+    at: Float64
+    values: Float64
     stairs: bool = False
     ticks: Sequence[float] = ()
     log: bool = False
@@ -67,7 +67,7 @@ def draw(curve: Curve) -> str:
     )  # fmt: skip
 
 
-def stairs(at: Floats, values: Floats, x: Place, y: Place) -> str:
+def stairs(at: Float64, values: Float64, x: Place, y: Place) -> str:
     """Return values that hold until the next one as a path."""
     rows = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     if len(rows) > MOST_POINTS:
@@ -77,7 +77,7 @@ def stairs(at: Floats, values: Floats, x: Place, y: Place) -> str:
     return svg.element("path", d=f"{path}H{x(at[-1]):.1f}", class_="mp-curve-line")
 
 
-def _stretches(at: Floats, values: Floats, gaps: NDArray[np.intp], x: Place, y: Place) -> str:
+def _stretches(at: Float64, values: Float64, gaps: NDArray[np.intp], x: Place, y: Place) -> str:
     """Return the mean of each stretch as a line, over a band from its least to its greatest value; both end
     before each of the `gaps`."""
     edges = np.unique(np.linspace(0, len(at), min(MOST_POINTS, len(at)) + 1).astype(int))[:-1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.steps import ABSENT, HardwareTable, StepTable
 from mpprof.report import words
 from mpprof_dashboards import theme
@@ -21,17 +22,16 @@ MOST_POINTS = 3000
 MOST_DEVICES = 32
 """Lines in one figure."""
 _HEIGHT = 280
-Float = NDArray[np.float64]
 
 
-def step_ns(table: StepTable) -> Float:
+def step_ns(table: StepTable) -> Float64:
     """Return the time per optimizer step of each row (interval over the steps it covers); NaN where not
     measured."""
     known = table.interval_ns != ABSENT
     return np.where(known, table.interval_ns / np.maximum(table.covers, 1), np.nan)
 
 
-def thin(n: int, values: Float, most: int = MOST_POINTS) -> NDArray[np.int64]:
+def thin(n: int, values: Float64, most: int = MOST_POINTS) -> Int64:
     """Return the rows to draw: all, or those with the least and the greatest value of each of `most / 2`
     stretches.
 
@@ -123,7 +123,7 @@ def time_per_step(table: StepTable | None, summary: StepSummary | None) -> Figur
     return figure
 
 
-def _parts(table: StepTable) -> list[tuple[str, str, Float]]:
+def _parts(table: StepTable) -> list[tuple[str, str, Float64]]:
     """Return (name, colour, ns per step) of what the records state about a step's time; NaN where a line
     states nothing."""
     named = (
@@ -141,9 +141,9 @@ def _parts(table: StepTable) -> list[tuple[str, str, Float]]:
 def _stack(
     figure: Figure,
     table: StepTable,
-    parts: list[tuple[str, str, Float]],
-    rows: NDArray[np.int64],
-    ns: Float,
+    parts: list[tuple[str, str, Float64]],
+    rows: Int64,
+    ns: Float64,
     per: float,
 ) -> None:
     """Draw input wait, dispatch and the rest of each step, one on top of the other."""
@@ -164,7 +164,7 @@ def _stack(
 _CUT_QUANTILE, _CUT_ABOVE, _CUT_ROOM = 0.995, 1.5, 1.25
 
 
-def _top(ns: Float, ordinary: NDArray[np.bool_]) -> float:
+def _top(ns: Float64, ordinary: Bool) -> float:
     """Return where the time axis ends: at the slowest step, or, where a few are far longer than the rest (the
     first one traces and compiles), a little above the time that 99.5 % of the ordinary steps do not exceed.
     Longer steps are drawn at that end."""
@@ -285,7 +285,7 @@ def _varies(values: NDArray[Any]) -> bool:
     )
 
 
-def _memory_series(table: StepTable | None) -> list[tuple[str, NDArray[np.int64]]]:
+def _memory_series(table: StepTable | None) -> list[tuple[str, Int64]]:
     return [] if table is None else [("peak", table.peak_bytes), ("live", table.live_bytes)]
 
 
@@ -381,7 +381,7 @@ _HARDWARE = (
 
 
 def _sampled(
-    at: Float, hardware_: HardwareTable, values: Float, title: str, factor: float, unit: str
+    at: Float64, hardware_: HardwareTable, values: Float64, title: str, factor: float, unit: str
 ) -> Figure:
     """Return samples as dots: between two of them nothing is known. Each says how long the next one is
     off."""

@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Float64, Int32, Int64
 from mpprof.model.limits import LONGEST_SUM_NS
 
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 T = TypeVar("T", bound=np.generic)
 
 
@@ -20,7 +19,7 @@ def pick(column: NDArray[T], rows: NDArray[np.integer]) -> NDArray[T]:
     return column if len(rows) == len(column) else column[rows]
 
 
-def lookup(column: NDArray[Any], op: NDArray[np.int32]) -> Int64:
+def lookup(column: NDArray[Any], op: Int32) -> Int64:
     """Return `column[op]` where some ops are -1 (their value is of no account); a column may be empty."""
     return np.append(column, -1)[op].astype(np.int64)
 

@@ -10,11 +10,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
 
 _NEVER = np.iinfo(np.int64).max
 MANY = 16
@@ -43,7 +41,7 @@ def _between(edges: Int64, values: Int64, time: Int64) -> Int64:
     return np.repeat(values, np.diff(bounds))
 
 
-def are_among(edges: Int64, time: Int64) -> NDArray[np.bool_]:
+def are_among(edges: Int64, time: Int64) -> Bool:
     """Return which of these times are one of the sorted `edges`."""
     if not len(edges):
         return np.zeros(len(time), np.bool_)
@@ -99,12 +97,12 @@ class Intervals:
         last[far] = np.searchsorted(self.start, end[far], side="right") - 1
         return self._up_to(end, last) - self._up_to(start, first)
 
-    def met_by(self, start: Int64, end: Int64) -> NDArray[np.bool_]:
+    def met_by(self, start: Int64, end: Int64) -> Bool:
         """Return which of these `[start, end)` hold any instant of the set."""
         following = latest(self.end, start) + 1
         return np.asarray(np.append(self.start, _NEVER)[following] < end)
 
-    def contains(self, time: Int64) -> NDArray[np.bool_]:
+    def contains(self, time: Int64) -> Bool:
         if not len(self.start):
             return np.zeros(len(time), np.bool_)
         if self._unbroken:

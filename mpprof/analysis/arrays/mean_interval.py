@@ -26,13 +26,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.frozen import frozen
 
-Float64 = NDArray[np.float64]
-Numbers = NDArray[np.int64] | Float64
+Numbers = Int64 | Float64
 
 STALL = 2.0
 """A step of more than two medians stalled."""
@@ -114,13 +113,13 @@ def with_few_stalls(time_ns: Float64, steps: Numbers) -> MeanInterval | None:
     return MeanInterval(mean, math.log(mean / without.low), math.log(high / mean), stalls)
 
 
-def _stalled(time_ns: Float64) -> NDArray[np.bool_]:
+def _stalled(time_ns: Float64) -> Bool:
     """Return which steps stalled."""
-    stalled: NDArray[np.bool_] = time_ns > STALL * median(time_ns)
+    stalled: Bool = time_ns > STALL * median(time_ns)
     return stalled
 
 
-def _count(stalled: NDArray[np.bool_]) -> int:
+def _count(stalled: Bool) -> int:
     """Return how many stalls there are: those in a row are one."""
     return int(stalled[:1].sum()) + int((stalled[1:] & ~stalled[:-1]).sum())
 
@@ -171,7 +170,7 @@ def quantile_95(freedom: int) -> float:
     return _T_95[min(freedom, len(_T_95)) - 1]
 
 
-def half_width(values: NDArray[np.float64]) -> float | None:
+def half_width(values: Float64) -> float | None:
     """Return half of the 95 % interval of the mean of `values`, which do not depend on each other. None:
     fewer than two."""
     n = len(values)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.attainable.work import (
     FLOOR_NS,
@@ -23,12 +22,11 @@ from mpprof.analysis.attainable.work import (
 )
 from mpprof.analysis.kernels import shapes
 from mpprof.model.account import Cell
+from mpprof.model.arrays import Bool, Float64
 from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Placement, Precision
 from mpprof.model.run import LayerFacts
-
-Float64 = NDArray[np.float64]
 
 _FEWER_PRODUCTS = r"(?i)winograd|fft\dd|cgemm|complex|float2\b"
 """Kernels of convolutions that save multiplications: 2.25 to 4 times fewer with Winograd (Lavin & Gray 2015,
@@ -60,7 +58,7 @@ class _Peers:
     rate: Float64  # operations per ns
     share: Float64
     of_peak: Float64
-    by_memory: NDArray[np.bool_]
+    by_memory: Bool
 
 
 class Evidence:

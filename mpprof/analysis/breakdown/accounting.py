@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import Intervals, are_among, crowded, gaps_before, sweep, union
@@ -47,6 +46,7 @@ from mpprof.model.account import (
     Slice,
     class_of,
 )
+from mpprof.model.arrays import Bool, Float64, Int8, Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
@@ -60,11 +60,6 @@ from mpprof.model.quantities import format_ns
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import KernelTable, Trace, WorkKind
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
-
 
 _OF_A_PRODUCT = r"/(?:MatMul|BatchMatMul\w*|Conv[123]D|einsum|Einsum)/"
 """The scope of a product's own inputs, as Keras and TensorFlow name them."""
@@ -253,9 +248,9 @@ class _Work:
     start_ns: Int64
     end_ns: Int64
     begins: Bool  # it started inside the window
-    verdict: NDArray[np.int32]  # row of the verdicts
-    phase: NDArray[np.int8]
-    category: NDArray[np.int8]  # row of CLASSES
+    verdict: Int32  # row of the verdicts
+    phase: Int8
+    category: Int8  # row of CLASSES
 
 
 def device_account(
@@ -323,9 +318,7 @@ def _work(
     return _Work(rows, begin, finish, begins, pick(placements.index, rows), phase, category)
 
 
-def roles(
-    trace: Trace, placements: Placements, ownership: Ownership, rows: Int64
-) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def roles(trace: Trace, placements: Placements, ownership: Ownership, rows: Int64) -> tuple[Int8, Int8]:
     """Return (row of PHASES, row of CLASSES) of each of these rows of the kernel table."""
     table = trace.kernels
     other = PHASES.index("other")

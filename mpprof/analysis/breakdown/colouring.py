@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.breakdown.accounting import roles
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.model.account import CLASSES
+from mpprof.model.arrays import Int16
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements, Verdict
 from mpprof.model.trace import Trace, WorkKind
@@ -25,7 +25,7 @@ class Colouring:
     """`of` holds a row of `keys` for each row of the kernel table."""
 
     keys: tuple[str, ...]
-    of: NDArray[np.int16]
+    of: Int16
 
 
 def colouring(trace: Trace, placements: Placements, ownership: Ownership, by: ColourBy) -> Colouring:

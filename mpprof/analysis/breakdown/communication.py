@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.accounted_steps import Window
 from mpprof.model.account import Account, Cell, Class, DeviceAccount
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import ClockSkew, Collective, CollectiveKind, DeviceLoad, Hosts
 from mpprof.model.kernels import Placements, Precision
 from mpprof.model.trace import Trace
-
-Int64 = NDArray[np.int64]
 
 STRAGGLES_RATIO = 0.03
 """Of the step: a device whose own work takes so much longer than the others' is one that they wait for."""

@@ -92,7 +92,7 @@ def _by_some_layers(run: Run) -> ComputePrecision | None:
 
 
 def _with_weights(run: Run) -> list[LayerFacts]:
-    model = run.facts.model if run.facts else None
+    model = run.model
     return [layer for layer in model.layers if layer.parameters != 0] if model else []
 
 

@@ -61,7 +61,7 @@ class Setting:
 
 def setting(trace: Trace, run: Run | None = None) -> Setting:
     """Return what a run recorded of its cards and its fit, and what the table of devices adds."""
-    recorded = [facts for facts in (run.facts.devices if run and run.facts else ()) if facts.kind != "cpu"]
+    recorded = [facts for facts in (run.devices if run else ()) if facts.kind != "cpu"]
     facts = tuple(_recorded(device.facts, recorded) for device in trace.devices)
     fit = run.last_fit if run else None
     replicas = (run.facts.replicas or 1) if run and run.facts else 1

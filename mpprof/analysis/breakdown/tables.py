@@ -22,6 +22,7 @@ from mpprof.analysis.breakdown.roofline import peak_rate
 from mpprof.analysis.layers.attribution import Ownership, joined
 from mpprof.errors import UsageError
 from mpprof.model.account import PHASES
+from mpprof.model.arrays import Bool, Float64, Int32, Int64
 from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from mpprof.model.rows import Eligibility, KernelRow, LayerRow, OpRow, ProductRow
 
 _Name = TypeVar("_Name", bound=str)
-Int64 = NDArray[np.int64]
 
 COPY_NAMES = {
     CopyKind.HOST_TO_DEVICE: "MemcpyH2D",
@@ -69,11 +69,11 @@ class _Work:
         return len(self.first)
 
     @property
-    def device(self) -> NDArray[np.int32]:
+    def device(self) -> Int32:
         """The device of each row of the table."""
         return self.trace.kernels.device[self.first]
 
-    def totals(self) -> tuple[Int64, Int64, NDArray[np.float64]]:
+    def totals(self) -> tuple[Int64, Int64, Float64]:
         """Return of each row of the table its calls, its time in ns, and the share of its device's time."""
         total = sums(self.group, self.duration_ns, len(self))
         calls = np.bincount(self.group, minlength=len(self))
@@ -452,7 +452,7 @@ def _shared_ns(work: _Work, own: Sequence[tuple[str, ...]], total: Int64) -> lis
     ]
 
 
-def _owners(ownership: Ownership) -> tuple[list[tuple[str, ...]], NDArray[np.int32]]:
+def _owners(ownership: Ownership) -> tuple[list[tuple[str, ...]], Int32]:
     """Return the owners that rows are made of (each layer and each set of several), and the owner of every op
     (-1: none)."""
     names = [(layer,) for layer in ownership.layers]
@@ -532,7 +532,7 @@ def _name(trace: Trace, kernel: int) -> str:
 # --- eligibility and rates ---------------------------------------------------------------------------------
 
 
-def _is_matmul(placements: Placements) -> NDArray[np.bool_]:
+def _is_matmul(placements: Placements) -> Bool:
     """Return for each verdict whether it is of a matrix kernel itself, not of a helper."""
     return np.array(
         [v.family in MATMUL_FAMILIES and v.placement != "not_matmul" for v in placements.verdicts], np.bool_

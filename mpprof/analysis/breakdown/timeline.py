@@ -10,22 +10,17 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, join, union
 from mpprof.analysis.breakdown import accounting
 from mpprof.analysis.breakdown.colouring import Colouring
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.steps.accounted_steps import Window, window_of
+from mpprof.model.arrays import Bool, Int8, Int16, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Placements, Verdict
 from mpprof.model.run import Run
 from mpprof.model.trace import HostKind, Trace, WorkKind
-
-Int64 = NDArray[np.int64]
-Int16 = NDArray[np.int16]
-Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
 
 Key = Literal[
     "matrix_unit", "off_matrix_unit", "other", "copy", "unknown", "idle_input", "idle_launch", "idle_sync",

@@ -48,7 +48,7 @@ def of(runs: Sequence[Run], steps: Sequence[StepSummary | None]) -> tuple[Batche
     least four times the smallest; empty where there is none. `steps`: those of `runs`, in their order."""
     groups: dict[tuple[object, ...], dict[int, _Point]] = {}
     for row, (run, summary) in enumerate(zip(runs, steps, strict=True)):
-        fit, model = run.last_fit, run.facts.model if run.facts else None
+        fit, model = run.last_fit, run.model
         if fit is None or model is None or not fit.batch_size or summary is None or not summary.mean_ns:
             continue
         kinds = tuple(layer.class_name for layer in model.layers)

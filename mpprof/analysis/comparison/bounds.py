@@ -85,12 +85,10 @@ def prove(
     return Proof(tuple(bounds), None if proven else _host_not_excluded(most, mixed, baseline, peaks))
 
 
-def from_records(
-    run: Run, baseline: Run | None, peaks: DevicePeaks | None, *, tf32: bool | None = None
-) -> Proof:
+def from_records(run: Run, baseline: Run | None, peaks: DevicePeaks | None) -> Proof:
     """Return what `prove` gives from what the runs recorded: layers, batch size, replicas, steady steps,
     utilisation, waits."""
-    model, fit = run.facts.model if run.facts else None, run.last_fit
+    model, fit = run.model, run.last_fit
     side = _side(run)
     if side is None:
         return Proof((), "no steady steps on record")
@@ -98,8 +96,7 @@ def from_records(
         return Proof((), "the model's layers or the batch size were not recorded")
     counted = model_flops(model)
     flops = counted.training * fit.batch_size / (run.facts.replicas or 1 if run.facts else 1)
-    if baseline is not None and tf32 is None and baseline.facts is not None:
-        tf32 = baseline.facts.tf32_enabled
+    tf32 = baseline.facts.tf32_enabled if baseline is not None and baseline.facts is not None else None
     before = _side(baseline) if baseline else None
     if before is not None and baseline is not None and baseline.last_fit and baseline.last_fit.batch_size:
         # as long as the baseline would take for as many examples

@@ -69,7 +69,7 @@ def same_run(one: Run, other: Run) -> bool:
 def refusal(one: Side, other: Side) -> str | None:
     """Return why the two runs cannot be compared at all: they train different models. None: they may be
     compared."""
-    models = [side.run.facts.model if side.run.facts else None for side in (one, other)]
+    models = [side.run.model for side in (one, other)]
     kinds = [_layer_classes(side.run) for side in (one, other)]
     if models[0] is None or models[1] is None or not kinds[0] or not kinds[1] or kinds[0] == kinds[1]:
         return None
@@ -139,7 +139,7 @@ def rates(one: Side, other: Side) -> str | None:
 
 
 def _layer_classes(run: Run) -> list[str] | None:
-    model = run.facts.model if run.facts else None
+    model = run.model
     return [layer.class_name for layer in model.layers] if model else None
 
 
@@ -148,7 +148,7 @@ def _said(value: object) -> str:
 
 
 def _recorded(run: Run) -> DeviceFacts | None:
-    devices = run.facts.devices if run.facts else ()
+    devices = run.devices
     return next((device for device in devices if device.kind != "cpu"), next(iter(devices), None))
 
 

@@ -17,8 +17,8 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Int32
 from mpprof.model.frozen import frozen
 from mpprof.model.run import LayerFacts, Run
 
@@ -70,7 +70,7 @@ class LayerNames:
 
 def layer_names(baseline: Run, mixed: Run) -> LayerNames:
     """Pair the layers that `run.json` of both runs lists."""
-    before, after = _layers(baseline), _layers(mixed)
+    before, after = baseline.layers, mixed.layers
     return pair_layers(before, after) if before and after else LayerNames()
 
 
@@ -168,10 +168,6 @@ def _unnumbered(part: str, scopes: frozenset[str]) -> str:
 @lru_cache(maxsize=1 << 14)  # the same scopes stand in the paths of thousands of ops
 def _bare(name: str) -> str:
     return _NUMBERS.sub("", name)
-
-
-def _layers(run: Run) -> tuple[LayerFacts, ...]:
-    return run.facts.model.layers if run.facts and run.facts.model else ()
 
 
 def _children(layers: Sequence[LayerFacts]) -> dict[str, list[LayerFacts]]:
@@ -273,7 +269,7 @@ def _aligned(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> list[
     return list(zip(row[certain].tolist(), column[certain].tolist(), strict=True))
 
 
-def _all_alike(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> NDArray[np.bool_]:
+def _all_alike(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> Bool:
     """Return `_alike` of each layer with each."""
     codes: dict[str | int | None, int] = {None: 0}
     kinds, sizes = (
@@ -288,7 +284,7 @@ def _all_alike(before: Sequence[LayerFacts], after: Sequence[LayerFacts]) -> NDA
     return np.asarray(same, np.bool_)
 
 
-def _longest(same: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _longest(same: Bool) -> Int32:
     """Return the length of a longest common subsequence of the first i rows and the first j columns."""
     found = np.zeros((same.shape[0] + 1, same.shape[1] + 1), np.int32)
     for row, alike in enumerate(same):

@@ -14,16 +14,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.mean_interval import half_width
+from mpprof.model.arrays import Float64, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.outcome import Applied, Learning, LearningCurves, LossPoint
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.run import FitFacts, Run
 from mpprof.model.steps import ABSENT, StepTable
-
-Float64 = NDArray[np.float64]
 
 FEWEST_STRETCHES, MOST_STRETCHES = 6, 20
 FLAGGED_RATIO, WARNING_RATIO = 0.10, 0.25
@@ -157,7 +155,7 @@ def _epoch_steps(run: Run) -> int | None:
     return int(whole.max()) if len(whole) else None
 
 
-def _epoch_of(table: StepTable) -> NDArray[np.int64]:
+def _epoch_of(table: StepTable) -> Int64:
     """Return the number of each row's epoch, counted over all fits from 0."""
     change = (np.diff(table.fit) != 0) | (np.diff(table.epoch) != 0)
     return np.concatenate([[0], np.cumsum(change)]).astype(np.int64)

@@ -87,7 +87,7 @@ def of_layer(layer: LayerFacts, bandwidth_bytes_per_s: float | None, *, passes: 
 
 
 def _known(run: Run, peaks: DevicePeaks | None) -> _Known | None:
-    model, fit = run.facts.model if run.facts else None, run.last_fit
+    model, fit = run.model, run.last_fit
     if model is None:
         return None
     return _Known(

@@ -345,7 +345,7 @@ def _measured(
 
 def _float8(run: Run) -> frozenset[str]:
     """Return the layers of a run that are quantised to float8."""
-    model = run.facts.model if run.facts else None
+    model = run.model
     layers = model.layers if model else ()
     return frozenset(layer.name for layer in layers if layer.quantized == "float8")
 
@@ -356,7 +356,7 @@ def _target(
     """Return what the mixed run computes in. `before`: layers in float8 in the baseline."""
     wanted = _wanted(mixed)
     becomes = wanted or computes.precision
-    layers = mixed.facts.model.layers if mixed.facts and mixed.facts.model else ()
+    layers = mixed.layers
     by_layer = {layer.name: found for layer in layers if (found := precision_of(layer.compute_dtype))}
     norms = frozenset(f.name for f in layers if kinds.is_norm(f) and not compiled(mixed))
     narrower = _float8(mixed) - before
@@ -388,7 +388,7 @@ def _evidence(
     after: Mapping[MatchKey, Part],
     peaks: DevicePeaks | None,
 ) -> Evidence:
-    layers = run.facts.model.layers if run.facts and run.facts.model else ()
+    layers = run.layers
     by_name = {layer.name: layer for layer in layers}
     fed = well_fed(mixed.main.cells, lambda name: by_name.get(name or ""), peaks)
     return Evidence(peaks, fed, pairs(before, after))

@@ -16,7 +16,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.kernels import convolution_gradients, device_peaks
 from mpprof.analysis.kernels.eligibility import multiplies, parse_shapes, precision_of
@@ -28,6 +27,7 @@ from mpprof.analysis.layers import kinds, scopes
 from mpprof.analysis.layers.attribution import Ownership, has_matrix
 from mpprof.analysis.layers.scopes import parse
 from mpprof.model.account import PHASES
+from mpprof.model.arrays import Bool
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import changed, frozen
 from mpprof.model.grouping import groups
@@ -477,7 +477,7 @@ def _just_within(layer: str, path: Sequence[str]) -> bool:
     return any(part in _PARTS and above == name for above, part in pairwise(path))
 
 
-def _ops_of(norms: set[int], ownership: Ownership, count: int) -> NDArray[np.bool_]:
+def _ops_of(norms: set[int], ownership: Ownership, count: int) -> Bool:
     """Return which ops belong to these layers, forward or backward; of a fusion over several, by most of its
     work."""
     wanted = np.zeros(len(ownership.layers) + 1, np.bool_)  # layer -1: the last

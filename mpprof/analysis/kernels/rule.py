@@ -45,7 +45,7 @@ class Rule:
     source: str
     generation: str
     example: str
-    whole: bool = True
+    whole: bool = False
 
     @property
     def regex(self) -> re.Pattern[str]:
@@ -145,7 +145,7 @@ def plain(family: Family) -> Decide:
 
 def family_rule(code: str, pattern: str, family: Family, text: str, source: str, example: str) -> Rule:
     """Return a rule for functions, of any generation, that multiply no matrices and have one family."""
-    return Rule(code, pattern, plain(family), text, source, "all", example, whole=False)
+    return Rule(code, pattern, plain(family), text, source, "all", example)
 
 
 def direction(text: str) -> Family | None:

@@ -176,83 +176,83 @@ _SUBTENSOR: dict[str, Family] = {
 RULES: tuple[Rule, ...] = (
     Rule(
         "tensile-reduction", r"\bcijk_\w*_postgsu\d*", helper("gemm"), "adds up the partial products of Tensile's GlobalSplitU: no product of its own",
-        "ROCm/hipBLASLt tensilelite/Tensile/KernelWriterConversion.py", "gfx9 and later", "Cijk_SS_BiasS_HAS_ScaleAlphaVec_PostGSU16_VW1", whole=False,
+        "ROCm/hipBLASLt tensilelite/Tensile/KernelWriterConversion.py", "gfx9 and later", "Cijk_SS_BiasS_HAS_ScaleAlphaVec_PostGSU16_VW1",
     ),
     Rule(
         "tensile", r"(?:\b|_)cijk_a\w+?_b[a-z]+_(?P<types>(?:f8|b8|i8|i4|4x|f4|f6|n|[hbsdczi])+?)_(?:(?P<computed>(?:h|b|f8|b8|i8)(?:h|b|f8|b8|i8|s|i)[sih])_)?", _tensile, "",
         "ROCm/Tensile kernel naming (Contraction names)", "gfx900 and later",
-        "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN_K1", whole=False,
+        "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN_K1",
     ),
     Rule(
         "composable-kernel", r"^ck_tile::kentry\s*<[^<>]*?(?P<tile>[a-z]\w*(?:kernel|fwd|bwd|quant)\w*)|^ck::(?:\w+::)*kernel_(?P<task>\w+)|^kernel_(?P<bare>\w*(?:gemm|conv|contraction)\w*_(?:xdl|wmma|dl|dpp)\w*)", _ck,
         "composable kernel: xdl, wmma and ck_tile's products are matrix instructions", _CK + " include/ck, include/ck_tile/ops", "gfx9 and later",
-        "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl_cshuffle_v3<ck::half_t>>()",
+        "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl_cshuffle_v3<ck::half_t>>()", whole=True,
     ),
     Rule(
         "aiter-asm", r"\baiter::(?P<what>(?:bf16|fp8|i8|f4|f6|f4f4|f4f6|f6f4|a\d+w\d+|mxfp\w{0,12}?)gemm|fmoe_|flatmm_|mla_(?:a\d+w\d+|dec|pfl)|pa_(?!ragged)|fmha_(?:fwd|bwd|[bf]p?\d+_pertoken))\w*|\b(?P<bare>fmoe_(?:fp8|fp16|bf16|int8|mxfp\d)_\w*?g1u[01]_|flatmm_uk_gfx9_)\w*", _aiter,
         "aiter's assembly: its code objects hold MFMA or WMMA instructions", _AITER, "gfx942 and later",
-        "aiter::bf16gemm_fp32bf16_tn_32x64_pf3_splitk", whole=False,
+        "aiter::bf16gemm_fp32bf16_tn_32x64_pf3_splitk",
     ),
     Rule(
         "skinny-gemm", r"\bwvsplitk(?P<fp8>q)?_hf\w*|\bwv_splitk_small_fp16_bf16_kernel|\bllgemm(?:1|_silu)_kernel|\bhgemv_wfperrow", _skinny,
         "a product with a few rows: dot2 or fused multiply-add on the vector units, fp8 by MFMA", "ROCm/aiter csrc/kernels/custom_kernels.cu; vllm-project/vllm csrc/rocm/skinny_gemms.cu", "gfx90a and later",
-        "void wvSplitKQ_hf_<__hip_bfloat16, c10::Float8_e4m3fnuz, 64, 1, 16, 16, 2, 1>(int, int)", whole=False,
+        "void wvSplitKQ_hf_<__hip_bfloat16, c10::Float8_e4m3fnuz, 64, 1, 16, 16, 2, 1>(int, int)",
     ),
     Rule(
         "miopen-igemm", r"igemm_(?:fwd|bwd|wrw)_gtc\w*", _igemm,
         "MIOpen's assembly implicit GEMM for matrix instructions (gtc: generic tensor contraction)",
         "ROCm/MIOpen src/kernels/gpu_reference and ROCm/iGEMMgen", "gfx908 and later",
-        "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x256x32_wt32x32x8_ws2x2_wr2x2_ta1x8x4x1_1x4x1x64_tb1x8x4x1_1x4x1x64_gkgs.kd", whole=False,
+        "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x256x32_wt32x32x8_ws2x2_wr2x2_ta1x8x4x1_1x4x1x64_tb1x8x4x1_1x4x1x64_gkgs.kd",
     ),
     Rule(
         "miopen-xdlops", r"^gridwise_(?:conv|gemm)\w*_xdlops\w*", lambda name, match, card: Said("matrix_core", operands(name.types()), convolution(name.head)),
         "MIOpen's implicit GEMM of composable kernels: xdlops are matrix instructions", "ROCm/MIOpen src/composable_kernel", "gfx908 and later",
-        "gridwise_convolution_implicit_gemm_v4r4_xdlops_nchw_kcyx_nkhw.kd", whole=False,
+        "gridwise_convolution_implicit_gemm_v4r4_xdlops_nchw_kcyx_nkhw.kd",
     ),
     Rule(
         "miopen-transpose", r"^batched_transpose_\d+x\d+_(?:pack_\w+_)?(?:half|dword|byte)", _by_width, "MIOpen's transposes between NCHW and NHWC, of values of a width",
-        "ROCm/MIOpen src/kernels/gpu_batched_transpose_kernel", "all", "batched_transpose_32x32_pack_2x2_ediv_2x2_half.kd", whole=False,
+        "ROCm/MIOpen src/kernels/gpu_batched_transpose_kernel", "all", "batched_transpose_32x32_pack_2x2_ediv_2x2_half.kd",
     ),
     Rule(
         "miopen-tensor", r"^subtensorop(?:with)?(?P<what>scalar|subtensor|cast|transform)\w*", lambda name, match, card: Said("not_matmul", operands(floats(name)), _SUBTENSOR[match["what"]]),
-        "MIOpen's kernels on parts of tensors: set, scale, copy, cast", "ROCm/MIOpen src/kernels/MIOpenSubTensorOpWith*.cl", "all", "SubTensorOpWithCastTensor1d.kd", whole=False,
+        "MIOpen's kernels on parts of tensors: set, scale, copy, cast", "ROCm/MIOpen src/kernels/MIOpenSubTensorOpWith*.cl", "all", "SubTensorOpWithCastTensor1d.kd",
     ),
     Rule(
         "miopen-transform", r"miopen\w*winograd\w*xform\w*", lambda name, match, card: Said("not_matmul", operands(name.types()), convolution(name.head)),
         "transforms tiles for a Winograd convolution: a helper, not the product", "ROCm/MIOpen src/kernels/Conv_Winograd_*", "gfx9",
-        "miopenGcnAsmWinogradXformData_3_3_2_2.kd", whole=False,
+        "miopenGcnAsmWinogradXformData_3_3_2_2.kd",
     ),
     Rule(
         "miopen-direct", r"miopensp3asmconv\w*|miopengcnasmconv\w*|miopenconv\w*|miopenasmconv\w*", _miopen_direct,
         "MIOpen's assembly convolutions on the vector units (Winograd, direct)", "ROCm/MIOpen src/kernels", "gfx8, gfx9",
-        "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1.kd", whole=False,
+        "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1.kd",
     ),
     Rule(
         "rocblas-gemv", r"rocblas_\w{0,60}(?:gemv|ger|gemm_batched_general|gemmt)\w*", ordinary("gemm"),
         "a matrix-vector product of rocBLAS: vector units", "ROCm/rocBLAS library/src/blas2", "all",
-        "void rocblas_gemvt_kernel<false, 256, int, float, float, float>(int, int, float)", whole=False,
+        "void rocblas_gemvt_kernel<false, 256, int, float, float, float>(int, int, float)",
     ),
     Rule(
         "rocblas-helper", r"rocblas_\w{0,60}(?:dot|scal|axpy|copy|asum|nrm2|reduction|set_|transpose)\w*", helper("gemm"),
         "a vector helper of rocBLAS", "ROCm/rocBLAS library/src/blas1", "all",
-        "void rocblas_dot_kernel_inc1<int, 1024, 32, false, float, float const*, float>(int, float const*)", whole=False,
+        "void rocblas_dot_kernel_inc1<int, 1024, 32, false, float, float const*, float>(int, float const*)",
     ),
     Rule(
         "hipblaslt-softmax", r"^softmax_dt_[a-z0-9]+_mt_\d+", plain("softmax"), "hipBLASLt's softmax", "ROCm/hipBLASLt tensilelite/Tensile/Ops/SoftmaxGenerator.py", "gfx90a and later",
-        "Softmax_DT_S_MT_16_16", whole=False,
+        "Softmax_DT_S_MT_16_16",
     ),
     Rule(
         "miopen-norm", r"miopenbatchnorm\w*|miopenlayernorm\w*", plain("norm"),
-        "normalisation of MIOpen", "ROCm/MIOpen src/kernels", "all", "MIOpenBatchNormFwdTrainSpatial.kd", whole=False,
+        "normalisation of MIOpen", "ROCm/MIOpen src/kernels", "all", "MIOpenBatchNormFwdTrainSpatial.kd",
     ),
     Rule(
         "rocprim-trampoline", r"^rocprim::(?:\w+::)*trampoline_kernel\s*<.{0,200}?wrapped_(?P<what>reduce|scan|lookback|histogram|radix_sort|merge_sort|sort|partition|select|transform)\w*_config", _primitive,
         "a primitive of rocPRIM, named by its configuration", "ROCm/rocPRIM rocprim/include/rocprim/device/detail", "all",
-        "void rocprim::ROCPRIM_400200_NS::detail::trampoline_kernel<rocprim::ROCPRIM_400200_NS::detail::wrapped_scan_config<rocprim::ROCPRIM_400200_NS::default_config, long>>(long const*)",
+        "void rocprim::ROCPRIM_400200_NS::detail::trampoline_kernel<rocprim::ROCPRIM_400200_NS::detail::wrapped_scan_config<rocprim::ROCPRIM_400200_NS::default_config, long>>(long const*)", whole=True,
     ),
     Rule(
         "rocprim", r"\brocprim::(?:\w+::)*(?:\w*?_)??(?P<what>reduce|scan|lookback|histogram|radix_sort|onesweep|merge_sort|block_sort|sort|partition|select|transform|unique|run_length)\w*kernel", _primitive,
         "a primitive of rocPRIM: sorting, scanning, reducing, selecting", "ROCm/rocPRIM rocprim/include/rocprim/device", "all",
-        "void rocprim::ROCPRIM_300200_NS::detail::radix_sort_block_sort_kernel<rocprim::default_config>(long const*)", whole=False,
+        "void rocprim::ROCPRIM_300200_NS::detail::radix_sort_block_sort_kernel<rocprim::default_config>(long const*)",
     ),
 )  # fmt: skip

@@ -150,13 +150,12 @@ def _triton_dot(name: Name, match: re.Match[str], card: Card) -> Said:
 TORCH_RULES: tuple[Rule, ...] = (
     Rule(
         "cuda-spin", r"spin_kernel", always("not_matmul", "unknown", "other"), "waits on the device", _TORCH, "all",
-        "at::cuda::(anonymous namespace)::spin_kernel(long)", whole=False,
+        "at::cuda::(anonymous namespace)::spin_kernel(long)",
     ),
     Rule(
         "torch-native", r"^at::|^native::", _torch,
         "PyTorch's own kernel: its functor says what it does", _TORCH, "all",
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, at::detail::Array<char*, 3>>(int)",
-        whole=False,
     ),
 )  # fmt: skip
 """Tried first of all: their names quote other functions."""
@@ -179,53 +178,53 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nvfuser", r"^nvfuser_(?:(?:inner_outer_|inner_|outer_)?(?P<kind>pointwise|reduction|persistent|transpose|resize|no_op)|(?P<product>matmul))(?=_|$)",
         _nvfuser, "nvFuser names its kernels after their scheduler: a loop over elements, rows or tiles, no product",
-        "NVIDIA/Fuser csrc/scheduler/scheduler_types.h", "Volta and later", "nvfuser_inner_persistent_f12_c1_r0_g3(Tensor<__half, 2, 2>, Tensor<__half, 2, 2>)", whole=False,
+        "NVIDIA/Fuser csrc/scheduler/scheduler_types.h", "Volta and later", "nvfuser_inner_persistent_f12_c1_r0_g3(Tensor<__half, 2, 2>, Tensor<__half, 2, 2>)",
     ),
     Rule(
         "triton-dot", r"^(?:triton_)?gemm_fusion\w*|^(?:triton_)?nested_gemm_fusion\w*|^dot_fusion\w*|^triton_(?:mm|bmm|dot|addmm|gemm)\w*|_dot_fusion\w*", _triton_dot,
         "a Triton product: whether it runs on the matrix units depends on its types, which are in the HLO",
-        _XLA, "Ampere and later", "gemm_fusion_dot_5", whole=False,
+        _XLA, "Ampere and later", "gemm_fusion_dot_5",
     ),
     Rule(
         "inductor", r"triton_(?P<kind>poi|red|per|tem|for)_fused\w*|triton_(?P<kind2>x)y", lambda n, m, c: _inductor(n, m, c) if m["kind"] else None,
         "Inductor states the kind of loop: pointwise, reduction, persistent reduction, or a template",
-        "pytorch/pytorch torch/_inductor/codegen/triton.py", "Volta and later", "triton_poi_fused_add_mul_0", whole=False,
+        "pytorch/pytorch torch/_inductor/codegen/triton.py", "Volta and later", "triton_poi_fused_add_mul_0",
     ),
     Rule(
         "triton-softmax", r"triton_softmax\w*", plain("softmax"), "XLA's softmax and norm fusion: reductions and pointwise",
-        _XLA, "Ampere and later", "triton_softmax_computation_2", whole=False,
+        _XLA, "Ampere and later", "triton_softmax_computation_2",
     ),
     Rule(
         "xla-wrapped", r"^wrapped_(?P<opcode>[a-z_\-]+?)(?:[._]\d+)*$", _wrapped, "one HLO instruction as a kernel, named by its opcode",
-        _XLA, "all", "wrapped_transpose_3", whole=False,
+        _XLA, "all", "wrapped_transpose_3",
     ),
     Rule(
         "xla-loop-fusion", r"^(?:loop|input)_(?:[a-z0-9_\-]*_)?fusion(?:[._]\d+)*$", _fusion,
-        "XLA's loop and reduction emitters: they hold no matrix product", _XLA, "all", "loop_add_multiply_fusion_2", whole=False,
+        "XLA's loop and reduction emitters: they hold no matrix product", _XLA, "all", "loop_add_multiply_fusion_2",
     ),
     Rule(
         "xla-named-fusion", r"^(?:reduce|transpose|copy|convert|broadcast|select|concatenate|add|multiply|subtract|divide|scatter|gather|slice|pad|tanh|exponential|maximum|compare)(?:_[a-z0-9_]+)?_fusion(?:[._]\d+)*$",
-        _fusion, "an XLA fusion named by its instructions, none of them a product", _XLA, "all", "transpose_copy_fusion.3", whole=False,
+        _fusion, "an XLA fusion named by its instructions, none of them a product", _XLA, "all", "transpose_copy_fusion.3",
     ),
     Rule(
         "xla-helper", r"^redzone_?check\w*|^repeatbuffer\w*|^(?:input_)?reduce-window\w*|^select_and_scatter\w*|^sort(?:[._]\d+)+$|^rng_bit_generator\w*|^make_?batch_?pointers\w*|^delay_?kernel\w*|^buffer_?compar\w*|xla_fp_comparison|^copy(?:[._]\d+)+$|^broadcast(?:[._]\d+)+$",
-        plain("other"), "a helper of XLA's runtime or a single instruction", _XLA, "all", "RepeatBufferKernel", whole=False,
+        plain("other"), "a helper of XLA's runtime or a single instruction", _XLA, "all", "RepeatBufferKernel",
     ),
     Rule(
         "cub", r"(?:\bcub::(?:\w+::)*\w*?|(?:^|::)device)(?P<what>reducebykey|radixsort|segmentedsort|mergesort|batchmemcpy|reduce|scan|select|histogram|runlength|compact|partition|uniquebykey|transform|for_?each|static_kernel|copy|merge|topk|adjacent|empty)\w*kernel\w*$|\bcub::(?:\w+::)*for_each::\w+$",
         lambda name, match, card: Said("not_matmul", operands(floats(name)), _cub_family(match["what"])),
         "named as CUB names its primitives (Device…Kernel): sorting, scanning, reducing, selecting", "NVIDIA/cccl cub", "all",
-        "void cub::CUB_200400___CUDA_ARCH_LIST___NS::DeviceReduceKernel<cub::CUB_200400___CUDA_ARCH_LIST___NS::DeviceReducePolicy<float, int, cub::Sum>::Policy600, float const*, float*>(float const*)", whole=False,
+        "void cub::CUB_200400___CUDA_ARCH_LIST___NS::DeviceReduceKernel<cub::CUB_200400___CUDA_ARCH_LIST___NS::DeviceReducePolicy<float, int, cub::Sum>::Policy600, float const*, float*>(float const*)",
     ),
     Rule(
         "thrust", r"\bthrust::(?:\w+::)*_kernel_agent\s*<[^<]*?(?P<what>parallelfor|reducebykey|reduce|drain|scanbykey|scan|uniquebykey|unique|partition|copyif|setop|merge|blocksort|sort|init|extrema)\w*agent",
         lambda name, match, card: Said("not_matmul", operands(floats(name)), _thrust_family(match["what"], name.text)),
         "an algorithm of Thrust, named by its agent", "NVIDIA/cccl thrust/system/cuda/detail", "all",
-        "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<thrust::cuda_cub::__fill::functor<float>>>()",
+        "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<thrust::cuda_cub::__fill::functor<float>>>()", whole=True,
     ),
     Rule(
         "fbgemm-bmm", r"\b(?:jagged_(?:dense|jagged)_bmm|(?:outer_prod|dense_vec)_jagged_2d\w*)(?:_kernel)?", ordinary("gemm"), "a product with a jagged tensor: ordinary arithmetic",
-        "pytorch/FBGEMM fbgemm_gpu/src/jagged_tensor_ops", "all", "void fbgemm_gpu::jagged_dense_bmm_kernel<32, 32, 8, 4, 4, int, float>(float const*)", whole=False,
+        "pytorch/FBGEMM fbgemm_gpu/src/jagged_tensor_ops", "all", "void fbgemm_gpu::jagged_dense_bmm_kernel<32, 32, 8, 4, 4, int, float>(float const*)",
     ),
     family_rule("fbgemm-quantise", r"\bfbgemm_gpu::(?:\w+::)*(?!\w*(?:gemm|gemv|attn))\w*(?:quantiz|qparam|fp8rowwise|_to_float|float_to|bfloat16)\w*$", "cast",
                  "converts to or from a narrow storage type", "pytorch/FBGEMM fbgemm_gpu", "void fbgemm_gpu::_compute_FP8_quantize_cuda_kernel<float>(float const*, unsigned char*)"),
@@ -237,7 +236,7 @@ RULES: tuple[Rule, ...] = (
         "serving-library", r"\b(?:vllm|sglang|sgl_kernel|tensorrt_llm|flashinfer|moe|sgl_hip|transformer_engine|apex|fastertransformer|llama|aiter)::(?:\w+::)*(?!kn_entry|\w*(?:gemm|gemv|matmul|attention|attn|mma))\w*(?P<what>norm|softmax|rotary|rope|cache|quant|silu|gelu|act_and_mul|activation|routing|finalize|permute|topk|moe_align|moe_sorting|sampl|cast|transpose|rng_state|allreduce|all_reduce|gated_act|dbias|swizzle|multi_tensor|amax|padding|dropout)\w*$|\bkn_entry_[12]c_\w+",
         lambda name, match, card: _serving(name, match["what"] or "rope"),
         "a helper of an inference library, named by its task", "vllm-project/vllm csrc; NVIDIA/TensorRT-LLM kernels; flashinfer-ai/flashinfer; ROCm/aiter csrc/kernels", "Ampere and later; gfx9",
-        "void vllm::rms_norm_kernel<c10::BFloat16, 8, 2>(c10::BFloat16*, c10::BFloat16 const*, long, float, int, int)", whole=False,
+        "void vllm::rms_norm_kernel<c10::BFloat16, 8, 2>(c10::BFloat16*, c10::BFloat16 const*, long, float, int, int)",
     ),
     family_rule("dispatch-layout", r"\bget_dispatch_layout$", "gather_scatter", "counts the tokens that go to each rank, and sends none",
                  "deepseek-ai/DeepEP csrc/kernels/legacy/layout.cu", "void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*, int*, int*)"),
@@ -249,7 +248,7 @@ RULES: tuple[Rule, ...] = (
                  "a loss over rows", _TORCH + "; " + _TF, "void cunn_ClassNLLCriterion_updateOutput_kernel<float, float>(float*, float*)"),
     Rule(
         "elementwise-kernel", r"^\w*elementwise_kernel\w*|^kernelpointwiseapply\w*", plain("elementwise"), "a pointwise kernel of PyTorch", _TORCH, "all",
-        "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>(int)", whole=False,
+        "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out()>(int)",
     ),
 )  # fmt: skip
 
@@ -317,7 +316,7 @@ _MEMSET = always("not_matmul", "unknown", "memset")
 MATRIX_RULES: tuple[Rule, ...] = (
     Rule(
         "mxu", r"^%?(?:convolution|dot)(?:[._][\w.]*)?$", _mxu, "on a TPU convolutions and dots run on the matrix unit (MXU)",
-        "openxla/xla, Google Cloud TPU system architecture", "TPU v2 and later", "", whole=False,
+        "openxla/xla, Google Cloud TPU system architecture", "TPU v2 and later", "",
     ),
 )  # fmt: skip
 
@@ -331,37 +330,35 @@ MOVE_RULES: tuple[Rule, ...] = (
         r"^(?!.*is_host_transfer=true)%?(?:[\w.-]+ = .*? )?(?:(?:ragged-)?all-(?:reduce|gather|to-all)|reduce-scatter|collective-(?:permute|broadcast)|send|recv)(?:-start|-done)?" + _ENDS
         + r"|^%?[\w.-]*(?:all-(?:reduce|gather|to-all)|reduce-scatter|collective-)[\w.-]* = .*? async-(?:start|update|done)\(",
         always("not_matmul", "unknown", "comm"), "communication between devices, or (-done) the wait for its start half", "openxla/xla HLO opcodes", "all",
-        "%all-reduce-done.1 = f32[1024]{0} all-reduce-done(f32[1024]{0} %all-reduce-start.1)",
+        "%all-reduce-done.1 = f32[1024]{0} all-reduce-done(f32[1024]{0} %all-reduce-start.1)", whole=True,
     ),
     Rule(
         "hlo-copy", _HLO + r"(?:copy|(?:dynamic-)?(?:update-)?slice|async|send|recv)-(?:start|update|done)" + _ENDS,
         _COPY, "a copy beside other work, or (-done) the wait for its start half", "openxla/xla HLO opcodes", "all",
-        "%copy-done.2 = f32[1024]{0:T(8,128)} copy-done((f32[1024]{0:T(8,128)}, f32[1024]{0:T(8,128)S(5)}, u32[]) %copy-start.2)",
+        "%copy-done.2 = f32[1024]{0:T(8,128)} copy-done((f32[1024]{0:T(8,128)}, f32[1024]{0:T(8,128)S(5)}, u32[]) %copy-start.2)", whole=True,
     ),
     Rule(
         "nccl", r"\b[nr]ccl(?:dev)?kernel\w*|\b[nr]ccl\w*(?:allreduce|allgather|reducescatter|broadcast|sendrecv|alltoall|reduce)\w*|\bmscclkernel\w*|oneccl\w*",
         _collective, "a collective of NCCL or RCCL: those that sum state the type", "NVIDIA/nccl src/device", "all",
         "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        whole=False,
     ),
     Rule(
         "collective", r"multimem_\w*|\b(?:one|two)_?shot_all_?reduce\w*|cross_device_reduce\w*|\bnvshmem(?!\w*gemm)\w*|\buserbuffers_\w*|\bsymmetric_memory::(?:\w+::)*(?:barrier|put_signal|wait_signal)_kernel|(?:lamport|trtllm)_?\w*all_?reduce\w*|\ball_?reduce_\w*|all_?gather\w*kernel|reduce_?scatter\w*kernel|all_?to_?all\w*$|allreduce\w*kernel\w*",
         always("not_matmul", "unknown", "comm"), "communication between devices", "pytorch/pytorch symm_mem; deepseek-ai/DeepEP; vllm-project/vllm",
         "all", "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
-        whole=False,
     ),
     Rule(
         "expert-parallel", r"\b(?:cached_)?notify_(?:dispatch|combine)\b|\b(?:intranode|internode(?:_ll)?|low_latency|\w*_ep|ep|pplx)::(?:\w+::)*(?:hybrid_)?(?:cached_notify|dispatch|combine)\w*|\bdeep_ep::(?:\w+::)*(?:barrier|clean_\w+|pp_(?:send|recv)_impl|engram_fetch\w*)|(?<![a-z])ep(?:dispatch|combine)(?!quantize)\w*|\bmoea2a(?:prepare)?(?:dispatch|combine)kernel",
         always("not_matmul", "unknown", "comm"), "sends tokens to the devices of their experts, or their results back", "deepseek-ai/DeepEP csrc/kernels; ROCm/mori src/ops/dispatch_combine; flashinfer-ai/flashinfer moeAlltoAllKernels.cu",
-        "Hopper and later; gfx942 and later", "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*)", whole=False,
+        "Hopper and later; gfx942 and later", "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*)",
     ),
     Rule(
         "memcpy", r"^\[?(?:cuda |hip )?memcpy|^memcpy\w*|^copy(?:devicetodevice|hosttodevice|devicetohost)|__amd_rocclr_copy\w*|^memcpy32_post|^hipmemcpy\w*|^infeed|^outfeed|^d2d|^h2d|^d2h",
-        _COPY, "a copy", "CUPTI and ROCm activity names", "all", "Memcpy HtoD (Pinned -> Device)", whole=False,
+        _COPY, "a copy", "CUPTI and ROCm activity names", "all", "Memcpy HtoD (Pinned -> Device)",
     ),
     Rule(
         "memset", r"^\[?(?:cuda |hip )?memset|__amd_rocclr_fill\w*|^memset\w*|^fillbuffer\w*", _MEMSET, "a memset",
-        "CUPTI and ROCm activity names", "all", "Memset (Device)", whole=False,
+        "CUPTI and ROCm activity names", "all", "Memset (Device)",
     ),
 )  # fmt: skip
 
@@ -444,86 +441,85 @@ LANGUAGE_RULES: tuple[Rule, ...] = (
     Rule(
         "triton-matmul", r"^_(?:p_)?matmul(?:_ogs)?_[nt]{3}_[a-z0-9]+?x(?P<x>(?:mx)?[a-wyz]+\d+\w*?)x(?P<w>(?:mx)?[a-wyz]+\d+\w*?)_\d+x\d+x\d+", _matmul_ogs,
         "a product of triton_kernels, which states the types of its result, activations and weights", "triton-lang/triton python/triton_kernels/triton_kernels/matmul_ogs_details/_common.py",
-        "Hopper and later; gfx942 and later", "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu", whole=False,
+        "Hopper and later; gfx942 and later", "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu",
     ),
     Rule(
         "triton-matmul-helper", r"^_finalize_matmul\w*", plain("gather_scatter"), "adds up and scatters what a product of triton_kernels left",
-        "triton-lang/triton python/triton_kernels/triton_kernels/matmul_ogs_details/_finalize_matmul.py", "Hopper and later; gfx942 and later", "_finalize_matmul_scatter_bf16", whole=False,
+        "triton-lang/triton python/triton_kernels/triton_kernels/matmul_ogs_details/_finalize_matmul.py", "Hopper and later; gfx942 and later", "_finalize_matmul_scatter_bf16",
     ),
     Rule(
         "triton-kernel", r"^_?attn_(?:fwd|bwd(?:_dq|_dkdv|_dk_dv)?)(?:_(?:inner|tma|ws|persistent))*$|^bwd_kernel_(?:dk_dv|dq|fuse)$|^kernel_unified_attention_[23]d$|^(?P<product>fused_moe_kernel(?:_gptq_awq)?|_w8a8_block_(?:fp8|int8)_matmul\w*)$", _triton_product,
         "a kernel in Triton whose products are tl.dot", "triton-lang/triton python/tutorials/06-fused-attention.py; ROCm/flash-attention flash_attn_triton_amd; ROCm/aotriton v2src/flash; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py, model_executor/layers/fused_moe",
-        "Ampere and later; gfx90a and later", "kernel_unified_attention_3d", whole=False,
+        "Ampere and later; gfx90a and later", "kernel_unified_attention_3d",
     ),
     Rule(
         "triton-attention-helper", r"^(?:_?attn_)?bwd_preprocess(?:_varlen)?$|^reduce_segments$", plain("attention"), "prepares or adds up parts around an attention kernel in Triton",
-        "triton-lang/triton python/tutorials/06-fused-attention.py; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py", "all", "reduce_segments", whole=False,
+        "triton-lang/triton python/tutorials/06-fused-attention.py; vllm-project/vllm vllm/attention/ops/triton_unified_attention.py", "all", "reduce_segments",
     ),
     Rule(
         "deep-gemm-helper", r"deep_gemm::(?:\w{1,40}::)?(?:transpose|pack|smxx_|clean_logits|get_\w{0,40}layout)\w*",
         plain("layout"), "prepares operands or scales for DeepGEMM: no product", "deepseek-ai/DeepGEMM deep_gemm/include",
-        "Hopper, Blackwell", "void deep_gemm::transpose_fp32<512u, 64u, 28u>(float const*, float*, unsigned int)", whole=False,
+        "Hopper, Blackwell", "void deep_gemm::transpose_fp32<512u, 64u, 28u>(float const*, float*, unsigned int)",
     ),
     Rule(
         "deep-gemm", r"(?:sm\d+_|deep_gemm::)(?:m_grouped_|k_grouped_)?(?:fp8_fp4|fp8|bf16|fp4|tf32)_\w{0,40}?(?:gemm|bmm|bhr|einsum|mqa_logits|mega_moe)\w*|^(?:m_grouped_|k_grouped_)?(?:fp8|bf16)_(?:m_grouped_|k_grouped_)?gemm\w{0,80}(?:impl|kernel)",
         _deep_gemm, "DeepGEMM multiplies by wgmma or tcgen05 only", "deepseek-ai/DeepGEMM deep_gemm/include",
-        "Hopper, Blackwell", "void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u>(__nv_bfloat16*)", whole=False,
+        "Hopper, Blackwell", "void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u>(__nv_bfloat16*)",
     ),
     Rule(
         "marlin", r"^marlin$|\bmarlin\w{0,40}::marlin(?:_24|_qqq|moe)?$", _marlin,
         "Marlin unpacks narrow weights and multiplies them by mma.m16n8k16 (m16n8k8 on Turing)",
         "IST-DASLab/marlin; vllm-project/vllm csrc/quantization/marlin", "Turing and later",
-        "void marlin_moe_wna16::Marlin<__nv_bfloat16, 1125899907892224l, 256, 1, 8, 8, false, 4, 8, false>(int4 const*)", whole=False,
+        "void marlin_moe_wna16::Marlin<__nv_bfloat16, 1125899907892224l, 256, 1, 8, 8, false, 4, 8, false>(int4 const*)",
     ),
     Rule(
         "cute-dsl", r"^kernel_cutlass_\w{0,400}?mmaatom\w{0,60}?shapemnk(?P<shape>\d+)", _cute_dsl,
         "a kernel of CuTe DSL, which names its MMA atom", "NVIDIA/cutlass python/CuTeDSL", "Ampere to Blackwell",
         "kernel_cutlass_kernel___main__DenseGemmKernel_object_at__TiledMMA_ThrLayoutVMNK21111000_PermutationMNK____MMAAtom_ThrID21_ShapeMNK25612816_TVLayoutA",
-        whole=False,
     ),
     Rule(
         "cute-dsl-blackwell", r"^kernel_cutlass_\w{0,400}?sm1\d\dblockscaled\w*", always("tensor_core", "unknown", "gemm"),
         "CuTe DSL's block-scaled products exist as tcgen05 instructions only", "NVIDIA/cutlass examples/python/CuTeDSL/blackwell",
-        "Blackwell", "kernel_cutlass_kernel_bs_gemm_exampleSm100BlockScaledPersistentDenseGemmKernel_object_at__0", whole=False,
+        "Blackwell", "kernel_cutlass_kernel_bs_gemm_exampleSm100BlockScaledPersistentDenseGemmKernel_object_at__0",
     ),
     Rule(
         "paged-attention", r"paged_attention_(?:v1|v2|ll4mi)\w*", _paged_attention,
         "vLLM's own decode attention takes dot products with ordinary arithmetic",
         "vllm-project/vllm csrc/attention/attention_kernels.cuh, csrc/rocm/attention.cu", "Volta and later",
-        "void vllm::paged_attention_v2_kernel<__nv_bfloat16, __nv_bfloat16, 128, 16, 128, 0, false>(float*)", whole=False,
+        "void vllm::paged_attention_v2_kernel<__nv_bfloat16, __nv_bfloat16, 128, 16, 128, 0, false>(float*)",
     ),
     Rule(
         "awq", r"gemm_forward_4bit_cuda_m16n\w*", _half_mma, "AWQ unpacks 4-bit weights and multiplies them by mma.m16n8k16",
         "mit-han-lab/llm-awq awq/kernels/csrc", "Ampere and later",
-        "gemm_forward_4bit_cuda_m16n128k32(int, __half*, int*, __half*, int*, int, int, int, __half*)", whole=False,
+        "gemm_forward_4bit_cuda_m16n128k32(int, __half*, int*, __half*, int*, int, int, int, __half*)",
     ),
     Rule(
         "half-fma-gemm", r"gemm_half_q_half\w*|kgemm_4bit_inference_naive\w*", ordinary("gemm"),
         "unpacks narrow weights and multiplies them with half2 arithmetic", "turboderp/exllama; bitsandbytes csrc/kernels.cu",
-        "Pascal and later", "void vllm::gptq::gemm_half_q_half_gptq_4bit_kernel<true, 8>(__half const*)", whole=False,
+        "Pascal and later", "void vllm::gptq::gemm_half_q_half_gptq_4bit_kernel<true, 8>(__half const*)",
     ),
     Rule(
         "ggml-attention", r"\bflash_attn_(?P<how>vec_|tile_)?ext_f(?:16|32)", _ggml_attention,
         "llama.cpp's attention: wmma or mma, its vector and tile variants ordinary arithmetic",
-        "ggml-org/llama.cpp ggml/src/ggml-cuda/fattn*.cu", "Volta and later", "void flash_attn_ext_f16<128, 128, 8, 8>(char const*)", whole=False,
+        "ggml-org/llama.cpp ggml/src/ggml-cuda/fattn*.cu", "Volta and later", "void flash_attn_ext_f16<128, 128, 8, 8>(char const*)",
     ),
     Rule(
         "sage-attention", r"\bqk_int[48]_sv_f(?:8|16)\w*", always("tensor_core", "mixed", "attention"),
         "SageAttention multiplies Q and K as int8 or int4 and P and V as fp16 or fp8, all by mma", "thu-ml/SageAttention csrc/qattn",
-        "Ampere and later", "void qk_int8_sv_f8_accum_f32_fuse_v_scale_attn_kernel<128, 64, 32, 64, 128>(signed char*)", whole=False,
+        "Ampere and later", "void qk_int8_sv_f8_accum_f32_fuse_v_scale_attn_kernel<128, 64, 32, 64, 128>(signed char*)",
     ),
     Rule(
         "quantise-kernel", r"^(?!\S*(?:gemm|matmul|moe|dot))\S*per_(?:token|tensor|channel|block)\w*_quant\w*", plain("cast"),
         "converts to a narrow type with a scale per group", "sgl-project/sglang sgl-kernel; vllm-project/vllm csrc/quantization", "Ampere and later",
-        "void per_token_group_quant_8bit_kernel<c10::BFloat16, c10::Float8_e4m3fn>(void const*, void*, float*, int)", whole=False,
+        "void per_token_group_quant_8bit_kernel<c10::BFloat16, c10::Float8_e4m3fn>(void const*, void*, float*, int)",
     ),
     Rule(
         "fermi-gemm", r"\bfermi(?:plus)?(?P<letter>[cs])gemm\w*", lambda n, m, c: Said("cuda_core", "fp32", "conv_fprop" if m["letter"] == "c" else "gemm", "fp32"),
         "cuBLAS' kernels from Fermi's days, which cuDNN's FFT convolutions still use: ordinary arithmetic",
-        "NVIDIA/apex PyProf pyprof/prof/conv.py", "all", "void fermiPlusCgemmLDS128_batched<true, false, false, false, 4, 4, 4, 3, 3, true, false>(float2**)", whole=False,
+        "NVIDIA/apex PyProf pyprof/prof/conv.py", "all", "void fermiPlusCgemmLDS128_batched<true, false, false, false, 4, 4, 4, 3, 3, true, false>(float2**)",
     ),
     Rule(
         "upsample", r"^(?:nearest_neighbor|bilinear_interp|upsample)\w*", plain("other"), "resizes an image",
-        "pytorch/pytorch aten/src/THCUNN", "all", "void nearest_neighbor_4d_kernel<float, float>(int, THCDeviceTensor<float, 4>)", whole=False,
+        "pytorch/pytorch aten/src/THCUNN", "all", "void nearest_neighbor_4d_kernel<float, float>(int, THCDeviceTensor<float, 4>)",
     ),
 )  # fmt: skip

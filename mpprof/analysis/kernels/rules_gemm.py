@@ -391,7 +391,7 @@ REDUCTION_RULES: tuple[Rule, ...] = (
         helper("gemm"),
         "adds up the partial products of a split-K matrix product: no product of its own",
         "NVIDIA/nsys traces of cuBLAS and cuBLASLt", "all",
-        "void cublasLt::splitKreduce_kernel<32, 16, int, __half, __half, float, __half, true, true, false>()",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, __half, __half, float, __half, true, true, false>()", whole=True,
     ),
 )  # fmt: skip
 """Before all others: their template arguments quote the product that they belong to."""
@@ -400,121 +400,116 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nvjet", r"nvjet_(?:sm\d+_)?(?P<letters>[a-z]{3,6})(?=_)", _nvjet, "",
         "GindaChen/nsys-ai and AMD-AGI/TraceLens tests; traces of cuBLAS 12.4 and later", "Hopper, Blackwell",
-        "nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NNT", whole=False,
+        "nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NNT",
     ),
     Rule(
         "xmma", r"sm\d+_xmma_(?P<op>(?:sparse_)?(?:gemm|fprop|dgrad|wgrad|conv|depthwise))[a-z_]*?_(?P<types>(?:(?:(?:tf32|bf16|c?f16|c?f32|c?f64|e4m3|e5m2|e2m1|i8|u8|s8|i32|s32)+|fp\d+)_)+)",
         _xmma, "", "NVIDIA traces of cuBLAS 11 and cuDNN 8 (pytorch/kineto, HolisticTraceAnalysis)",
-        "Volta to Hopper", "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel", whole=False,
+        "Volta to Hopper", "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel",
     ),
     Rule(
         "xmma-traits", r"(?:kepler|maxwell|pascal|volta|turing|ampere|ada|hopper)_(?P<unit>hmma|imma|dmma|ffma|hfma2|sgemm)_(?:implicit_gemm_[a-z_]{1,40}_(?P<type>fp16|fp32|tf32|bf16|int8|fp64)|(?:[a-z0-9]+_){0,2}?(?P<type2>fp16|fp32|tf32|bf16|int8|fp64)_traits)",
         _xmma_traits, "", "XProf kernel statistics of a Keras mixed_float16 training on A100 (cuDNN 8)", "Volta, Turing, Ampere",
-        "void xmma_cudnn::gemm::kernel<xmma_cudnn::implicit_gemm::dgrad::Kernel_traits<xmma_cudnn::Ampere_hmma_fp32_traits, xmma_cudnn::Cta_tile<xmma_cudnn::Ampere, 256, 64, 32, 4, 1, 1, 1>>>()",
+        "void xmma_cudnn::gemm::kernel<xmma_cudnn::implicit_gemm::dgrad::Kernel_traits<xmma_cudnn::Ampere_hmma_fp32_traits, xmma_cudnn::Cta_tile<xmma_cudnn::Ampere, 256, 64, 32, 4, 1, 1, 1>>>()", whole=True,
     ),
     Rule(
         "cutlass3", r"cutlass3x_sm(?P<cc>\d+)[a-z]?_", _cutlass3, "",
         _CUTLASS, "Hopper, Blackwell",
-        "void cutlass::device_kernel<cutlass3x_sm90_tensorop_s64x128x16gemm_f16_f16_f32_f16_f16_128x128x64_1x2x1_0_tnn_align8_warpspecialized_cooperative_epi_tma>(T1::Params)",
+        "void cutlass::device_kernel<cutlass3x_sm90_tensorop_s64x128x16gemm_f16_f16_f32_f16_f16_128x128x64_1x2x1_0_tnn_align8_warpspecialized_cooperative_epi_tma>(T1::Params)", whole=True,
     ),
     Rule(
         "cutlass2", r"cutlass_(?:sm)?(?P<cc>\d\d\d?)?_?(?:wmma_)?(?:sparse_)?(?P<op>tensorop|simt)_", _cutlass2, "",
         _CUTLASS, "Volta to Blackwell",
-        "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4>(T1::Params)",
+        "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4>(T1::Params)", whole=True,
     ),
     Rule(
         "odd-legacy-name", r"\b[a-z]+_h16gemm_", _odd_legacy,
         "h16gemm names a type but no instruction: neither Tensor Core nor ordinary arithmetic is stated",
-        "AMD-AGI/TraceLens H100 traces", "Hopper", "volta_h16gemm_<BF16,BF16,float>_nt_v1", whole=False,
+        "AMD-AGI/TraceLens H100 traces", "Hopper", "volta_h16gemm_<BF16,BF16,float>_nt_v1",
     ),
     Rule(
         "legacy", r"\b(?:trt_|(?:_5x_)?cudnn_(?:infer_|train_)?)?(?P<arch>kepler|maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_(?:(?:fp16|bf16|fp32|int8|tf32|f16|fp16x2|int8x4|int8x32)_)?(?P<letter>gc|[a-z])(?P<shape>884|1688|16816|8816|16832|161616|32816|83216|16864|168128|168256)?(?P<kind>gemm|cudnn)",
         _legacy, "", _CUBLAS, "Maxwell to Hopper", "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
-        whole=False,
     ),
     Rule(
         "trtllm-gemm", r"^(?:bmm|gemm|gemmr?elu|batchedgemm)_(?P<d>[a-z0-9]+)_(?P<ab>(?:m?x?(?:bfloat16|fp16|e4m3|e5m2|e2m1))+)_(?P<acc>fp32|fp16)_.*_m\d+x\d+x\d+",
         _trtllm, "a TensorRT-LLM generated kernel that states its tcgen05 instruction shape and operand types",
         "flashinfer-ai/flashinfer and NVIDIA/TensorRT-LLM (trtllm-gen cubins)", "Blackwell",
         "bmm_Bfloat16_E4m3E4m3_Fp32_t128x16x256_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_TN_sm100f",
-        whole=False,
     ),
     Rule(
         "cute-mma-atom", r"sm(?:70|75|80|89|90|100|103|120)(?:::gmma::mma|::)?_(?:mma_)?\d+x\d+x\d+_(?P<types>(?:(?:tf32|bf16|f16|f32|f64|e4m3|e5m2|e2m1|e3m2|e2m3|s32|s8|u8)+))_",
         _atom, "", "NVIDIA/cutlass include/cute/arch/mma_sm*.hpp", "Volta to Blackwell",
-        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::SM90_64x128x16_F32BF16BF16_SS<1>>>(T1::Params)",
+        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::SM90_64x128x16_F32BF16BF16_SS<1>>>(T1::Params)", whole=True,
     ),
     Rule(
         "cutlass-gmma", r"gmmawarpspecialized|sm\d+tmagmma|gmma::(?:ss|rs)_op|tmawarpspecializedcooperative|kerneltmawarpspecialized|mainloopsm(?:90|100|103|120)\w*|umma\w{0,60}warpspecialized|warpspecialized1smsm100|warpspecialized2smsm100|sm100_mma|tcgen05|sm100_mma_",
         _gmma, "a CUTLASS 3 main loop of warp-specialised wgmma or tcgen05 instructions",
         "NVIDIA/cutlass include/cutlass/gemm/dispatch_policy.hpp", "Hopper, Blackwell",
-        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<7>, cutlass::half_t>>>(T1::Params)",
+        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<7>, cutlass::half_t>>>(T1::Params)", whole=True,
     ),
     Rule(
         "cutlass-simt-class", r"opclasssimt|mmasimt|defaultmmasimt|\bsimt_\w*gemm|universalfma|warp::mmasimt",
         _simt_class, "CUTLASS templates of the simt class: ordinary arithmetic",
         "NVIDIA/cutlass include/cutlass/arch/mma.h", "all",
-        "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<cutlass::gemm::warp::MmaSimt<float>>>>(T1::Params)",
+        "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<cutlass::gemm::warp::MmaSimt<float>>>>(T1::Params)", whole=True,
     ),
     Rule(
         "cutlass-tensorop-class", r"opclasstensorop|opclasswmmatensorop|mmatensorop|mmatensoropmultiplicand|tensoropmultiplicand|warp::mmacomplextensorop",
         _tensorop_class, "CUTLASS templates of the tensorop class: Tensor Core instructions",
         "NVIDIA/cutlass include/cutlass/arch/mma.h", "Volta and later",
-        "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::warp::MmaTensorOp<cutlass::half_t>>>(T1::Params)",
+        "void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::warp::MmaTensorOp<cutlass::half_t>>>(T1::Params)", whole=True,
     ),
     Rule(
         "fp8-main-loop", r"^cutlass::(?:device_kernel|kernel2?)$|(?:^|::)\w{0,60}?fp8_\w{0,60}?gemm\w{0,60}?_(?:kernel|impl)$", _fp8_main_loop,
         "the operands of its main loop are fp8, which only Tensor Cores multiply", "NVIDIA/cutlass include/cutlass/device_kernel.h; deepseek-ai/DeepGEMM; pytorch/FBGEMM", "Ada, Hopper, Blackwell",
-        "void cutlass::device_kernel<vllm::fp8_blockwise::GemmKernel>(vllm::fp8_blockwise::GemmKernel::Params)", whole=False,
+        "void cutlass::device_kernel<vllm::fp8_blockwise::GemmKernel>(vllm::fp8_blockwise::GemmKernel::Params)",
     ),
     Rule(
         "blas-helper", r"^(?:cublas\w*::)?(?:dot_kernel|reduce_1block_kernel|scal_kernel\w*|axpy_kernel\w*|copy_kernel\w*|nrm2_kernel|asum_kernel|iamax_kernel|swap_kernel|rot_kernel|transpose_readwrite_alignment_kernel|cublas_transpose\w*|kernel_transpose\w*|beta_kernel|scale_kernel|setzero_kernel|gemm_beta\w*|cublasgemmbeta\w*|epilogue::impl::globalkernel)\b",
         helper("gemm"), "a vector helper of cuBLAS (dot, scale, copy, transpose): no matrix product",
         "NVIDIA traces of cuBLAS; leleucas counters on A100", "all",
         "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensorStridedBatched<float const>>>(float)",
-        whole=False,
     ),
     Rule(
         "scalar-gemm", r"cuda_?core_?gemm\w*$", ordinary("gemm"),
         "says CUDA core itself: it converts its operands to float32 and multiplies them by fma",
         "pytorch/FBGEMM fbgemm_gpu/experimental/gen_ai f8f8bf16_lite.cu; NVIDIA/TensorRT-LLM cudaCoreGemm", "Ada and later",
-        "void tensorrt_llm::kernels::cuda_core_gemm::cudaCoreGemm<__nv_fp8_e4m3, __nv_bfloat16, 2, 4, 128>(__nv_fp8_e4m3 const*)", whole=False,
+        "void tensorrt_llm::kernels::cuda_core_gemm::cudaCoreGemm<__nv_fp8_e4m3, __nv_bfloat16, 2, 4, 128>(__nv_fp8_e4m3 const*)",
     ),
     Rule(
         "gemv", r"\bgemv\w*kernel|gemv[0-9ntx]+\w*|gemvx::kernel|gemvnsp_kernel|\bgemv2[nt]\w*|\bmul_mat_vec\w*|\bgemv_kernel|\bgemv_(?:bf16|fp16|fp32|quantized)\w*|sbgemv|gemk1_kernel|gemmk1_kernel|\bgemv\b|\bger_kernel",
         ordinary("gemm"), "a matrix-vector product: cuBLAS has no Tensor Core kernels of this kind",
         "NVIDIA traces of cuBLAS; leleucas counters on A100", "all",
         "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(float)",
-        whole=False,
     ),
     Rule(
         "small-n-gemm", r"gemmsn_[nt]{2}_kernel", ordinary("gemm"),
         "cuBLAS' kernel for small N: ordinary arithmetic by its counters on A100",
         "leleucas/Actual-Parameter-Collection-for-Machine-Learning-Operators (A100 counters)", "all",
         "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false>(float)",
-        whole=False,
     ),
     Rule(
         "grouped-gemm-helper", r"\bprepare_grouped_gemm_data\w*", helper("gemm"), "writes the pointers and shapes of a grouped product: no product",
-        "pytorch/pytorch aten/src/ATen/native/cuda/GroupMMCommon.cuh", "Hopper, Blackwell", "void at::cuda::detail::prepare_grouped_gemm_data<cutlass::bfloat16_t>(int)", whole=False,
+        "pytorch/pytorch aten/src/ATen/native/cuda/GroupMMCommon.cuh", "Hopper, Blackwell", "void at::cuda::detail::prepare_grouped_gemm_data<cutlass::bfloat16_t>(int)",
     ),
     Rule(
         "magma-wmma", r"\bhgemm_template_(?:v?batched_)?[nt]{2}_kernel", always("tensor_core", "fp16", "gemm", "fp16"), "MAGMA's product of halves, written in wmma fragments",
-        "icl-utk-edu/magma magmablas/hgemm_template_device.cuh", "Volta and later", "void hgemm_template_batched_nn_kernel<__half, 32, 4, 64, 64, 32, 16, 16, 16>(int, int, int)", whole=False,
+        "icl-utk-edu/magma magmablas/hgemm_template_device.cuh", "Volta and later", "void hgemm_template_batched_nn_kernel<__half, 32, 4, 64, 64, 32, 16, 16, 16>(int, int, int)",
     ),
     Rule(
         "magma-blas", r"\b(?:magma(?:blas)?_)?[sdcz]?(?:trsm|trmm|herk|her2k|syrk|syr2k|symm|hemm|trtri|trsv|trmv|symv|hemv)_?(?:template|kernel|diag|batched|vbatched)\w*", ordinary("gemm"),
         "MAGMA's products with triangular and symmetric matrices: ordinary arithmetic", "icl-utk-edu/magma magmablas", "all",
-        "void herk_template_batched_nn_kernel<float, 8, 8, 16, 16, 8, 0, 0>(int, int)", whole=False,
+        "void herk_template_batched_nn_kernel<float, 8, 8, 16, 16, 8, 0, 0>(int, int)",
     ),
     Rule(
         "magma-lapack", r"\b(?:magma(?:blas)?_)?[sdcz](?:laswp|lacpy|laset|lascl2?|larfb?g?x?t?|geadd|geqr[2f]|getf[2f]|getr[fs]|potf2|potr[fs]|gbtf2|symmetrize|hegst|swap|transpose(?:_conj)?)(?=_|\b)\w*", helper("other"),
         "copies, swaps or factorises a panel of a matrix (named after LAPACK's routine): no matrix instruction", "icl-utk-edu/magma magmablas", "all",
-        "zlaswp_columnserial_kernel(int, double2*, int, int, int, int const*)", whole=False,
+        "zlaswp_columnserial_kernel(int, double2*, int, int, int, int const*)",
     ),
     Rule(
         "magma-gemm", r"\bgemm_template_(?:v?batched_)?[nt]{2}_kernel", ordinary("gemm"), "MAGMA's template multiplies by fma",
-        "icl-utk-edu/magma magmablas/gemm_template_device.cuh", "all", "void gemm_template_batched_nn_kernel<float, 16, 16, 64, 64, 16, 0, 0>(int, int, int)", whole=False,
+        "icl-utk-edu/magma magmablas/gemm_template_device.cuh", "all", "void gemm_template_batched_nn_kernel<float, 16, 16, 64, 64, 16, 0, 0>(int, int, int)",
     ),
     Rule(
         "tiled-gemm", r"\b(?:magma_)?(?:lds\d+_)?(?P<letter>[sdhcz])gemm(?:_|ex_|_largek|ex|nn|nt|tn|tt)?\w*(?:lds\d*|kernel|_\d+x\d+x\d+_\w+|_ldg\w*|largek\w*|kernel_val)\b|gemm_kernel2x2\w*|\bgemm_kernel1x1\w*",
@@ -522,7 +517,6 @@ RULES: tuple[Rule, ...] = (
         "a cuBLAS or MAGMA tile kernel named by its BLAS letter alone: ordinary arithmetic",
         "pytorch/kineto traces; MAGMA sources", "all",
         "void sgemm_largek_lds64<true, false, 6, 3, 4, 5, 2, 66>(float*, float const*, float const*, int)",
-        whole=False,
     ),
 )  # fmt: skip
 
@@ -530,14 +524,13 @@ WORD_RULES: tuple[Rule, ...] = (
     Rule(
         "instruction-layout", r"(?<![a-z0-9])to_m\d+n\d+k\d+\w*_layout$", plain("layout"), "packs a matrix in the order in which an instruction reads it: no product",
         "pytorch/pytorch aten/src/ATen/native/cuda/int4mm.cu", "Ampere and later",
-        "void at::native::matrix_to_m16n8k16_Bint4_layout<4>(at::GenericPackedTensorAccessor<int, 2ul>)", whole=False,
+        "void at::native::matrix_to_m16n8k16_Bint4_layout<4>(at::GenericPackedTensorAccessor<int, 2ul>)",
     ),
     Rule(
         "named-instruction", r"(?<![a-z0-9])(?P<word>wmma|hmma|wgmma|gmma|imma|dmma|qgmma|utcmma|umma|mma_sync|mma|tcgen05|tensorop|m16n8k(?:4|8|16|32|64)|m16n16k16|(?<!no_)(?<!non_)tensor_?cores?)(?![a-z])|(?P<glued>tensorcore)(?:gemm|matmul|conv)",
         _named_mma, "a word of the function's name is a Tensor Core instruction, or says Tensor Core itself",
         "PTX ISA: wmma, mma, wgmma, tcgen05", "Volta and later",
         "void gemm_wmma_t<128, 128, 3>(const __half *, const __half *, float *, int, int, int)",
-        whole=False,
     ),
 )  # fmt: skip
 """After all libraries: for kernels of nobody in particular that name the instruction."""

@@ -83,34 +83,33 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "tf-softmax", r"subtractandexpfunctor|generatenormalizedprob|sparsexent(?:loss|grad)generator", plain("softmax"),
         "a reduction or expression over softmax's own functor", _TF + "/softmax_op_gpu.cu.cc, sparse_xent_op.h", "all",
-        "void tensorflow::functor::RowReduceKernel<cub::TransformInputIterator<float, tensorflow::(anonymous namespace)::SubtractAndExpFunctor<Eigen::half, float>, int>, float*, cub::Sum>(float*)",
+        "void tensorflow::functor::RowReduceKernel<cub::TransformInputIterator<float, tensorflow::(anonymous namespace)::SubtractAndExpFunctor<Eigen::half, float>, int>, float*, cub::Sum>(float*)", whole=True,
     ),
     Rule(
         "tf-mlir", r"^(?P<op>[a-z0-9]+)_gpu_(?P<types>(?:dt_[a-z0-9]+_?)+)kernel", _mlir,
         "TensorFlow's generated kernel: its op and types are in its name", "tensorflow/tensorflow core/kernels/mlir_generated", "all",
-        "Mul_GPU_DT_HALF_DT_HALF_kernel", whole=False,
+        "Mul_GPU_DT_HALF_DT_HALF_kernel",
     ),
     Rule(
         "eigen-contraction", r"\beigen\w{0,60}contractionkernel", ordinary("gemm"), "Eigen's own matrix product: ordinary arithmetic",
         "Eigen unsupported/Eigen/CXX11/src/Tensor/TensorContractionGpu.h", "all",
-        "void Eigen::EigenFloatContractionKernel<int, float, float>(float)", whole=False,
+        "void Eigen::EigenFloatContractionKernel<int, float, float>(float)",
     ),
     Rule(
         "eigen", r"eigen::internal::(?:eigenmetakernel\w*|fullreduction\w*|innerreduction\w*|outerreduction\w*|reduction\w*|innermost\w*|scankernel\w*)", _eigen,
         "an Eigen expression: its functors are in its template arguments", "Eigen unsupported/Eigen/CXX11/src/Tensor", "all",
-        "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorMap<Eigen::Tensor<Eigen::half, 1, 1, int>>, Eigen::TensorCwiseBinaryOp<Eigen::internal::scalar_product_op<Eigen::half, Eigen::half>>>>>()", whole=False,
+        "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorMap<Eigen::Tensor<Eigen::half, 1, 1, int>>, Eigen::TensorCwiseBinaryOp<Eigen::internal::scalar_product_op<Eigen::half, Eigen::half>>>>>()",
     ),
     Rule(
         "framework-depthwise", r"depthwiseconv2d\w*|spatialdepthwiseconvolution\w*", ordinary("depthwise"), "a framework's own depthwise kernels: ordinary arithmetic",
         _TF + "/depthwise_conv_op_gpu.h; pytorch/pytorch DepthwiseConv2d.cu", "all", "void tensorflow::DepthwiseConv2dGPUKernelNHWCSmall<Eigen::half, 3, 3>(tensorflow::DepthwiseArgs)",
-        whole=False,
     ),
     family_rule("tf-optimizer", r"(?:resource_?|sparse_?)?apply_?(?:proximal_?)?(?:adam|momentum|kerasmomentum|rmsprop|adagrad|ftrl|gradient|adamax|adadelta)\w*", "optimizer",
                  "an optimizer's update", _TF + "/training_ops_gpu.cu.cc", "void tensorflow::functor::ApplyAdamKernel<float>(int, float*, float*, float*)"),
     Rule(
         "tf-permute", r"swapdimension\w*|shuffleintensor\w*", _by_width, "permutes dimensions of values of a given width",
         "tensorflow/tensorflow tensorflow/core/kernels/transpose_functor_gpu.cu.cc, conv_2d_gpu.h", "all",
-        "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32, false>()", whole=False,
+        "void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32, false>()",
     ),
     family_rule("tf-layout", r"padinput\w*|concat_(?:fixed|variable)_kernel\w*|concatkernel\w*|split\w*kernel_fixed|split_v_kernel|splitopkernel|\btilekernel\w*|\bs2b\b|\brollkernel|\bdiag(?:part)?gpukernel|\bmatrix(?:copyinputand)?setdiagkernel|\bdoparallelconcatopkernel|\bconcat_xh|stridedslice\w*|\bd2s_\w*|s2d_\w*|depthtospace\w*|spacetodepth\w*|spacetobatch\w*|reversekernel|transposekernel\w*|\btranspose_kernel\w*|matrixdiag\w*|matrixbandpart\w*", "layout",
                  "moves values", _TF, "void tensorflow::functor::PadInputCustomKernelNHWC<Eigen::half, 4>(int, Eigen::half const*)"),
@@ -145,7 +144,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "tf-sparse-matmul", r"\bsparsetensordensematmulkernel", ordinary("gemm"),
         "a sparse matrix times a dense one, added up by index with ordinary arithmetic", _TF + "/sparse_tensor_dense_matmul_op_gpu.cu.cc", "all",
-        "void tensorflow::SparseTensorDenseMatMulKernel<float, float, long, false, false>(int, int, int, int, int, long const*, float const*, float const*, float*)", whole=False,
+        "void tensorflow::SparseTensorDenseMatMulKernel<float, float, long, false, false>(int, int, int, int, int, long const*, float const*, float const*, float*)",
     ),
     family_rule(
         "tf-sparse", r"\bsparse(?:todense|splitscatter|splitsliceindexes|splitfindsliceends|concatpermute|slicegather|slicegrad|tensortocoomatrix)kernel|\bcoomatrixtosparsetensorkernel[23]d|\breshapesparsetensorkernel|\bpermuteindicesandvalueskernel|\bindicesflattenkernel|\bgatheroriginalgradvalueskernel|\bcomputeemptyrowindicatorkernel|\bcopyrowindiceskernel|\bcountelementsperrowkernel|\bcheckindicesvalid", "gather_scatter",

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.layers.matching import Matcher, matcher
 from mpprof.analysis.layers.modules import Path, Sizes, module_path, sizes_of
 from mpprof.analysis.layers.scopes import Scope, parse
 from mpprof.model.account import PHASES, Phase
+from mpprof.model.arrays import Int8, Int32
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Precision
 from mpprof.model.run import LayerFacts, ModelFacts
@@ -57,8 +57,8 @@ class Ownership:
     """
 
     layers: tuple[str, ...]
-    layer: NDArray[np.int32]
-    phase: NDArray[np.int8]
+    layer: Int32
+    phase: Int8
     spans: dict[int, tuple[Span, ...]] = field(default_factory=dict)
     facts: tuple[LayerFacts | None, ...] = ()
 

@@ -7,19 +7,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership, attribute_ops, joined
 from mpprof.analysis.memory.blocks import Blocks, allocators
 from mpprof.analysis.memory.blocks import blocks as blocks_of
 from mpprof.analysis.memory.labels import Part
 from mpprof.model.account import Phase
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import UPDATE, AliveBuffer, AliveOf, Kind, Program, Taken
 from mpprof.model.run import ModelFacts
 from mpprof.model.trace import Op, Trace
-
-Int64 = NDArray[np.int64]
 
 TAKES = "Build buffer allocations"
 """The host event in which XLA takes a program's memory, in the order of its assignment."""

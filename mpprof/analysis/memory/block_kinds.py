@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import row_around, union
 from mpprof.analysis.layers.attribution import Ownership
@@ -13,14 +12,12 @@ from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.steps.autotuning import tuned_ops
 from mpprof.analysis.steps.calls import Calls
 from mpprof.model.account import PHASES, Phase
+from mpprof.model.arrays import Bool, Int8, Int32
 from mpprof.model.grouping import groups
 from mpprof.model.memory import KINDS
 from mpprof.model.run import Run
 from mpprof.model.trace import Op, Trace
 from mpprof.tensors import HALF, axes
-
-Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
 
 _CAST = r"(?:^|/)Cast(?:_\d+)?$"
 _RECEIVED = r"(?:^|/)(?:SameWorkerRecvDone|_?Host(?:Send|Recv)|_?Recv|IteratorGetNext\w*)(?:_\d+)?$"
@@ -190,7 +187,7 @@ def batch_of(trace: Trace, ownership: Ownership, blocks: Blocks, run: Run | None
     return max(weight, key=lambda axis: weight[axis]) if weight else None
 
 
-def phases_of(ownership: Ownership, op: NDArray[np.int32]) -> Int8:
+def phases_of(ownership: Ownership, op: Int32) -> Int8:
     """Return the places in PHASES of the ops in these rows; that of "other" for row -1."""
     return np.append(ownership.phase, np.int8(OTHER))[op]
 

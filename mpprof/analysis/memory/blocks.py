@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import Allocator
 from mpprof.model.trace import AllocationTable, Trace
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).max
 _DEVICE_ALLOCATOR = r"(?i)gpu_?\w*\d|device|(?:rocm|cuda|xla)"

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import latest
 from mpprof.analysis.layers.attribution import Ownership, joined
@@ -18,6 +17,7 @@ from mpprof.analysis.memory.flowing import flowing
 from mpprof.analysis.memory.labels import ROUNDING, Labels, split
 from mpprof.analysis.steps.calls import Calls, calls
 from mpprof.model.account import PHASES
+from mpprof.model.arrays import Bool, Int32, Int64
 from mpprof.model.grouping import distinct, groups
 from mpprof.model.memory import (
     KINDS,
@@ -34,9 +34,6 @@ from mpprof.model.memory import (
 from mpprof.model.run import Run
 from mpprof.model.trace import AllocationTable, Trace
 from mpprof.tensors import HALF, WIDE
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 UNKNOWN, BEFORE = course.UNKNOWN, course.BEFORE
 _MOST_NAMES = 200
@@ -67,7 +64,7 @@ def at_peak(
     labels = _labels(trace, ownership, blocks, steps, run)
     copies = labels.codes["kind"] == KINDS.index("16-bit weight copies")
     told = states.recorded(run) or held.variables(trace, ownership, blocks, copies)
-    inside = assigned.contents(trace, blocks, programs, run.facts.model if run and run.facts else None)
+    inside = assigned.contents(trace, blocks, programs, run.model if run else None)
     why_unassigned = _why(inside.why_not, blocks, blocks.live(place))
     blocks, labels = split(blocks, labels, inside.parts)
     live, before, lost = _live(blocks, place, total)
@@ -147,7 +144,7 @@ def _labels(
     )
 
 
-def _why(why_not: dict[int, str], blocks: Blocks, live: NDArray[np.bool_]) -> str | None:
+def _why(why_not: dict[int, str], blocks: Blocks, live: Bool) -> str | None:
     """Return why it is not known what XLA took, for most of the bytes; None where nothing of what it took is
     live."""
     sums: defaultdict[str, int] = defaultdict(int)
@@ -278,12 +275,10 @@ def _moments(
     return {code: remedies.moments(blocks.live_bytes, size) for code, size in held_bytes.items()}
 
 
-def _once(
-    labels: Labels, shape: NDArray[np.int32], live: Int64, size: Int64, copies: Int64, run: Run | None
-) -> int:
+def _once(labels: Labels, shape: Int32, live: Int64, size: Int64, copies: Int64, run: Run | None) -> int:
     """Return the bytes of one copy of each weight among `copies`: of a recorded layer its parameters in 16
     bits at most, else one block of each shape in a layer."""
-    model = run.facts.model if run and run.facts else None
+    model = run.model if run else None
     recorded = {fact.name: fact.parameters for fact in model.layers if fact.parameters} if model else {}
     total, layer = 0, labels.codes["layer"][live]
     for code in distinct(layer[copies]).tolist():

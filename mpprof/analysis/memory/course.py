@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.memory.blocks import NEVER, Blocks
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.grouping import distinct
 from mpprof.model.memory import Course
-
-Int64 = NDArray[np.int64]
 
 POINTS = 240
 """A line of a terminal or a figure shows no more."""
@@ -22,7 +20,7 @@ UNKNOWN, BEFORE, REST = "unknown", "held before the window", "others"
 def course(
     blocks: Blocks,
     time_ns: Int64,
-    names: dict[str, tuple[NDArray[np.int64], Sequence[str]]],
+    names: dict[str, tuple[Int64, Sequence[str]]],
     held: Sequence[tuple[str, int]],
 ) -> Course:
     """Return the course of an allocator's live bytes. `time_ns` has its events' times.
@@ -66,7 +64,7 @@ def fullest(time_ns: Int64, live: Int64) -> Int64:
     return top[first]
 
 
-def _live(blocks: Blocks, mine: NDArray[np.bool_], places: Int64) -> Int64:
+def _live(blocks: Blocks, mine: Bool, places: Int64) -> Int64:
     born, died, size = blocks.born[mine], blocks.died[mine], blocks.bytes[mine]
     ended = died != NEVER
     return _passed(born, size, places) - _passed(died[ended], size[ended], places)

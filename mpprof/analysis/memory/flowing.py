@@ -10,22 +10,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import latest
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.memory.block_kinds import BACKWARD, FORWARD, phases_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.model.account import PHASES
+from mpprof.model.arrays import Bool, Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.memory import KINDS, UPDATE
 from mpprof.model.run import Run
 from mpprof.model.trace import Trace
 from mpprof.tensors import axes
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 _GRADIENTS, _PASSING = KINDS.index("gradients"), KINDS.index("other activations")
 _UPDATE = [PHASES.index(name) for name in UPDATE]
@@ -66,12 +63,12 @@ def flowing(
 
 def _most_parameters(run: Run | None) -> int | None:
     """Return the most values that a weight can have; None where no model is recorded."""
-    model = run.facts.model if run and run.facts else None
+    model = run.model if run else None
     counts = [layer.parameters for layer in model.layers if layer.parameters] if model else []
     return max(counts, default=None)
 
 
-def _let_go_by(trace: Trace, blocks: Blocks, which: Bool) -> NDArray[np.int32]:
+def _let_go_by(trace: Trace, blocks: Blocks, which: Bool) -> Int32:
     """Return of the blocks in `which` the row of the op that let go of each, else -1.
 
     Where a free does not state its op it is the last that the freeing thread ran: TensorFlow's executor frees
@@ -96,7 +93,7 @@ def _let_go_by(trace: Trace, blocks: Blocks, which: Bool) -> NDArray[np.int32]:
     return found
 
 
-def _ops_of_host(trace: Trace) -> NDArray[np.int32]:
+def _ops_of_host(trace: Trace) -> Int32:
     """Return the op of each host event, of a launch that of its kernel; -1: of none."""
     op, kernels = trace.host.op.copy(), trace.kernels
     launched = np.flatnonzero((kernels.launch >= 0) & (kernels.op >= 0))
@@ -104,7 +101,7 @@ def _ops_of_host(trace: Trace) -> NDArray[np.int32]:
     return op
 
 
-def _last(time_ns: Int64, op: NDArray[np.int32], when: Int64) -> tuple[Int64, NDArray[np.int32]]:
+def _last(time_ns: Int64, op: Int32, when: Int64) -> tuple[Int64, Int32]:
     """Return the time and op of the last of these at or before each moment; -1 where there is none."""
     at = latest(time_ns, when)
     return np.append(time_ns, -1)[at], np.append(op, np.int32(-1))[at]

@@ -15,17 +15,14 @@ import re
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.analysis.memory.block_kinds import BACKWARD, FORWARD, OTHER, phases_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.memory.states import States
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.trace import Trace
 from mpprof.tensors import HALF, SLOTS, WIDE, tensor_bytes
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 _UPDATE = r"(?:Resource)?(Apply[A-Z]\w*?)(?:_\d+)?$"
 _SLOTS_OF_OP = {

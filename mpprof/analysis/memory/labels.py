@@ -6,12 +6,11 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.memory.blocks import Blocks
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 
-Int64 = NDArray[np.int64]
 Part = tuple[dict[str, str], int]
 """Part of a block: its labels, and its bytes."""
 ROUNDING = "rounding"
@@ -25,12 +24,12 @@ class Labels:
 
     codes: dict[str, Int64]
     texts: dict[str, list[str]]
-    assigned: NDArray[np.bool_]
+    assigned: Bool
 
     def of(self, by: str, rows: Int64) -> list[str]:
         return [self.texts[by][code] for code in self.codes[by][rows].tolist()]
 
-    def coded(self, by: str, names: Set[str]) -> NDArray[np.bool_]:
+    def coded(self, by: str, names: Set[str]) -> Bool:
         """Return which blocks have one of these names."""
         return np.isin(self.codes[by], [code for code, name in enumerate(self.texts[by]) if name in names])
 

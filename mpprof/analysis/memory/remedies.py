@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.model.memory import PeakParts
 
 if TYPE_CHECKING:
     from mpprof.analysis.memory.blocks import Blocks
 
-Int64 = NDArray[np.int64]
 Moments = tuple[tuple[int, int], ...]
 
 STATES, PREALLOCATED, WEIGHT_COPIES, WIDE_ACTIVATIONS = "MP601", "MP602", "MP603", "MP604"

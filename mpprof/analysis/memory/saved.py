@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from mpprof.analysis.memory import remedies
 from mpprof.model.memory import (
+    KEPT,
     KINDS,
+    STATES,
     UPDATE,
     DriverSaving,
     Kind,
@@ -21,8 +23,6 @@ from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.tensors import WIDE
 
-_STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
-_EXPECTED: Kind = "activations kept for backward"
 _BACKWARD = ("forward", "backward")
 _TOLD_RATIO = 0.05
 """Less of the baseline's peak is within what two runs of one program differ by."""
@@ -167,7 +167,7 @@ def _causes(
 
     activations = _in_half(mine, mine) - (_in_half(other, mine) - sum(shrinks.values()))
     found = {
-        remedies.STATES: beyond(remedies.STATES, sum(other.asked.get(kind, 0) for kind in _STATES)),
+        remedies.STATES: beyond(remedies.STATES, sum(other.asked.get(kind, 0) for kind in STATES)),
         remedies.WEIGHT_COPIES: beyond(remedies.WEIGHT_COPIES, mine.copies_once_bytes),
         remedies.WIDE_ACTIVATIONS: min(wide, activations),
         remedies.WORKSPACES: beyond(remedies.WORKSPACES, other.asked.get("workspaces", 0)),
@@ -191,15 +191,15 @@ def _shrank(
         _with_states_as_one(parts.asked) | {"rounding": account.rounding_bytes or 0}
         for account, parts in ((memory, mine), (base, other))
     )
-    fell = {kind: before.get(kind, 0) - now.get(kind, 0) for kind in KINDS if kind != _EXPECTED}
+    fell = {kind: before.get(kind, 0) - now.get(kind, 0) for kind in KINDS if kind != KEPT}
     least = _PART_RATIO * base.peak_bytes
     large = (MemoryOfKind(kind, size) for kind, size in fell.items() if size > least)
     return tuple(sorted(large, key=lambda part: -part.bytes))
 
 
 def _with_states_as_one(asked: dict[Kind, int]) -> dict[Kind, int]:
-    others: dict[Kind, int] = {kind: size for kind, size in asked.items() if kind not in _STATES}
-    return others | {"held before the window": sum(asked.get(kind, 0) for kind in _STATES)}
+    others: dict[Kind, int] = {kind: size for kind, size in asked.items() if kind not in STATES}
+    return others | {"held before the window": sum(asked.get(kind, 0) for kind in STATES)}
 
 
 def _in_half(parts: PeakParts, mine: PeakParts) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.mean_interval import STALL
 from mpprof.analysis.arrays.quantiles import median
@@ -16,14 +15,13 @@ from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
 from mpprof.model.account import Spread
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
 from mpprof.model.trace import Trace
-
-Int64 = NDArray[np.int64]
 
 UNLIKE_RATIO = 0.2
 """Standard deviation of the profiled steps, over their mean, from which on the mean stands for none of them.
@@ -116,7 +114,7 @@ def _lasting(periods: Periods) -> Periods:
 
 @frozen
 class _Kept:
-    rows: NDArray[np.bool_]
+    rows: Bool
     notes: tuple[str, ...] = ()
 
 

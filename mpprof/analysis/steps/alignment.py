@@ -9,17 +9,15 @@ there the clock joins, if every marker lies nearer to the beginning of its line 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.boundaries import Periods
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns
 from mpprof.model.run import Run
 from mpprof.model.steps import StepTable
 from mpprof.model.trace import Trace
-
-Int64 = NDArray[np.int64]
 
 _LEAST_NOTED_NS = 2_000_000
 """Clocks of one machine are read one after the other: an offset below it means nothing."""

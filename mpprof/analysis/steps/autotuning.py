@@ -11,13 +11,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import Trace
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 _CHECKER = re.compile(r"redzone_?check", re.IGNORECASE)
 _ALGORITHM = re.compile(

@@ -6,18 +6,15 @@ import re
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, are_among, gaps, join, latest, union
 from mpprof.analysis.steps.accounted_steps import Window
 from mpprof.analysis.steps.boundaries import PROGRAM
 from mpprof.analysis.steps.calls import Calls, calls, outermost
 from mpprof.model.account import Between
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HostKind, Trace
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 _EVENT = (
     r"^(?:Eager(?:Local)?Execute: (?P<op>\S+)$|PjitFunction\((?P<jit>\w+)\)|"

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import Intervals, latest, row_around
@@ -33,12 +32,10 @@ from mpprof.analysis.steps.clocks import clock_shift
 from mpprof.analysis.steps.repetition import begins, repetition
 from mpprof.analysis.steps.unmarked import trains, warm_up
 from mpprof.model.account import StepUnit
+from mpprof.model.arrays import Bool, Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 from mpprof.model.trace import XLA_MODULE, HostKind, Trace, WorkKind
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 PROGRAM = "program"
 _UNEVEN = 2.0
@@ -289,7 +286,7 @@ def _unjoined(start: Int64, why: str) -> _Joined:
 
 
 def _like_neighbours(
-    found: Calls, stream: NDArray[np.int32], start: Int64, time: Int64, linked: Bool
+    found: Calls, stream: Int32, start: Int64, time: Int64, linked: Bool
 ) -> tuple[Int64, Bool]:
     """Return when work was launched, by the launch of the next on its stream, because streams run their work
     in order; and whether that may be several calls off. The last work of a stream is taken to be of the call
@@ -310,7 +307,7 @@ def _like_neighbours(
     return launched, off
 
 
-def _launched_before(stream: NDArray[np.int32], start: Int64, linked: Bool) -> Bool:
+def _launched_before(stream: Int32, start: Int64, linked: Bool) -> Bool:
     """Return which work without a launch ran before all work of its stream that has one: such work was
     launched before the window began."""
     first = np.full(int(stream.max()) + 1, _NEVER)

@@ -17,12 +17,10 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.layers import scopes
 from mpprof.analysis.steps import unmarked
 from mpprof.analysis.steps.unmarked import measured
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import XLA_MODULE, HostKind, Trace
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 FUNCTIONS = ("function", "call")
 """Families of calls of the training function: Keras' own and JAX' jitted step; a `tf.function` of a

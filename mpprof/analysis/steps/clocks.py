@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import pick
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import Trace
-
-Int64 = NDArray[np.int64]
 
 MISJOINED_NS = 1_000_000
 """Clocks of host and device are brought together to microseconds. A few launches that are later than their

@@ -18,11 +18,9 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.calls import calls, threads_of
 from mpprof.analysis.steps.idle import CALL_NS, LAUNCH_NS, held_up
 from mpprof.model.account import Account, HostPath
+from mpprof.model.arrays import Bool, Int32, Int64
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import HostKind, HostTable, Trace, WorkKind
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).min
 _EXECUTING = (HostKind.OP, HostKind.COMPILE, HostKind.CODE)
@@ -38,7 +36,7 @@ def need_ns(trace: Trace, account: Account) -> float | None:
     its own end). Of a way to the first launch of more than CALL_NS, or back of more than LAUNCH_NS, that
     counts which ops, tracing or named functions explain.
     """
-    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    row = trace.device_row(account.main.device)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
         return None
@@ -96,7 +94,7 @@ def _counted(way: Int64, shown: Int64, most_ns: int) -> Int64:
     return np.where(way - shown <= most_ns, way, np.clip(shown, 0, way))
 
 
-def _when(host: HostTable, chosen: NDArray[np.bool_]) -> Intervals:
+def _when(host: HostTable, chosen: Bool) -> Intervals:
     return union(host.start_ns[chosen], host.start_ns[chosen] + host.duration_ns[chosen])
 
 
@@ -129,7 +127,7 @@ QUEUED_NS = 20_000
 
 def host_path(trace: Trace, account: Account) -> HostPath | None:
     """Return the median call's path, per step; None where no calls or no launches tell."""
-    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    row = trace.device_row(account.main.device)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
         return None

@@ -7,15 +7,13 @@ kernels of a step empties the queue: the device idles until the host has launche
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.steps.calls import calls
 from mpprof.analysis.steps.idle import copying
 from mpprof.model.account import Account
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HostKind, HostTable, Trace
-
-Int64 = NDArray[np.int64]
 
 
 @frozen
@@ -36,7 +34,7 @@ class HostWait:
 def in_mid_step(trace: Trace, account: Account) -> tuple[HostWait, ...]:
     """Return the waits for the device between kernels of one step that their thread launches, the longest
     first; empty where there are none, or no calls tell the steps apart."""
-    row = next((at for at, device in enumerate(trace.devices) if device.plane == account.main.device), 0)
+    row = trace.device_row(account.main.device)
     found = calls(trace, row)
     if found is None or account.trace_basis == "host":
         return ()

@@ -16,17 +16,14 @@ from functools import cached_property, partial
 from itertools import tee
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import EMPTY, MANY, Intervals, gaps_before, join, union
 from mpprof.analysis.steps.calls import FUNCTIONS, Calls
 from mpprof.analysis.steps.clocks import ClockShift
 from mpprof.model.account import Class
+from mpprof.model.arrays import Bool, Int8, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import CopyKind, HostKind, Trace
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 BLOCKED_NS = 400_000
 """Launching takes up to 40 µs (TensorFlow's guide); in recorded steps 99 of 100 driver calls return within
@@ -279,7 +276,7 @@ def _copying(trace: Trace, blocked: Bool) -> Bool:
     return np.asarray(copying[:-1] & blocked)
 
 
-def _of(kind: NDArray[np.int8], kinds: Sequence[HostKind]) -> Bool:
+def _of(kind: Int8, kinds: Sequence[HostKind]) -> Bool:
     """Return which of these are one of a few kinds: several times as fast as `np.isin`."""
     found = np.zeros(len(kind), np.bool_)
     for one in kinds:

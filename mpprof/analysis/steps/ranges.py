@@ -11,17 +11,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.steps.calls import RANGE
 from mpprof.analysis.steps.unmarked import MODULE_CALL, WARM_UP
 from mpprof.errors import NotFoundError, UsageError
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.trace import HostKind, MarkerTable, NamedRanges, Trace
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 MOST_LISTED, MOST_NEAR = 5, 3
 NOTABLE_RATIO = 0.01

@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
-
-Int64 = NDArray[np.int64]
 
 _LEAST_MATCH = 0.9
 _NEAR_BEST = 0.005

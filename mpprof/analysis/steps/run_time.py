@@ -16,16 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.limits import LONGEST_SUM_NS
 from mpprof.model.run import ProfileWindow, Run
 from mpprof.model.run_time import FitSpan, NamedTime, PartName, RunPart, RunTime, Spans, SpentTable
 from mpprof.model.steps import ABSENT, StepTable, ValidationTable
 
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 Names = dict[str, int]
 """ns by name."""
 

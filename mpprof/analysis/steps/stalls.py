@@ -14,6 +14,7 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.model.account import ProfiledStalls
+from mpprof.model.arrays import Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.limits import LONG_CALL_NS
 from mpprof.model.quantities import format_count, format_ns
@@ -106,7 +107,7 @@ def stalls(run: Run, profiled: ProfiledStalls | None = None) -> Stalls | None:
     )  # fmt: skip
 
 
-def _length_ns(times: stepping.Averaged, long: NDArray[np.int64]) -> float:
+def _length_ns(times: stepping.Averaged, long: Int64) -> float:
     return median(times.time_ns[np.isin(times.row, long)]) if len(long) else 0.0
 
 
@@ -137,7 +138,7 @@ def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | Non
     return found if found.notable else None
 
 
-def _period(steps: StepTable, long: NDArray[np.int64]) -> int | None:
+def _period(steps: StepTable, long: Int64) -> int | None:
     """Return the smallest distance, in steps, at which most stalls are followed by another, and by far more
     than chance would have it; None where there is none."""
     if len(long) < FEWEST:
@@ -156,7 +157,7 @@ def _period(steps: StepTable, long: NDArray[np.int64]) -> int | None:
 def _cause(
     run: Run,
     times: stepping.Averaged,
-    long: NDArray[np.int64],
+    long: Int64,
     every: int | None,
     added_ns: float,
     profiled: ProfiledStalls | None,
@@ -189,9 +190,7 @@ def _cause(
     return cause, min(ns / ran, added_ns), partly
 
 
-def _in_stalls(
-    run: Run, part: str, times: stepping.Averaged, long: NDArray[np.int64]
-) -> list[tuple[str, int, float]]:
+def _in_stalls(run: Run, part: str, times: stepping.Averaged, long: Int64) -> list[tuple[str, int, float]]:
     """Return the name, the stalls that hold a long call of it, and the ns of those calls, by the calls that
     have a line of their own."""
     names, stall, ns = _long_calls(run, part, times, long)
@@ -201,7 +200,7 @@ def _in_stalls(
     ]
 
 
-def _in_lines(steps: StepTable, long: NDArray[np.int64]) -> list[tuple[str, int, float]]:
+def _in_lines(steps: StepTable, long: Int64) -> list[tuple[str, int, float]]:
     """Return the same of the waits for input that step lines have, as a recorded loop writes them: a stall
     may be the wait for the batch of the next step."""
     waits = np.maximum(np.append(steps.input_wait_ns, 0), 0)
@@ -212,8 +211,8 @@ def _in_lines(steps: StepTable, long: NDArray[np.int64]) -> list[tuple[str, int,
 
 
 def _long_calls(
-    run: Run, part: str, times: stepping.Averaged, long: NDArray[np.int64]
-) -> tuple[NDArray[np.str_], NDArray[np.int64], NDArray[np.int64]]:
+    run: Run, part: str, times: stepping.Averaged, long: Int64
+) -> tuple[NDArray[np.str_], Int64, Int64]:
     """Return the name, the stall (a row of `long`) and the ns of each call with a line of its own."""
     steps, spans = run.steps, run.spans
     if steps is None or spans is None:
@@ -230,7 +229,7 @@ def _long_calls(
     return names, stall, table.ns[rows]
 
 
-def _held(run: Run, times: stepping.Averaged, long: NDArray[np.int64]) -> NDArray[np.int64]:
+def _held(run: Run, times: stepping.Averaged, long: Int64) -> Int64:
     """Return for how many ns the loader and callbacks held up each of these stalls."""
     held = np.zeros(len(long), np.int64)
     for part in ("input", "callbacks"):
@@ -239,9 +238,7 @@ def _held(run: Run, times: stepping.Averaged, long: NDArray[np.int64]) -> NDArra
     return held
 
 
-def _place(
-    run: Run, times: stepping.Averaged, long: NDArray[np.int64], every: int | None
-) -> tuple[str | None, float]:
+def _place(run: Run, times: stepping.Averaged, long: Int64, every: int | None) -> tuple[str | None, float]:
     """Return where a stalled step is longer, by the times of calls and between them, and how many ns of all
     stalls are known to be that: those that come as often as a loader of several workers delivers."""
     steps = run.steps

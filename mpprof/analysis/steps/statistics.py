@@ -13,19 +13,15 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.mean_interval import half_width, of_mean
 from mpprof.analysis.arrays.quantiles import median, quantile
+from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.limits import LONG_CALL_NS
 from mpprof.model.run import RunFacts
 from mpprof.model.run_time import Spans, SpentTable
 from mpprof.model.steps import LossScaleSummary, StepSummary, StepTable, WorkerSummary
-
-Int64 = NDArray[np.int64]
-Float64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 CONFIDENCE = 0.95
 NS_PER_HOUR = 3.6e12
@@ -311,12 +307,12 @@ def warm_up(time_ns: Float64) -> int:
     return end
 
 
-def median_interval(values: Float64, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+def median_interval(values: Float64) -> tuple[float, float] | None:
     """Return a confidence interval of the median that assumes no distribution: order statistics whose ranks
     enclose it with at least this probability under Binomial(n, 1/2). None for fewer than 6 values, where 95 %
     cannot be had. Assumes that values do not depend on each other."""
     n = len(values)
-    tail = (1.0 - confidence) / 2.0
+    tail = (1.0 - CONFIDENCE) / 2.0
     below, rank = 0.5**n if n < 1000 else 0.0, 0
     if below > tail:
         return None

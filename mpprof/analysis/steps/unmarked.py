@@ -11,14 +11,11 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.intervals import Intervals, row_around, union
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.trace import HostKind, Trace
-
-Int64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
 
 UPDATE, MODULE_CALL = "Optimizer.step#", "nn.Module: "
 _SAME_WORK = 0.9
@@ -137,7 +134,7 @@ def warm_up(trace: Trace) -> Intervals:
     return union(start, start + trace.host.duration_ns[rows])
 
 
-def measured(trace: Trace, threads: NDArray[np.bool_] | None) -> Int64:
+def measured(trace: Trace, threads: Bool | None) -> Int64:
     """Return the rows of the host's events that are the measured passes, by start: the innermost ranges that
     say so, on the thread that has most of them. Empty where no range says warm-up, so that nothing shows that
     the names tell passes apart, and where the innermost have several names (forward, backward), which are

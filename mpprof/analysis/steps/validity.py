@@ -8,6 +8,7 @@ from mpprof.analysis.arrays.intervals import union
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.analysis.steps.stalls import stalls
+from mpprof.analysis.steps.statistics import steady
 from mpprof.model.account import ProfiledStalls
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
@@ -103,3 +104,26 @@ def doubts(run: Run, profiled: ProfiledStalls | None = None) -> tuple[str, ...]:
             "to the last: their mean lies between; train longer"
         )
     return tuple(said)
+
+
+# --- whether other work kept the machine busy --------------------------------------------------------------
+
+NOTABLE_LOAD = 0.2
+"""Of all cores, on average: from here on other work may have made the steps longer."""
+FEWEST_SAMPLES = 3
+
+
+def of_the_machine(run: Run) -> tuple[str, ...]:
+    """Return the share of the machine that other work took while the steady steps ran, where it is notable;
+    nothing where too few samples were taken then, or the process' own share is not on record."""
+    if run.steps is None or run.hardware is None or not (rows := steady(run.steps)).any():
+        return ()
+    first, last = run.steps.t_ns[rows][[0, -1]]
+    samples = run.hardware
+    others = (samples.cpu_ratio - samples.process_cpu_ratio)[(samples.t_ns >= first) & (samples.t_ns <= last)]
+    others = others[np.isfinite(others)]
+    ratio = float(others.mean()) if len(others) >= FEWEST_SAMPLES else 0.0
+    if ratio < NOTABLE_LOAD:
+        return ()
+    said = f"other work kept {format_ratio(ratio)} of the machine busy while the steps were timed"
+    return (f"{said}: alone on it, they may be shorter",)

@@ -77,7 +77,7 @@ class View:
     def without_units(self) -> bool:
         """The card is known to have no matrix units."""
         device = self.report.device
-        recorded = self.report.run.facts.devices if self.report.run.facts else ()
+        recorded = self.report.run.devices
         own = next((each for each in recorded if each.kind != "cpu"), None)
         if device is None or device.kind == "cpu":
             device = own

@@ -94,7 +94,7 @@ def _policy(run: Run) -> str | None:
 def _layers(finding: Finding, earlier: Run, later: Run) -> list[str]:
     """Return how the layers that the finding names differ: in the type that they compute in, and in their
     configuration."""
-    was, now = ({layer.name: layer for layer in _of(run)} for run in (earlier, later))
+    was, now = ({layer.name: layer for layer in run.layers} for run in (earlier, later))
     names = layer_names(earlier, later)
     counterparts = names.counterparts | names.resized
     said = [
@@ -112,7 +112,3 @@ def _layer(name: str, was: LayerFacts, now: LayerFacts) -> list[str]:
     return said + [
         text for key in keys for text in _changed(f"{name}, {key}", was.config[key], now.config[key])
     ]
-
-
-def _of(run: Run) -> tuple[LayerFacts, ...]:
-    return run.facts.model.layers if run.facts and run.facts.model else ()

@@ -27,13 +27,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.arrays import Float64
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
 ABOUT = "a loss scale that runs away"
@@ -87,7 +87,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def _overflowed_at(scales: NDArray[np.float64]) -> float | None:
+def _overflowed_at(scales: Float64) -> float | None:
     """Return the scale at which the last overflow was seen: the one before it fell; None: it never fell."""
     falls = np.flatnonzero(scales[1:] < scales[:-1])
     return float(scales[falls[-1]]) if len(falls) else None

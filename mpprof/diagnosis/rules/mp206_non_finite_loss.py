@@ -24,12 +24,12 @@ Sources
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import LEARNING, Absent, Clear, Found, Outcome, known, need
 from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.arrays import Int64
 from mpprof.model.quantities import format_count
 from mpprof.model.steps import StepTable
 
@@ -106,7 +106,7 @@ def _skipped_since(signals: Signals, first: int) -> int:
     return steps if int(since.skipped.sum()) >= steps else 0
 
 
-def _running_mean(signals: Signals, table: StepTable, rows: NDArray[np.int64]) -> bool:
+def _running_mean(signals: Signals, table: StepTable, rows: Int64) -> bool:
     """Return whether the loss on record may be the mean of an epoch so far, as Keras' loss is: it does not
     come from a custom loop, and it is never finite again within the epoch in which it was not."""
     facts = signals.case.run.facts

@@ -53,7 +53,7 @@ def judge(signals: Signals) -> Outcome:
     if free < FREE_RATIO:
         return Clear(f"{format_ratio(free)} of the memory is free at the peak")
     feeding = signals.select(lambda cell: cell.category in ("idle_input", "copy"))
-    if (share := signals.time(feeding) / signals.whole_ns if signals.whole_ns > 0 else 0.0) >= BINDING_RATIO:
+    if (share := signals.ratio(feeding)) >= BINDING_RATIO:
         return NotApplicable(
             f"input and copies take {format_ratio(share)} of the step, and grow with the batch"
         )

@@ -30,13 +30,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.steps import boundaries
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Account
+from mpprof.model.arrays import Bool
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 
 CODE, SLUG, TITLE = "MP306", "cpu-fallback", "An op runs on the CPU"
@@ -122,7 +122,7 @@ def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
 def _ops_on_host(trace: Trace, account: Account) -> tuple[Mapping[str, float], frozenset[str]]:
     """Return (op -> ns per step, ops of the copies): ops that hold an executor thread for long, between a
     copy from the device and one to it, in the whole steps of the window."""
-    device = next((i for i, d in enumerate(trace.devices) if d.plane == account.main.device), 0)
+    device = trace.device_row(account.main.device)
     host, kernels = trace.host, trace.kernels
     rows = np.flatnonzero((host.duration_ns >= LONG_NS) & (host.kind == HostKind.OP) & (host.op >= 0))
     # Most traces have none, or copy nothing: then the steps need not be told apart once more.
@@ -166,7 +166,7 @@ def _in_calls(trace: Trace, row: int) -> bool:
     return int(host.duration_ns[calls].sum()) >= _IN_CALLS * int(host.duration_ns[row])
 
 
-def _computing(trace: Trace, device: int) -> NDArray[np.bool_]:
+def _computing(trace: Trace, device: int) -> Bool:
     """Return which rows of the kernel table are work of this device that is no copy."""
     kernels = trace.kernels
     return np.asarray((kernels.device == device) & (kernels.kind == WorkKind.KERNEL))

@@ -51,7 +51,7 @@ them, as it has its norms. Those reports are of convolutions."""
 def judge(signals: Signals) -> Outcome:
     need(signals.gpu_activity)
     rows = signals.select(lambda cell: cell.category == "layout" and not _keeps_order(cell))
-    ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
+    ratio = signals.ratio(rows)
     if ratio < SCALE.info_ratio:
         return Clear(f"layout changes take {format_ratio(ratio)} of the step")
     kind = _kind(signals, rows)

@@ -73,7 +73,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.half == "bf16" and not eligibility.multiplies("bf16", known(signals.capability)):
         return NotApplicable("this card has no units for bfloat16 (MP804)")
     rows = _left(signals)
-    ratio = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
+    ratio = signals.ratio(rows)
     if ratio < NOTABLE_RATIO:
         return Clear(
             f"matrix work that ran off the Tensor Cores without a known cause takes {format_ratio(ratio)}"

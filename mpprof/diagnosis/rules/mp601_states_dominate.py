@@ -22,13 +22,12 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.model.memory import Kind
+from mpprof.model.memory import STATES
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP601", "states-dominate", "Weights and optimizer slots are most of the memory"
 ABOUT = "weights and optimizer slots"
 
-STATES: tuple[Kind, ...] = ("parameters", "optimizer slots", "held before the window")
 DOMINANT_RATIO = 0.5
 """Half of the peak: then even activations of no size would not halve it again."""
 

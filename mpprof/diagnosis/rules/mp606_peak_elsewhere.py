@@ -24,13 +24,11 @@ from mpprof.analysis.memory.remedies import lowered
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import Clear, Found, Outcome, known, need
 from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
-from mpprof.model.memory import UPDATE
+from mpprof.model.memory import KEPT, UPDATE
 from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP606", "peak-elsewhere", "The peak is not where activations are"
 ABOUT = "where the peak is"
-
-_KEPT = "activations kept for backward"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -40,7 +38,7 @@ def judge(signals: Signals) -> Outcome:
     account, parts = need(signals.at_peak)
     if parts.phase not in UPDATE or account.course is None:
         return Clear(f"the peak is in the {parts.phase} phase")
-    if not any(account.course.parts["kind"].get(_KEPT, ())):
+    if not any(account.course.parts["kind"].get(KEPT, ())):
         return Clear("the trace holds no forward pass")
     beyond = lowered(parts, CODE, lambda held: held)
     share = beyond / account.whole_bytes

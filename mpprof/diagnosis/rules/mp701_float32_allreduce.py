@@ -47,7 +47,7 @@ def judge(signals: Signals) -> Outcome:
     account = need(signals.gpu_activity)
 
     rows = signals.select(several_devices.sums_float32)
-    exposed = signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
+    exposed = signals.ratio(rows)
     if exposed < SCALE.info_ratio:
         return Clear(f"float32 sums are exposed for {format_ratio(exposed)} of the step")
     sent = sum(signals.cells[row].busy_ns_per_step for row in rows)

@@ -30,7 +30,7 @@ from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
-from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, short_name
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 ABOUT = "cards without Tensor Cores"
@@ -55,8 +55,7 @@ def judge(signals: Signals) -> Outcome:
             "precision cannot make "
             "its matrix work faster"
         ),
-        said=f"this card ({evidence.short_name(name)}) has no Tensor Cores: 16 bits save memory and "
-        "often cost time",
+        said=f"this card ({short_name(name)}) has no Tensor Cores: 16 bits save memory and often cost time",
         evidence=(
             evidence.text("compute capability", f"{capability[0]}.{capability[1]}", "7.0"),
             evidence.text("device", device.name),

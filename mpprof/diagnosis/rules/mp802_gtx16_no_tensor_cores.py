@@ -42,7 +42,7 @@ from mpprof.diagnosis.outcomes import (
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
-from mpprof.model.device import MAYBE_NVIDIA
+from mpprof.model.device import MAYBE_NVIDIA, short_name
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
 ABOUT = "GTX 16 cards"
@@ -75,8 +75,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"{name} has Tensor Cores")
     return Found(
         summary=f"{name} has no Tensor Cores, although its compute capability is 7.5",
-        said=f"this card ({evidence.short_name(name)}) has no Tensor Cores: 16 bits save memory and "
-        "often cost time",
+        said=f"this card ({short_name(name)}) has no Tensor Cores: 16 bits save memory and often cost time",
         proof="it is of compute capability 7.5, like cards that have them",
         evidence=(evidence.text("device", name), evidence.text("compute capability", "7.5")),
         confidence="medium" if likely else "high",

@@ -28,7 +28,7 @@ from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.untrained import Untrained
 from mpprof.model.audit import AuditNote
-from mpprof.model.device import MAYBE_NVIDIA
+from mpprof.model.device import MAYBE_NVIDIA, short_name
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
 ABOUT = "emulated bfloat16"
@@ -53,8 +53,7 @@ def judge(signals: Signals) -> Outcome:
         summary=(
             f"{device.name or 'this GPU'} (compute capability {words}) emulates bfloat16, slower than float32"
         ),
-        said=f"this card ({evidence.short_name(device.name or 'a GPU')}) emulates bfloat16, slower than "
-        "float32",
+        said=f"this card ({short_name(device.name or 'a GPU')}) emulates bfloat16, slower than float32",
         proof=f"its compute capability is {words}; units for bfloat16 begin at 8.0",
         evidence=(
             evidence.text("compute capability", words, "8.0"),

@@ -25,7 +25,6 @@ Sources
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.idle import ALLOCATING
@@ -34,6 +33,7 @@ from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.shared.allocations import calls_per_step
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.arrays import Float64, Int64
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio
@@ -109,7 +109,7 @@ class _WarmUp:
         )
 
 
-def _warm_up(table: StepTable, steps: NDArray[np.int64], summary: StepSummary, first_steady: int) -> _WarmUp:
+def _warm_up(table: StepTable, steps: Int64, summary: StepSummary, first_steady: int) -> _WarmUp:
     """Return the warm-up. `steps`: those that each row's time is of; of a group, more than its own call's."""
     times = _times(table, steps)
     warm = (table.step < first_steady) & (times >= 0)
@@ -119,7 +119,7 @@ def _warm_up(table: StepTable, steps: NDArray[np.int64], summary: StepSummary, f
     return _WarmUp(first_steady, ns, excess_ns, float(times[times >= 0].sum()), first_epoch)
 
 
-def _times(table: StepTable, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+def _times(table: StepTable, steps: Int64) -> Float64:
     """Return the time to the next step where it was recorded, of all steps of a group, else the step's own;
     below 0: neither was."""
     of_all = table.interval_ns / np.maximum(table.covers, 1) * steps
@@ -201,7 +201,7 @@ def _allocating(signals: Signals) -> Found | None:
     )
 
 
-def _of_first_epoch(table: StepTable, times: NDArray[np.float64], excess_ns: float) -> float:
+def _of_first_epoch(table: StepTable, times: Float64, excess_ns: float) -> float:
     """Return the start-up's share of the first epoch, where there are others to compare it with; else 0."""
     first = table.epoch == table.epoch[0]
     if first.all():

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import INVALID, Clear, Found, NotApplicable, Outcome, Unable, known, need
-from mpprof.diagnosis.shared.clock import profiled_ns, timed_launches
+from mpprof.diagnosis.profiled_steps import recorded_ns, timed_launches
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns
 
@@ -36,7 +36,7 @@ LEADS = INVALID
 def judge(signals: Signals) -> Outcome:
     if signals.on_cpu and known(signals.backend) == "tensorflow":
         return NotApplicable("on TensorFlow every step ends with a wait")
-    recorded = profiled_ns(signals) or need(signals.summary).mean_ns
+    recorded = recorded_ns(signals) or need(signals.summary).mean_ns
     busy = need(signals.gpu_account).device_ns
     if not recorded:
         return Unable("there are no steady steps to compare with the trace; train longer")

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from mpprof.diagnosis import evidence, profiled_steps
 from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.shared.clock import timed_launches
+from mpprof.diagnosis.profiled_steps import timed_launches
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 

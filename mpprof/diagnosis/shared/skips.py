@@ -12,10 +12,10 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, NotApplicable, known, need
 from mpprof.diagnosis.signals import Signals, SkipHistory
+from mpprof.model.arrays import Bool, Float64
 from mpprof.model.finding import Severity
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count
@@ -122,7 +122,7 @@ def skips_of(signals: Signals) -> Skips:
     return _judged(found, history, late)
 
 
-def _judged(found: Skips, history: SkipHistory, late: NDArray[np.bool_]) -> Skips:
+def _judged(found: Skips, history: SkipHistory, late: Bool) -> Skips:
     """Return the same with the decision whether the skips end."""
     ratio = found.fallen / found.steps if found.steps else 0.0
     by_ratio: Severity = "error" if ratio >= ERROR_RATIO else "warning"
@@ -156,14 +156,14 @@ def _first_scale(history: SkipHistory, initial: float | None) -> float:
     return initial or float(history.scale[0] * 2.0 ** float(history.skipped[0]))
 
 
-def _searching(history: SkipHistory) -> NDArray[np.bool_]:
+def _searching(history: SkipHistory) -> Bool:
     """Return which readings belong to the search for a first scale, however far above the right one it was
     set: all updates up to there were skipped, and the scale was read."""
     unbroken = (history.skipped >= history.span) & np.isfinite(history.scale)
     return np.logical_and.accumulate(unbroken)
 
 
-def _fallen(history: SkipHistory, before: NDArray[np.float64], late: NDArray[np.bool_]) -> int:
+def _fallen(history: SkipHistory, before: Float64, late: Bool) -> int:
     """Return how many of the late skips lowered the scale below all that it was since the start, or were made
     at a scale that can fall no further (Keras 2 stops at 1)."""
     fallen, held = 0, math.nan

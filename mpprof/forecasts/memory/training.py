@@ -16,6 +16,7 @@ from mpprof.forecasts.memory import backward, kept_for_backward
 from mpprof.forecasts.memory.kept_for_backward import Machine
 from mpprof.model.limits import LARGEST_BATCH
 from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
+from mpprof.model.quantities import first_of
 from mpprof.model.run import LayerFacts, ModelFacts, Run
 from mpprof.tensors import HALF
 
@@ -69,8 +70,7 @@ def forecast(
         graph = _graph(model, machine, mine, policy)
         unknown.update(dict.fromkeys(graph.unknown))
         if graph.custom:
-            more = f" and {len(graph.custom) - _NAMED} more" if len(graph.custom) > _NAMED else ""
-            unknown[_OF_CUSTOM_LAYERS.format(", ".join(graph.custom[:_NAMED]) + more)] = None
+            unknown[_OF_CUSTOM_LAYERS.format(first_of(graph.custom, _NAMED))] = None
         found = backward.backward(graph, machine)
         made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
         runs.append(replace(made, card=card, card_bytes=card_bytes))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from mpprof.model.account import Class
+from mpprof.model.account import Class, MatmulShare, Slice
 from mpprof.model.frozen import changed, frozen
+from mpprof.model.quantities import first_of
+from mpprof.model.report import Report, Time, Window
 from mpprof.report import units, whole_window, words
-
-if TYPE_CHECKING:
-    from mpprof.model.account import MatmulShare, Slice
-    from mpprof.model.report import Report, Time, Window
 
 SMALL_RATIO = 0.005
 """Slices below this share of the step are folded into one row, where there are more than two of them."""
@@ -248,8 +245,7 @@ def _pooling(part: Slice) -> str:
 def _names(names: list[str]) -> str:
     """Return the first of these names, as many whole ones as fit, and how many more there are."""
     for shown in range(len(names), 0, -1):
-        more = f" and {len(names) - shown} more" if shown < len(names) else ""
-        if len(said := ", ".join(names[:shown]) + more) <= ROOM_FOR_NAMES:
+        if len(said := first_of(names, shown)) <= ROOM_FOR_NAMES:
             return said
     return ""
 

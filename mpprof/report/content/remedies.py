@@ -3,22 +3,18 @@ and what to run next."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import WORTH_RECORDING
-from mpprof.model.quantities import format_after
+from mpprof.model.answer import Answer
+from mpprof.model.finding import Finding
+from mpprof.model.quantities import first_of, format_after
+from mpprof.model.report import Cause, Report, ReportedRun
 from mpprof.model.shell import quoted
+from mpprof.model.trace import NamedRanges
 from mpprof.report import words
 from mpprof.report.content.breakdown import SMALL_RATIO
 from mpprof.report.content.run import ran_out_of_memory
 from mpprof.report.content.speedup_lines import difference_of
-
-if TYPE_CHECKING:
-    from mpprof.model.answer import Answer
-    from mpprof.model.finding import Finding
-    from mpprof.model.report import Cause, Report, ReportedRun
-    from mpprof.model.trace import NamedRanges
 
 LIMITED_BY_WORK = ", limited by the device's work"
 MOSTLY_WORK = 0.8
@@ -110,10 +106,9 @@ def plan(document: Report) -> list[str]:
     hidden = [step.code for step in found.order if step not in paying and step.hidden_ns > 0]
     lines = []
     if paying:
-        path = ", ".join(f"{step.code} -> {words.duration(step.step_ns)}" for step in paying[:5])
-        more = f" and {len(paying) - 5} more" if len(paying) > 5 else ""
+        path = first_of([f"{step.code} -> {words.duration(step.step_ns)}" for step in paying], 5)
         few = "; a single step may not be representative" if one_step(document) else ""
-        lines.append(f"{words.duration(now)} a step now; remedied in this order, about: {path}{more}{few}")
+        lines.append(f"{words.duration(now)} a step now; remedied in this order, about: {path}{few}")
     if "facts.after_remedies_ns" in document.absent:
         return [*lines, document.absent["facts.after_remedies_ns"]] if lines else []
     best = _after(found.best_step_ns, document)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.rules import mp201_endless_skips
 from mpprof.model.account import BUSY_RATIO
 from mpprof.model.frozen import frozen
+from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
+from mpprof.model.quantities import first_of
+from mpprof.model.report import Report
+from mpprof.model.run_time import RunPart
+from mpprof.model.steps import StepSummary, WorkerSummary
 from mpprof.report import words
-
-if TYPE_CHECKING:
-    from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
-    from mpprof.model.report import Report
-    from mpprof.model.run_time import RunPart
-    from mpprof.model.steps import StepSummary, WorkerSummary
 
 RUN_TIME_HEADING = "Where the run's time went"
 MOST_NAMED = 3
@@ -203,9 +201,8 @@ def _by(part: RunPart) -> str:
     if len(named) == 1:
         name = words.plain(named[0].name)
         return "" if name == part.name.replace("_", " ") else name
-    said = [f"{words.plain(each.name)} {words.duration(each.ns)}" for each in named[:MOST_NAMED]]
-    more = len(named) - MOST_NAMED
-    return ", ".join(said) + (f" and {more} more" if more > 0 else "")
+    said = [f"{words.plain(each.name)} {words.duration(each.ns)}" for each in named]
+    return first_of(said, MOST_NAMED)
 
 
 # --- memory ------------------------------------------------------------------------------------------------

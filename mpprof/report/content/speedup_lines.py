@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from mpprof.diagnosis.wording import CLASS_WORDS, WORTH_RECORDING, as_profiled
-from mpprof.model.account import TOO_WIDE, Difference, covered, difference, eligible_words, tells
-from mpprof.model.finding import Rung
+from mpprof.model.account import (
+    TOO_WIDE,
+    AttainableRange,
+    Difference,
+    Speedup,
+    TensorCoreShare,
+    covered,
+    difference,
+    eligible_words,
+    tells,
+)
+from mpprof.model.finding import Compared, Rung
+from mpprof.model.report import Report, ReportedRun
 from mpprof.report import words
 from mpprof.report.content.breakdown import MOSTLY_RATIO, SMALL_RATIO, slices_of
-
-if TYPE_CHECKING:
-    from mpprof.model.account import AttainableRange, Speedup, TensorCoreShare
-    from mpprof.model.finding import Compared
-    from mpprof.model.report import Report, ReportedRun
 
 
 def matrix_units(document: Report) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from mpprof.model.memory import MemoryComparison
+from mpprof.model.memory import MemoryAccount, MemoryCause, MemoryComparison, MemoryItem, OutOfMemory, Tensor
+from mpprof.model.report import Report
 from mpprof.report import words
 from mpprof.report.blocks import Block, Heading, Labelled, Notes, Text, number, table, text
 from mpprof.report.content import (
@@ -21,10 +21,6 @@ from mpprof.report.content import (
 )  # fmt: skip
 from mpprof.report.page import Page, wrapped
 from mpprof.report.text import laid_out
-
-if TYPE_CHECKING:
-    from mpprof.model.memory import MemoryAccount, MemoryCause, MemoryItem, OutOfMemory, Tensor
-    from mpprof.model.report import Report
 
 MOST = 8
 _BAR = 12

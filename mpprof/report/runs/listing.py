@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from mpprof.model.device import short_name
 from mpprof.model.rows import terminal
 from mpprof.report import tables, words
 
@@ -14,8 +15,6 @@ NAME_MOST, NAME_LEAST = 28, 16
 CARD_LEAST, CARD_LEAST_OF_ALL = 10, 6
 """Of a name and of a card in a narrow table: a name of NAME_LEAST comes before a card of CARD_LEAST."""
 _POLICIES = {"mixed_float16": "mixed f16", "mixed_bfloat16": "mixed bf16"}
-_VENDORS = ("NVIDIA ", "Tesla ", "GeForce ")
-"""Words of a card's name that do not tell it from others."""
 _AGES = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
 """From how many seconds on, and in which unit, an age is told."""
 
@@ -84,10 +83,7 @@ def short_policy(name: str) -> str:
 
 def card(name: str | None) -> str:
     """Return a card's name without its vendor; "-" where it is not known."""
-    short = known(name)
-    for word in _VENDORS:
-        short = short.removeprefix(word)
-    return short
+    return short_name(known(name))
 
 
 def age(ns: int) -> str:

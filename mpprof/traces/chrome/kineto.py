@@ -14,8 +14,8 @@ from operator import add
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.model.device import DeviceFacts, Vendor
 from mpprof.model.trace import HostKind, WorkKind
 from mpprof.traces.chrome.json import Event, nanoseconds
@@ -106,7 +106,7 @@ class HostRows:
     memory: dict[int, tuple[int, int, int, int, int]] = field(default_factory=dict)
     """By row: address, bytes (negative: freed), total, reserved, device (-1: the host)."""
 
-    def in_order(self) -> NDArray[np.int64]:
+    def in_order(self) -> Int64:
         """Return the rows by thread, start, longest first. Of equal times that is outermost first: PyTorch
         numbers ops as they begin, a call has its op's number, and Python's frames have none."""
         inner = np.array([what in ("call", "memory") for what in self.what], np.bool_)

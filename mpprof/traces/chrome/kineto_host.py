@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.arrays import Int32, Int64
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable, Op, TraceDevice
 from mpprof.traces.chrome.kineto import (
     LOSS_SCALE,
@@ -24,9 +24,6 @@ from mpprof.traces.chrome.kineto import (
 )
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.names import host_kind
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 _EVALUATE = "autograd::engine::evaluate_function: "
 _DEEPEST = 24

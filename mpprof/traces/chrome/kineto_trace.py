@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.arrays import Bool, Int32, Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.trace import (
     CopyKind,
@@ -38,9 +38,6 @@ from mpprof.traces.common import columns
 from mpprof.traces.common.columns import constant
 from mpprof.traces.common.launches import join_launches, take
 from mpprof.traces.common.names import copy_kind
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 
 def assemble(found: Collected, header: dict[str, Any], source: TraceSource) -> Trace:
@@ -315,7 +312,7 @@ _HANDS_ON = ("autograd::engine::", "aten::to", "aten::_to_copy")
 """How the names of ops begin that leave all work to those they call, however little that is."""
 
 
-def working(start_ns: Int64, duration_ns: Int64, names: Sequence[str]) -> NDArray[np.bool_]:
+def working(start_ns: Int64, duration_ns: Int64, names: Sequence[str]) -> Bool:
     """Return which ops of one thread, given by start and longest first, are the work. Of ops that are nested
     exactly one is, so their times do not overlap."""
     parent, called_ns = _nested(start_ns.tolist(), duration_ns.tolist(), names)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.trace import (
     CopyKind,
@@ -35,7 +35,9 @@ from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.launches import join_launches, take
 from mpprof.traces.common.names import (
+    DETAILS,
     OP,
+    SHAPES,
     TPU_WORK_LINES,
     bytes_of,
     copy_kind_of_details,
@@ -50,7 +52,6 @@ from mpprof.traces.xspace.allocations import allocation_table
 from mpprof.traces.xspace.devices import work_kind
 from mpprof.traces.xspace.host_planes import Host
 
-Int64 = NDArray[np.int64]
 Key = tuple[object, object]
 _Device = tuple[str, str, int]
 
@@ -58,8 +59,6 @@ _DEVICE = re.compile(r"/device:(?P<kind>GPU|TPU):(?P<ordinal>\d{1,9})(?:/(?P<str
 _MARKER = re.compile(r"^(?:Profiled batch (?P<batch>\d{1,18})$|mpprof_step\b|TraceContext\b|train\b)")
 _EXPORTED = 1_000_000
 """Events that the exporters keep by default (`TF_PROFILER_TRACE_VIEWER_MAX_EVENTS`)."""
-_SHAPES = ("tensor_shapes", "shape", "shape_with_layout")
-_DETAILS = ("kernel_details", "Kernel_details", "memcpy_details", "memset_details")
 
 
 @dataclass
@@ -206,8 +205,8 @@ def _interval(found: _Collected, event: Event) -> None:
     rows.group.append(whole(args.get("group_id")))
     rows.step.append(_step(full, args))
     rows.op.append(op)
-    rows.shapes.append(_interned(found, args, _SHAPES))
-    rows.details.append(_interned(found, args, _DETAILS))
+    rows.shapes.append(_interned(found, args, SHAPES))
+    rows.details.append(_interned(found, args, DETAILS))
     rows.kind.append(kind)
     rows.copy.append(way)
     rows.bytes.append(bytes_of(copies or sets) if kind is not WorkKind.KERNEL else -1)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
+from mpprof.model.arrays import Bytes
 from mpprof.model.memory import AliveBuffer, Assignment, Taken
 from mpprof.traces.common import walk
 from mpprof.traces.common.hlo import (
@@ -20,7 +21,7 @@ from mpprof.traces.common.hlo import (
     sources,
     varints,
 )
-from mpprof.traces.common.planes import Bytes, text
+from mpprof.traces.common.planes import text
 from mpprof.traces.common.walk import Field
 
 _ALLOCATED, _FREED, _SHARED = 0, 1, 2  # HeapSimulatorTrace.Event.Kind

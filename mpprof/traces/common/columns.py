@@ -9,9 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Bool = NDArray[np.bool_]
+from mpprof.model.arrays import Bool, Int32, Int64
 
 _Table = TypeVar("_Table")
 

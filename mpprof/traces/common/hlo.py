@@ -18,10 +18,11 @@ import numpy as np
 
 from mpprof.folders import INSTALLED
 from mpprof.model import limits
+from mpprof.model.arrays import Bytes
 from mpprof.model.frozen import frozen
 from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
-from mpprof.traces.common.planes import Bytes, RawPlane, cut_off, extents, one, text
+from mpprof.traces.common.planes import RawPlane, cut_off, extents, one, text
 from mpprof.traces.common.walk import Field
 
 DTYPES = {

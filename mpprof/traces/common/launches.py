@@ -7,17 +7,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Int8, Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.names import copy_kind
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
 
 
 def take(table: KernelTable, rows: NDArray[np.integer]) -> KernelTable:

@@ -238,3 +238,7 @@ CALLS = (
     r"\w*Iterator\w*|\w*Optional\w*)$"
 )
 """Op types that only call others, move a value between threads or wait for input: no work of their own."""
+
+SHAPES = ("tensor_shapes", "shape", "shape_with_layout")
+DETAILS = ("kernel_details", "Kernel_details", "memcpy_details", "memset_details")
+"""Statistics of an event on the device that state its tensors, and how it was launched or what it moved."""

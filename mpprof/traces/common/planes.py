@@ -10,15 +10,12 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.arrays import Bytes, Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.traces.common import walk
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Bytes = NDArray[np.uint8]
 StatValue = int | float | str | bytes
 
 DENSE_IDS = 1 << 22
@@ -198,9 +195,9 @@ def _plane(buffer: Bytes, start: int, end: int, *, cut: bool) -> RawPlane:
     )
 
 
-def _last_varint(fields: walk.Fields, number: int, n: int, default: int = 0) -> Int64:
+def _last_varint(fields: walk.Fields, number: int, n: int) -> Int64:
     """Return for each message the last value of a varint field."""
-    column = np.full(n, default, np.int64)
+    column = np.zeros(n, np.int64)
     rows = (fields.number == number) & (fields.wire == 0)
     column[fields.parent[rows]] = fields.value[rows]
     return column

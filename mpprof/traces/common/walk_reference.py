@@ -13,11 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Bytes = NDArray[np.uint8]
+from mpprof.model.arrays import Bytes, Int8, Int32, Int64
+
 Field = tuple[int, int, int, int]  # number, wire, value or start, size (-1 but for wire 2)
 
 CALLS = 4
@@ -44,7 +42,7 @@ class Fields(NamedTuple):
 
     parent: Int32  # row of the message in `starts`
     number: Int32
-    wire: NDArray[np.int8]
+    wire: Int8
     value: Int64
     size: Int64
     damage: int

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.grouping import distinct, groups
 from mpprof.model.limits import LONGEST_NS
@@ -16,8 +17,6 @@ from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.launches import take
 from mpprof.traces.nsys.sqlite import Database
-
-Int64 = NDArray[np.int64]
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 

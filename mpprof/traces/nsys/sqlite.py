@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int64
 from mpprof.traces.common.file_head import SQLITE
-
-Int64 = NDArray[np.int64]
 
 ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 """What reading a damaged file raises; Python cannot decode SQLite's message where it quotes the file."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceDevice, TraceSource, WorkKind
 from mpprof.traces.chrome.kineto import Collected, number_threads
@@ -25,8 +25,6 @@ from mpprof.traces.common.launches import join_launches
 from mpprof.traces.nsys import device as nsys_device
 from mpprof.traces.nsys.sqlite import ERRORS, Database, missing_bytes, opened, words
 from mpprof.traces.xspace.allocations import allocation_table
-
-Int64 = NDArray[np.int64]
 
 RECORD = "Record with: nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"
 
@@ -226,7 +224,7 @@ def _add(
     rows.sequence.extend(absent)
 
 
-def _usable(start: Int64, end: Int64) -> NDArray[np.bool_]:
+def _usable(start: Int64, end: Int64) -> Bool:
     return np.asarray((start >= 0) & (start < limits.LONGEST_NS) & (end >= start) & (end < limits.LONGEST_NS))
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
+from mpprof.model.arrays import Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.quantities import format_bytes
 from mpprof.model.trace import (
@@ -122,14 +122,14 @@ class _Device:
     end_bytes: int = 0
     held_bytes: int = 0
 
-    def live_bytes(self, *, whole: bool) -> NDArray[np.int64]:
+    def live_bytes(self, *, whole: bool) -> Int64:
         """Return what is in use after each event: by what was at the end, of a history that is cut off by the
         least that it can have been."""
         total = np.cumsum([-one.bytes if one.free else one.bytes for one in self.events], dtype=np.int64)
         before = max(-int(total.min()), self.end_bytes - int(total[-1]) if whole else 0, 0)
         return limits.sizes(total + before, limits.LARGEST_MEMORY_BYTES)
 
-    def reserved_bytes(self, *, whole: bool) -> NDArray[np.int64]:
+    def reserved_bytes(self, *, whole: bool) -> Int64:
         """Return what the allocator holds after each event; -1 where the file does not tell."""
         changes = np.zeros(len(self.events) + 1, np.int64)
         np.add.at(changes, [at for at, _ in self.reserved], [by for _, by in self.reserved])

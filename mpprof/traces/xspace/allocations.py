@@ -6,9 +6,9 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.model import limits
+from mpprof.model.arrays import Float64, Int32, Int64
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import AllocationTable
 from mpprof.traces.common import columns, walk
@@ -17,9 +17,6 @@ from mpprof.traces.common.names import DATA_TYPES
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import extents, slots
 from mpprof.traces.xspace.events import PlaneEvents
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 NAMES = ("MemoryAllocation", "MemoryDeallocation")
 _NOTHING = frozenset(("", "(null)"))
@@ -127,7 +124,7 @@ def _ops(column: Int32, strings: Interner, ops: Ops) -> Int32:
     return found
 
 
-def _fragmentation(events: PlaneEvents, live: Int64) -> NDArray[np.float64]:
+def _fragmentation(events: PlaneEvents, live: Int64) -> Float64:
     """Return what share of the free memory lies outside the largest free block, NaN where it was not read."""
     found = np.full(len(live), np.nan)
     key = events.plane.stat_ids.get("fragmentation")

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bytes, Int64
 from mpprof.traces.common import walk
 from mpprof.traces.common.planes import extents, one
-
-Int64 = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 PIECE_BYTES = 1 << 20
 _READ = (1 << 7) - 2 | 1 << 11

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int32, Int64
 from mpprof.model.grouping import distinct
 from mpprof.model.trace import CopyKind, HostKind, KernelTable, Op, Stream, WorkKind
 from mpprof.traces.common import columns
@@ -16,9 +16,6 @@ from mpprof.traces.common.launches import take
 from mpprof.traces.common.names import CALLS
 from mpprof.traces.common.ops import Ops
 from mpprof.traces.xspace.host_planes import Host
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 _HLO_CALLS = frozenset(("call", "while", "conditional", "fusion-call", "async-start", "async-done"))
 """HLO opcodes that only run other instructions."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Bool, Int8, Int32, Int64
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import groups
@@ -18,6 +18,8 @@ from mpprof.traces.common.columns import Interner, constant
 from mpprof.traces.common.launches import take
 from mpprof.traces.common.names import (
     ASYNCHRONOUS,
+    DETAILS,
+    SHAPES,
     TPU_WORK_LINES,
     bytes_of,
     copy_kind,
@@ -29,15 +31,9 @@ from mpprof.traces.common.ops import Ops
 from mpprof.traces.common.planes import RawLine, RawPlane
 from mpprof.traces.xspace.events import PlaneEvents, events_of, walked
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Int8 = NDArray[np.int8]
-
 _INTS = ("correlation_id", "group_id", "cuda_graph_id", "command_buffer_id", "program_id", "bytes")
 _OP_TEXTS = ("tf_op", "annotation", "level 0", "name", "hlo_op", "hlo_module")
-_SHAPES = ("tensor_shapes", "shape", "shape_with_layout")
-_DETAILS = ("kernel_details", "Kernel_details", "memcpy_details", "memset_details")
-_TEXTS = (*_OP_TEXTS, *_SHAPES, *_DETAILS)
+_TEXTS = (*_OP_TEXTS, *SHAPES, *DETAILS)
 
 
 @frozen
@@ -120,8 +116,8 @@ class DeviceReader:
             op=self._ops(events),
             correlation=events.number("correlation_id"),
             launch=constant(-1, n, np.int32),
-            shapes=events.first_text(_SHAPES),
-            details=events.first_text(_DETAILS),
+            shapes=events.first_text(SHAPES),
+            details=events.first_text(DETAILS),
             copy=copy,
             bytes=size,
             graph=events.first_number(("cuda_graph_id", "command_buffer_id")),
@@ -260,8 +256,6 @@ _DTYPES = {
 # is one, because only equal fusions share a kernel: XLA finds it by a fingerprint of the computation and
 # its arguments (`KernelReuseCache`). In traces of an H100 (JAX 0.11) 87 instructions used another one's
 # kernel, as the events state, and all were equal to it in these.
-
-Bool = NDArray[np.bool_]
 
 
 def with_instructions(kernels: KernelTable, ops: Ops, strings: Interner) -> KernelTable:

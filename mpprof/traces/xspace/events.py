@@ -6,17 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct
 from mpprof.model.limits import LONGEST_NS
 from mpprof.traces.common import columns, walk
 from mpprof.traces.common.columns import Interner, constant
 from mpprof.traces.common.planes import RawLine, RawPlane, StatValue, read_stats, slots, text
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 
 @dataclass(eq=False, repr=False)

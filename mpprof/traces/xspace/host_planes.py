@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mpprof.model.arrays import Int8, Int32, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable
@@ -31,10 +32,6 @@ from mpprof.traces.xspace.allocations import NAMES as ALLOCATIONS
 from mpprof.traces.xspace.allocations import allocation_table
 from mpprof.traces.xspace.devices import DeviceMarks
 from mpprof.traces.xspace.events import PlaneEvents, Walked, events_of, walked
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Int8 = NDArray[np.int8]
 
 _INTS = ("correlation_id", "step_num", "program_id")
 _TWINS = ("_p", "_c")

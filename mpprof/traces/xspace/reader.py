@@ -20,11 +20,12 @@ from threading import Thread
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
+from mpprof.model.arrays import Bytes
 from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
+from mpprof.model.quantities import first_of
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
 from mpprof.traces.common import walk
 from mpprof.traces.common.columns import Interner
@@ -37,8 +38,6 @@ from mpprof.traces.common.planes import RawPlane, RawSpace, read_space
 from mpprof.traces.xspace import host_planes, profiles
 from mpprof.traces.xspace.devices import DeviceReader, kernel_table, with_instructions
 from mpprof.traces.xspace.events import Walked
-
-Bytes = NDArray[np.uint8]
 
 SLOW_BYTES = 4 << 20
 """From here on it is said if the walk is not compiled."""
@@ -307,8 +306,7 @@ def _hosts_of_devices(
 
 def _passed_over(planes: Iterable[str]) -> list[str]:
     names = list(dict.fromkeys(planes))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return [f"planes of other kinds were not read: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
+    return [f"planes of other kinds were not read: {first_of(names, _MOST_NAMED)}"] if names else []
 
 
 def _said_by_profiler(space: RawSpace) -> list[str]:
