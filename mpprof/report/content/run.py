@@ -22,6 +22,9 @@ LEAST_NAMED = 0.01
 MOST_KERNELS = 6
 """So many kernels are listed with their rates: with a heading and titles, eight lines."""
 
+LEAST_HOURS = 0.001
+"""A shorter time of the GPU reads better in seconds."""
+
 
 def subject(document: Report) -> str:
     """Return what was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is
@@ -55,14 +58,6 @@ def steps(document: Report) -> str:
     if log.peak_memory_bytes is not None:
         parts.append(f"peak memory {words.size(log.peak_memory_bytes)}")
     return "; ".join([*parts, *_workers(log.workers)])
-
-
-def _gpu_time(hours: float) -> str:
-    return f"{hours:.3g} GPU-hours" if hours >= LEAST_HOURS else f"{hours * 3600:.3g} GPU-seconds"
-
-
-LEAST_HOURS = 0.001
-"""A shorter time reads better in seconds."""
 
 
 def _gpu_time(hours: float) -> str:
