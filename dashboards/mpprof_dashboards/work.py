@@ -62,6 +62,7 @@ _ENVELOPE = re.compile(
 )
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::")
 _LONGEST_ARGUMENTS = 32
+_WRAPPERS = ("Kernel", "Kernel2")
 
 
 def short_op(name: str) -> str:
@@ -70,7 +71,8 @@ def short_op(name: str) -> str:
 
 
 def short_kernel(name: str) -> str:
-    """Return a kernel without return type, namespaces and parameters, long template arguments left out."""
+    """Return a kernel without return type, namespaces and parameters, long template arguments left out; of
+    CUTLASS' wrapper the kernel that it is made of."""
     text = _ANONYMOUS.sub("", name.removeprefix("void "))
     if "/" in text.partition("<")[0].partition("(")[0]:
         return short_op(name)
@@ -79,6 +81,8 @@ def short_kernel(name: str) -> str:
     if not bracket:
         return head
     inside = arguments.rpartition(">")[0] if ">" in arguments else arguments
+    if head in _WRAPPERS and inside.isidentifier():
+        return inside
     return f"{head}<{inside if len(inside) <= _LONGEST_ARGUMENTS else '…'}>"
 
 

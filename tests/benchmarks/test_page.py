@@ -50,6 +50,8 @@ def test_loads_and_page_changes() -> None:
     assert max(now.cold_bytes) < 3e6
     assert statistics.median(now.warm_s) < 0.6
     assert p95(now.changes()) < 0.3
+    for page in ("Steps", "Compare"):
+        assert statistics.median(now.first_s[page]) <= 0.4, page
     if before:
         assert statistics.median(now.cold_s) <= 0.5 * statistics.median(found["before"].cold_s)
 
@@ -125,6 +127,38 @@ def test_the_timeline_of_two_million_events(chromium: Any, tmp_path: Path) -> No
             print(f"{events} events, {act}: {rate:.0f} frames a second, p95 {p95(gaps):.0f} ms a frame")
             assert rate >= 30, act
         page.close()
+
+
+_PARTS = """() => {
+    const seen = window.seen = {};
+    const parts = { navigation: '#nav .mp-tab', 'name and size': '#reading strong', progress: '#reading progress',
+                    page: '#page .mp-card' };
+    const look = () => {
+        for (const [part, selector] of Object.entries(parts))
+            if (!(part in seen) && document.querySelector(selector)?.checkVisibility()) seen[part] = performance.now();
+        if (!('page' in seen)) requestAnimationFrame(look);
+    };
+    look();
+}"""
+
+
+def test_the_first_read_of_a_large_trace_is_announced(chromium: Any, tmp_path: Path) -> None:
+    """Navigation, name, size and progress stand there while 61 MB are read for the first time."""
+    folder = tmp_path / "logs" / "plugins" / "profile" / "now"
+    folder.mkdir(parents=True)
+    big_trace.write(folder / "host.xplane.pb")
+    with served(ROOT, tmp_path / "logs", MPPROF_CACHE=str(tmp_path / "cache")) as base:
+        page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        page.add_init_script(f"({_PARTS})()")
+        page.goto(f"{base}/")
+        page.wait_for_selector("#page .mp-card", timeout=120_000)
+        page.wait_for_function("() => 'page' in window.seen")
+        seen = page.evaluate("() => window.seen")
+        page.close()
+    print(", ".join(f"{part} after {ms:,.0f} ms" for part, ms in seen.items()))
+    assert list(seen)[-1] == "page"
+    assert len(seen) == 4
+    assert seen["progress"] < 1000
 
 
 def test_five_readers_at_once_and_three_hundred_runs(tmp_path: Path) -> None:

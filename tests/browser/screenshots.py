@@ -1,8 +1,8 @@
 """Pictures of every page, for the docs and for eyes: `python -m tests.browser.screenshots [OUT] [RUN ...]`.
 
 Each page of each run at 1440 and at 390 pixels, light and dark, of the samples. Without OUT the pictures of the
-docs are made anew: `docs/images`, at 1440 pixels and light, Why of a recorded sample and the others of a synthetic
-one. Each says on its face which it is of, and has 256 colours at most, which makes it small.
+docs are made anew: `docs/images`, at 1440 pixels and light, of a recorded sample. Each says on its face which it is
+of, and has 256 colours at most, which makes it small.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.browser.visiting import CHROMIUM, FLAGS, serving
 from tests.paths import ROOT, SAMPLES
 
 DOCS = ROOT / "docs" / "images"
-RUN, RECORDED = "v100-odd-vocabulary-mixed-float16", "recorded-h200-transformer-mixed-float16"
+RUN = "recorded-h200-transformer-mixed-float16"
 WIDTHS, SCHEMES = (1440, 390), ("light", "dark")
 _DRAWN = """() => document.querySelector('#page .mp-card')
     && [...document.querySelectorAll('.mp-graph')].every(
@@ -30,26 +30,27 @@ _DRAWN = """() => document.querySelector('#page .mp-card')
 _SAID = """text => { const note = document.body.appendChild(document.createElement('div'));
     note.textContent = text; note.className = 'mp-chip';
     note.style.cssText = 'position:fixed;right:24px;bottom:14px;z-index:99;background:var(--mp-surface)'; }"""
+LABEL = "Recorded on an H200 on 2026-11-28: Keras on TensorFlow, without XLA."
 LABELS = {
-    RUN: "A synthetic sample: these times were made up, no card was measured.",
-    RECORDED: "Recorded on an H200 on 2026-11-28: Keras on TensorFlow, without XLA.",
+    "Runs": "The samples of the repository: recorded runs, and synthetic ones, whose times were made up."
 }
+"""Of pages that show more than the one run."""
 
 
 def name(title: str, width: int, scheme: str) -> str:
     return f"{title.lower()}-{width}-{scheme}.png"
 
 
-def shoot(page: Any, base: str, path: str, run: str, file: Path, *, for_docs: bool = False) -> None:
-    """Save one page once everything on it is drawn; `for_docs`: what lies above the fold, small and labelled."""
+def shoot(page: Any, base: str, path: str, run: str, file: Path, *, label: str = "") -> None:
+    """Save one page once everything on it is drawn; with a `label`: what lies above the fold, small and labelled."""
     page.goto(f"{base}{path}?run={run}")
     page.wait_for_function(_DRAWN)
     page.wait_for_load_state("networkidle")
     file.parent.mkdir(parents=True, exist_ok=True)
-    if for_docs:
-        page.evaluate(_SAID, LABELS[run])
-    page.screenshot(path=str(file), full_page=not for_docs, animations="disabled")
-    if for_docs:
+    if label:
+        page.evaluate(_SAID, label)
+    page.screenshot(path=str(file), full_page=not label, animations="disabled")
+    if label:
         from PIL import Image
 
         with Image.open(file) as picture:
@@ -74,8 +75,8 @@ def main(arguments: list[str]) -> int:
                             continue
                         file = name(each.title, width, scheme) if not docs else f"{each.title.lower()}.png"
                         folder = out if len(runs) == 1 else out / run
-                        of = RECORDED if docs and each.title == "Why" else run
-                        shoot(page, base, each.path, of, folder / file, for_docs=docs)
+                        label = LABELS.get(each.title, LABEL) if docs else ""
+                        shoot(page, base, each.path, run, folder / file, label=label)
                         print(folder / file)
         browser.close()
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -233,8 +234,45 @@ def test_a_killed_training_is_said_to_have_stopped_within_20_s(chromium: Any, tm
         process.wait(60)
         lists.page.wait_for_function(f"() => ({_STATE})() === 'stopped'", timeout=20_000)
         whys.page.wait_for_selector("#state.mp-state-stopped", timeout=20_000)
+        said = r"Training stopped after step [\d,]+ without an end on record: its process was killed, or .*"
+        assert re.fullmatch(said, whys.text("ended"))
         lists.assert_quiet()
         whys.assert_quiet()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            "loss service went away",
+            r"Training stopped after step \d+ with RuntimeError: loss service went away\.",
+        ),
+        (
+            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1610612736 bytes.",
+            r"Training ran out of memory after step \d+: 1\.50 GiB asked\.",
+        ),
+    ],
+    ids=["error", "memory"],
+)
+def test_an_error_that_ends_a_training_leads_the_page_that_followed_it(
+    chromium: Any, tmp_path: Path, error: str, said: str
+) -> None:
+    fails = _LOOP.rstrip() + f"\n    with recorder.step():\n        raise RuntimeError({error!r})\n"
+    with training(tmp_path, fails) as process, serving(tmp_path) as address:
+        lists, whys = (visit(chromium, address, hurries=True) for _ in range(2))
+        lists.page.goto(f"{address}/runs")
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
+        whys.page.goto(f"{address}/?run=live&baseline=none")
+        whys.page.wait_for_selector("#state.mp-state-running")
+        (tmp_path / "enough").touch()
+        assert process.wait(60) == 1
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'failed'", timeout=60_000)
+        whys.page.wait_for_selector("#state.mp-state-failed", timeout=60_000)
+        assert re.fullmatch(said, whys.text("headline"))
+        assert whys.page.locator("#ended").count() == 0
+        for each in (lists, whys):
+            each.assert_quiet()
 
 
 def test_a_running_fit_without_a_trace_says_where_it_is_and_not_that_it_ended(

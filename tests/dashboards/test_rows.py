@@ -111,6 +111,9 @@ def test_csv_holds_raw_numbers_and_no_formulas() -> None:
         ("volta_sgemm_128x64_nn", "volta_sgemm_128x64_nn"),
         ("void cub::DeviceReduceKernel<cub::Policy600<float, float, float, int>, float*>(float*)",
          "DeviceReduceKernel<…>"),
+        ("void cutlass::Kernel2<cutlass_75_tensorop_f16_s1688gemm_f16_256x128_nn_align1>"
+         "(cutlass_75_tensorop_f16_s1688gemm_f16_256x128_nn_align1::Params)",
+         "cutlass_75_tensorop_f16_s1688gemm_f16_256x128_nn_align1"),
     ],
 )  # fmt: skip
 def test_a_kernel_is_named_without_its_signature(name: str, short: str) -> None:

@@ -62,13 +62,15 @@ _TO_THE_LAST_MARK = """async ([act, of, quiet]) => {
 @dataclass
 class Measured:
     """Seconds to the first card of Why with an empty and with a full cache; to the last mark of each other page
-    and, of the browser's main thread, the processor time of each, which a busy machine does not lengthen."""
+    (`first_s`: on its first visit) and, of the browser's main thread, the processor time of each, which a busy
+    machine does not lengthen."""
 
     cold_bytes: list[int] = field(default_factory=list)
     cold_s: list[float] = field(default_factory=list)
     warm_s: list[float] = field(default_factory=list)
     change_s: dict[str, list[float]] = field(default_factory=dict)
     busy_s: dict[str, list[float]] = field(default_factory=dict)
+    first_s: dict[str, list[float]] = field(default_factory=dict)
 
     def changes(self) -> list[float]:
         """All but those that wait for many traces."""
@@ -80,9 +82,10 @@ def p95(values: list[float]) -> float:
 
 
 @contextmanager
-def served(root: Path, logdir: Path) -> Iterator[str]:
-    """`mpprof serve` of a checkout; gives the address."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(root), str(root / "dashboards")))}
+def served(root: Path, logdir: Path, **variables: str) -> Iterator[str]:
+    """`mpprof serve` of a checkout, with these variables in its environment; gives the address."""
+    paths = os.pathsep.join((str(root), str(root / "dashboards")))
+    environment = os.environ | {"PYTHONPATH": paths} | variables
     command = [sys.executable, "-m", "mpprof", "serve", str(logdir), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=root) as process:
         assert process.stdout is not None
@@ -130,6 +133,8 @@ def visit(browser: Any, base: str, queries: list[str], into: Measured) -> None:
             before = processor()
             ms = page.evaluate(_TO_THE_LAST_MARK, [act, of, QUIET_MS])
             into.change_s.setdefault(name, []).append(ms / 1000)
+            if not at:
+                into.first_s.setdefault(name, []).append(ms / 1000)
             into.busy_s.setdefault(name, []).append(processor() - before)
     context.close()
 
@@ -175,7 +180,8 @@ def line(name: str, one: Measured) -> str:
     for page, seconds in one.change_s.items():
         lines.append(
             f"  {page:12} last mark after {middle(seconds)} ms, p95 {1000 * p95(seconds):,.0f} ms; "
-            f"processor {middle(one.busy_s[page])} ms, p95 {1000 * p95(one.busy_s[page]):,.0f} ms"
+            f"processor {middle(one.busy_s[page])} ms, p95 {1000 * p95(one.busy_s[page]):,.0f} ms; "
+            f"first visit {middle(one.first_s.get(page, seconds))} ms"
         )
     return "\n".join(lines)
 

@@ -136,6 +136,7 @@ def _hero(
         [
             html.H1(answer.sentence, className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
+            _ended(state, steps),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P(["First: ", do], className="mp-subject", id="do") if do else None,
             cards.inline_figures(figures(document)),
@@ -182,6 +183,29 @@ def _per_update(document: Report) -> html.Div | None:
     return html.Div(f"{words.speedup(each)} per applied update", className="mp-figure-under", id="per-update")
 
 
+_STATES = {
+    "running": "The training goes on: this page follows it.",
+    "interrupted": "The training was broken off.",
+    "exit": "sys.exit ended the training.",
+    "failed": "An error ended the training.",
+    "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
+    "unfinished": "No end of the training was recorded.",
+    "unrecorded": "Recording ended before the training did: later steps are not known.",
+}
+
+
+def _ended(state: str | None, steps: StepTable | None) -> html.P | None:
+    """Return that a training stopped without a word, which no file of the run says; None of any other."""
+    if state != "stopped":
+        return None
+    last = int(steps.step.max(initial=0)) if steps is not None else 0
+    after = f"after step {words.count(last)}" if last else "before its first step"
+    text = (
+        f"Training stopped {after} without an end on record: its process was killed, or its machine stopped."
+    )
+    return html.P(text, className="mp-subject", id="ended")
+
+
 def _subject(document: Report, baseline: str | None, state: str | None) -> list[Any]:
     run = document.run
     batch = run.batch_size
@@ -192,17 +216,9 @@ def _subject(document: Report, baseline: str | None, state: str | None) -> list[
         words.compiled(run.backend, run.jit_compile),
     ]
     said: list[Any] = [" · ".join(words.plain(str(fact)) for fact in facts if fact) or run.name]
-    if state in ("running", "interrupted", "exit", "failed", "stopped", "unfinished", "unrecorded"):
-        hint = {
-            "running": "The training goes on: this page follows it.",
-            "interrupted": "The training was broken off.",
-            "exit": "sys.exit ended the training.",
-            "failed": "An error ended the training.",
-            "stopped": "No end of the training was recorded, and nothing was written for 15 s.",
-            "unfinished": "No end of the training was recorded.",
-            "unrecorded": "Recording ended before the training did: later steps are not known.",
-        }[state]
-        said += [" ", html.Span(state, className=f"mp-chip mp-state-{state}", title=hint, id="state")]
+    if state in _STATES:
+        told = {"title": _STATES[state], "id": "state"}
+        said += [" ", html.Span(state, className=f"mp-chip mp-state-{state}", **told)]
     said += [" ", _chip(document, baseline)]
     return said
 
