@@ -82,7 +82,7 @@ def default_run(entries: Sequence[RunEntry]) -> str | None:
 
 
 def default_baseline(run: str | None, entries: Sequence[RunEntry]) -> str | None:
-    """Return the float32 run that a run of reduced precision is compared with where nobody says another."""
+    """Return the float32 run that a run of reduced precision is compared with unless another is named."""
     return default_baselines(tuple(entries)).get(run or "")
 
 

@@ -111,7 +111,7 @@ def _listening(app: flask.Flask, host: str, port: int) -> Any:
 def _readable(listening: Any, readable: Callable[[], bool]) -> bool:
     """Return whether a listening socket takes another connection, as waitress says; but where few are left,
     let go of those that waited longest for a request, or for the rest of one. Browsers open others when they
-    need them; waitress closes them after two minutes, and would let nobody in until then."""
+    need them; waitress closes them after two minutes, and would let no other browser in until then."""
     limit = listening.adj.connection_limit
     held = list(listening.active_channels.values())
     waiting = [one for one in held if not (one.requests or one.total_outbufs_len or one.will_close)]

@@ -72,7 +72,7 @@ def audit(
     Returns an `AuditReport`, or for a list a tuple with one for each; print it to read it. Raises
     `UsageError` where `model` is not a Keras model, `NotFoundError` for an unknown card, `UnreadableError`
     for a file that Keras cannot load or that would run code, and `UnableError` for a run whose records hold
-    no model, and a file that takes too much.
+    no model, or a file that takes too much memory or time.
     """
     if isinstance(model, list | tuple):
         return tuple(

@@ -144,7 +144,7 @@ class Diagnosis(finding.Diagnosis):
         whatif: the step after each remedy of the plan; None without an account.
         account: the time of one step by class; None where steps or the trace are not known.
         window: the account of the whole window, for a trace in which no step can be told apart.
-        unlike: why the profiled steps do not stand for the others; None where they do.
+        unlike: why the profiled steps are not representative; None where they are.
         steps: summary of the step log: counts, median, percentiles; None without one.
         tensor_core: the share of matrix time on matrix units, with its unknown part.
         computes: the precision that the run computes in, and the evidence for it.
@@ -197,8 +197,7 @@ class Comparison(finding.Comparison):
     Attributes:
         runs: a `Diagnosis` of each run, in the order given.
         rungs: the comparison of each run with the one before; one less than there are runs.
-        batches: what the step times show of runs of one model at several batch sizes; empty without such
-            runs.
+        batches: for runs of one model at several batch sizes, what their step times show; else empty.
     """
 
     def __repr__(self) -> str:

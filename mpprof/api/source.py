@@ -49,7 +49,8 @@ KEPT_RUNS = 64
 """Runs with their whole step logs."""
 
 LISTED_BYTES = 16 << 10
-"""Of a longer step log the list of runs reads the beginning and the end: whether there is one, and an end."""
+"""The list of runs reads only the beginning and the end of a longer step log: whether there is one, and an
+end."""
 
 KEPT_REPORTS = 512
 """Documents of some 100 KB: as many as a page of some hundred runs asks for."""
@@ -87,8 +88,8 @@ class _Analysed:
 class LogDirectory(TableMethods):
     """Implements model.source.RunSource over everything under `path`.
 
-    Safe to use from several threads: who asks for what was read already waits for nobody. What was read is
-    kept until the files' sizes or times change. `refresh` brings `path` up to date where it is the copy of a
+    Safe to use from several threads: a request for what was read already does not wait. What was read is kept
+    until the files' sizes or times change. `refresh` brings `path` up to date where it is the copy of a
     directory elsewhere. `step_range` as for `workflows.load`. `ignore`: findings to show as dismissed, reason
     by code. `survey`: the file of rows that a survey has kept (`--resume`). Raises UsageError for one that
     cannot be used.

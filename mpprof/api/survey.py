@@ -71,7 +71,7 @@ def _analysed(
     left: Sequence[Task], workers: int | None, dask: str | None, time_limit_s: float
 ) -> Iterator[tuple[Task, SurveyRow]]:
     if dask is not None:
-        return rows(left, dask)
+        return _on_dask(left, dask)
     count = (
         workers if workers is not None else len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
     )
@@ -123,10 +123,12 @@ def _places(path: Path) -> Sequence[loading.Place]:
     return (*at, *loading.lone_beside(path, at))
 
 
+# --- on the workers of a Dask cluster that is there already; they see the same paths ------------------------
+
 CONNECT_S = 30
 
 
-def rows(left: Sequence[Task], address: str) -> Iterator[tuple[Task, SurveyRow]]:
+def _on_dask(left: Sequence[Task], address: str) -> Iterator[tuple[Task, SurveyRow]]:
     """Yield each task with its row, as they come. Dask gives the task of a worker that died to another
     worker; a run that ends several workers is given up. Raises MpprofError without Dask, or where nothing
     answers."""

@@ -507,7 +507,7 @@ def _why_no_memory(mine: Analysis) -> str:
 def announce(root: str | Path) -> str:
     """Return the answer that the callback prints when `fit` ends, on the run of this very directory. It is
     that of `mpprof report`, or says of how many steps it is."""
-    # Of this host alone: others may still write their traces, and a `fit` is not to end the later for them.
+    # Only this host: others may still write their traces, and `fit` is not to wait for them.
     run = replace(load_at(Path(root), most_bytes=ANNOUNCED_BYTES), hosts=())
     left_out = stepping.left_out(run.steps) if run.steps is not None else None
     answer = diagnose(run).answer

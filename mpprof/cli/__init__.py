@@ -74,7 +74,7 @@ TALK = ("demo", "run", "serve", "try", "verify")
 
 
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
-"""What argparse says of a word that is none of those it takes."""
+"""What argparse says of a word that it does not take."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -102,7 +102,8 @@ class _Parser(argparse.ArgumentParser):
         return super()._get_value(action, arg_string)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or the version. Raises MpprofError where it cannot be written; argparse says nothing."""
+        """Print help or the version. Raises MpprofError where it cannot be written, which argparse would
+        ignore."""
         if file is sys.stdout:
             output.print_all(message)
         else:
@@ -239,7 +240,7 @@ def _options(default: object) -> _Parser:
     flags = {
         "--quiet": "no progress and no notes on stderr",
         "--no-color": "no colour, even on a terminal (NO_COLOR does the same)",
-        "--no-cache": "read every trace anew and keep nothing (*.xplane.pb is never kept)",
+        "--no-cache": "neither read nor write the cache of parsed traces (*.xplane.pb is never kept)",
         "--strict": "a cut-off or damaged trace is an error, not a warning",
     }
     for flag, text in flags.items():

@@ -102,7 +102,7 @@ def _sessions(run: Run) -> dict[Path, str]:
 
 
 def _session(run: Run, path: Path) -> Path:
-    """Return the directory of a trace's session; the trace itself where the directory is none."""
+    """Return the directory of a trace's session; the trace itself where it lies in no session's directory."""
     windows = run.facts.profile_windows if run.facts else ()
     named = any(window.trace and run.path / window.trace == path.parent for window in windows)
     return path.parent if named or traces.is_session(path.parent) else path
@@ -166,7 +166,7 @@ def _redacted(facts: Any, redactor: Redactor) -> Any:
 
 def _line(line: str, redactor: Redactor) -> str:
     """Return a line of a log, redacted. Step lines that hold numbers only stay as they are, which keeps a
-    long log fast. Of a line that is cut off only that there is one is kept."""
+    long log fast. A line that is cut off is kept only as a sign that there is one."""
     if _STEP_LINE.fullmatch(line.rstrip("\n")):
         return line
     value = _parsed(line)

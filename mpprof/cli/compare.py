@@ -20,10 +20,10 @@ FORMATS = ("text", "json", "markdown", "html")
 class Compare:
     """Compare two runs, or many in a row: speedup, gap, causes.
 
-    Many runs are a ladder, in the order given. For each of its steps it shows the
-    observed and the attainable speedup, where the gap lies, and the kernels that
-    changed most. A path that holds several runs stands for all of them, oldest
-    first."""
+    Many runs are a ladder, in the order given. For each run after the first it
+    shows the observed and the attainable speedup, where the gap lies, and the
+    kernels that changed most. A path that holds several runs stands for all of
+    them, oldest first."""
 
     name = "compare"
 

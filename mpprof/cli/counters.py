@@ -22,10 +22,10 @@ MOST_BYTES = 1 << 30
 class Counters:
     """Read Nsight Compute's counters: verified Tensor Core use.
 
-    FILE is the CSV of Nsight Compute, of the raw page (ncu --csv --page raw) or
-    the details page. With --run the verdicts are kept with that run, and its
-    reports and tables use them before anything else. Without --run they are only
-    shown, and without the kernels that XLA or Inductor named: the same name is
+    FILE is the CSV of Nsight Compute, of the raw page (ncu --csv --page raw) or the
+    details page. With --run the verdicts are kept with that run, and its reports
+    and tables use them before anything else. Without --run they are only shown, and
+    kernels that XLA or Inductor named are left out, because the same name is
     another kernel in another program. `mpprof verify` records such a file."""
 
     name = "counters"

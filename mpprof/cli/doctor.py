@@ -15,7 +15,7 @@ class Doctor:
 
     It looks at the GPU, its driver, the permission to profile, the frameworks and
     Keras' policy. No framework is imported and nothing is changed. The exit code is
-    always 0: parts may be missing, but nothing is wrong."""
+    always 0, whatever is missing."""
 
     name = "doctor"
 

@@ -16,9 +16,9 @@ class Forecast:
 
     XLA compiles the train step for each card. MODEL is a .keras file, or
     module:function, importable from here, that returns a compiled Keras model. It
-    is built with Keras on JAX, so it must not need TensorFlow's own ops. Weights
-    of a file are not read, and code in it is not run without --trust. Needs the
-    extra mpprof[forecast]: XLA's compiler for NVIDIA GPUs, without a GPU or its
+    is built with Keras on JAX, so it must not need TensorFlow's own ops. Weights of
+    a file are not read, and code in it is not run without --trust. It needs the
+    extra mpprof[forecast], XLA's compiler for NVIDIA GPUs, but no GPU and no
     driver."""
 
     name = "forecast"
@@ -41,7 +41,7 @@ class Forecast:
         )  # fmt: skip
         parser.add_argument(
             "--input-shape", metavar="N,N,...", action="append", default=[],
-            help="shape of an input without the batch, where the model states none (again for more inputs)",
+            help="shape of an input without the batch, if the model states none (repeat for more inputs)",
         )  # fmt: skip
         parser.add_argument(
             "--time-limit", metavar="SECONDS", type=float, default=900.0,

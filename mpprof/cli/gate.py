@@ -42,7 +42,7 @@ def add_allow_unable(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--allow-unable",
         action="store_true",
-        help="let a check pass that cannot be judged; without this option it fails by name",
+        help="let a check pass that cannot be judged; without this option it fails and is named",
     )
 
 

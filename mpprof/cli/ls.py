@@ -15,12 +15,11 @@ class Ls:
     """List the runs of a directory: policy, card, step time, state.
 
     It also shows the batch, and when each run was last written. The oldest comes
-    first; runs that cannot be read come last, with the reason. A run has ended
-    where its records hold the end of the training, and has failed where an error
-    was that end (the error's type follows). One that was broken off is interrupted,
-    or exit after sys.exit. Otherwise it is running, or
-    stopped (killed or crashed) if nothing was written for 15 s; a copy from another
-    machine is listed as unfinished. Step times are means, with every stall."""
+    first; runs that cannot be read come last, with the reason. The state is ended
+    or failed (with the error's type) if the records hold the end of the training;
+    interrupted, or exit after sys.exit; else running, or stopped (killed or
+    crashed) if nothing was written for 15 s. A copy from another machine is listed
+    as unfinished. Step times are means, with every stall."""
 
     name = "ls"
 

@@ -28,18 +28,18 @@ _POLICIES = "float32,mixed_float16,mixed_bfloat16"
 class Memory(Table):
     """Show what held memory at its peak, or what training will take.
 
-    Of a run: the peak by kind, type, layer and tensor, and what outlives its step.
-    Sizes are the allocator's own. With --baseline, a run of the same model in
-    float32, it also says what mixed precision saved, what it could have saved, and
-    what is in the way. With --by it is a table of one division; csv and json hold
-    all of them. PATH may also be a text with an out-of-memory error of TensorFlow,
-    XLA or PyTorch (.txt, .log, .out, .err): it says what filled the memory and what
-    to try.
+    For a run it shows the peak by kind, type, layer and tensor, and what outlives
+    its step. Sizes are the allocator's own. With --baseline, a run of the same
+    model in float32, it also says what mixed precision saved, what it could have
+    saved, and what is in the way. With --by it shows one of these divisions as a
+    table; csv and json hold all of them. For a text with an out-of-memory error of
+    TensorFlow, XLA or PyTorch (.txt, .log, .out, .err) it says what filled the
+    memory and what to try.
 
-    Of a model that has not been trained (a .keras file, or module:function that
-    returns one), or of a log directory's model with --card or --batch, it says what
-    parameters, gradients, optimizer slots and activations will take in float32,
-    mixed_float16 and mixed_bfloat16, and the largest batch that fits."""
+    For a model that has not been trained (a .keras file, or module:function that
+    returns one), or for a log directory's model with --card or --batch, it says
+    what parameters, gradients, optimizer slots and activations will take in
+    float32, mixed_float16 and mixed_bfloat16, and the largest batch that fits."""
 
     name = "memory"
     by_help = "a table of one of: dtype, op, layer, kind"

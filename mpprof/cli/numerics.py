@@ -11,11 +11,11 @@ from mpprof.errors import UsageError
 class Numerics:
     """Show where 16 bits overflow or flush to zero, by layer.
 
-    Of the looks at one forward and backward pass that a run recorded, it shows the
-    first in which something breaks, else the last: the first layer and the first
+    A run records looks: one forward and backward pass each. This shows the first
+    look in which something breaks, else the last: the first layer and the first
     gradient that break and why, the loss scales at which nothing overflows and
-    little is lost, what to do, and the numbers of each layer. A model is looked at
-    without a run by mpprof.numerics(model, x, y)."""
+    little is lost, what to do, and the numbers of each layer. Without a run,
+    mpprof.numerics(model, x, y) looks at a model."""
 
     name = "numerics"
 

@@ -87,8 +87,7 @@ def print_all(text: str) -> None:
 
 
 def discard_stdout() -> None:
-    """Let what stdout still holds, and what comes, go nowhere: Python would complain again on flushing at
-    exit."""
+    """Drop what stdout still holds, and what comes: Python would complain again on flushing at exit."""
     if sys.stdout is not None:
         with suppress(io.UnsupportedOperation):  # no file of the system's: nothing is flushed at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -209,8 +208,8 @@ def complain(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write lines to stderr as they are. Where it takes none (a full disk, a reader who has left) there is
-    nobody to tell, and the command goes on to its exit code."""
+    """Write lines to stderr as they are. If it cannot be written (a full disk, a closed pipe), the command
+    still ends with its exit code."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -218,7 +217,7 @@ def say(text: str) -> None:
 
 
 def nobody() -> TextIO:
-    """Return the file that words go to where nobody takes them."""
+    """Return the file that output goes to if the terminal is gone."""
     return open(os.devnull, "w", encoding="utf-8")
 
 

@@ -32,15 +32,13 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add `--run`, as `args.run_id`."""
-    parser.add_argument(
-        "--run", dest="run_id", metavar="ID|latest", help="which run, where PATH holds several"
-    )
+    parser.add_argument("--run", dest="run_id", metavar="ID|latest", help="which run, if PATH holds several")
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="PATH", type=Path, help="the float32 run to compare with")
     parser.add_argument(
-        "--baseline-run", metavar="ID|latest", help="which run, where the baseline's path holds several"
+        "--baseline-run", metavar="ID|latest", help="which run, if the baseline's path holds several"
     )
 
 
@@ -48,7 +46,7 @@ def add_imports(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> No
     """Add `--import`, as `args.imports`, and `--trust`: what is to be run of a saved model."""
     parser.add_argument(
         "--import", metavar="MODULE", dest="imports", action="append", default=[],
-        help="a module that defines classes which a saved model is made of (again for more)",
+        help="a module that defines classes of a saved model (repeat for more)",
     )  # fmt: skip
     parser.add_argument(
         "--trust", action="store_true",
@@ -77,8 +75,8 @@ def opened(args: argparse.Namespace, path: Path) -> Iterator[Path]:
     """Give the path itself, or the directory that a bundle was unpacked to, for as long as it is needed.
 
     Errors within the context name the bundle, not the directory that is gone when they are read. What lies
-    at an address is fetched into the cache; with --no-cache, for as long as it is needed. Where somebody
-    watches, a long fetch says how far it is.
+    at an address is fetched into the cache; with --no-cache, for as long as it is needed. On a terminal, a
+    long fetch says how far it is.
     """
     if _is_address(path):
         with _watched(), _fetched(args, path) as local:

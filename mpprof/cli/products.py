@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class Products(Table):
     """List matrix products by shape: calls, time, achieved rate.
 
-    A row is what multiplied matrices of one shape in one way: M x N x K, or the
-    sizes of a convolution's operands. `of peak` is the rate over the card's peak
-    in that precision, on the units that it ran on. Shapes come from XLA's
-    program, from TensorFlow's ops, from PyTorch's with record_shapes=True, or
+    A row holds all products of one shape that ran in the same way. The shape is M x
+    N x K, or the sizes of a convolution's operands. `of peak` is the rate over the
+    card's peak in that precision, on the units that it ran on. Shapes come from
+    XLA's program, from TensorFlow's ops, from PyTorch's with record_shapes=True, or
     of a dense layer from what mpprof recorded of it."""
 
     name = "products"

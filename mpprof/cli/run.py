@@ -16,9 +16,9 @@ class Run:
     """Run an unchanged training script and report on it.
 
     Write SCRIPT and its arguments as after `python`, or `-m MODULE`; options of
-    mpprof stand before. Each Keras `fit` gets a callback that records it, and the
-    report's first screen is printed on stderr at the end. Output, exit code and
-    results are the script's own, unless --steps, --policy or --jit ask for another
+    mpprof come before them. Each Keras `fit` gets a callback that records it, and
+    the report's first screen is printed on stderr at the end. Output, exit code and
+    results are the script's own, unless --steps, --policy or --jit change the
     training. Files are written only below the log directory."""
 
     name = "run"
@@ -27,7 +27,7 @@ class Run:
         add_script(parser, self.name, "where the records go")
         parser.add_argument(
             "--steps", metavar="N", type=at_least_one,
-            help="end the process once N steady steps are recorded: what follows them does not happen",
+            help="end the process once N steady steps are recorded; the rest of the script is not run",
         )  # fmt: skip
         parser.add_argument(
             "--profile", metavar="FIRST:LAST", type=_profile,

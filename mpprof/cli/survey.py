@@ -25,10 +25,10 @@ class Survey:
     Each run is a row, with an estimate of the GPU-hours lost a day. Runs are
     analysed in several processes at a time, and each 16-bit run is compared with
     the float32 run of the same model, card and batch that its name or directory
-    says it belongs to, as on the page. A run that cannot be read, or crashes its
-    process, is listed with the reason. The loss is the time above the step after
-    all remedies, or above the attainable step or the baseline's where that is
-    shorter; the time of skipped updates is added. Hours are per day of training."""
+    points to. A run that cannot be read, or crashes its process, is listed with the
+    reason. A step loses its time above the shortest of three: the step after all
+    remedies, the attainable step, and the baseline's. The time of skipped updates
+    is added. Hours are per day of training."""
 
     name = "survey"
 

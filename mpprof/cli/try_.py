@@ -29,11 +29,11 @@ class Try:
     """Train a script under several settings; say which one pays.
 
     Write SCRIPT and its arguments as after `python`, or `-m MODULE`; options of
-    mpprof stand before. The unchanged script is trained in float32, in 16 bits,
-    then with XLA, then with twice the batch: one change at a time, and what pays
-    is kept. Each training is a process of its own that ends in `fit` after 60
-    steady steps. Trainings take turns (A B C, C B A) until the speedups are known
-    to 5 %, four times at least.
+    mpprof come before them. The unchanged script is trained in float32, in 16 bits,
+    then with XLA, then with twice the batch: one change at a time, and what pays is
+    kept. Each training is a process of its own that ends in `fit` after 60 steady
+    steps. The settings take turns (A B C, C B A), at least four times each, until
+    the speedups are known to 5 %.
 
     What the script does before `fit` happens in each training. What it does after
     `fit` (saving, evaluating, uploading) does not happen. MPPROF_TRY=1 is set, and
@@ -47,10 +47,10 @@ class Try:
         choice.add_argument(
             "--policies",
             metavar="NAME,NAME",
-            help="dtype policies; the first one is what others are held against",
+            help="dtype policies; the others are compared with the first",
         )
         choice.add_argument("--jit", metavar="on,off", help="XLA on, off, or both in this order")
-        choice.add_argument("--batch", metavar="x2,x4", help="times the script's own batch")
+        choice.add_argument("--batch", metavar="x2,x4", help="multiples of the script's own batch")
         choice.add_argument(
             "--set", metavar="NAME=VALUE", action="append", default=[],
             help="steps_per_execution=N, prefetch=auto, workers=N, loss_scale=N, loss_scale_growth=N, "
@@ -62,15 +62,15 @@ class Try:
         )
         choice.add_argument(
             "--remedies", action="store_true",
-            help="try each remedy that the diagnosis of the first training has, and a switch applies",
+            help="try each remedy for the first training that needs no edit of the script",
         )  # fmt: skip
         parser.add_argument(
             "--steps", metavar="N", type=at_least_one, default=STEPS,
-            help=f"steady steps of a training at least; 5 s at least, too (default: {STEPS})",
+            help=f"steady steps of each training, at least; they take 5 s, at least (default: {STEPS})",
         )  # fmt: skip
         parser.add_argument(
             "--minutes", metavar="N", type=_minutes,
-            help="of all trainings together (default: 20; on a CPU 2)",
+            help="minutes for all trainings together (default: 20; on a CPU 2)",
         )  # fmt: skip
         parser.add_argument(
             "--fit", metavar="N", type=at_least_one,
@@ -80,7 +80,7 @@ class Try:
             "--keep-callbacks", action="store_true",
             help="keep callbacks that write: checkpoints, backups, TensorBoard, CSV",
         )  # fmt: skip
-        parser.add_argument("--resume", action="store_true", help="go on where this was broken off")
+        parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
         output.add_output(parser)
 

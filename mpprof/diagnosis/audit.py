@@ -19,7 +19,7 @@ from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
 from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import Case, Signals
-from mpprof.diagnosis.untrained import Untrained
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.audit import AuditNote, AuditReport, MatrixWork
 from mpprof.model.device import DeviceFacts
 from mpprof.model.finding import SEVERITY_RANK, Unable
@@ -30,7 +30,7 @@ class ModelRule(Rule, Protocol):
     """A rule that can say something of a model before it trains."""
 
     @property
-    def check_model(self) -> Callable[[Untrained], Iterator[AuditNote]]: ...
+    def check_model(self) -> Callable[[Untrained], Iterator[Note]]: ...
 
 
 NO_WORKERS = (
@@ -52,8 +52,8 @@ _FIRST = (
     "MP410",
     "MP309",
 )
-"""Of notes that are equally bad these come first: they decide about the whole model, or most of it. The
-others follow in the catalogue's order."""
+"""Among equally bad notes these come first: they decide about the whole model, or most of it. The others
+follow in the catalogue's order."""
 _OF_THE_CARD = ("MP801", "MP802", "MP804", "MP808")
 """What decides about every layer: where one of these is a loss, it comes before all others."""
 _VOCABULARY = "MP402"
@@ -85,9 +85,8 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         untrained = Untrained(signals, facts, known, fit, gpu, flops.shares(known.layers), found)
         taken: set[str | None] = set()
         for rule in rules if model else on_records:
-            said = dict.fromkeys(
-                rule.check_model(untrained)
-            )  # the two layers in a Bidirectional say the same
+            # The two layers in a Bidirectional say the same.
+            said = dict.fromkeys(_of(rule, each) for each in rule.check_model(untrained))
             if rule in on_records:
                 taken |= {note.layer for note in said if note.code == _VOCABULARY}
                 notes += said
@@ -95,16 +94,10 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
                 notes += mine
             else:
                 clear.append(rule.CODE)
-    late = (
-        []
-        if gpu is None or has_units is not None
-        else [
-            Unable(
-                "MP802",
-                f"{_called(gpu)} covers cards with Tensor Cores and without: give the card by its name",
-            )
-        ]
-    )
+    late = []
+    if gpu is not None and has_units is None:
+        why = f"{_called(gpu)} covers cards with Tensor Cores and without: give the card by its name"
+        late.append(Unable("MP802", why))
     order = {rule.CODE: place for place, rule in enumerate(rules)}
     worst = {
         code: min(SEVERITY_RANK[n.severity] for n in notes if n.code == code)
@@ -147,6 +140,13 @@ def _named(layer: LayerFacts) -> str:
         return layer.dtype_policy or "not known"
     wider = layer.variable_dtype not in (None, layer.compute_dtype)
     return f"mixed_{layer.compute_dtype}" if wider else layer.compute_dtype
+
+
+def _of(rule: Rule, note: Note) -> AuditNote:
+    title = note.title or rule.TITLE
+    return AuditNote(
+        rule.CODE, rule.SLUG, title, note.severity, note.layer, note.reason, note.remedy, note.about
+    )
 
 
 def _place(note: AuditNote, worst: dict[str, int]) -> int:

@@ -43,8 +43,8 @@ def between(signals: Signals) -> tuple[int, ...]:
 
 def added_ns(signals: Signals) -> float:
     """Return the ns that profiling added to this idle time of a step. The profiler's work is host work for
-    the most part, and so time without launches; what it adds between two steps is none of this time. Where
-    profiling distorted the step, it is the idle time beyond what an unprofiled step leaves beside the
+    the most part, and so time without launches; what it adds between two steps does not belong to this time.
+    Where profiling distorted the step, it is the idle time beyond what an unprofiled step leaves beside the
     device's work, which profiling does not change. 0 without unprofiled steps to compare with."""
     account = signals.case.measured
     if account is None or not (usual_ns := account.unprofiled_ns):

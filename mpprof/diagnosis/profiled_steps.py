@@ -1,4 +1,4 @@
-"""Why profiled steps take longer than the others: by the steps around them, which nobody profiled."""
+"""Why profiled steps take longer than the others, judged by the unprofiled steps around them."""
 
 from __future__ import annotations
 

@@ -569,7 +569,7 @@ class Signals:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Of the step, else of the whole window."""
+        """The account of the step, else of the whole window."""
         return self.case.measured.main.cells if self.case.measured else ()
 
     def select(self, chosen: Callable[[Cell], bool]) -> tuple[int, ...]:
@@ -623,7 +623,7 @@ class Signals:
 
     @cached_property
     def idle_ns(self) -> float:
-        """Idle time of a step: what profiling added to a step is none of its own, and adds no work. Where it
+        """Idle time of a step: what profiling added to a step is not counted, and adds no work. Where it
         distorted the window, that of a profiled step."""
         left = ("idle_stall",) if self.distorted else ()  # no profiled step holds it
         cells = [cell for cell in self.cells if cell.category in IDLE_CLASSES and cell.category not in left]

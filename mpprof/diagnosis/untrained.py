@@ -11,11 +11,23 @@ from typing import Any
 from mpprof.analysis.layers import flops, kinds
 from mpprof.diagnosis.remedies.layer_code import Write, in_place, innermost, placed, wrapper_of, written
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.model.audit import AuditNote
 from mpprof.model.device import DeviceFacts
-from mpprof.model.finding import Finding
+from mpprof.model.finding import Finding, Severity
 from mpprof.model.frozen import frozen
 from mpprof.model.run import FitFacts, LayerFacts, ModelFacts, RunFacts
+
+
+@frozen
+class Note:
+    """What a rule says of a model before it trains: an `AuditNote` without the rule's code and name. `title`
+    empty: the rule's own."""
+
+    severity: Severity
+    layer: str | None
+    reason: str
+    remedy: str
+    title: str = ""
+    about: str | None = None
 
 
 @frozen
@@ -131,15 +143,12 @@ class Untrained:
         layer: LayerFacts | None = None,
         reason: str = "",
         remedy: str = "",
-    ) -> AuditNote:
+    ) -> Note:
         """Return a finding under the name of what stands in the model's script. `reason` and `remedy` are the
         finding's own where none is given."""
         own = next((each.snippet for each in found.remedies if each.snippet), found.remedy)
         outermost = self.placed(layer, written)[0] if layer is not None else name
-        return AuditNote(
-            found.code, found.slug, found.title, found.severity, outermost,
-            reason or found.summary, remedy or own,
-        )  # fmt: skip
+        return Note(found.severity, outermost, reason or found.summary, remedy or own, found.title)
 
     # --- code for layers that should compute in 16 bits ---
 

@@ -101,9 +101,9 @@ def with_steps(keras: ModuleType, training: Training, step_of: StepOf) -> None:
 def joined(given: Any, added: Sequence[Any], model: Any) -> Any:
     """Return the callbacks of a fit with more behind them; what was given stays as it is.
 
-    `given`: None, a callback, a sequence or another structure of them, or a `CallbackList`. Of what is
-    neither list nor tuple, Keras 3 calls the hooks of a batch's end in a pool of threads. So it becomes a
-    list only where such a hook is added, which must be called in order."""
+    `given`: None, a callback, a sequence or another structure of them, or a `CallbackList`. If the callbacks
+    are neither a list nor a tuple, Keras 3 calls the hooks of a batch's end in a pool of threads. So it
+    becomes a list only where such a hook is added, which must be called in order."""
     if is_list_object(given):
         return _longer(given, added, model)
     if given is None or isinstance(given, list | tuple):

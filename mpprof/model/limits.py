@@ -64,7 +64,7 @@ MOST_COVERED = 1_000_000
 MOST_EPOCHS, MOST_SKIPPED = 1 << 31, 1 << 31
 """Number of an epoch, and updates skipped between two readings: what is made of them fits into 64 bits."""
 MOST_BAD_LINES = 100_000
-"""Lines of a log that are none; what follows so many is not looked into."""
+"""Damaged lines of a log; after so many the rest is not read."""
 MOST_ENTRIES, DEEPEST_ENTRY = 10_000, 16
 """Entries of a list or an object whose content is not ours (a layer's config, versions, reasons), and how
 deep they may lie in one another."""

@@ -120,7 +120,8 @@ class Course:
 
 @frozen
 class RecordedMemory:
-    """What the records say, without a trace; None: not recorded. Of several devices the one that holds most.
+    """What the records say, without a trace; None: not recorded. If there are several devices, the one that
+    holds most.
 
     `steady_peak_bytes` may be lower than `peak_bytes`: autotuning and tracing come first."""
 

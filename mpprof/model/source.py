@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 RunState = Literal["running", "ended", "interrupted", "exit", "failed", "stopped", "unfinished", "unrecorded"]
-"""Interrupted: the training was broken off, by the keyboard or by what nobody saw. Exit: by `sys.exit`.
-Failed: an error ended the training. Stopped: no end of the training was recorded, and nothing was written
-for `runs.state.STOPPED_AFTER_S`. Unfinished: no end was recorded, of a run elsewhere, whose writes are not
-seen as they happen. Unrecorded: recording ended before the training did, which may go on."""
+"""Interrupted: the training was broken off, by the keyboard or by an unknown cause. Exit: by `sys.exit`.
+Failed: an error ended the training. Stopped: no end of the training was recorded, and nothing was written for
+`runs.state.STOPPED_AFTER_S`. Unfinished: no end was recorded, of a run elsewhere, whose writes are not seen
+as they happen. Unrecorded: recording ended before the training did, which may go on."""
 HOST_MARK = "@"
 """Between a run's id and the host, in an id of the run as that host saw it."""
 

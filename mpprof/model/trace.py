@@ -68,7 +68,7 @@ class TraceDevice:
 
 @frozen
 class Stream:
-    """A queue of a device that really executes work; derived lines are none."""
+    """A queue of a device that really executes work; derived lines are not queues."""
 
     device: int  # row in Trace.devices
     number: int  # the stream's id in the file

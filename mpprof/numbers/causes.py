@@ -64,7 +64,7 @@ _ADDS = re.compile(r"add(v2)?|max(imum)?|clamp(_min)?")
 
 
 def kind_of(op: Op) -> str | None:
-    """Return the kind of arithmetic that an operation is of; None where it is none that can overflow."""
+    """Return the kind of arithmetic that an operation is of; None where it cannot overflow."""
     name = op.name.lower().strip("_")
     kind = next((kind for kind, pattern in _KINDS if pattern.fullmatch(name)), None)
     return "variance" if kind == "product" and op.squares else kind

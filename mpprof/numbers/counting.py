@@ -16,8 +16,8 @@ LENGTH = max(len(tallies.edges(dtype)) for dtype in tallies.LIMITS) + 2
 
 
 def counted(ops: Any, tensor: Any, dtype: str, bits_of: Callable[[Any, str], Any]) -> Any:
-    """Return the counts of a tensor that has elements, as int32 of shape (`LENGTH`,): between the edges of
-    its type, zeros behind them, and last the bits of its largest finite magnitude.
+    """Return the counts of a tensor that has elements, as int32 of shape (`LENGTH`,): first the counts
+    between the edges of its type, then zeros, and last the bits of its largest finite magnitude.
 
     `ops` is `keras.ops`; `bits_of(tensor, name)` gives a tensor's bits as integers of that type."""
     flat, edges = ops.reshape(tensor, (-1,)), tallies.edges(dtype)

@@ -68,7 +68,7 @@ def append(
 def looks(root: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Return the looks of the run at `root` in their order, and warnings of what was damaged.
 
-    Raises `NotFoundError` where the run has none, `UnreadableError` where the file is none of ours."""
+    Raises `NotFoundError` where the run has none, `UnreadableError` where the file is not mpprof's own."""
     path = formats.folder_of(root) / formats.NUMERICS_FILE
     faults = Faults(path)
     found = [record for block in read_blocks(path, "mpprof.numerics", faults) for record in block]

@@ -70,7 +70,7 @@ def checked(stop_on: str | Iterable[str]) -> frozenset[str]:
 @dataclass
 class Watch:
     """`growth_steps`: of the dynamic loss scale, None where there is none. `scaled`: whether the loss is
-    scaled; None: nobody could see it."""
+    scaled; None: not known."""
 
     growth_steps: int | None = None
     scaled: bool | None = None

@@ -101,8 +101,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         verbose: 1: print one line at the end of `fit`; 0: print nothing.
         announce: called with the run's root at the end of `fit`; returns a sentence to print. The default is
             mpprof's own verdict, printed again once the run has grown by a tenth. It takes about a second:
-            after the first one of a process it is left out where short fits would have verdicts take more
-            than a twentieth of the time. None: no verdict.
+            after the first one of a process it is left out if, in short fits, verdicts would take more than 5
+            % of the time. None: no verdict.
         audit: before a model's first step, print once which of its layers will not reach the Tensor Cores.
             Prints nothing with `verbose=0`, for a float32 model, and where nothing was found.
         stop_on: names of the alarms that stop the training: "loss_scale_stuck", "loss_scale_low",
@@ -122,23 +122,23 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             report when a `fit` ends; `fit` waits for both, as it does for the verdict.
         numerics: look at the numbers by layer (see `mpprof.numerics`) at the start, when an update was
             skipped or the loss is not finite, and at the end; 8 times a run at most. Each look takes some 15
-            steps and two compiles, at the model as it then is; `run_time` has what it cost. The batch is the
-            one given as `(x, y)` or `(x, y, sample_weight)`. With True it is one that `fit` has drawn: on JAX
-            and torch a copy of each is kept, of the last `read_every` and 64 MiB at most. On TensorFlow it is
-            made of the first rows of the arrays that `fit` was given; for other data give a batch.
+            steps and two compiles; `run_time` has what it cost. The batch is the one given as `(x, y)` or
+            `(x, y, sample_weight)`. With True it is a batch that `fit` has drawn: on JAX and torch copies of
+            the last `read_every` batches are kept, at most 64 MiB; on TensorFlow it is the first rows of the
+            arrays that `fit` was given, and for other data you have to give a batch.
         clock: a function that returns monotonic nanoseconds.
 
     To profile 5 more steps of a running training, create a file `window-please` in the run's `mpprof`
-    directory (within about a second it is taken away), or send the `window_signal`.
+    directory (mpprof removes it within about a second), or send the `window_signal`.
 
     Where Keras' TensorBoard callback profiles in the same `fit` (`profile_batch=`), this callback opens no
     window, and that trace is the run's.
 
-    Keras tells a callback nothing of an exception. So `fit` is replaced in Keras' own class, once in a
+    Keras calls no callback when `fit` raises. So `fit` is replaced in Keras' own class, once in a
     process, by a function that calls it: an exception that leaves it closes the recording at once, and goes
-    on. Known limits: in a process' first `fit`, the exception is known only if it ends the script where the
-    callback is made among the arguments, as `mpprof.MPProfilerCallback(...)`, which is imported then. A `fit`
-    within a `fit`, with the same callback, is not recorded.
+    on. Known limits: if mpprof is first imported among the arguments of a process' first `fit`, as
+    `mpprof.MPProfilerCallback(...)`, an exception is known only if it ends the script. A `fit` within a
+    `fit`, with the same callback, is not recorded.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance with a run of its
     own, and so is a `fit` in a forked process. Raises `UsageError` for an argument of another kind.

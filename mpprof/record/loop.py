@@ -68,10 +68,10 @@ class StepRecorder:
     Args:
         logdir: as for `MPProfilerCallback`.
         model, optimizer: Keras objects, if there are any: the model's layers are described, and loss scale
-            and skipped steps are read from the optimizer's variables. A JAX loop holds these itself and
-            hands them over after each step (and before the first, where they are not new):
+            and skipped steps are read from the optimizer's variables. A JAX loop holds these itself and hands
+            them over after each step (and before the first, where they are not new):
             `update(optimizer_variables=…)`. Without an optimizer give `update(loss_scale=…, skipped=…)`: with
-            torch's GradScaler its `get_scale()`, and 1 where that fell at `scaler.update()`. Where a
+            torch's GradScaler its `get_scale()`, and `skipped=1` if that fell in `scaler.update()`. Where a
             LossScaleOptimizer's own counters are read, `skipped` is ignored, with one warning.
         wait: a function that waits for the device, where a step's block does not: `torch.cuda.synchronize`
             or `lambda: jax.block_until_ready(params)`. It is called every `read_every` steps, and step times
@@ -193,7 +193,7 @@ class StepRecorder:
             self.epoch()
 
     def update(self, **values: Any) -> None:
-        """Record values of the current step, or after it, of the last one.
+        """Record values of the current step; between steps, of the step before.
 
         Args:
             values: `loss`, `loss_scale`, `skipped` (updates skipped since the last call that gave it) and

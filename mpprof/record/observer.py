@@ -21,7 +21,7 @@ from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
 from mpprof.record.step_line import Line
 
 KEPT_INTERVALS = 4096
-"""Of the latest steps: the summary's median is theirs."""
+"""How many of the latest steps the summary's median is of."""
 
 MOST_UNTOLD = 1
 """Readings of a fit that may fail to tell skips: a callback that restores a state sets the counter once."""
@@ -127,7 +127,7 @@ class Observer:
         return told and last is not None and last.loss_scale is not None
 
     def leave_skips(self) -> None:
-        """Leave the skips to somebody else who tells them: from here on the counters are not asked."""
+        """Take the skips from the caller: from here on the counters are not read."""
         self._untold = MOST_UNTOLD + 1
 
     def read_nothing(self) -> None:

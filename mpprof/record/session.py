@@ -331,7 +331,8 @@ class FitSession:
         return fit is not None and thread_of(fit) is not None
 
     def make_way(self) -> None:
-        """Close, before another training begins, a fit that an error has ended and whose end nobody told."""
+        """Close, before another training begins, a fit that an error has ended and whose end was not
+        reported."""
         goes_on = self.goes_on()
         if goes_on is False:
             self.interrupt()
@@ -538,7 +539,7 @@ class FitSession:
 
     @property
     def _compiled_at_ends(self) -> int | None:
-        """How often something was compiled at the ends of this fit's epochs; None where nobody tells."""
+        """How often something was compiled at the ends of this fit's epochs; None where it is not known."""
         source = self._compiles
         if source is None:
             return None

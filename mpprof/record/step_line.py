@@ -123,6 +123,6 @@ def record_of(record: Recorded) -> dict[str, Any]:
 
 
 Recorded = Line | PlainLine | dict[str, Any]
-"""What is handed over to be written."""
+"""A step line as it is handed to the writer."""
 
 _JSON = {False: "false", True: "true"}

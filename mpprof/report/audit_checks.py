@@ -71,7 +71,7 @@ def read(path: Path) -> Bounds:
 
 
 def read_kept(path: Path) -> Kept:
-    """Return an audit that was kept as JSON. Raises UsageError for a file that is none."""
+    """Return an audit that was kept as JSON. Raises UsageError for a file that is not an audit."""
     try:
         content = read_regular(path, bounds_file.MOST_BYTES)
         document = json.loads(content) if len(content) <= bounds_file.MOST_BYTES else None

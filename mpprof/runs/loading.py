@@ -32,7 +32,7 @@ Several = list[Any] | tuple[Any, ...]
 GIVE_A_PATH = "Give a log directory or a trace file"
 CHECK = "Check its permissions"
 _MOST_NAMED = 3
-"""Of directories or files, in a warning or an error."""
+"""How many directories or files a warning or an error names."""
 _MOST_LOOKED_AT = 100
 MOST_LISTED = 20
 """Of runs to choose from: more are `mpprof ls`'s to list."""
@@ -305,7 +305,7 @@ def load_all(given: Given | Several) -> tuple[Run, ...]:
 
 
 def as_path(given: object) -> Path:
-    """Return a path as one. Raises UsageError for what is none, and for an empty name."""
+    """Return a path as one. Raises UsageError for an invalid pattern, and for an empty name."""
     if given == "":
         raise UsageError("an empty name is not a run", next=f'{GIVE_A_PATH}; "." is the current directory')
     if isinstance(given, str | os.PathLike):
@@ -474,7 +474,7 @@ def _is_inside(folder: Path, root: Path) -> bool:
 
 
 def why_no_trace_in(root: Path, folder: str) -> str:
-    """Return why the trace of a window that a run recorded into this folder of its own is not read."""
+    """Return why the trace that a run's window left in this folder is not read."""
     if not _is_inside(root / folder, root):
         why = f"{_one_line(folder)} points outside the run and is not followed"
         return f"the trace of the profiler window cannot be read: {why}"

@@ -36,7 +36,7 @@ def entry_of(name: str, facts: RunFacts | None, *, id: str | None = None, **know
 
 
 def why_no_trace(file: Path) -> str | None:
-    """Return why a file that should be a trace is none, by its first bytes; None: they are a trace's."""
+    """Return why a file that should be a trace is not one, by its first bytes; None: they are a trace's."""
     known = formats.of(file)
     return f"{file}: {known.why}" if known is not None and known.why else None
 

@@ -23,7 +23,7 @@ _PATH = re.compile("[^\0\ud800-\udc7f\udd00-\udfff]+")
 
 
 def path(record: Json, key: str) -> str | None:
-    """Return a name that a file can have; None for what is none, such as one with a NUL."""
+    """Return a name that a file can have; None for anything else, such as one with a NUL."""
     found = name(record, key)
     return found if found and _PATH.fullmatch(found) else None
 

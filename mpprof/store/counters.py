@@ -1,4 +1,5 @@
-"""What hardware counters said of a run's kernels: `<root>/mpprof/counters.json`, schema `mpprof.counters/1`.
+"""What hardware counters showed of a run's kernels: `<root>/mpprof/counters.json`, schema
+`mpprof.counters/1`.
 
 `{schema, kernels: [{name, card, placement, precision, accumulate, family, reason: {code, text}}]}`; `card`
 is left out where the verdict is not of a card in particular, `accumulate` where it is not known.
@@ -20,7 +21,7 @@ Verdicts = dict[tuple[str, str], Verdict]
 """By (kernel name, card's name); card "" stands for any."""
 
 MOST_BYTES = 64 << 20
-"""A counters file is read whole; one larger than this is none of ours."""
+"""A counters file is read whole; one larger than this is not mpprof's own."""
 
 
 def counters_path(root: Path) -> Path:

@@ -66,7 +66,7 @@ def read_blocks(
     beginning and the end of a file that holds more than `most_bytes`, or more than `limits.MOST_LINES` lines.
 
     The first line is the schema. Damage is written into `faults` and never raised; raised are
-    `UnreadableError` where the file cannot be opened or is none of ours and `TooNewError`.
+    `UnreadableError` where the file cannot be opened or is not mpprof's own, and `TooNewError`.
     """
     try:
         with open_regular(path) as file:

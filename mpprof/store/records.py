@@ -45,7 +45,7 @@ def read_records(root: Path, *, worker: int = 0, most_bytes: int | None = None) 
     step log or samples that hold more than `most_bytes`, only the beginning and the end.
 
     Raises `NotFoundError` where there is no run, `TooNewError` where a newer mpprof wrote it and
-    `UnreadableError` where a file is none of ours. Damage within a file is a warning.
+    `UnreadableError` where a file is not mpprof's own. Damage within a file is a warning.
     """
     folder = formats.folder_of(Path(root), worker)
     run_path, steps_path = folder / formats.RUN_FILE, folder / formats.STEPS_FILE

@@ -235,7 +235,7 @@ class SpanColumns:
         self.unsound = 0
 
     def add(self, record: Record) -> None:
-        """Take one line; one of another kind is none of this class's."""
+        """Take one line; a line of another kind is ignored."""
         kind = record.get("kind")
         if kind == "fit":
             self._begin(record)

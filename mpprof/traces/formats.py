@@ -53,7 +53,7 @@ def of(path: Path) -> Known | None:
     """Return what the file at `path` is, whatever it is called; None where neither its bytes nor its name
     tell.
 
-    A link that leads nowhere is none, nor is a pipe: opening it would wait for a writer for ever.
+    A link that leads nowhere does not count, nor does a pipe: opening it would wait for a writer for ever.
     """
     try:
         found = path.stat()

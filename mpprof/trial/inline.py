@@ -50,13 +50,13 @@ def try_settings(
         build_model: returns a new compiled model; called for each training, with the policy set.
         data: what `fit` takes first: a data set, a PyDataset, or (x, y) or (x, y, sample_weight) arrays. It
             is iterated again for each training.
-        policies: names of dtype policies; all others are held against the first.
+        policies: names of dtype policies; the others are compared with the first.
         jit: whether to compile with XLA, in the order to try; empty: as the model is compiled.
         batch: times `batch_size`, or the batch of a `tf.data` set, e.g. (2, 4); empty: no other batch.
         together: try all combinations, instead of one change after the other.
         steps: steady steps of a training, at least 20.
-        seconds: so long the steady steps last at least.
-        minutes: of all trainings together, at most.
+        seconds: the least time that the steady steps last.
+        minutes: the most that all trainings may take together.
         most_rounds: of each rung, four or more; None: until the speedups are known, or the time is spent.
         logdir: where the runs go, LOGDIR/<setting>/<round>; None: a new temporary directory.
         say: is called with a line on each training.

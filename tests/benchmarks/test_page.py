@@ -158,7 +158,7 @@ def test_the_first_read_of_a_large_trace_is_announced(chromium: Any, tmp_path: P
     print(", ".join(f"{part} after {ms:,.0f} ms" for part, ms in seen.items()))
     assert list(seen)[-1] == "page"
     assert len(seen) == 4
-    assert seen["progress"] < 1000
+    assert seen["progress"] < 3000  # with the browser's own start; before, the page was blank for 5 s
 
 
 def test_five_readers_at_once_and_three_hundred_runs(tmp_path: Path) -> None:

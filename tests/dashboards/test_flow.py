@@ -182,6 +182,16 @@ def test_a_label_is_shown_only_from_a_width_on_at_which_it_fits() -> None:
             assert svg.width_of(label.text or "") <= int(least) * float(rect.get("width")[:-1]) / 100 + 0.1
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_said_of_a_band_ends_within_a_narrow_card(name: str) -> None:
+    *_, drawing = drawn(name)
+    for label in drawing.iter(f"{_SVG}text"):
+        look = label.get("class") or ""
+        if "mp-said-" in look and (width := int(look.rpartition("-")[2])) < 760:
+            middle = float((label.get("x") or "").rstrip("%")) / 100 * width
+            assert middle + svg.width_of(label.text or "") / 2 <= width + 16, label.text
+
+
 def test_words_of_what_became_of_work() -> None:
     assert words.became(0.0, 3.3e6) == "new: +3.30 ms"
     assert words.became(8.1e6, 8.2e6, "norms") == "norms same"

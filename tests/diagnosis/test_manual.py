@@ -44,8 +44,8 @@ def test_every_page_has_all_headings_in_order_and_something_under_each(rule) -> 
     assert max(len(line) for line in lines if not line.startswith(" " * 8)) <= 110  # code is never broken
 
 
-WITHOUT_CODE = ("MP307", "MP312", "MP505", "MP601", "MP805", "MP903", "MP904", "MP909")
-"""What is to be left out, changed by hand, or not to be done at all."""
+WITHOUT_CODE = ("MP307", "MP805")
+"""A line to delete, and a ceiling that nothing changes."""
 
 
 @pytest.mark.parametrize("rule", rules.ALL, ids=lambda rule: rule.CODE)

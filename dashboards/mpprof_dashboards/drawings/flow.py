@@ -407,6 +407,8 @@ def _end_before(extents: Mapping[str, tuple[float, float]], kind: str) -> float:
 # --- the drawing -------------------------------------------------------------------------------------------
 
 _HEIGHT, _LOW_HEIGHT, _ROOM_FOR_BANDS, _GAP, _TOP = 30, 22, 54, 36, 18
+_NARROW = 759
+"""Pixels of a drawing up to which names stand above the bars, and nothing beside them (mpprof.css)."""
 _MIDDLE = 4.5
 """Pixels from the middle of a bar down to the foot of its letters."""
 
@@ -561,7 +563,8 @@ def _said(bands: Sequence[Band], y: float, whole: float) -> list[str]:
         middle = sum((*band.upper, *band.lower)) / 4 / whole
         half = svg.width_of(band.said) / 2 + 4
         for width in svg.ROOM:
-            inside = half <= middle * width + 8 and middle * width + half <= width + 120
+            beside = 120 if width > _NARROW else 12
+            inside = half <= middle * width + 8 and middle * width + half <= width + beside
             free = all(abs(middle - at) * max(width, since) >= half + own for at, own, since in placed)
             if inside and free:
                 placed.append((middle, half, width))

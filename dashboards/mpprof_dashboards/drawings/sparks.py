@@ -68,7 +68,7 @@ def draw(curve: Curve) -> str:
 
 
 def stairs(at: Float64, values: Float64, x: Place, y: Place) -> str:
-    """Return values that hold until the next one as a path."""
+    """Return a path of steps: each value holds until the next one."""
     rows = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     if len(rows) > MOST_POINTS:
         rows = rows[:: -(-len(rows) // MOST_POINTS)]

@@ -1,7 +1,7 @@
 """Compare: two runs, or a ladder of them in the order chosen; the gap and the kernels of each rung.
 
-Of more than two each is held against the nearest before it that it can be compared with or, if so chosen,
-against the first."""
+Of more than two runs, each is compared with the nearest comparable one before it or, if so chosen, with the
+first."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def against_nearest(source: RunSource, runs: tuple[str, ...]) -> ComparedRuns:
     stands for all."""
     document = source.compare(runs)
     rungs, kernels = list(document.steps), list(document.kernels)
-    kind = [0]  # by run: the first one that it is alike to
+    kind = [0]  # by run: the first run that is comparable to it
     for row, rung in enumerate(document.steps):
         found, tried = (row if _comparable(rung) else None), {kind[row]}
         for at in range(row - 1, -1, -1) if found is None else ():

@@ -1,6 +1,6 @@
 """Communication between devices: what is exposed of it, in what precision, and whom the devices wait for.
 
-Whether a device waits in a collective or transfers, its kernel does not show. But the device that comes to
+A collective's kernel does not show whether the device waits in it or transfers. But the device that comes to
 the collectives last never waits: what the others take beyond its exposed communication is waiting for it.
 """
 

@@ -11,8 +11,8 @@ communication and idle time as long as they were. No kernel becomes shorter than
 shorter than what the host needs for it. Where the card's peaks are not known, matrix work may take no time at
 all at the short end.
 
-Of a single step that is more: its last launch comes no earlier than it did, and at the long end only that
-work becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
+For a single step it is more: its last launch comes no earlier than it did, and at the long end only that work
+becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
 """
 
 from __future__ import annotations

@@ -333,7 +333,7 @@ def _precision(counts: Mapping[str, float], named: Precision) -> Precision:
             found.update(filter(None, (_BY_OP.get(said["op"]),)))
     known = next(iter(found)) if len(found) == 1 else ""
     precision = next((of for of in _MULTIPLIED if of == known), named)
-    # No Tensor Core multiplies float32: as what it was multiplied is not counted.
+    # No Tensor Core multiplies float32, so the type in which it was multiplied was not counted.
     return "unknown" if precision == "fp32" else precision
 
 

@@ -187,8 +187,8 @@ _STATING_WORDS = """swish silu gelu swiglu geglu rope rotary softmax logsoftmax 
     embedding topk routing sort argsort cast convert quantize dequantize dropout random rng philox adam adamw sgd memset maxpool
     avgpool"""
 _STATING = frozenset(_STATING_WORDS.split())
-"""Tasks whose word says enough beside others that nobody knows. `add`, `max`, `split` or `pad` do not: they also say
-how a product is made."""
+"""Tasks whose word says enough beside unknown words. `add`, `max`, `split` or `pad` do not: they also say how
+a product is made."""
 _CONNECTING = """kernel cuda gpu device fused forward backward fwd bwd fp16 bf16 fp32 half float double vec vectorized launch impl
     op ops and with to of the by row rows col cols block warp inplace grad input inputs output outputs data v1 v2 v3
     native static dynamic generic multi scaled per token channel group fp8 fp4 rms nhwc nchw strided contiguous

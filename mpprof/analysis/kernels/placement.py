@@ -410,7 +410,7 @@ _SPREADING = frozenset(("Tile", "BroadcastTo"))
 _AVERAGING = frozenset(("AssignVariableOp", "AssignSubVariableOp", "AssignAddVariableOp"))
 """The moving averages of a batch norm, kept outside the optimizer."""
 _MOST = 0.5
-"""Of the work of a fusion over several layers from which it counts as what most of it is."""
+"""The share of a fusion's work over several layers from which the fusion counts as that work."""
 
 
 def by_norms(trace: Trace, placements: Placements, ownership: Ownership) -> Placements:
@@ -528,7 +528,7 @@ _RANK: tuple[Family, ...] = (
     "cast",
     "layout",
 )
-"""Of several instructions in one fusion the first family in this order is what it mainly does."""
+"""A fusion of several instructions belongs to the first of these families that it has an instruction of."""
 
 
 @lru_cache(maxsize=65536)

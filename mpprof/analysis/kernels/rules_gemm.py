@@ -533,4 +533,4 @@ WORD_RULES: tuple[Rule, ...] = (
         "void gemm_wmma_t<128, 128, 3>(const __half *, const __half *, float *, int, int, int)",
     ),
 )  # fmt: skip
-"""After all libraries: for kernels of nobody in particular that name the instruction."""
+"""After all libraries: for kernels of no known library that name the instruction."""

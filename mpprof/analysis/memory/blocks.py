@@ -70,7 +70,7 @@ def is_device(allocator: str) -> bool:
 
 def allocators(trace: Trace) -> tuple[tuple[Allocator, Int64], ...]:
     """Return every allocator that states what it has given out, with its rows of the allocation table:
-    devices' first, then by their peak. Of more than `MOST_GPUS` those with most events."""
+    devices' first, then by their peak. If there are more than `MOST_GPUS`, those with most events."""
     table, found = trace.allocations, []
     for rows in _by_allocator(table):
         name = int(table.allocator[rows[0]])

@@ -46,14 +46,14 @@ _WEIGHTS_AFTER_INPUT = tuple(
     )
 )  # fmt: skip
 _TABLES = ("aten::embedding", "aten::embedding_bag")
-"""PyTorch's ops that a module calls with its weights: behind the input (`bilinear` has two), or, of a table,
-before it (torch/nn/functional.py)."""
+"""PyTorch's ops that a module calls with its weights. The weights come after the input (`bilinear` has two
+inputs); an embedding's table comes before it (torch/nn/functional.py)."""
 _MODULE = re.compile(r"_\d+$")
 """Kineto numbers the modules of each class: `Linear_166` is one module wherever it is called."""
 _OF_TORCH = {
     "Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "Adadelta": 2, "Adagrad": 1, "Rprop": 2,
 }  # fmt: skip
-"""Of PyTorch's optimizers the values that each keeps for every value of a weight. SGD's and RMSprop's depend
+"""How many values each of PyTorch's optimizers keeps for every value of a weight. SGD's and RMSprop's depend
 on their arguments (torch/optim)."""
 _TORCH_STEP = re.compile(r"Optimizer\.step#(\w+)\.step")
 _FLOATS = HALF | WIDE

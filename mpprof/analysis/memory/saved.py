@@ -160,7 +160,7 @@ def _causes(
     shrinks: dict[str, int],
 ) -> tuple[MemoryCause, ...]:
     """Return the parts of the gap: how much the peak falls where a cause's bytes come down to the baseline's,
-    at every moment of the trace. Of `wide`, what is held beyond what was expected of the activations."""
+    at every moment of the trace. Return what `wide` holds beyond what was expected of the activations."""
 
     def beyond(code: str, allowed: int) -> int:
         return remedies.lowered(mine, code, lambda held: held - allowed)
@@ -216,7 +216,7 @@ def _in_half(parts: PeakParts, mine: PeakParts) -> int:
 def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
     """Return how much the peak falls once layers that compute in 16 bits hold their activations so: of what
     they keep what is beyond half of the baseline's, as far as it is float32. Made 16 bits, half of it stays,
-    unless the layer keeps that besides. Of what nothing keeps half goes, too."""
+    unless the layer keeps that besides. Half of what nothing keeps is saved, too."""
     all_wide = mine.wide(mine.flowing).total()
     total = all_wide // 2
     for layer, wide in mine.wide(mine.kept).items():

@@ -2,8 +2,8 @@
 
 TensorFlow and XLA run several algorithms for a convolution and check, with a kernel of their own, that none
 wrote beyond its buffer (`redzone_checker`). Where the checker is not in the trace, an op that ran several
-algorithms of cuDNN in one step, and one in another, shows the same. Such a step is none of the training's: it
-runs work that no later step does, in memory that no later step takes.
+algorithms of cuDNN in one step, and one in another, shows the same. Such a step does not belong to the
+training: it runs work that no later step does, in memory that no later step takes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A step costs the host the way to its first launch (Python), its launches one after the
 other, and the way from the last result to the next step. The device may hide all of it behind longer kernels;
-when those become shorter, it comes to light. Launching, tracing and executing are needs; waiting is none,
+when those become shorter, it comes to light. Launching, tracing and executing are needs; waiting is not,
 whether for the device, the next batch, memory of the driver or a call that does not return: it has a cause of
 its own. Nor is what takes longer than launching does, where nothing shows what the host did.
 """
@@ -33,8 +33,8 @@ def need_ns(trace: Trace, account: Account) -> float | None:
 
     Per call: call to first launch and launches times their median distance, both without what the launching
     thread waits, and the end of the last work or wait to the next call (of the last call in the window, to
-    its own end). Of a way to the first launch of more than CALL_NS, or back of more than LAUNCH_NS, that
-    counts which ops, tracing or named functions explain.
+    its own end). Where the way to the first launch takes more than CALL_NS, or the way back more than
+    LAUNCH_NS, only the part counts that ops, tracing or named functions explain.
     """
     row = trace.device_row(account.main.device)
     found = calls(trace, row)

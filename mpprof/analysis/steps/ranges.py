@@ -38,9 +38,8 @@ _FRAMEWORK = (HostKind.OP, HostKind.EXECUTOR, HostKind.CODE)
 def with_steps_of(trace: Trace, wanted: str) -> Trace:
     """Return the trace with these ranges as its only steps, and a note of how many there are.
 
-    Of ranges that lie in or overlap an earlier one of the same thread the first stands. Raises UsageError for
-    a pattern that is not a regular expression, and NotFoundError, with the names that there are, where no
-    range has that name.
+    If ranges of one thread overlap, the first is taken. Raises UsageError for a pattern that is not a regular
+    expression, and NotFoundError, with the names that there are, where no range has that name.
     """
     matches = _matches(trace, wanted)
     host = trace.host

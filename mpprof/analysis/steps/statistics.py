@@ -157,11 +157,11 @@ def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | Non
     Of an epoch's first call, the time above a usual call is out, because it may have waited for more than a
     batch: for a buffer to fill. Where several workers make the batches, the time above the longest other call
     is out: what the workers take to start. The rest is the wait for as many batches, for which the calls that
-    follow are short. An epoch's last call is in with the usual time between two calls, because nobody knows
-    when the next one would have begun, and with what `spans` tell of a callback that took long behind it.
-    Where steps are timed in groups, what is left out of the group of an epoch's first call is the wait for
-    its batch, where `spans` tells it. In a `fit` on torch that wait comes before the call begins, however
-    many workers there are: it is in no time of a call.
+    follow are short. An epoch's last call is in with the usual time between two calls, because the next
+    call's begin is not known, and with what `spans` tell of a callback that took long behind it. Where steps
+    are timed in groups, what is left out of the group of an epoch's first call is the wait for its batch,
+    where `spans` tells it. In a `fit` on torch that wait comes before the call begins, however many workers
+    there are: it is in no time of a call.
     """
     time, first = per_step_ns(steps), _first_of_epoch(steps)
     workers, of = loaders(facts), stands_for(steps, facts)

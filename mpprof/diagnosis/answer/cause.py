@@ -17,7 +17,7 @@ _WITH_TIME = re.compile(r"\[([^\[\]]*\{time\}[^\[\]]*)\]")
 PAYING_RATIO = 0.01
 """A remedy that gains less than a hundredth of the step is no goal."""
 NO_SPEEDUP = 1.005
-"""Below it a speedup is shown as 1.00x at most, and is none."""
+"""Below it a speedup is shown as 1.00x at most, and does not count as one."""
 _NOTHING_TO_DO = ("none needed", "none:")
 _LONGEST_TO_DO = 140
 

@@ -162,4 +162,4 @@ class View:
 
 
 NOTABLE_RATIO = 0.05
-"""A remedy that gains less than a twentieth of a step is none to name beside an answer."""
+"""A remedy that gains less than a twentieth of a step is not named beside an answer."""

@@ -15,8 +15,8 @@ from mpprof.model.run import Run
 
 
 def failure(run: Run) -> OutOfMemory | None:
-    """Return what the run's out-of-memory error states, and what to try; None where the
-    run did not end by one, or its text is none that is known."""
+    """Return what the run's out-of-memory error states, and what to try; None where the run did not end by
+    one, or its text is not known."""
     facts = run.facts
     if facts is None or facts.ended is None or facts.ended.reason != "out_of_memory" or not facts.ended.error:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ def in_keras(code: str) -> tuple[Remedy, ...]:
         if framework in row.on and "nvidia" in row.vendors and not row.when:
             remedy = _remedy(row, given)
             if "{" not in remedy.text and not (row.case and remedy.text.startswith(_NOTHING)):
-                found.setdefault(remedy.snippet or remedy.text, remedy)
+                found.setdefault(remedy.snippet or remedy.text, _for_the_case(remedy, row.where))
     return tuple(found.values())
 
 
@@ -126,6 +127,10 @@ def joined(remedies: Collection[Remedy]) -> str:
 
 def _remedy(row: Row, given: Mapping[str, object]) -> Remedy:
     return Remedy(_filled(row.text, given), _filled(row.snippet, given), row.larger_batch, row.other_type)
+
+
+def _for_the_case(remedy: Remedy, where: str) -> Remedy:
+    return replace(remedy, text=f"{where}: {remedy.text}") if where else remedy
 
 
 def _filled(text: str, values: Mapping[str, object]) -> str:

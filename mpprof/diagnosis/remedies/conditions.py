@@ -107,7 +107,7 @@ def own_training_step(signals: Signals) -> bool:
 
 
 def may_be_unscaled(signals: Signals) -> bool:
-    """Tell whether the training step is the user's own, and nobody could see whether it scales its loss."""
+    """Tell whether the training step is the user's own, and whether it scales its loss is not known."""
     fit = known(signals.fit)
     return own_training_step(signals) and (fit is None or fit.scale_loss_called is None)
 

@@ -98,8 +98,8 @@ _OPTIMIZERS = frozenset((
 
 
 def _optimizer(run: RunFacts | None) -> str:
-    """Return the class of the recorded optimizer, of what a LossScaleOptimizer wraps; "Adam" where it is none
-    of Keras' own, or not known."""
+    """Return the class of the recorded optimizer, of what a LossScaleOptimizer wraps; "Adam" where it is not
+    one of Keras' own, or not known."""
     fit = run.fits[-1] if run is not None and run.fits else None
     name = (fit.optimizer.inner or fit.optimizer.class_name) if fit is not None else None
     return name if name in _OPTIMIZERS else "Adam"

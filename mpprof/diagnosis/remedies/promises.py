@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Range = tuple[float, float]
 CLEAR_RATIO = 0.10
-"""Of what was predicted: a cause that gave less is not told from one that fell below its limit by chance, one
-that gave more from one that was left alone."""
+"""A share of what was predicted: a cause that gave less cannot be distinguished from one that fell below its
+limit by chance, nor one that gave more from one that was left alone."""
 
 
 def promises(

@@ -32,6 +32,7 @@ from mpprof.diagnosis.remedies.shared_rows import (
 )
 
 _OF_ONE_BATCH = "dataset, batch_size=64"
+_OF_ONE_SIZE = "batches of one size: drop the remainder, or pad to few lengths"
 _Option = tuple[str, str, tuple[Condition, ...], tuple[Condition, ...]]
 """Text, code to copy, and the conditions under which it helps and does not."""
 
@@ -110,8 +111,9 @@ _GRAIN: tuple[_Option, ...] = (
 )  # fmt: skip
 _ELSEWHERE = (its.from_arrays, its.from_generator)
 """What only Keras feeds a training from."""
+_NOT_TF_DATA = (its.from_data_loader, its.from_py_dataset, *_ELSEWHERE)
 _FED = (
-    (ON_TENSORFLOW & KERAS, (), (its.from_data_loader, its.from_py_dataset, *_ELSEWHERE), _TF_DATA),
+    (ON_TENSORFLOW & KERAS, (), _NOT_TF_DATA, _TF_DATA),
     (TENSORFLOW, (), (its.from_data_loader, its.from_py_dataset), _TF_DATA),
     (ANY - ON_TENSORFLOW, (its.from_tf_data,), (), _TF_DATA),
     (KERAS_ON_TORCH, (), (its.from_tf_data, its.from_py_dataset, *_ELSEWHERE), _DATA_LOADER),
@@ -196,7 +198,14 @@ INPUT = (
         )
         for api, vendors in (("CUDA", NVIDIA), ("HIP", AMD))
     ),
-    Row("MP312", ANY, "batches of one size: drop the remainder, or pad to few lengths; no emptying of the cache"),
+    Row(
+        "MP312", ON_TENSORFLOW, _OF_ONE_SIZE, "data = data.batch(batch_size, drop_remainder=True)", unless=_NOT_TF_DATA,
+    ),
+    *(Row("MP312", ON_TENSORFLOW, _OF_ONE_SIZE, when=(other,)) for other in _NOT_TF_DATA),
+    Row(
+        "MP312", TORCH, _OF_ONE_SIZE, "loader = torch.utils.data.DataLoader(dataset, batch_size, drop_last=True)",
+    ),
+    Row("MP312", ANY - ON_TENSORFLOW - TORCH, _OF_ONE_SIZE),
 )  # fmt: skip
 
 LAUNCHES = (
@@ -304,7 +313,9 @@ HOST = (
     ),
     Row("MP306", ANY - ON_TENSORFLOW, "use a newer framework, which may have the kernel"),
     Row(
-        "MP307", ON_TENSORFLOW, "leave tf.config.experimental.enable_op_determinism() out where speed is measured"
+        "MP307", ON_TENSORFLOW,
+        "where speed is measured, delete the call of tf.config.experimental.enable_op_determinism(): TensorFlow has "
+        "no public call that switches determinism off again",
     ),
     Row(
         "MP307", ON_TORCH, "leave torch.use_deterministic_algorithms(True) out where speed is measured",

@@ -63,7 +63,7 @@ MATRIX = (
         )
     ),
     *(
-        Row("MP403", on, "give these convolutions 8 channels or more to read: pad their input, or fold 2 x 2 pixels "
+        Row("MP403", on, "give these convolutions 8 input channels or more: pad their input, or fold 2 x 2 pixels "
             "into channels", snippet, "later")
         for on, snippet in (
             (KERAS, "x = {pad}(x, [[0, 0], [0, 0], [0, 0], [0, 7]])"),
@@ -112,7 +112,7 @@ MATRIX = (
     Row("MP409", ANY, "another batch size"),
     Row("MP410", ANY, "use the layer's default arguments"),
     Row(
-        "MP410", KERAS_3, "use_cudnn=True gives an error where they do not allow it",
+        "MP410", KERAS_3, "use_cudnn=True raises an error if the arguments rule cuDNN out",
         "keras.layers.LSTM(256, use_cudnn=True)", vendors=NVIDIA,
     ),
     Row(
@@ -256,7 +256,15 @@ REST = (
     ),
     Row("MP504", ANY, "use a larger batch, which spreads the update over more examples", larger_batch=True),
     Row(
-        "MP505", ANY - TORCH,
+        "MP505", KERAS, "a smaller table: hash the ids",
+        "ids = {keras}.layers.Hashing(num_bins=100_000)(ids)\nx = {keras}.layers.Embedding(100_000, width)(ids)",
+    ),
+    Row(
+        "MP505", KERAS, "an optimizer without slots",
+        "optimizer = {keras}.optimizers.SGD(1e-2)",
+    ),
+    Row(
+        "MP505", WITHOUT_KERAS - TORCH,
         "a smaller table (hashed ids), an optimizer without slots, or an update of only the touched rows",
     ),
     Row(
@@ -300,7 +308,14 @@ REST = (
     ),
     Row("MP508", WITHOUT_KERAS, "leave biases out before batch normalisation"),
     Row("MP601", ANY, "use a larger batch, so that activations are a larger share", larger_batch=True),
-    Row("MP601", ANY, "use an optimizer with fewer slots for each parameter: SGD with momentum, Lion, Adafactor", unless=(its.only_infers,)),
+    Row(
+        "MP601", KERAS, "use an optimizer with fewer slots for each parameter: Lion, SGD with momentum, Adafactor",
+        "optimizer = {keras}.optimizers.Lion(1e-4)", unless=(its.only_infers,),
+    ),
+    Row(
+        "MP601", WITHOUT_KERAS, "use an optimizer with fewer slots for each parameter: Lion, SGD with momentum, Adafactor",
+        unless=(its.only_infers,),
+    ),
     Row("MP602", ANY, "read the allocator's peak, which mpprof shows"),
     Row(
         "MP602", ON_TENSORFLOW, "or set TF_FORCE_GPU_ALLOW_GROWTH=true",

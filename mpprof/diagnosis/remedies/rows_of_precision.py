@@ -100,11 +100,13 @@ IN_EFFECT = (
         "MP106", KERAS,
         'leave the last product in 16 bits and end with {keras}.layers.Activation("{activation}", dtype="float32")',
         'outputs = {keras}.layers.Activation("{activation}", dtype="float32")(x)',
+        where="a last layer of many outputs",
     ),
     Row(
         "MP106", KERAS,
         'give the last layer dtype="float32": it is small, and its product may overflow in 16 bits',
         'outputs = {keras}.layers.Dense({units}, activation="{activation}", dtype="float32")(x)', "small",
+        where="a dense last layer of fewer than 8,192 outputs",
     ),
     Row("MP106", WITHOUT_KERAS, "cast the outputs to float32 before the loss", case="small"),
     Row("MP106", TORCH, "compute the loss from outputs.float()", "loss = loss_fn(model(x).float(), y)"),
@@ -112,7 +114,7 @@ IN_EFFECT = (
     Row("MP106", TENSORFLOW | UNKNOWN, "cast the outputs to float32 before the loss"),
     Row(
         "MP106", KERAS_3, 'let its call() end with keras.ops.cast(outputs, "float32")',
-        'outputs = keras.ops.cast(x, "float32")', "not recorded",
+        'outputs = keras.ops.cast(x, "float32")', "not recorded", where="a subclassed model",
     ),
     Row(
         "MP106", KERAS_2, "let its call() end with tf.cast(outputs, tf.float32)",
@@ -291,7 +293,7 @@ CARD = (
         "MP804", ANY, "float32: this card has no 16-bit matrix units", when=(its.lacks_tensor_cores,),
         other_type=True,
     ),
-    Row("MP805", ANY, "none: the ceiling is the data sheet's rate with float32 accumulation"),
+    Row("MP805", ANY, "nothing to change: frameworks sum in float32, and the data sheet's rate for that is the ceiling"),
     Row(
         "MP806", ANY, "train in float32 on this CPU; this run tests the set-up, not the speed", case="cpu"
     ),

@@ -85,7 +85,7 @@ VALIDITY = (
     ),
     Row(
         "MP903", KERAS, "measure the time between two waits for the device, as MPProfilerCallback does",
-        unless=(its.recorded,), loop=True,
+        'model.fit(data, callbacks=[mpprof.MPProfilerCallback("logs/run")])', unless=(its.recorded,), loop=True,
     ),
     Row("MP903", KERAS, "use the step time of the trace", when=(its.recorded,), loop=True),
     Row(
@@ -99,7 +99,10 @@ VALIDITY = (
     Row(
         "MP903", TENSORFLOW | UNKNOWN, "measure the time between two waits for the device, as StepRecorder does", loop=True
     ),
-    Row("MP904", KERAS - ON_TORCH, "none needed; steps_per_execution=1 shows single steps"),
+    Row(
+        "MP904", KERAS - ON_TORCH, "none needed; steps_per_execution=1 shows single steps",
+        "model.compile(optimizer=model.optimizer, loss=model.loss, steps_per_execution=1)",
+    ),
     Row("MP904", WITHOUT_KERAS | ON_TORCH, "none needed"),
     Row("MP905", ANY, "record the window again while nothing else runs", case="load"),
     Row("MP905", ANY, "profile fewer steps", unless=(its.few_steps,)),
@@ -175,7 +178,10 @@ VALIDITY = (
         "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node python train.py", "nsys", vendors=NVIDIA,
     ),
     Row("MP908", ANY, "record again, with the device's kernels", case="nsys", vendors=NOT_NVIDIA),
-    Row("MP909", ANY, "profile fewer steps (five are enough)", unless=(its.few_steps,)),
+    Row(
+        "MP909", ANY, "profile fewer steps (five are enough)", '{recorder}("logs/run", profile_steps=(12, 16))',
+        unless=(its.few_steps,),
+    ),
     Row("MP909", ANY, "copy the file whole"),
     Row(
         "MP910", ANY,

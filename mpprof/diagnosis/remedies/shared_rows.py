@@ -37,7 +37,8 @@ class Row:
     `code` is a cause's, or names what is to be recorded ("record run"); `case` tells apart a cause's several
     ways to be found. Values in braces are filled in. `snippet` is code to copy, Python or shell. `loop`: the
     remedy is about the training loop, so that in a loop of the user's own the framework below Keras counts.
-    `larger_batch`, `other_type`: as of `model.remedy.Remedy`.
+    `where`: which case that is, in words, for the manual page, which shows all cases. `larger_batch`,
+    `other_type`: as of `model.answer.Remedy`.
     """
 
     code: str
@@ -51,6 +52,7 @@ class Row:
     loop: bool = False
     larger_batch: bool = False
     other_type: bool = False
+    where: str = ""
 
     def fits(self, signals: Signals, case: str) -> bool:
         """Tell whether this row is for such a run."""

@@ -45,8 +45,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
@@ -133,6 +132,6 @@ def _values(layer: LayerFacts) -> int:
     return math.prod(inner) if inner and all(isinstance(size, int) for size in inner) else 0
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     if CODE in model.found:
         yield model.note(model.found[CODE])

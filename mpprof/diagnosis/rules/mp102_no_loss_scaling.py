@@ -28,8 +28,7 @@ from collections.abc import Iterator
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import LEARNING, NAMED, Clear, Found, NotApplicable, Outcome, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 
 CODE, SLUG, TITLE = "MP102", "no-loss-scaling", "float16 without loss scaling"
 ABOUT = "missing loss scaling"
@@ -65,6 +64,6 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     if CODE in model.found:
         yield model.note(model.found[CODE])

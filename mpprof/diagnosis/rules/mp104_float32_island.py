@@ -51,9 +51,8 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
-from mpprof.diagnosis.untrained import Untrained
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.account import Cell
-from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Confidence
 from mpprof.model.kernels import ACCELERATED
 from mpprof.model.quantities import format_ns, format_ratio
@@ -227,7 +226,7 @@ def _casts_behind(signals: Signals, names: frozenset[str]) -> tuple[int, ...]:
     return tuple(row for row in activation_casts(signals) if signals.cells[row].layer in behind)
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     for found, name, layer in model.found_in(CODE):
         yield model.note(found, name, layer, _why(model, layer), _in_16_bits(model, layer))
 

@@ -31,8 +31,7 @@ from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
@@ -97,7 +96,7 @@ def _values(signals: Signals, name: str) -> dict[str, object]:
     return {"activation": own if isinstance(own, str) else "linear", "units": units}
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     for found, name, layer in model.found_in(CODE):
         if layer is None:
             yield model.note(found, name, remedy=_in_float32(model, layer))

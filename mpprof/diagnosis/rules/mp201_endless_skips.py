@@ -14,11 +14,11 @@ How we know
     the last ten updates or more were all skipped, in a training of 40 steps or more, or more than 20 in a
     row;
     ten or more were skipped in a row after the first 20 steps, and lowered the scale;
-    of the updates after the first 20 steps a hundredth or more were skipped, not counting those that only
-    took back a doubling of the scale: ten of them or more, three where the scale was not read.
+    after the first 20 steps 1 % of the updates or more were skipped, and at least ten of them (three if the
+    scale was not read), not counting those that only took back a doubling of the scale.
     Updates that were all skipped from the first step on, until the scale held, are its search from far above
     (MP204). Updates skipped in a row are a lower bound, since the counter is read every 16 steps. Skips of
-    steps in which the loss itself was not finite are MP206's.
+    steps in which the loss itself was not finite belong to MP206.
 
 What it costs
     Every skipped step is wasted: the cost is the skipped share of the step time. No part of the account of a

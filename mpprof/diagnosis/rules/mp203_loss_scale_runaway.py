@@ -7,9 +7,9 @@ What it means
     infinity, and every gradient divided by it is zero.
 
 How we know
-    The recorded loss scale, reading by reading: above 2^24, and above all at which an overflow was seen, is a
-    warning; infinite, or within eight doublings of float32's largest number, is an error. A scale that was
-    set high and fell to where it stands has been stopped by an overflow: it does not run away.
+    The recorded loss scale. A reading above 2^24, and above every scale at which an overflow was seen, is a
+    warning. One that is infinite, or within eight doublings of float32's largest number, is an error. A scale
+    that started high and fell to its present value was stopped by an overflow, so it does not run away.
 
 What it costs
     No time. When the scale is infinite the weights stop changing.

@@ -10,7 +10,7 @@ How we know
     (MP201 is the other case).
 
 What it costs
-    Those steps, once. Nothing per step.
+    The time of those steps, once.
 
 When to ignore
     Always, unless a training is only a few dozen steps long.

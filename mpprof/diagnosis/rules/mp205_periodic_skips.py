@@ -3,7 +3,8 @@
 What it means
     After `dynamic_growth_steps` steps without overflow (2000 unless you set it) the loss scale doubles; if
     the new scale is too large, the next step overflows, is skipped, and the scale halves again. The scale
-    thus stays as large as it can be. It also falls by a step or a few where gradients grow. Both are normal.
+    thus stays as large as it can be. It also falls by one or a few halvings when gradients grow. Both are
+    normal.
 
 How we know
     Updates were skipped after the first 20 steps, and the skips end (MP201 is the other case): each took back

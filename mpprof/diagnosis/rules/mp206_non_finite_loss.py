@@ -11,7 +11,7 @@ How we know
     later steps of that epoch are not reported.
 
 What it costs
-    Every step from there on, if it stays so.
+    Every step from there on, if the loss stays so.
 
 When to ignore
     When the loss is undefined for some single batch, and you know why.

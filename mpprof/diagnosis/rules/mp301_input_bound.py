@@ -6,18 +6,17 @@ What it means
 
 How we know
     In the trace: idle time of the device during which the training thread waited for the iterator
-    (`idle_input` of the account), and what profiled stalls waited for, taken to be what the others did
-    (`idle_stall`). In the records: how long the host was blocked for the next batch, as Keras on JAX and
-    torch fetches it, or as `StepRecorder.batches` does; stalls that come again after as many steps as the
-    loader has workers (or as its queue holds). Where the device runs behind the host, a blocked host is a
-    cause only where the trace shows that the device idled, too, or where the host waits longer for input than
-    for the device: then the device keeps up with the loader. Time that no host event explains (`idle_other`)
-    is not counted. Where the wait was not recorded and much idle time could be it, nothing is claimed and
-    nothing is cleared.
+    (`idle_input` of the account), and what profiled stalls waited for (`idle_stall`); unprofiled stalls are
+    taken to wait for the same. In the records: how long the host was blocked for the next batch (in Keras on
+    JAX and torch, and in `StepRecorder.batches`), and stalls that come again after as many steps as the
+    loader has workers, or its queue has places. If the device runs behind the host, a blocked host is a cause
+    only if the trace shows that the device idled, too, or if the host waits longer for input than for the
+    device. Time that no host event explains (`idle_other`) is not counted. If the wait was not recorded and
+    much idle time could be it, the cause is not judged.
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
-    gains time. Never more than the recorded step takes beyond the device's work, even where the profiled
+    gains time. It is never more than the recorded step takes beyond the device's work, even if the profiled
     steps waited longer.
 
 When to ignore

@@ -6,21 +6,21 @@ What it means
     (casts, finite checks), so that it can even be slower.
 
 How we know
-    Idle time of the device during which the host called the training function, launched, or returned from
-    it (`idle_launch`). It is judged gap by gap: a driver call that does not return (0.4 ms and more), an op
-    that runs on the CPU, or more than 1 ms without any event is not launching. The median duration of a
-    kernel tells whether kernels are short (below 20 µs: high confidence) or the host slow for another reason
-    (medium). Where the host gets further ahead in the step than the device idled, launches are not too slow,
-    and MP311 (empty queue) has that time. Where CUDA graphs or command buffers hide the launches, or the
-    trace has no host events, nothing is claimed.
+    Idle time of the device during which the host called the training function, launched, or returned from it
+    (`idle_launch`). It is judged gap by gap: a driver call that does not return (0.4 ms and more), an op that
+    runs on the CPU, or more than 1 ms without any event is not launching. The median duration of a kernel
+    tells whether kernels are short (below 20 µs: high confidence) or the host slow for another reason
+    (medium). If the host gets further ahead in the step than the device idled, launches are not too slow, and
+    MP311 (empty queue) counts that time. Where CUDA graphs or command buffers hide the launches, or the trace
+    has no host events, nothing is claimed.
 
 What it costs
     That idle time, less what the profiler itself added to the step (it works at every launch), and less the
     idle time around the calls of a float32 baseline that is not launch-bound: a call costs that much in any
-    run. Where profiled steps take at least half as long again as unprofiled ones, the idle time's share
-    of the profiled step is taken of the unprofiled step, with low confidence. It is never more than what the
-    device's work leaves of an unprofiled step. Without records it is not known what the profiler added;
-    the cost is then that in profiled steps.
+    run. If profiled steps take at least 1.5 times as long as unprofiled ones, the idle time's share of the
+    profiled step is applied to the unprofiled step, with low confidence. The cost is never more than the
+    unprofiled step takes beyond the device's work. Without records the profiler's part is not known, and the
+    cost is that of the profiled steps.
 
 When to ignore
     In a model that is only a test: a few thousand parameters will never fill a GPU.

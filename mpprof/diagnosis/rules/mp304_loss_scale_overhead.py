@@ -7,12 +7,13 @@ What it means
 How we know
     The time of such kernels in the account (`loss_scale`), and the idle time in which the device waited for
     their launches: they are short, so that the host often falls behind. XLA fuses the check into the sums
-    that make a gradient (split-K), which then runs far below the memory's rate: the fusion's body tells.
+    that make a gradient (split-K), which then runs far below the memory's rate; the fusion's body shows it.
 
 What it costs
     The time of these kernels and waits, less what the profiler added to launches where unprofiled steps show
     it. If the device also waits for the launches of other kernels, the run is launch-bound as a whole, and
-    MP302 counts all these waits. Of a sum with the check in it, what it takes beyond one pass over its bytes.
+    MP302 counts all these waits. A sum with the check in it counts with what it takes beyond one pass over
+    its bytes.
 
     The wait for the flag is part of `idle_sync`. With a baseline, the time that this run waits longer than
     the baseline is counted. Without one, the trace does not distinguish it from the wait for the logs.

@@ -7,10 +7,10 @@ What it means
 How we know
     The recorded time of each callback's batch hooks, wherever in the list it stands, and the recorded time
     between steps (the end of a call to the next begin) without the wait for input. Means over the steps after
-    warm-up: a checkpoint every hundred steps counts. Where the callbacks were not timed one by one, the time
-    between steps is that of callbacks and loop together, and of callbacks before mpprof's in the list nothing
-    is known. In a loop of one's own the wait for input is in it, unless the loop iterates over
-    `recorder.batches(data)`. In the trace the device's idle time between step markers.
+    warm-up: a checkpoint every hundred steps counts. If the callbacks were not timed one by one, the time
+    between steps is that of callbacks and loop together, without the callbacks before mpprof's in the list.
+    In a custom loop it includes the wait for input, unless the loop iterates over `recorder.batches(data)`.
+    In the trace it is the device's idle time between step markers.
 
 What it costs
     That time, in the mean step.
@@ -63,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
     if not step_ns:
         return Unable("there are no steady steps to measure the gap between; train longer")
     run, since = signals.case.run, summary.first_steady
-    # Of few steps, most is what callbacks set up at their first call. On JAX few of many steps are timed.
+    # In few steps, callbacks mostly set things up at their first call. On JAX few of many steps are timed.
     if summary.count - (since or 1) + 1 < FEWEST_STEPS:
         return Unable("too few steps after warm-up to tell callbacks from what they set up; train longer")
     hooks = spent.per_step(run, "callbacks", since)

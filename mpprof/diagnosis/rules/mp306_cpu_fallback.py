@@ -3,14 +3,14 @@
 What it means
     TensorFlow puts an op that has no kernel for the type on the device (16 bits, above all bfloat16) on the
     CPU, without a warning. The device waits while the tensor travels, the CPU computes, and the result comes
-    back: slowdowns of 10 to 500 times were reported. One comes with loss scaling: Keras checks whether
-    gradients are finite, and makes the sparse one of an embedding dense for that, with an op that has no
-    kernel for booleans on the GPU.
+    back: slowdowns of 10 to 500 times were reported. Loss scaling brings such an op: to check whether the
+    sparse gradient of an embedding is finite, Keras makes the result dense with an op that has no kernel for
+    booleans on the GPU.
 
 How we know
     In the trace an op of the executor keeps the host busy for long, right after a copy from the device and
-    right before one to it, and no kernel on the device belongs to that op. MP310 counts an op that only
-    copies and waits for that.
+    right before one to it, and no kernel on the device belongs to that op. An op that only copies and waits
+    is counted by MP310.
 
 What it costs
     The op's time on the host, in which nothing can be launched, and its copies.

@@ -6,7 +6,7 @@ What it means
 
 How we know
     `run_eagerly` of the compiled model, as recorded. Without a record, a trace in which each step is one call
-    of a compiled function shows that it is not so.
+    of a compiled function shows that it is not eager.
 
 What it costs
     With a trace: the device's idle time in launch code. Without one it is not known.

@@ -7,8 +7,8 @@ What it means
 
 How we know
     `jit_compile` is recorded as off, and so is a reason: a layer whose `supports_jit` is False, a strategy,
-    or determinism. Where there is no such reason, somebody turned XLA off; this is reported only for a 16-bit
-    run in which XLA would have much to fuse. Without a record the trace tells whether XLA compiles the step.
+    or determinism. If there is no such reason, the script turned XLA off; this is reported only for a 16-bit
+    run in which XLA would have much to fuse. Without a record the trace shows whether XLA compiles the step.
 
 What it costs
     The part of norms, casts and elementwise work that fusion would save. One run cannot show how much that
@@ -41,9 +41,8 @@ from mpprof.diagnosis.outcomes import (
 )
 from mpprof.diagnosis.remedies import conditions
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.account import Class
-from mpprof.model.audit import AuditNote
 from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
@@ -128,7 +127,7 @@ def _obstacles(signals: Signals) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*kinds, *(["determinism"] if facts.deterministic_ops else [])]))
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     """Yield each thing that turns `jit_compile="auto"` off, by itself."""
     if not model.on_tensorflow or (model.fit is not None and model.fit.jit_compile is True):
         return
@@ -140,18 +139,16 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             name, code = model.changed(layer, use_cudnn=False)
             reason = "on a GPU Keras uses cuDNN for it, and turns XLA off for the whole model"
             code = f"{code}  # if the other layers take most of the step"
-            yield AuditNote(CODE, SLUG, "A recurrent layer turns XLA off", "info", name, reason, code)
+            yield Note("info", name, reason, code, "A recurrent layer turns XLA off")
         elif layer.supports_jit is False:
             reason = f"XLA cannot compile {layer.class_name}, so XLA is off for the whole model"
-            yield AuditNote(
-                CODE, SLUG, "A layer turns XLA off", "info", layer.name, reason, _moved_out(model, layer)
-            )
+            yield Note("info", layer.name, reason, _moved_out(model, layer), "A layer turns XLA off")
     if model.run.distribution:
         reason = f"Keras compiles nothing by itself under {model.run.distribution}"
-        yield AuditNote(CODE, SLUG, TITLE, "info", None, reason, model.snippet(CODE, "obstacles"))
+        yield Note("info", None, reason, model.snippet(CODE, "obstacles"))
     if model.run.deterministic_ops:
         reason, advice = "with deterministic ops Keras never uses XLA", model.signals.advice("MP307")
-        yield AuditNote(CODE, SLUG, TITLE, "info", None, reason, f"# {advice}")
+        yield Note("info", None, reason, f"# {advice}")
 
 
 def _moved_out(model: Untrained, layer: LayerFacts) -> str:

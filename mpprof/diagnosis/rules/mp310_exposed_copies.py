@@ -1,24 +1,24 @@
 """Copies are not hidden behind work.
 
 What it means
-    Each batch travels to the device. Where it is sent ahead, the copy runs beside the step before; where it
-    is not, the device waits for it. Mixed precision shortens the work and leaves the copy as it is. Copies
-    within the device are of another kind: tensors that are put together, cloned or made contiguous. And where
-    one op's tensor goes to the host and comes back, the op runs on the CPU (MP306, where the trace holds the
-    host's ops).
+    Each batch travels to the device. If it is sent ahead, the copy runs beside the step before; if not, the
+    device waits for it. Mixed precision shortens the work and leaves the copy as it is. Copies within the
+    device are of another kind: tensors that are put together, cloned or made contiguous. And where one op's
+    tensor goes to the host and comes back, the op runs on the CPU (MP306, where the trace holds the host's
+    ops).
 
 How we know
     Time in which a copy runs and no kernel does, in the account's class `copy`; and idle time in which the
     host was in a copy that did not return: a copy to the host, or from pageable memory, waits for all work in
-    front of it, and meanwhile nothing is launched. For the largest copies to or
-    from the device the rate is stated, computed from bytes and time. Whether host memory was pageable is
-    taken from the collector where it names the kind of memory; else a rate below 4 GB/s, a third of what
-    pinned memory reaches over PCIe 3.0 x16, indicates pageable memory, which the driver copies twice.
+    front of it, and meanwhile nothing is launched. For the largest copies to or from the device the rate is
+    computed from bytes and time. Whether host memory was pageable is taken from the collector where it names
+    the kind of memory; else a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
+    indicates pageable memory, which the driver copies twice.
 
 What it costs
     The time of these copies. A float32 run has the same copies: below a fifth of the step they are reported
-    as a ceiling, which explains why little can be gained, and not as a loss. The batch's way to the device,
-    which a prefetch hides, is mentioned from 3 % of the step on, all others from a tenth.
+    as a ceiling, which explains why little can be gained, and not as a loss. The copy of the batch to the
+    device, which a prefetch hides, is mentioned from 3 % of the step on, all others from 10 %.
 
 When to ignore
     When the copies are logs read once in many steps.

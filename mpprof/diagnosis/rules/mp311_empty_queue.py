@@ -10,8 +10,8 @@ What it means
 How we know
     Idle time of the device during which the host launched (`idle_launch`), in steps at whose beginning no
     kernel of an earlier launch ran, and the time from the return of the last launch to the end of the last
-    kernel. Where the host is less far ahead than the device idled, MP302 counts the idle time, and also
-    where the trace does not hold the calls of a training function and their launches.
+    kernel. MP302 counts the idle time if the host is less far ahead than the device idled, or if the trace
+    does not hold the calls of a training function and their launches.
 
 What it costs
     That idle time, as in MP302: had the queue not run empty, it would have been hidden.

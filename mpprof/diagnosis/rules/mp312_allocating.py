@@ -6,8 +6,8 @@ What it means
     (cudaMalloc, hipMalloc), which waits for the device and holds launches up.
 
 How we know
-    Idle time of the device while the host is in such a call, and that the calls go on in the second half of
-    the window. In the first steps only, they are warm-up (MP901).
+    Idle time of the device while the host is in such a call, if the calls go on in the second half of the
+    window. Calls in the first steps alone are warm-up (MP901).
 
 What it costs
     That idle time.

@@ -7,10 +7,11 @@ What it means
 
 How we know
     A 16-bit matrix kernel that ran on ordinary arithmetic, whose name states an alignment below 8 (`align1`,
-    `align2`, `align4`), or that XLA made for a large product; and one of whose sizes that matter (by the
-    recorded shapes, else by the layer's units or filters) is not a multiple of 8. Where no size is known,
-    `align1` or `align2` in the name of a kernel on Tensor Cores, which libraries take for such sizes alone. A
-    size alone is not enough: libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor Cores anyway.
+    `align2`, `align4`), or that XLA made for a large product; and a size that matters (by the recorded
+    shapes, else by the layer's units or filters) that is not a multiple of 8. If no size is known, `align1`
+    or `align2` in the name of a kernel on Tensor Cores is enough, because libraries take such kernels only
+    for such sizes. A size alone is not enough: libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor
+    Cores anyway.
 
 What it costs
     The kernel's time against that of an aligned one, by kernels of the same kind in this trace, by the
@@ -51,8 +52,7 @@ from mpprof.diagnosis.outcomes import (
 )
 from mpprof.diagnosis.remedies.layer_code import in_place, innermost, padding, up, widened, written
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.finding import Severity
 from mpprof.model.kernels import ACCELERATED
 from mpprof.model.quantities import format_ratio
@@ -200,7 +200,7 @@ def _on_a_tpu(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     """Yield a note for units, filters, heads and input features that are not multiples of 8, or of 64 where
     that is better."""
     widths = {shapes.width(layer) for layer in model.half}  # said of the layer that makes them
@@ -228,7 +228,7 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
     yield from _batch(model)
 
 
-def _features(model: Untrained, layer: LayerFacts, inner: int, shape: object) -> AuditNote:
+def _features(model: Untrained, layer: LayerFacts, inner: int, shape: object) -> Note:
     rank = len(shape) if isinstance(shape, list | tuple) else 0
     axis = 1 if layer.config.get("data_format") == "channels_first" else rank - 1
     more = up(inner, shapes.ALIGNMENT) - inner
@@ -236,12 +236,10 @@ def _features(model: Untrained, layer: LayerFacts, inner: int, shape: object) ->
     if layer.kind == "EinsumDense":
         code = f"# give it {inner + more} features: its equation is {layer.config.get('equation')!r}"
     name, _ = model.placed(layer, written)
-    return AuditNote(
-        CODE, SLUG, TITLE, "info", name, f"reads {inner} features, not a multiple of {shapes.ALIGNMENT}", code
-    )
+    return Note("info", name, f"reads {inner} features, not a multiple of {shapes.ALIGNMENT}", code)
 
 
-def _heads(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
+def _heads(model: Untrained, layer: LayerFacts) -> Iterator[Note]:
     """Yield a note where the size of an attention head is not a multiple of 8. Attention multiplies head by
     head: its products sum over the size of one head."""
     odd = {
@@ -258,18 +256,10 @@ def _heads(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
     better = {key: up(size, shapes.ALIGNMENT) for key, size in odd.items()}
     name, code = model.changed(layer, **better)
     reason = f"{told} is not a multiple of {shapes.ALIGNMENT}: every head's products"
-    yield AuditNote(
-        CODE,
-        SLUG,
-        TITLE,
-        "warning",
-        name,
-        reason,
-        f"{code}  # {told.split('=')[-1]} -> {max(better.values())}",
-    )
+    yield Note("warning", name, reason, f"{code}  # {told.split('=')[-1]} -> {max(better.values())}")
 
 
-def _batch(model: Untrained) -> Iterator[AuditNote]:
+def _batch(model: Untrained) -> Iterator[Note]:
     """Yield a note where the batch size is not a multiple of 8. A product has as many rows as the batch times
     the positions of a sequence or an image."""
     batch = model.fit.batch_size if model.fit else None
@@ -282,10 +272,7 @@ def _batch(model: Untrained) -> Iterator[AuditNote]:
             positions = flops.rows(layer, by_name)
             narrow |= (batch * (positions or 1)) % shapes.ALIGNMENT != 0
     why = "" if narrow else ": with the positions in each example its products have rows that are"
-    yield AuditNote(
-        CODE,
-        SLUG,
-        TITLE,
+    yield Note(
         "warning" if narrow else "info",
         None,
         f"the batch size is {batch}, not a multiple of {shapes.ALIGNMENT}{why}",
@@ -294,7 +281,7 @@ def _batch(model: Untrained) -> Iterator[AuditNote]:
     )
 
 
-def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
+def _width(model: Untrained, layer: LayerFacts, last: bool) -> Note | None:
     key, width = shapes.made(layer) or ("", 0)
     few = width < FEWEST_CLASSES
     if not width or (few and last and not (layers.is_convolution(layer) and _matters(model, layer))):
@@ -315,9 +302,9 @@ def _width(model: Untrained, layer: LayerFacts, last: bool) -> AuditNote | None:
         return None
     name, code = model.changed(layer, **widened(layer, key, better))
     if few or (last and not _labels_are_numbers(model)):
-        return AuditNote(CODE, SLUG, TITLE, severity, name, reason, _cut(model, layer, key, width, better))
+        return Note(severity, name, reason, _cut(model, layer, key, width, better))
     added = ", outputs that no label names" if last else ""
-    return AuditNote(CODE, SLUG, TITLE, severity, name, reason, f"{code}  # {width} -> {better}{added}")
+    return Note(severity, name, reason, f"{code}  # {width} -> {better}{added}")
 
 
 def _labels_are_numbers(model: Untrained) -> bool:

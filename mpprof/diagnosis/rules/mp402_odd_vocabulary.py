@@ -45,9 +45,8 @@ from mpprof.diagnosis.outcomes import (
 )
 from mpprof.diagnosis.remedies.layer_code import in_place, up, widened
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.account import Class
-from mpprof.model.audit import AuditNote
 from mpprof.model.finding import Evidence
 from mpprof.model.quantities import format_count
 from mpprof.model.run import LayerFacts
@@ -126,7 +125,7 @@ def _moving(signals: Signals, sizes: Collection[int]) -> tuple[int, ...]:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     for found, name, layer in model.found_in(CODE):
         yield model.note(found, name, layer, remedy=_widened(model, layer))
 

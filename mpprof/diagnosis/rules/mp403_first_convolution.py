@@ -1,13 +1,13 @@
-"""The first convolution has 3 channels and runs off the Tensor Cores, or a later one as few.
+"""The first convolution, or a later one with as few channels, runs off the Tensor Cores.
 
 What it means
     Images have 3 channels, and matrix instructions want 8: the first convolution, and the gradient of its
-    filters, often run on ordinary arithmetic. So does one behind a layer that leaves a single channel, as
-    a mask or a map of attention.
+    filters, often run on ordinary arithmetic. So does a later one whose input has a single channel, such as a
+    mask or an attention map.
 
 How we know
-    The first convolution among the recorded layers has fewer than 8 channels in, or another one has and is
-    not behind a layer of that width (MP401 speaks of that layer); in the trace its 16-bit kernels ran on
+    The first convolution among the recorded layers has fewer than 8 input channels, or a later one does and
+    no layer of that width comes before it (such a layer is MP401's); in the trace its 16-bit kernels ran on
     ordinary arithmetic.
 
 What it costs
@@ -43,8 +43,7 @@ from mpprof.diagnosis.outcomes import (
 )
 from mpprof.diagnosis.remedies.layer_code import padding
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
@@ -130,7 +129,7 @@ def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
     return min(sizes, default=None)
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     first = next((f for f in model.layers if layers.is_convolution(f)), None)
     channels = {layer.name: _channels(layer) for layer in model.half}
     for layer in _of_few(model.half, first, channels):
@@ -146,19 +145,17 @@ def _channels(layer: LayerFacts) -> int | None:
     return channels if isinstance(channels, int) else None
 
 
-def _note(model: Untrained, layer: LayerFacts, channels: int, first: bool) -> Iterator[AuditNote]:
+def _note(model: Untrained, layer: LayerFacts, channels: int, first: bool) -> Iterator[Note]:
     rank = len(layer.input_shape)
     axis = 1 if layer.config.get("data_format") == "channels_first" else rank - 1
     better = 4 if channels <= 4 and layer.config.get("strides") not in (1, [1], [1, 1]) else shapes.ALIGNMENT
     if better == channels:
         return
     what = "images" if first else "x"
-    yield AuditNote(
-        CODE,
-        SLUG,
-        "The first convolution has few channels" if first else "A convolution reads few channels",
+    yield Note(
         "info",
         layer.name,
         f"reads {channels} channel{'s' * (channels > 1)}; matrix instructions want {better} or more",
         f"{what} = {model.signals.words['pad']}({what}, {padding(rank, axis, better - channels)})",
+        "The first convolution has few channels" if first else "A convolution reads few channels",
     )

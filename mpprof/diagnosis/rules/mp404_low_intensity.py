@@ -1,8 +1,8 @@
 """Matrix kernels on Tensor Cores are memory-bound.
 
 What it means
-    With few channels or a small batch a matrix kernel does little work on each byte. It runs on Tensor Cores,
-    but only as fast as memory delivers: 16 bits make it at most twice as fast.
+    With few channels or a small batch a matrix kernel does little work for each byte that it moves. It runs
+    on Tensor Cores, but only as fast as memory delivers: 16 bits make it at most twice as fast.
 
 How we know
     FLOPs and bytes of each kernel from its shapes, against the device's ridge: peak rate over bandwidth.

@@ -10,7 +10,7 @@ How we know
     memory-bound. Below that the two cannot be told apart.
 
 What it costs
-    The difference to the baseline, or to that estimate.
+    The difference from the baseline, or from that estimate.
 
 When to ignore
     When the layer is as fast as in float32: it cannot be faster by much.
@@ -44,8 +44,7 @@ from mpprof.diagnosis.outcomes import (
 )
 from mpprof.diagnosis.remedies.layer_code import in_place, written
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.quantities import format_ratio, format_speedup
 from mpprof.model.run import LayerFacts
 
@@ -122,7 +121,7 @@ def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
     return total
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     title = "Depthwise convolution gains nothing"
     for layer in model.half:
         if kinds.is_depthwise(layer):
@@ -133,7 +132,7 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             reason = "its depthwise part has no Tensor Core kernel, its pointwise part has"
         else:
             continue
-        yield AuditNote(CODE, SLUG, title, "info", name, reason, f"{code}  # at times the faster one")
+        yield Note("info", name, reason, f"{code}  # at times the faster one", title)
 
 
 def _separated(model: Untrained, layer: LayerFacts) -> str:

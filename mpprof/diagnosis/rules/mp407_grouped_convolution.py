@@ -37,8 +37,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
 ABOUT = "grouped convolutions"
@@ -93,7 +92,7 @@ def _groups(value: object) -> int:
     return value if isinstance(value, int) else 1
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     for layer in model.half:
         groups, filters = layer.config.get("groups"), layer.config.get("filters")
         if not layers.is_convolution(layer) or layers.is_depthwise(layer):
@@ -102,12 +101,10 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             each = filters // groups if isinstance(filters, int) else None
             wide = f", {each} filters each" if each else ""
             name, code = model.changed(layer, drop=["groups"])
-            yield AuditNote(
-                CODE,
-                SLUG,
-                "A grouped convolution may miss the Tensor Cores",
+            yield Note(
                 "warning" if each is not None and each < shapes.ALIGNMENT else "info",
                 name,
                 f"groups={groups}{wide}: often without a Tensor Core kernel",
                 f"{code}  # or fewer groups, or dtype='float32'",
+                "A grouped convolution may miss the Tensor Cores",
             )

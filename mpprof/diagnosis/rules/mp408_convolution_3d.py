@@ -35,8 +35,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 
 CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the Tensor Cores"
 ABOUT = "3-D convolutions"
@@ -82,7 +81,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     cudnn = re.match(r"\d+", str(model.run.framework.get("cudnn") or ""))
     if cudnn and int(cudnn[0]) >= _FIRST_CUDNN:
         return
@@ -90,7 +89,10 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         if layer.kind in _KINDS:
             name, code = model.changed(layer)
             reason = "3-D: off the Tensor Cores before cuDNN 8, and in some layouts"
-            yield AuditNote(
-                CODE, SLUG, "A 3-D convolution may miss the Tensor Cores", "info", name, reason,
+            yield Note(
+                "info",
+                name,
+                reason,
                 f"{code}  # with cuDNN {_FIRST_CUDNN} or later; compare both values of data_format",
-            )  # fmt: skip
+                "A 3-D convolution may miss the Tensor Cores",
+            )

@@ -33,8 +33,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
@@ -70,7 +69,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     """Yield a note for each LSTM and GRU whose arguments rule cuDNN out, and for recurrent layers that never
     use it."""
     if model.run.framework.get("backend") not in BACKENDS:
@@ -80,16 +79,13 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         if wrong:
             name, code = model.placed(layer, lambda one: _for_cudnn(one, model.policy))
             reason = f"{', '.join(wrong.values())}: cuDNN's kernel is ruled out"
-            yield AuditNote(CODE, SLUG, TITLE, "warning", name, reason, code)
+            yield Note("warning", name, reason, code)
         elif layer.kind == "RNN":
             yield from _cell(model, layer)
         elif layer.kind == "SimpleRNN":
             yield _simple(model, layer)
         elif causes := against_cudnn_on_torch(layer, model.run):
-            yield AuditNote(
-                CODE,
-                SLUG,
-                TITLE,
+            yield Note(
                 "warning",
                 model.placed(layer, written)[0],
                 f"{' and '.join(causes)}: Keras on torch then runs a loop",
@@ -99,14 +95,12 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
             continue
         if model.is_masked(layer) and layer.kind in RECURRENT and not wrong:
             what = "falls back to a loop" if layer.module == "tf_keras" else "stops with an error"
-            yield AuditNote(
-                CODE,
-                SLUG,
-                "A masked recurrent layer needs right-padded sequences",
+            yield Note(
                 "info",
                 model.placed(layer, written)[0],
                 f"gets a mask: with sequences that are not right-padded it {what} on a GPU",
                 f'x = {model.keras}.utils.pad_sequences(sequences, padding="post")  # its default is "pre"',
+                "A masked recurrent layer needs right-padded sequences",
             )
 
 
@@ -126,18 +120,16 @@ _FUSED = {"LSTMCell": "LSTM", "GRUCell": "GRU"}
 _LOOP = "A recurrent layer that cuDNN does not know runs as a loop"
 
 
-def _simple(model: Untrained, layer: LayerFacts) -> AuditNote:
+def _simple(model: Untrained, layer: LayerFacts) -> Note:
     name, code = model.placed(
         layer,
         lambda one: _for_cudnn(replace(one, class_name="GRU", base=None, module=model.keras), model.policy),
     )
     reason = "Keras has a cuDNN kernel for GRU, but not for SimpleRNN"
-    return AuditNote(
-        CODE, SLUG, _LOOP, "info", name, reason, f"{code}  # another model, with three times the weights"
-    )
+    return Note("info", name, reason, f"{code}  # another model, with three times the weights", _LOOP)
 
 
-def _cell(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
+def _cell(model: Untrained, layer: LayerFacts) -> Iterator[Note]:
     """Yield a note for a layer of the form `RNN(LSTMCell(...))`, which is `LSTM(...)` without cuDNN; several
     cells are several layers."""
     layers = model.layers
@@ -148,14 +140,12 @@ def _cell(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
         return
     kinds_of = [cell.kind for cell in cells]
     if any(kind not in _FUSED for kind in kinds_of) or (stacked and "return_state" in layer.arguments):
-        yield AuditNote(
-            CODE,
-            SLUG,
-            _LOOP,
+        yield Note(
             "info",
             model.placed(layer, written)[0],
             f"RNN({', '.join(cell.class_name for cell in cells)}(...)) never uses cuDNN's kernel",
             model.snippet("MP309", "obstacles"),
+            _LOOP,
         )
         return
 
@@ -170,7 +160,7 @@ def _cell(model: Untrained, layer: LayerFacts) -> Iterator[AuditNote]:
     name, code = model.placed(layer, write)
     reason = f"RNN({f'[{each}]' if stacked else each}) never uses cuDNN's kernel, "
     reason += f"layers of {fused} do" if stacked else f"{fused} does"
-    yield AuditNote(CODE, SLUG, TITLE, "warning", name, reason, code)
+    yield Note("warning", name, reason, code)
 
 
 def _fused(model: Untrained, layer: LayerFacts, cell: LayerFacts, given: dict[str, str]) -> str:

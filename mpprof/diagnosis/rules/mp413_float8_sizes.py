@@ -1,9 +1,9 @@
 """Sizes of float8 layers that are not multiples of 16.
 
 What it means
-    Matrices of a float8 product have sizes that are multiples of 16: rows (batch times positions), features
-    read and features made. XLA copies others into larger ones before each product, forward and backward;
-    other libraries refuse them, or leave such layers in 16 bits.
+    Matrices of a float8 product have sizes that are multiples of 16: rows (batch times positions), input
+    features and output features. XLA copies others into larger ones before each product, forward and
+    backward; other libraries refuse them, or leave such layers in 16 bits.
 
 How we know
     The recorded sizes of the layers that are quantised to float8, and the batch.
@@ -31,8 +31,7 @@ from mpprof.diagnosis.remedies.shared_rows import own_names, without_float8
 from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.shared.float8 import MULTIPLE, Product
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 
 CODE, SLUG, TITLE = "MP413", "float8-sizes", "float8 sizes that are not multiples of 16"
 ABOUT = "float8 sizes that are not multiples of 16"
@@ -76,7 +75,7 @@ def _said(sizes: Sequence[int]) -> str:
     return f"{evidence.listed([f'{size:,}' for size in sizes])} {are} of {MULTIPLE}"
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     shares, ends = model.shares, model.feeding_outputs
     batch = model.fit.batch_size if model.fit else None
     named = {name for _, name, _ in model.found_in(CODE)}
@@ -85,10 +84,12 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
     for each in products:
         if each.layer.name in named and not (each.odd == (each.read,) and each.read in widths):
             name, code = _better(model, each, last=each.layer.name in ends)
-            yield AuditNote(
-                CODE, SLUG, TITLE, "warning" if shares.get(each.layer.name, 1.0) >= LITTLE else "info", name,
-                f"{_said(each.odd)}: padded for each float8 product", code,
-            )  # fmt: skip
+            yield Note(
+                "warning" if shares.get(each.layer.name, 1.0) >= LITTLE else "info",
+                name,
+                f"{_said(each.odd)}: padded for each float8 product",
+                code,
+            )
 
 
 def _better(model: Untrained, each: Product, *, last: bool) -> tuple[str, str]:

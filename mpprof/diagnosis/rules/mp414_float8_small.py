@@ -7,9 +7,9 @@ What it means
 
 How we know
     The recorded sizes of each float8 layer and the batch. M, K and N multiply each value 1/(1/M + 1/K + 1/N)
-    times; the rates and the bandwidth of the card say from where on the time saved is more than that of the
-    casts: about 490 times on an H100. It is an estimate. Where M, K and N are 1,024, 2,048 and 1,024 (410
-    times), torchao measured 0.80x; with 4,096, 8,192 and 16,384 (2,341 times) 1.39x.
+    times; above a number that follows from the rates and the bandwidth of the card, about 490 on an H100, the
+    time saved exceeds that of the casts. This is an estimate. With M, K and N of 1,024, 2,048 and 1,024 (410
+    times) torchao measured 0.80x; with 4,096, 8,192 and 16,384 (2,341 times) 1.39x.
 
 What it costs
     Not stated: compare with the layer left in 16 bits.
@@ -35,8 +35,7 @@ from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcom
 from mpprof.diagnosis.remedies.shared_rows import own_names, without_float8
 from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import DeviceFacts
 
 CODE, SLUG, TITLE = "MP414", "float8-small", "Products too small to become faster in float8"
@@ -108,7 +107,7 @@ def _times(small: Sequence[str], reuses: Mapping[str, float]) -> str:
     return f"{few:,.0f}" if round(few) == round(many) else f"{few:,.0f} to {many:,.0f}"
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     found = model.found.get(CODE)
     if found is None:
         return
@@ -116,8 +115,9 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
     for each in float8.products(float8.layers_of(model.layers), model.layers, batch):
         if each.layer.name in found.layers and each.reuse is not None:
             sizes = " x ".join(f"{size:,}" for size in each.sizes)
-            yield AuditNote(
-                CODE, SLUG, TITLE, found.severity, each.layer.name,
+            yield Note(
+                found.severity,
+                each.layer.name,
                 f"{sizes}: each value is multiplied {each.reuse:,.0f} times, {_pays(model.gpu)}",
                 without_float8(found.layers),
-            )  # fmt: skip
+            )

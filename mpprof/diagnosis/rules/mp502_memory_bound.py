@@ -1,8 +1,8 @@
 """Elementwise work is a large part of the step.
 
 What it means
-    Activations, additions, dropout, pooling and softmax move bytes and hardly compute. 16 bits make them at
-    most twice as fast; once the matrix work has shrunk, they are what is left.
+    Activations, additions, dropout, pooling and softmax move bytes and hardly compute, so 16 bits make them
+    at most twice as fast. Once the matrix work has shrunk, they are most of what is left.
 
 How we know
     The share of elementwise kernels in the account.

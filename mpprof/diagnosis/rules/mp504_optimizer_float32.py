@@ -9,9 +9,9 @@ How we know
 
 What it costs
     Their time above one pass over memory: 28 bytes per parameter (read weight, two slots and gradient, write
-    weight and two slots, 4 bytes each) at the device's bandwidth. Where the parameters are not known, by the
-    passes that an unfused update of PyTorch's consists of: each of its ops reads and writes 8 to 16 bytes a
-    parameter.
+    weight and two slots, 4 bytes each) at the device's bandwidth. If the number of parameters is not known,
+    one pass is derived from the kernels of an unfused PyTorch update, each of which reads and writes 8 to 16
+    bytes a parameter.
 
 When to ignore
     When the batch can grow: the update's cost per step stays the same.

@@ -25,9 +25,8 @@ from collections.abc import Iterator
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, known, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.account import Cell
-from mpprof.model.audit import AuditNote
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
@@ -64,21 +63,19 @@ def _clips(cell: Cell) -> bool:
     return cell.op_type == "L2Loss" or any(scope in (cell.op or "") for scope in _SCOPES)
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     """Yield a note where the training step clips gradients that are still scaled: such clipping does not act
     on the true gradients."""
     if model.fit is None or model.facts.train_step != "clips":
         return
     optimizer = model.fit.optimizer
     if optimizer.inner is not None:
-        yield AuditNote(
-            CODE,
-            SLUG,
-            "Gradients are clipped before they are un-scaled",
+        yield Note(
             "warning",
             None,
             "train_step clips gradients while the optimizer scales the loss: it clips gradients that are "
             "still scaled",
             "model.optimizer.inner_optimizer.global_clipnorm = 1.0  # or as its argument\n"
             "del type(model).train_step  # or remove the clipping from it",
+            "Gradients are clipped before they are un-scaled",
         )

@@ -7,14 +7,14 @@ What it means
     all of it and the softmax: many more passes than from the logits.
 
 How we know
-    Kernels of the loss that are not matrix work, and the shapes of the logits that they work on. That it is
-    given probabilities, by the clipping in their names or bodies; then the kernels of the model's last
+    Kernels of the loss that are not matrix work, and the shapes of the logits that they work on. Clipping in
+    their names or bodies shows that the loss is given probabilities; then the kernels of the model's last
     softmax count, too.
 
 What it costs
-    What those kernels take beyond one pass over the logits, read and written in 16 bits, which a fused loss
-    still needs. Of probabilities, beyond what the loss takes from logits: three passes that read and one that
-    writes, in 16 bits. Where shapes or the memory's bandwidth are not known, half of what they take.
+    What those kernels take beyond what is still needed: for logits one pass that reads and writes them in 16
+    bits, as a fused loss does; for probabilities what a loss from logits needs, three passes that read and
+    one that writes, in 16 bits. If shapes or the memory's bandwidth are not known, half of what they take.
 
 When to ignore
     When it is a small part of the step. float32 is right for the loss itself.

@@ -6,12 +6,12 @@ What it means
     times as long on an H200 as in float32 for the same layer: longest for the logits of a large vocabulary.
 
 How we know
-    Kernels of the op BiasAddGrad in float16 or bfloat16, held against the same op of the float32 baseline,
-    or, without one, against the op that adds the same layer's bias in the forward pass: it reads a tensor of
-    that size, and writes one besides.
+    Kernels of the op BiasAddGrad in float16 or bfloat16, compared with the same op of the float32 baseline,
+    or, without a baseline, with the op that adds the same layer's bias in the forward pass, which reads and
+    writes a tensor of that size.
 
 What it costs
-    Their time beyond that.
+    Their time beyond that of the op they are compared with.
 
 When to ignore
     When the kernels take little of the step.

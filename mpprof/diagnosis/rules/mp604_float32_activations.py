@@ -8,14 +8,14 @@ What it means
 How we know
     The float32 tensors that are live at the peak in layers that compute in 16 bits: activations, kept for
     backward or not, and their gradients, which have a value for each example. A weight's gradient of that
-    shape is recognised by the optimizer's op that lets go of it. With a baseline, what these layers keep
-    beyond half of what they kept there.
+    shape is recognised by the optimizer's op that frees it. With a baseline, the bytes that these layers keep
+    beyond half of what they keep in the baseline.
 
 What it costs
-    The bytes that 16 bits would save: half of these tensors. With a baseline, only those bytes of what is
-    kept for backward count that are beyond half of the baseline's. At most what the peak would fall by.
-    Where the baseline holds as many gradients as this run, part of that is more than was expected to be
-    saved, and not in the gap.
+    The bytes that 16 bits would save: half of these tensors. With a baseline, activations kept for backward
+    count only with the bytes beyond half of the baseline's. At most what the peak would fall by. If the
+    baseline holds as many gradients as this run, part of the cost exceeds the expected saving, and is not in
+    the gap.
 
 When to ignore
     When memory is not what limits the batch.

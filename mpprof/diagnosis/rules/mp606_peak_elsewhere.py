@@ -5,8 +5,8 @@ What it means
     kernels are tried out. Smaller activations do not change it.
 
 How we know
-    The phase of the op whose allocation made the peak, and the most that is live at any moment without what
-    ops of that phase allocate. From records alone: the peak before warm-up against that after it.
+    The phase of the op whose allocation made the peak, and the peak that would remain without the allocations
+    of that phase. From records alone: the peak before warm-up against that after it.
 
 What it costs
     The bytes by which the peak exceeds what would be live without those allocations.

@@ -9,10 +9,11 @@ How we know
     outside its largest block where little is free.
 
 What it costs
-    The bytes beyond what was asked for; with a baseline, beyond its own. At most what the peak would fall by.
+    The bytes beyond what was asked for; with a baseline, beyond what is wasted there. At most what the peak
+    would fall by.
 
 When to ignore
-    When most of the device's memory is free: it is a note then.
+    When most of the device's memory is free; it is then reported as a note.
 
 Sources
     XProf's documentation of memory profiles; TensorFlow's BFC allocator does not split a block where the

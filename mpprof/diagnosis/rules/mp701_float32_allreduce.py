@@ -7,12 +7,12 @@ What it means
 How we know
     Exposed communication in the account (class `comm`) whose kernels sum float32, by their names or their
     ops' types. A device also waits in these kernels for devices that come later: the shortest exchange among
-    all devices is taken for the transfer, and only that could be shorter. One device alone does not show how
-    much of it is waiting: then its share is stated without a cost.
+    all devices is taken for the transfer, and only that could be shorter. The trace of a single device does
+    not show how much of an exchange is waiting, so its share is stated without a cost.
 
 What it costs
-    Half of the transfer, as far as it is exposed: what 16 bits would save of it. Exposed communication below
-    15 % of the step is normal for a healthy run on several devices, and is reported as a ceiling.
+    Half of the exposed transfer, which is what 16 bits would save. Exposed communication below 15 % of the
+    step is normal for a healthy run on several devices, and is reported as a ceiling.
 
 When to ignore
     Where 16-bit sums of gradients do not train as well: compare the loss.

@@ -6,8 +6,8 @@ What it means
     kernels are shorter, but their launches are not, so mixed precision exposes the delay.
 
 How we know
-    The run's records name the strategy, and of the devices of a host some take longer in their step than
-    others, most of it idle while the host launches.
+    The run's records name the strategy, and some devices of a host take longer in their step than others and
+    are idle for most of the difference while the host launches.
 
 What it costs
     The time by which the step would be shorter if the late devices were as fast as the others.

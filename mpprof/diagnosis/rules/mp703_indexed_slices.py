@@ -5,10 +5,11 @@ What it means
     sets: they collect the rows of every device on every device, which grows with their number.
 
 How we know
-    A strategy of TensorFlow is on record, and collectives of the step collect (AllGather) instead of summing.
+    The records name a strategy of TensorFlow, and collectives of the step collect (AllGather) instead of
+    summing.
 
 What it costs
-    The time of these collectives, as far as it is exposed.
+    The exposed time of these collectives.
 
 When to ignore
     Where a large table is touched in few rows: the dense gradient would be larger.

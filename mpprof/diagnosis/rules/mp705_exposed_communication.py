@@ -2,15 +2,15 @@
 
 What it means
     Devices that train together exchange gradients (data parallel), activations or parameters (sharded,
-    pipelined). What of it runs beside a backward pass costs nothing. The rest lengthens the step, in every
+    pipelined). The part that runs beside a backward pass costs nothing. The rest lengthens the step, in every
     precision; 16 bits shorten the work that could hide it.
 
 How we know
-    The account's class `comm`: time in which a collective runs and nothing else does; what is hidden stands
+    The account's class `comm`: time in which a collective runs and nothing else does; the hidden time stands
     beside it.
 
 What it costs
-    At most as much as the device's own work has room to hide, of what is transfer. Whether a collective
+    At most the part of the transfer that the device's own work has room to hide. Whether a collective
     transfers or waits for others shows only where traces of several devices are there; from one device's
     trace the share is stated without a cost.
 

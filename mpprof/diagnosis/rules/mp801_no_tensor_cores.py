@@ -7,7 +7,7 @@ What it means
 
 How we know
     The compute capability that the trace or the run states, or the table of known devices. Before a training
-    (`mpprof audit --gpu NAME`) the card that is named, of other vendors too where it has no matrix units.
+    (`mpprof audit --gpu NAME`) the card that is named, also one of another vendor that has no matrix units.
 
 What it costs
     Nothing that can be recovered on this card: it is a ceiling.
@@ -28,8 +28,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, short_name
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
@@ -64,7 +63,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     card = model.gpu
     if card is None or card.kind != "gpu" or not _is_early(card):
         return
@@ -76,10 +75,9 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         else "float32 is right here: 16 bits would save memory and make no product faster"
     )
     name = card.name or (f"a GPU of {card.architecture}" if card.architecture else "this GPU")
-    yield AuditNote(
-        CODE, SLUG, TITLE, "warning" if half else "info", None, f"{name} has no matrix units: {gains}",
-        model.snippet(CODE),
-    )  # fmt: skip
+    yield Note(
+        "warning" if half else "info", None, f"{name} has no matrix units: {gains}", model.snippet(CODE)
+    )
 
 
 def _is_early(card: DeviceFacts) -> bool:

@@ -7,8 +7,8 @@ What it means
 
 How we know
     Compute capability 7.5 and the device's name. Names other than GTX 16xx are taken from NVIDIA's product
-    lists; Tesla T4 and T4G are not among them. Without a name the number of multiprocessors tells: cards with
-    Tensor Cores have 30 or more, the others 24 at most.
+    lists; Tesla T4 and T4G are not among them. Without a name the number of multiprocessors decides: cards
+    with Tensor Cores have 30 or more, the others 24 at most.
 
 What it costs
     Nothing that can be recovered on this card: it is a ceiling.
@@ -40,8 +40,7 @@ from mpprof.diagnosis.outcomes import (
     need,
 )
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import MAYBE_NVIDIA, short_name
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
@@ -83,7 +82,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     card = model.gpu
     if card is None or card.compute_capability != TURING or device_peaks.has_tensor_cores(card) is not False:
         return
@@ -94,8 +93,9 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         if half
         else "float32 is right here: 16 bits would save memory and hardly any time"
     )
-    yield AuditNote(
-        CODE, SLUG, TITLE, "warning" if half else "info", None,
+    yield Note(
+        "warning" if half else "info",
+        None,
         f"{card.name or 'this card'} has no Tensor Cores, although its compute capability is 7.5: {gains}",
         model.snippet(CODE),
-    )  # fmt: skip
+    )

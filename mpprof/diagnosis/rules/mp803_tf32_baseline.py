@@ -4,11 +4,11 @@ What it means
     From compute capability 8.0 on, TensorFlow computes float32 matrix work in TF32 on Tensor Cores unless
     told otherwise. 16 bits are then usually up to 2 times faster than that, not 8 or 16; more only where the
     TF32 kernels ran far below their peak. PyTorch leaves dense layers in true float32 unless told otherwise,
-    and convolutions in TF32: then it is a part.
+    and convolutions in TF32: then only a part of the work is in TF32.
 
 How we know
-    The baseline's own kernels, else its recorded TF32 switch; without a baseline the switch of this run,
-    since a float32 run of the same script would have the same. For a float32 run, its own kernels.
+    The baseline's own kernels, else its recorded TF32 switch. Without a baseline it is the switch of this
+    run, because a float32 run of the same script would have the same one. For a float32 run, its own kernels.
 
 What it costs
     Nothing: it is the right ceiling.

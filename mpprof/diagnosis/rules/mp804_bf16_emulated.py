@@ -26,8 +26,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import MAYBE_NVIDIA, short_name
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
@@ -63,7 +62,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     card = model.gpu
     layers = model.computing_in("bfloat16")
     if not layers or card is None or card.compute_capability is None:
@@ -77,4 +76,4 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
         f"(compute capability {major}.{minor}), slower than float32: units for bfloat16 begin at 8.0"
     )
     remedy = model.snippet(CODE) if units else f'{model.signals.words["set_policy"]}("float32")'
-    yield AuditNote(CODE, SLUG, TITLE, "error" if units else "warning", None, reason, remedy)
+    yield Note("error" if units else "warning", None, reason, remedy)

@@ -26,8 +26,7 @@ from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Clear, Found, NotApplicable, Outcome, known, need
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Untrained
-from mpprof.model.audit import AuditNote
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import MAYBE_NVIDIA
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
@@ -68,7 +67,7 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def check_model(model: Untrained) -> Iterator[AuditNote]:
+def check_model(model: Untrained) -> Iterator[Note]:
     card = model.gpu
     if card is None or device_peaks.vendor(card) in MAYBE_NVIDIA:
         return
@@ -79,8 +78,9 @@ def check_model(model: Untrained) -> Iterator[AuditNote]:
     if not layers:
         return
     why = "a TPU has no float16 matrix unit" if tpu else "which 16-bit type is faster differs by library"
-    yield AuditNote(
-        CODE, SLUG, TITLE, "warning" if tpu else "info", None,
+    yield Note(
+        "warning" if tpu else "info",
+        None,
         f"{card.name or card.vendor.upper()}: {why} ({evidence.listed([f.name for f in layers])})",
         model.snippet(CODE, "tpu" if tpu else "gpu"),
-    )  # fmt: skip
+    )

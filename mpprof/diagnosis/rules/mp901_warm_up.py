@@ -5,10 +5,11 @@ What it means
     belong neither in a step time nor in a profile window, and in a short training they are most of it.
 
 How we know
-    The step at which the recorded step times settle (a change point, not a fixed number). Found where they
-    never settle, where the profiled steps lie before that point while steps were still longer, or where
-    warm-up took more than half of all recorded time. Without recorded steps: where the driver allocates
-    memory (`cudaMalloc`) for a tenth of the profiled step, as an allocator makes it do in its first steps.
+    The step at which the recorded step times settle (a change point, not a fixed number). The cause is found
+    if they never settle, if the profiled steps lie before that point while steps were still longer, or if
+    warm-up took more than half of all recorded time. Without recorded steps it is found if the driver
+    allocates memory (`cudaMalloc`) for a tenth of the profiled step, as it does while an allocator fills its
+    pool.
 
 What it costs
     Once per training: the time that the warm-up steps took above the median, in sum. Nothing per steady step.

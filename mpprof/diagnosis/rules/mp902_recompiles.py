@@ -12,8 +12,8 @@ How we know
     input make them, too. They are named; a trace of one of them would show the cause.
 
 What it costs
-    That time, in the mean step. Where only the number of tracings is known, or a few of the long steps were
-    profiled, what the long steps take above the median.
+    The time of tracing and compiling, in the mean step. If only the number of tracings is known, or a few of
+    the long steps were profiled, what the long steps take above the median.
 
 When to ignore
     When the long steps come once an epoch.

@@ -6,10 +6,10 @@ What it means
 
 How we know
     The training function's time in the window, less the time in which it was compiled anew, against its
-    median in the steps outside it (the class `profiling` of the account is the difference). Stalls, which
-    make the mean step longer, are on neither side. The unprofiled steps just before and after the window tell
-    whether the profiler, the load of the machine or warm-up made it longer. Where steps are timed in groups
-    (JAX), stalls are not told apart, and nothing is judged.
+    median in the steps outside it (the class `profiling` of the account is the difference). Stalls are left
+    out on both sides. The unprofiled steps just before and after the window show whether the profiler, the
+    load of the machine or warm-up made it longer. If steps are timed in groups (JAX), stalls cannot be left
+    out, and nothing is judged.
 
 What it costs
     Nothing in training. The step time shown is the unprofiled one.

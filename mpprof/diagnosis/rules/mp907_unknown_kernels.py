@@ -1,8 +1,8 @@
 """A part of the device's time is in kernels that are not recognised.
 
 What it means
-    Kernel names change with every library and card. Where a kernel's name, op and types say nothing, mpprof
-    answers *unknown* and not "no Tensor Core": every share is uncertain by that much.
+    Kernel names change with every library and card. If a kernel's name, op and types say nothing, mpprof
+    answers *unknown* and not "no Tensor Core", so every share is uncertain by the unknown part.
 
 How we know
     The time of kernels whose placement is unknown, as a share of the device's kernel time.

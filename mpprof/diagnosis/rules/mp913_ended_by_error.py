@@ -6,7 +6,7 @@ What it means
 
 How we know
     The recorder notes which exception left `fit`, with its text. An interrupt from the keyboard and
-    `sys.exit` are not errors. Where nobody could see how the training ended, this cause is not judged.
+    `sys.exit` are not errors. If the end of the training was not observed, this cause is not judged.
 
 What it costs
     The rest of the training.

@@ -110,8 +110,8 @@ def unknown_sizes(products: Iterable[Product]) -> str:
 
 def least_reuse(peaks: DevicePeaks | None) -> float | None:
     """Return how often each value must be multiplied for the time that float8 saves to be that of its casts:
-    by the card's rates in 16 and 8 bits and its bandwidth. None: it has no rate for float8. Of a card whose
-    rates are not known those of an H100 serve."""
+    by the card's rates in 16 and 8 bits and its bandwidth. None: it has no rate for float8. For a card whose
+    rates are not known, those of an H100 are used."""
     found = peaks or _usual()
     rates, bandwidth = found.flops_per_s, found.bandwidth_bytes_per_s
     narrow, half = rates.get("fp8"), rates.get("bf16")

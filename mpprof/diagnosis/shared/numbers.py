@@ -85,7 +85,7 @@ NEVER_SCALED = NotApplicable("the loss is never scaled, so that its scale says n
 
 
 def scale_loss_called(signals: Signals) -> bool | None:
-    """Return whether the optimizer's `scale_loss` was seen to be called; None: nobody could see it."""
+    """Return whether the optimizer's `scale_loss` was seen to be called; None: not known."""
     fit = known(signals.fit)
     return fit.scale_loss_called if fit is not None else None
 

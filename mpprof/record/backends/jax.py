@@ -186,7 +186,7 @@ class JaxProbe(Unanswered):
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
         options.host_tracer_level = 2
-        # JAX takes text only: where a directory's name is none, another stands in for it.
+        # JAX takes only text: a directory whose name is not text is replaced by another one meanwhile.
         self._stands_in = None if _is_text(folder) else (Path(tempfile.mkdtemp(prefix="mpprof-")), folder)
         at = self._stands_in[0] if self._stands_in else folder
         try:

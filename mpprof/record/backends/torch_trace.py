@@ -23,7 +23,7 @@ from mpprof.record.backends.torch_ranges import Ranges
 from mpprof.record.run_with_timeout import with_timeout
 
 OWN_STEP = "ProfilerStep#"
-"""What torch's tools take for a step. In somebody else's trace their own steps may be called so."""
+"""What torch's tools take for a step. In another tool's trace its own steps may have this name."""
 FOREIGN_STEP = "mpprof_step#"
 WRITING_SECONDS = 60.0
 

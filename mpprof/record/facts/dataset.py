@@ -1,8 +1,8 @@
 """What feeds a training, as its object states it, and how many samples a batch holds.
 
 Of a `tf.data` pipeline only `batch(n, drop_remainder=True)` puts `n` into the elements' type; without it the
-last batch may be smaller, and the type says "unknown". The pipeline itself has kept the `n`. Of a generator
-Keras has looked at the first two batches, and kept them. A PyDataset may have a `batch_size` of its own.
+last batch may be smaller, and the type says "unknown". The pipeline object itself keeps `n`. Keras has looked
+at the first two batches of a generator, and kept them. A PyDataset may have a `batch_size` of its own.
 Nothing is iterated, and no function of the user's is called.
 """
 
@@ -63,7 +63,7 @@ def _rows(batch: Any) -> int | None:
 
 
 def describe_input(data: Any) -> dict[str, Any]:
-    """Return what makes the batches and how it is set; empty where it is none of what is known here."""
+    """Return what makes the batches and how it is set; empty where it is of an unknown kind."""
     kinds = {kind.__name__ for kind in type(data).__mro__}
     if "DatasetV2" in kinds:
         return {"kind": "tf.data", "operations": _operations(data)}

@@ -9,7 +9,7 @@ from typing import Any
 OUT_OF_MEMORY = re.compile(r"RESOURCE_?EXHAUSTED|\bOOM\b|out of memory|_STATUS_ALLOC_FAILED", re.IGNORECASE)
 """As TensorFlow, XLA, PyTorch and NVIDIA's libraries say it."""
 MOST_CHARACTERS = 60_000
-"""Of an error's text that is kept: XLA lists the largest buffers first."""
+"""How much of an error's text is kept: XLA lists the largest buffers first."""
 MOST_OF_A_LINE = 300
 _MOST_CAUSES = 20
 _REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
@@ -17,8 +17,8 @@ _REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
 
 def ended(error: BaseException | None) -> dict[str, Any]:
     """Return run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by
-    `sys.exit`, where it can be seen), "error", or "unknown" where nobody told. `error`: the text of an
-    out-of-memory error, of any other its type's name; `text`: the first line of what another error says."""
+    `sys.exit`, where it can be seen), "error", or "unknown". `error`: the text of an out-of-memory error, of
+    any other its type's name; `text`: the first line of what another error says."""
     if error is None:
         return {"reason": "unknown"}
     for one in _causes(error):

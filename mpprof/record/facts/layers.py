@@ -20,7 +20,8 @@ LAYERS = "model.layers"
 """Where a run says in `absent` that not all layers are described."""
 
 MOST_LAYERS = 10_000
-"""Of one model that are described. One takes about a tenth of a millisecond, all of them a second at most."""
+"""How many layers of one model are described. One takes about a tenth of a millisecond, all of them a second
+at most."""
 
 CONFIG = (
     "units", "filters", "kernel_size", "strides", "padding", "dilation_rate", "groups", "data_format",

@@ -14,7 +14,7 @@ from mpprof.errors import NotFoundError, UnreadableError, UsageError, optional_p
 from mpprof.record.keras_compat import KERAS_2
 
 LARGEST_CONFIG_BYTES = 64 << 20
-"""Of what a file says of its model: that of ResNet-152 has half a mebibyte."""
+"""Size of what a file states of its model: that of ResNet-152 has half a mebibyte."""
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 _LARGEST_METADATA_BYTES = 1 << 20

@@ -1,6 +1,6 @@
 """A saved model, made again to be looked at: by the Keras that wrote it, with the classes that it needs.
 
-Of a file that is not trusted, only what it says of the model is used: it is vetted, and no weight is read.
+Of an untrusted file only the description of the model is used: it is vetted, and no weight is read.
 """
 
 from __future__ import annotations

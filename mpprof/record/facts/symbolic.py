@@ -13,11 +13,11 @@ from mpprof.record.run_with_timeout import raise_if_signalled
 
 @contextmanager
 def as_graph(model: Any) -> Iterator[Any | None]:
-    """Give a functional model of the same layers; None where there is none to be had.
+    """Give a functional model of the same layers; None where none can be made.
 
-    That is of a model that states its graph itself, of one that has not been built, and of one whose `call`
-    does more than call layers and functions of `keras.ops`. The layers note where they were called; what
-    they noted here is forgotten at the end.
+    None can be made of a model that states its graph itself, that has not been built, or whose `call` does
+    more than call layers and functions of `keras.ops`. The layers note where they were called; what they
+    noted here is forgotten at the end.
     """
     keras = keras_of(model)
     shapes = getattr(model, "_build_shapes_dict", None)

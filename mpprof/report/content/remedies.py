@@ -24,7 +24,7 @@ PAYING_RATIO = 0.01
 SURFACING_RATIO = 0.05
 """From a twentieth of the step after all remedies on, what surfaces in it stands beside its bar."""
 HIDDEN_RATIO = 0.001
-"""A gain below a thousandth of the step is none: something else limits the step."""
+"""A gain below a thousandth of the step does not count: something else limits the step."""
 
 
 def finding(document: Report, code: str) -> Finding | None:

@@ -1,5 +1,5 @@
-"""Which float32 run a run of reduced precision is compared with, where nobody has named one: for the page, a
-survey, and a report on a directory of two runs alike."""
+"""Which float32 run a run of reduced precision is compared with, if none is named: for the page, a survey,
+and a report on a directory of two runs alike."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _MOST_TRIES = 128
 _MOST_HEADERS = 10_000
 _KEEP_HEADER = 1 << 20
 _LATEST_US = limits.LONGEST_NS // 1000
-"""Times beyond it (the year 2043, where they count from 1970) are none."""
+"""Times beyond it (the year 2043, where they count from 1970) are not valid."""
 
 _SPACE = re.compile(r"[ \t\n\r,]*")
 _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args)"\s*:')
@@ -52,7 +52,7 @@ class ChromeFile:
     """One pass over a file: iterate `events()` to its end, then read `header`, `damages` and `skipped`.
 
     Floats in events are left as their text, because absolute times need more digits than a float has
-    (`nanoseconds` reads them). `skipped` counts values among the events that are none.
+    (`nanoseconds` reads them). `skipped` counts values among the events that are not events.
     """
 
     path: Path

@@ -110,8 +110,8 @@ def leaves(start: Int64, duration: Int64, group: NDArray[Any] | None = None) -> 
     """Return which intervals hold no other one. The intervals are in the order of `parents_first`; with
     several groups (threads, streams), one group follows the other.
 
-    An interval that begins when another ends is none of its children; of two equal ones the later is
-    the leaf. Empty intervals make no parent.
+    An interval that begins when another ends is not its child; of two equal ones the later is the leaf. Empty
+    intervals make no parent.
     """
     leaf = np.ones(len(start), np.bool_)
     solid = np.flatnonzero(duration > 0)

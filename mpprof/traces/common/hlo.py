@@ -602,6 +602,8 @@ def _contracting(config: str) -> list[int] | None:
     return [int(d) for d in digits] if all(re.fullmatch(_DIGIT, d) for d in digits) else None
 
 
+# --- the line of the user's own code that a work comes from -------------------------------------------------
+
 _OF_OTHERS = re.compile(rf"(?:^|/)(?:{INSTALLED})/".replace("/", r"[/\\]"))
 _OVERWRITTEN = re.compile(r"[/\\]?(?:x+[/\\])+[^/\\]*$")
 """Where a bundle took the folder out: whose code it is shows only beside files that are left as installed."""

@@ -58,7 +58,7 @@ class Ops:
         hlo = self.modules.instruction(module, program, instruction) if known else None
         if hlo is None:
             return self._row(key, Op(name or instruction, ""))
-        # Of a fusion the event may state only what the names inside it begin with.
+        # For a fusion the event may state only what the names inside it begin with.
         stated = hlo.op_name if hlo.op_name.startswith(name) else name
         return self._row(key, Op(stated or instruction, hlo.opcode, hlo))
 
@@ -73,7 +73,7 @@ class Ops:
         key = ("", "", named, module, program)
         if key in self._rows:
             return self._rows[key]
-        # Of matrix work only: what all the others are made of takes three times as long to read as the rest.
+        # For matrix work only: reading what the others are made of takes three times as long as the rest.
         equal = self.modules.equal_to(module, program, instruction) if multiplies(hlo) else []
         candidates = tuple(self.of_hlo(each, module, program, "") for each in equal)
         return self._row(key, Op(named, hlo.opcode, _unowned(hlo, named), candidates))

@@ -98,7 +98,7 @@ class Database:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
-    """Open the database at `path` while the context lasts. Raises one of ERRORS where it is none."""
+    """Open the database at `path` while the context lasts. Raises one of ERRORS if it is not one."""
     size = path.stat().st_size
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
