@@ -104,11 +104,21 @@ def climbable(plan: Plan, done: Sequence[Trained], left_s: float) -> int:
     spent = 0.0
     for rung in range(at, plan.rungs):
         have = sum(each.rung == rung for each in done)
-        settings = len(plan.together) if plan.together else min(3, rung + 2)
-        spent += max(0, settings * FEWEST_ROUNDS - have) * one_s
+        spent += max(0, _fewest(plan, done, rung) - have) * one_s
         if spent > left_s and not have:
             return rung
     return plan.rungs
+
+
+def _fewest(plan: Plan, done: Sequence[Trained], rung: int) -> int:
+    """Return how many trainings a rung has at least: none more where what it changes has failed, and those of
+    two settings where all changes before it have."""
+    if plan.together:
+        return len(plan.together) * FEWEST_ROUNDS
+    failed = [
+        given_up(done, changed(best_before(plan, done, at), plan.changes[at])) for at in range(rung + 1)
+    ]
+    return 0 if failed[-1] else (2 if all(failed[:-1]) else 3) * FEWEST_ROUNDS
 
 
 def names_from(plan: Plan, done: Sequence[Trained], at: int) -> tuple[str, ...]:

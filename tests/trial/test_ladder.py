@@ -151,6 +151,19 @@ def test_a_setting_that_fails_is_marked_and_the_others_go_on() -> None:
     assert "mixed_float16: ValueError: no" in text.render(tried)
 
 
+def test_the_time_of_a_setting_that_fails_is_left_for_the_next() -> None:
+    """A training takes 10 s: one of each of the first two settings, and then eight."""
+    failed = {"error": "ended by SIGKILL", "step_ns": None}
+    train = Known(
+        steps(float32=20.0, mixed_bfloat16=1.0, mixed_float16=10.0),
+        lambda setting: failed if setting == BFLOAT16 else {},
+    )
+    choices = Choices(("float32", "mixed_bfloat16", "mixed_float16"))
+    tried = climbed(train, choices, minutes=1.75)
+    assert tried.keep == "mixed_float16"
+    assert train.names.count("mixed_float16") == 4
+
+
 def test_a_first_setting_that_finds_no_memory_leaves_speedups_unknown() -> None:
     def facts(setting: Setting) -> dict[str, Any]:
         return {"error": "out of memory", "step_ns": None} if setting == FLOAT32 else {}

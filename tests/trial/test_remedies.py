@@ -136,7 +136,7 @@ def test_a_file_of_remedies_that_is_none_is_passed_over(content: str, tmp_path: 
 def test_remedies_without_time_or_that_fail_say_so() -> None:
     failed = {"error": "prefetch cannot be changed: a list has no prefetch", "step_ns": None}
     train = Known(times(20.0), lambda setting: failed if setting.sets else {})
-    tried = climbed(train, PREFETCH, SCALE, minutes=1.9)
+    tried = climbed(train, PREFETCH, SCALE, minutes=0.5)
     assert [each.error for each in tried.outcomes] == [failed["error"], "no time was left"]
     assert tried.dropped == ("loss_scale=1024",)
 
