@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_410,
+    "mpprof/analysis": 10_390,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_330,
     "mpprof/diagnosis": 7_230,

@@ -69,6 +69,8 @@ def audit(
         batch: a sample batch, `(x, y)`, for a model that is given itself: what overflows or rounds to 0 in 16
             bits at it is among the notes (see `mpprof.numerics`).
 
+    The `call` of a subclassed, built model is run once on symbolic inputs, to learn its layers' shapes.
+
     Returns an `AuditReport`, or for a list a tuple with one for each; print it to read it. Raises
     `UsageError` where `model` is not a Keras model, `NotFoundError` for an unknown card, `UnreadableError`
     for a file that Keras cannot load or that would run code, and `UnableError` for a run whose records hold
@@ -93,9 +95,9 @@ def audit(
     if isinstance(model, Run):
         return audit_run(_recorded(model), gpu)
     if isinstance(model, str | os.PathLike):
-        run = described.describe(model, imports, batch_size, trust=trust).run
+        run = described.describe(model, imports, batch_size, symbolic=True, trust=trust).run
     else:
-        run = untrained.run_of(model, batch_size)
+        run = untrained.run_of(model, batch_size, symbolic=True)
     report = audit_run(run, gpu)
     at_batch = () if batch is None else _at_batch(model, batch)
     memory, no_memory = _memory(run, report, gpu)

@@ -231,7 +231,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None:
             self._guard(self._session.end_validation)
 
-    # Keras calls these where it goes through a list of the user's own, which is left as it is.
+    # Keras calls these hooks for a `CallbackList` of the user's own, which is not changed.
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._begin_call(batch, logs)
