@@ -950,7 +950,12 @@ class FitSession:
     def _looked(self, t_ns: int) -> bool | None:
         """Return whether the model was looked at; None where it cannot be."""
         try:
-            return bool(self.looks.look(self.recorder.root, self.model, self.calls.step, t_ns, self._clock))
+            unscaled = self._fit_facts.get("scale_loss_called") is False
+            return bool(
+                self.looks.look(
+                    self.recorder.root, self.model, self.calls.step, t_ns, self._clock, unscaled=unscaled
+                )
+            )
         except MpprofError as error:
             self.recorder.absent["numerics"] = str(error)
             warn_once("mpprof does not look at the numbers by layer: %s", error)
