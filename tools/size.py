@@ -21,15 +21,15 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_390,
+    "mpprof/analysis": 10_400,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_230,
+    "mpprof/diagnosis": 7_270,
     "mpprof/forecasts": 2_330,
     "mpprof/launch": 890,
     "mpprof/model": 2_820,
     "mpprof/numbers": 1_530,
-    "mpprof/record": 6_070,
+    "mpprof/record": 6_100,
     "mpprof/report": 3_960,
     "mpprof/runs": 440,
     "mpprof/store": 1_110,
