@@ -30,6 +30,19 @@ def _mixed_float16() -> Any:
     keras.config.set_dtype_policy(before)
 
 
+class Stacked(keras.Model):  # type: ignore[misc]
+    """Calls its layers one after the other; their paths begin with its name."""
+
+    def __init__(self, stack: list[Any]) -> None:
+        super().__init__(name="stacked")
+        self.stack = stack
+
+    def call(self, x: Any) -> Any:
+        for each in self.stack:
+            x = each(x)
+        return x
+
+
 def doubled(x: Any) -> Any:
     """TensorFlow's graph makes it `x * 0.5`; eagerly the sum of 60,000 and itself is infinite."""
     return (x + x) * 0.25
@@ -271,6 +284,35 @@ def test_what_an_update_loses_of_weights_of_16_bits(policy: str, low: bool) -> N
     )
     said = "Weights are bfloat16: an update changes 66.7 % of their elements in float32 and not in bfloat16"
     assert (said in str(found)) is low
+
+
+@pytest.mark.parametrize("subclassed", [False, True])
+def test_the_policy_that_is_printed_for_several_layers_cures_them(subclassed: bool) -> None:
+    """Of 128,000 and of 512,000 in NumPy; and the optimizer scales the loss as before."""
+    code = ""
+    for cured in (False, True):
+        keras.utils.clear_session()
+        keras.config.set_dtype_policy("mixed_float16")
+        names = {"keras": keras, "optimizer": keras.optimizers.SGD()}
+        exec(code, names)
+        stack = [dense(4, 1, "wide"), dense(1, 1, "head"), dense(1, 1e-4, "small", dtype="float32")]
+        x, y = filled(2000.0), filled(51.0, 1)
+        if subclassed:
+            model = Stacked(stack)
+            model(x)
+        else:
+            model = keras.Sequential([keras.Input(x.shape[1:]), *stack])
+        model.compile(names["optimizer"], "mse")
+        found = numerics(model, x, y)
+        assert type(model.optimizer).__name__ == "LossScaleOptimizer"
+        if cured:
+            assert (found.first_forward, found.first_backward, found.advice) == (None, None, ())
+            largest = {row.layer: row.max_abs for row in found.layers if row.tensor == "output"}
+            assert (largest["wide"], largest["head"]) == (128_000, 512_000)
+            assert np.isfinite(model.train_on_batch(x, y))
+        else:
+            assert found.advice[0].text == "wide, head need bfloat16 or float32."
+            code = found.advice[0].snippet
 
 
 def test_what_an_update_loses_is_that_of_the_optimizer_as_it_is() -> None:
