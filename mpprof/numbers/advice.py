@@ -86,7 +86,8 @@ def advice(
         case "sum" | "product" | "variance" | "exp" | "not known" if (
             layer is not None and len(beyond) > 1 and name in beyond
         ):
-            text, code = f"{', '.join(beyond)} need bfloat16 or float32.", "MP206"
+            text = f"{', '.join(beyond[:-1])} and {beyond[-1]} need bfloat16 or float32."
+            code = "MP206"
             snippet = _map(beyond, layer.dtype_policy.name.removeprefix("map_"), wrapped)
         case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32

@@ -311,7 +311,7 @@ def test_the_policy_that_is_printed_for_several_layers_cures_them(subclassed: bo
             assert (largest["wide"], largest["head"]) == (128_000, 512_000)
             assert np.isfinite(model.train_on_batch(x, y))
         else:
-            assert found.advice[0].text == "wide, head need bfloat16 or float32."
+            assert found.advice[0].text == "wide and head need bfloat16 or float32."
             code = found.advice[0].snippet
 
 
