@@ -176,7 +176,7 @@ def _cause(
         *((f"runs {name}", name, count, ns) for name, count, ns in hooks),
     ]
     cause, what, count, ns = max(named, key=lambda each: each[3], default=("", "", 0, 0.0))
-    compiled = spent.per_step(run, "compile", int(steps.step[times.row[0]]))  # of these only sums are known
+    compiled = spent.per_step(run, "compile", whole=True)  # of these only sums are known
     compiler, compiled_ns = next(iter(compiled.items()), ("", 0.0))
     if compiled_ns * ran > ns:
         cause, what, count, ns = f"compiles ({compiler})", f"compiling ({compiler})", 0, compiled_ns * ran
