@@ -73,7 +73,8 @@ class _Counted:
         before = np.append(0, np.cumsum(self.steps))
         at = np.searchsorted(self.last, step, side="right")
         begin = np.append(self.last - self.steps, np.iinfo(np.int64).max)
-        return before[at] + np.maximum(step - begin[at], 0)
+        until: Int64 = before[at] + np.maximum(step - begin[at], 0)
+        return until
 
 
 def _counted(run: Run, steps: StepTable) -> _Counted:
