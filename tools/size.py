@@ -28,7 +28,7 @@ STATEMENTS = {
     "mpprof/forecasts": 2_330,
     "mpprof/launch": 890,
     "mpprof/model": 2_820,
-    "mpprof/numbers": 1_530,
+    "mpprof/numbers": 1_540,
     "mpprof/record": 6_110,
     "mpprof/report": 3_990,
     "mpprof/runs": 440,
