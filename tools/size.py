@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_540,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_300,
+    "mpprof/diagnosis": 7_310,
     "mpprof/forecasts": 2_330,
     "mpprof/launch": 890,
     "mpprof/model": 2_820,
