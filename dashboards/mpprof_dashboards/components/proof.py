@@ -67,9 +67,14 @@ def _dots(source: RunTables, run: str, document: Report) -> tuple[proof.Dot, ...
             first = matrix and (row["key"] in about or not about)
             found.append(
                 proof.Dot(
-                    row["short"], row["intensity"], row["flops_per_s"], row["ns"], row["kind"], first,
+                    row["short"],
+                    row["intensity"],
+                    row["flops_per_s"],
+                    row["ns"],
+                    row["kind"],
+                    first,
                     f"{row['precision']}_cuda" if row["kind"] == "off" else "",
-                )  # fmt: skip
+                )
             )
     return tuple(found)
 

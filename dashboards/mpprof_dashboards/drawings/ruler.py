@@ -60,7 +60,7 @@ def draw(marks: tuple[Mark, ...]) -> str:
             "rect", x=svg.percent(left), y=8, width=svg.percent(right - left), height=6, class_="mp-ruler-got"
         )
     )
-    below: list[list[tuple[float, float]]] = [[], [], []]
+    below: list[list[tuple[float, float]]] = [[] for _ in marks]
     for mark in marks:
         at = where[mark.key]
         colour = theme.KIND_COLOURS["unit"] if mark.key == "alone" else None
@@ -86,14 +86,10 @@ def draw(marks: tuple[Mark, ...]) -> str:
         elif middle + half > WIDTH:
             place, anchor, begin = "100%", "end", WIDTH - 2 * half
         ends = begin, begin + 2 * half
-        row = next((row for row in range(3) if all(ends[0] >= e or ends[1] <= b for b, e in below[row])), None)
-        if row is None:
-            continue
+        row = next(at for at, row in enumerate(below) if all(ends[0] >= e or ends[1] <= b for b, e in row))
         below[row].append(ends)
         drawn.append(
-            svg.text(
-                mark.said, x=place, y=33 + 14 * row, text_anchor=anchor, class_="mp-ruler-said"
-            )
+            svg.text(mark.said, x=place, y=33 + 14 * row, text_anchor=anchor, class_="mp-ruler-said")
         )
     height = 38 + 14 * sum(1 for row in below[1:] if row)
     label = words.joined([mark.said for mark in marks])
