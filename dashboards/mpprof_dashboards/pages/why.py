@@ -411,7 +411,7 @@ def _kernels(document: Report) -> html.Section | None:
                     each.time,
                     each.share,
                     "no rate" if each.rate == "-" else each.rate,
-                    f"{each.of_peak} of {each.peak}" if each.peak else "",
+                    f"{each.of_peak} of its roof, {each.roof}" if each.roof else "",
                 )
             ),
         )

@@ -144,8 +144,8 @@ class BusyRow:
     rate: str
     of_peak: str
     name: str
-    peak: str = ""
-    """That `of_peak` is of; "" where it is not known."""
+    roof: str = ""
+    """The rate that the card's peaks allow its ops, which `of_peak` is of; "" where it is not known."""
 
 
 def busy_heading(document: Report) -> str:
@@ -185,13 +185,13 @@ def busy_kernels(document: Report) -> list[BusyRow]:
             rate,
             "-" if each.peak_ratio is None else words.percent(each.peak_ratio),
             words.plain(each.name),
-            _peak_of(each),
+            _roof_of(each),
         )
         for each, rate in zip(found, rates, strict=True)
     ]
 
 
-def _peak_of(each: BusyKernel) -> str:
+def _roof_of(each: BusyKernel) -> str:
     compute = each.bound == "compute"
     rate = each.flops_per_s if compute else each.bytes_per_s
     if not rate or not each.peak_ratio:
