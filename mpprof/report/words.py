@@ -320,8 +320,8 @@ def became(before_ns: float, now_ns: float, name: str = "", *, as_times: bool = 
 
 
 def unprofiled(ns: float, said: str) -> str:
-    """Return what a speedup beside a profiled step is of: "unprofiled 7.07 ms, 0.46x"."""
-    return f"unprofiled {duration(ns)}, {said}"
+    """Return what a speedup beside a profiled step is of: "unprofiled 7.07 ms; 0.46x"."""
+    return f"unprofiled {duration(ns)}; {said}"
 
 
 def then_longest(name: str, ns: float) -> str:

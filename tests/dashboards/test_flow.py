@@ -195,7 +195,7 @@ def test_what_is_said_of_a_band_ends_within_a_narrow_card(name: str) -> None:
 def test_a_speedup_beside_a_profiled_step_says_what_it_is_of() -> None:
     _, _, found, _ = drawn("recorded-cpu-mixed-float16")
     (step,) = [bar for bar in found.bars if bar.key == "step"]
-    assert (words.duration(step.ns), step.said) == ("10.1 ms", "unprofiled 7.07 ms, 0.46x")
+    assert (words.duration(step.ns), step.said) == ("10.1 ms", "unprofiled 7.07 ms; 0.46x")
 
 
 def test_waits_are_named_by_the_one_that_grew_as_the_answer_names_it() -> None:
