@@ -244,6 +244,16 @@ def test_what_rests_on_one_step_says_so() -> None:
     assert answer.sentence == "The GPU waits for data about 30 of each 100 ms step."
 
 
+@pytest.mark.parametrize(("usual_ms", "said"), [(300, "shorter"), (30, "longer")])
+def test_the_profiler_is_not_blamed_for_steps_that_are_not_known_to_be_longer_by_it(
+    usual_ms: int, said: str
+) -> None:
+    account = c.account(c.cell("idle_input", 60), usual_ns=usual_ms * c.MS)
+    answer = compose(replace(diagnosed(c.case(account=account)), unlike="the window is not representative"))
+    assert answer.leads == "time"
+    assert answer.because[0] == f"The profiled steps are {said} than the others, so that all parts are about."
+
+
 def test_what_is_dismissed_is_not_the_answer() -> None:
     case = c.case(account=c.account(c.cell("idle_input", 30), c.cell("idle_launch", 20)))
     first = diagnosed(case)
