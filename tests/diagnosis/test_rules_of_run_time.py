@@ -18,6 +18,7 @@ from mpprof.model.account import Account
 from mpprof.model.run import Run
 from mpprof.runs.loading import load
 from tests.builders import cases as c
+from tests.builders import played_fit
 from tests.builders.played_fit import MS, Hook, Play, play
 from tests.diagnosis.saying import finding, says
 
@@ -59,6 +60,16 @@ def test_a_wait_of_all_steps_is_not_lessened_by_profiled_steps_that_waited_less(
 
 def test_a_quick_loader_is_clear_where_its_wait_was_recorded(tmp_path: Path) -> None:
     assert says("MP301", case(Play(backend="torch"), tmp_path)) == "clear"
+
+
+@pytest.mark.parametrize(("batch_us", "expected"), [(60, "clear"), (160, "error")])
+def test_what_keras_takes_to_hand_out_a_batch_in_memory_is_no_input_bound(
+    batch_us: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of steps of 0.3 ms, as of a small model on a CPU."""
+    monkeypatch.setattr(played_fit, "MS", 1_000)
+    quick = case(Play(backend="torch", call=200, batch=batch_us, loop=1), tmp_path)
+    assert says("MP301", quick) == expected
 
 
 def test_an_old_log_of_torch_and_one_of_tensorflow_without_a_trace_are_unable(tmp_path: Path) -> None:
