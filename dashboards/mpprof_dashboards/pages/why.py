@@ -136,7 +136,6 @@ def _hero(
         [
             html.H1(answer.sentence, className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
-            _ended(state, steps),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P(["First: ", do], className="mp-subject", id="do") if do else None,
             cards.inline_figures(figures(document)),
@@ -192,18 +191,6 @@ _STATES = {
     "unfinished": "No end of the training was recorded.",
     "unrecorded": "Recording ended before the training did: later steps are not known.",
 }
-
-
-def _ended(state: str | None, steps: StepTable | None) -> html.P | None:
-    """Return that a training stopped without a word, which no file of the run says; None of any other."""
-    if state != "stopped":
-        return None
-    last = int(steps.step.max(initial=0)) if steps is not None else 0
-    after = f"after step {words.count(last)}" if last else "before its first step"
-    text = (
-        f"Training stopped {after} without an end on record: its process was killed, or its machine stopped."
-    )
-    return html.P(text, className="mp-subject", id="ended")
 
 
 def _subject(document: Report, baseline: str | None, state: str | None) -> list[Any]:
