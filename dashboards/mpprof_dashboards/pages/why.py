@@ -331,16 +331,14 @@ def account_rows(time: Time) -> list[bars.Row]:
 
 
 def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bars.Row]:
-    """Return the slices as bars placed end to end."""
-    rows, position = list[bars.Row](), 0.0
+    """Return the slices as bars on one scale; the flow shows how they add up."""
+    rows = list[bars.Row]()
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in (piece for piece in waterfall.pieces(part) if piece[3]):
             share = "" if ns < 0 or not whole else words.percent(ns / whole)
             hint = waterfall.account_hover(part, per_whole)
-            rows.append(
-                bars.Row(name, ns, words.duration(ns), kind, key, start_ns=position, note=share, hint=hint)
-            )
-            position += ns
+            size = f"{'−' if ns < 0 else ''}{words.duration(abs(ns))}"
+            rows.append(bars.Row(name, ns, size, kind, key, note=share, hint=hint))
     return rows
 
 

@@ -67,7 +67,8 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
 def _stopped(run: Run) -> str:
     """Return after which step a training stopped that left no word of its end."""
     after = f"after step {format_count(run.last_step)}" if run.last_step else "before its first step"
-    return f"training stopped {after} without an end on record: its process was killed, or its machine stopped"
+    said = f"training stopped {after} without an end on record"
+    return f"{said}: its process was killed, or its machine stopped"
 
 
 def _no_speedup(view: View) -> Iterator[str]:
