@@ -101,8 +101,8 @@ def _block(records: Sequence[Record]) -> dict[str, NDArray[Any]]:
 
 
 def _drop_resets(peak: Int64, live: Int64) -> None:
-    """Set to `ABSENT` each peak that fell to what is live: it was reset behind the call that its line is of, as
-    recordings of before 2026-11-28 did once, and tells nothing of that call."""
+    """Set to `ABSENT` each peak that fell to what is live: it was reset behind the call that its line is of,
+    as recordings of before 2026-11-28 did once, and tells nothing of that call."""
     at = np.arange(len(peak))[peak != ABSENT]
     fell = peak[at[1:]] < peak[at[:-1]]
     peak[at[1:][fell & (peak[at[1:]] == live[at[1:]])]] = ABSENT
