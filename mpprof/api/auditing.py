@@ -66,8 +66,10 @@ def audit(
         imports: for a saved model: modules to import first, with the classes that it is made of.
         trust: for a saved model: load all of it, also the code that it holds (a SavedModel, a Lambda layer),
             without a bound on what it takes. Only for a file whose maker you trust.
-        batch: a sample batch, `(x, y)`, for a model that is given itself: what overflows or rounds to 0 in 16
-            bits at it is among the notes (see `mpprof.numerics`).
+        batch: a sample batch, `(x, y)`: what overflows or rounds to 0 in 16 bits at it is among the notes
+            (see `mpprof.numerics`). A saved model is loaded here with its weights then: give `trust`, too.
+
+    The `call` of a subclassed, built model is run once on symbolic inputs, to learn its layers' shapes.
 
     Returns an `AuditReport`, or for a list a tuple with one for each; print it to read it. Raises
     `UsageError` where `model` is not a Keras model, `NotFoundError` for an unknown card, `UnreadableError`
@@ -79,23 +81,32 @@ def audit(
             audit(each, batch_size=batch_size, gpu=gpu, imports=imports, trust=trust, batch=batch)
             for each in cast("Sequence[Run]", model)
         )
-    from mpprof.record.facts import described, untrained
+    from mpprof.record.facts import described, saved_model, untrained
 
     batch_size = None if batch_size is None else training.checked_batch(batch_size)
     if isinstance(model, str) and compiling.is_function(model):
         model = forecasting.called(model)
     if isinstance(model, str | os.PathLike) and os.path.isdir(model) and _holds_runs(model):
         model = loading.load(model)
-    if batch is not None and isinstance(model, Run | str | os.PathLike):
+    if batch is not None and isinstance(model, Run):
         raise UsageError(
             "a batch was given, and no model that could compute it", next="Give the model itself"
         )
+    if batch is not None and isinstance(model, str | os.PathLike):
+        if not trust:
+            raise UsageError(
+                "a batch was given: to compute it, the model is loaded with its weights and the code in it",
+                where=str(model), next="Give trust (--trust), if you trust whoever made the file",
+            )  # fmt: skip
+        with saved_model.loaded(Path(model), imports, trust=True) as whole:
+            audited: AuditReport = audit(whole, batch_size=batch_size, gpu=gpu, batch=batch)
+            return audited
     if isinstance(model, Run):
         return audit_run(_recorded(model), gpu)
     if isinstance(model, str | os.PathLike):
-        run = described.describe(model, imports, batch_size, trust=trust).run
+        run = described.describe(model, imports, batch_size, symbolic=True, trust=trust).run
     else:
-        run = untrained.run_of(model, batch_size)
+        run = untrained.run_of(model, batch_size, symbolic=True)
     report = audit_run(run, gpu)
     at_batch = () if batch is None else _at_batch(model, batch)
     memory, no_memory = _memory(run, report, gpu)

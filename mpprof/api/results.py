@@ -86,6 +86,7 @@ class Run(recorded.Run):
         spans: when fits and epochs began and ended, and what callbacks, input and compiling took; None
             without a step log.
         looks: what looks at the numbers by layer found, in their order; empty where there was none.
+        tried: what `mpprof try --remedies` has tried, in its order; empty where it has tried nothing.
         workers: step logs of the workers after the first, by number; empty for a single worker.
         traces: paths of its traces, oldest first; the last is analysed. Empty where there is none.
         hosts: the last trace of each host, the run's own first; empty for a run on one host.

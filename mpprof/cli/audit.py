@@ -15,11 +15,11 @@ class Audit:
     """List what in a model will miss the Tensor Cores, and why.
 
     MODEL is a file that model.save() wrote, of Keras 3 or tf_keras: its weights are
-    not read, and code in it is not run without --trust. Or module:function,
-    importable from here, that returns a model, or the log directory of a run that
-    recorded one. In a script, mpprof.audit(model) does the same. With --bounds
-    or --against it is a gate that needs no GPU: exit code 1 where a bound is broken
-    or a layer left the matrix units (docs/checks.md)."""
+    not read but for --batch, and code in it is not run without --trust. Or
+    module:function, importable from here, that returns a model, or the log directory
+    of a run that recorded one. In a script, mpprof.audit(model) does the same. With
+    --bounds or --against it is a gate that needs no GPU: exit code 1 where a bound is
+    broken or a layer left the matrix units (docs/checks.md)."""
 
     name = "audit"
 
@@ -30,6 +30,11 @@ class Audit:
         parser.add_argument(
             "--batch-size", metavar="N", type=values.batch, help="the global batch size it will have"
         )
+        parser.add_argument(
+            "--batch", metavar="FILE.npz", type=Path,
+            help="a sample batch, numpy.savez(FILE, x=..., y=...): what overflows or rounds to 0 in 16 bits "
+                "at it; of a saved model the weights are read then (with --trust)",
+        )  # fmt: skip
         parser.add_argument("--gpu", metavar="NAME|CC", help='the one card it will train on: "A100" or "8.0"')
         paths.add_imports(parser)
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
@@ -50,6 +55,7 @@ class Audit:
 
     def run(self, args: argparse.Namespace) -> int:
         from mpprof.api import auditing
+        from mpprof.numbers import batch_file
         from mpprof.report import audit_checks
         from mpprof.report import json as documents
 
@@ -57,8 +63,14 @@ class Audit:
         bounds = audit_checks.read(args.bounds) if args.bounds else None
         kept = audit_checks.read_kept(args.against) if args.against else None
         paths.refuse_address(Path(args.model), "Keras loads models from files")
+        batch = batch_file.read(args.batch) if args.batch else None
         report = auditing.audit(
-            args.model, batch_size=args.batch_size, gpu=args.gpu, imports=args.imports, trust=args.trust
+            args.model,
+            batch_size=args.batch_size,
+            gpu=args.gpu,
+            imports=args.imports,
+            trust=args.trust,
+            batch=batch,
         )
         if args.format == "json":
             text = documents.dumps({"schema": audit_checks.SCHEMA, **asdict(report)})

@@ -327,8 +327,8 @@ def _recovered(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], case
 
 
 def _added(weighed: Mapping[str, _Weighed], gains: Mapping[str, float], signals: Signals) -> dict[str, float]:
-    """Return by code how much of a remedy's gain the baseline's step does not lose: where this run takes
-    longer than the baseline for the same work or wait. Empty without a baseline to compare with."""
+    """Return by code the part of a remedy's gain that the baseline's step would not gain, too: where this run
+    takes longer than the baseline for the same work or wait. Empty without a baseline to compare with."""
     baseline, speedup = known(signals.baseline), signals.case.speedup
     if baseline is None or speedup is None or speedup.expected is None:
         return {}

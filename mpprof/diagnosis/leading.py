@@ -89,7 +89,7 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
         return report.speedup is not None and report.speedup.baseline == "measured"  # never settled: the sign
     if doubt.code == mp901_warm_up.CODE and first is None:
         # That the run is faster the records tell. Where mpprof chose the steps, there is nothing to mend.
-        return not (_is_faster(report) or mp901_warm_up.is_automatic(report.run.facts))
+        return not _is_faster(report) and mp901_warm_up.was_chosen(report.run.facts) is True
     interval = report.steps.mean_interval_ns if report.steps is not None else None
     if doubt.code == mp911_too_short.CODE and interval is not None:  # few steps leave as much of a step open
         sign = report.speedup is not None and report.speedup.difference == "not known"

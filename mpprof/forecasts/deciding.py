@@ -167,7 +167,7 @@ def asked_flops(work: Launch) -> float | None:
 
 @frozen
 class Asked:
-    """The model's own products that a launch does, by what the program before optimisation asked for."""
+    """The products of the model that a launch computes, as the program before optimisation states them."""
 
     flops: float
     loop: bool = False  # done without any product: multiplications and sums

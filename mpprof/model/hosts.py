@@ -38,7 +38,7 @@ class Host:
     worker: Annotated[int | None, "The number of its records; null: it has none."]
     trace: Annotated[str, "The name of its file."]
     step_ns: Annotated[Ns, "The mean profiled step."]
-    wall_ns: Annotated[Ns | None, "The recorded step: the median of the steady ones."]
+    wall_ns: Annotated[Ns | None, "The recorded step: the mean of the steady ones."]
     devices: Annotated[tuple[DeviceAccount, ...], HIDDEN]  # without cells
     window_steps: Annotated[tuple[int, ...], "As in `time`."]
     clock_skew: Annotated[

@@ -50,7 +50,8 @@ class EpochTable(Columnar):
 class SpentKey:
     """What time was spent on: `part` is "callbacks", "input", "compile" or "profiler"; `name` the callback's
     class, what makes the batches, what compiled, or what mpprof did; `at` where: "batch", "first" (of an
-    epoch), "epoch", "train", "validation", "end" (behind the record of the `fit`)."""
+    epoch), "epoch begin", "epoch" (its end; in an older log both), "train", "validation", "end" (behind the
+    record of the `fit`)."""
 
     part: str
     name: str

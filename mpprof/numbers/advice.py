@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpprof.numbers.result import Advice, Break, ScaleBand
+from mpprof.numbers.taps import LOSS
 from mpprof.numbers.text import power
 
-_SCALED = """optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-loss = optimizer.scale_loss(loss)"""
+_WRAPPED = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer)"
+_SCALED = "loss = optimizer.scale_loss(loss)"
 _CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
+_OF_LOGITS = {
+    "sigmoid": "keras.losses.BinaryCrossentropy",
+    "softmax": "keras.losses.CategoricalCrossentropy",
+}
+"""By the activation of a model's output: the loss that computes it itself."""
 
 
-def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -> Advice | None:
-    """Return what to do about a break; None where it follows from another. `layer` None: it is in the loss.
-    `scales`: the optimizer scales the loss."""
+def advice(
+    layers: Mapping[str, Any],
+    found: Break,
+    scale: ScaleBand | None,
+    *,
+    scales: bool,
+    wrapped: bool,
+    outputs: Sequence[Any],
+    loss: str,
+) -> Advice | None:
+    """Return what to do about a break; None where it follows from another. `layers`: the model's, by name;
+    the loss is none of them. `scales`: the loss is scaled; `wrapped`: the optimizer un-scales it. `outputs`:
+    the layers whose outputs are the model's. `loss`: what it is called."""
     name = found.layer
-    in_float32 = f'{_constructor(layer)}(..., dtype="float32")  # {name}'
-    in_float32 = _CAST_OUTPUTS if layer is None else in_float32
+    layer = layers.get(name)
+    in_float32 = _in_float32(layer, name)
+    takes_logs = found.kind != "underflow" or "crossentropy" in loss.lower().replace("_", "")
+    logits = _logits(layers, found, outputs) if takes_logs else None
     match found.kind:
         case "batch":
             text, code = "Clean the batch: it holds values that are not finite.", "MP206"
@@ -25,9 +44,20 @@ def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -
         case "weights":
             text, code = f"Bring the weights of {name} back into range, or compute it in float32.", "MP206"
             snippet = f"{in_float32}\noptimizer = keras.optimizers.Adam(clipnorm=1.0)"
+        case "cast" if found.source is not None:
+            text, code, snippet = (
+                f"{name} is given more than float16 holds: it needs float32.",
+                "MP206",
+                in_float32,
+            )
         case "cast":
             text, code = f"Scale what {name} is given: it is beyond float16.", "MP107"
             snippet = "keras.layers.Rescaling(1 / 255)  # or keras.layers.Normalization()"
+        case "epsilon" | "division" | "every scale" | "underflow" if logits is not None:
+            return logits
+        case "constant" if found.finite_in_float32 is not False:
+            text, code = f"Use a number that float16 holds in {found.source or name}.", "MP206"
+            snippet = "scores + (1 - mask) * -3e4  # of a mask, in place of -1e9"
         case "epsilon":
             text, code = f"Give {name} an epsilon that float16 holds (above 6e-8), or float32.", "MP206"
             takes = hasattr(layer, "epsilon")
@@ -41,9 +71,15 @@ def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -
                 "MP201",
             )
             snippet = "keras.ops.sqrt(x + 1e-3)"
-        case "sum" | "product" | "variance" | "exp" | "not known" if found.finite_in_float32 is False:
+        case "constant" | "sum" | "product" | "variance" | "exp" | "not known" if (
+            found.finite_in_float32 is False
+        ):
             text, code = f"16 bits are not the cause: {name} is not finite in float32, either.", "MP206"
             snippet = "optimizer = keras.optimizers.Adam(1e-4, clipnorm=1.0)  # where training diverges"
+        case "sum" | "product" | "variance" | "exp" | "not known" if found.source is not None:
+            text = f"What {found.source} computes before {name} needs bfloat16 or float32, and {name}, too."
+            code = "MP206"
+            snippet = f'x = keras.ops.cast(x, "float32")  # in {found.source}, before {name}\n{in_float32}'
         case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:
@@ -55,15 +91,39 @@ def advice(layer: Any, found: Break, scale: ScaleBand | None, *, scales: bool) -
         case "loss scale" | "every scale" | "not known":
             text, code = f"No loss scale helps: {name} and what follows need bfloat16 or float32.", "MP201"
             snippet = in_float32
+        case "underflow" if found.source is not None:
+            source = found.source
+            text = f"No loss scale helps: {source} rounds to 0 and needs bfloat16 or float32."
+            code, snippet = "MP202", _in_float32(layers.get(source), source)
         case "underflow" if scales:
             text, code = "Raise the loss scale, or let it adapt itself.", "MP202"
             snippet = "keras.optimizers.LossScaleOptimizer(optimizer)"
         case "underflow":
             text, code = "Scale the loss.", "MP103"
-            snippet = _SCALED
+            snippet = _SCALED if wrapped else f"{_WRAPPED}\n{_SCALED}"
         case _:
             return None
     return Advice(None if found.kind == "batch" else name, text, code, snippet)
+
+
+def _in_float32(layer: Any, name: str) -> str:
+    return _CAST_OUTPUTS if layer is None else f'{_constructor(layer)}(..., dtype="float32")  # {name}'
+
+
+def _logits(layers: Mapping[str, Any], found: Break, outputs: Sequence[Any]) -> Advice | None:
+    """Return to give the loss logits, where a probability breaks that the model gives as its output."""
+    place = found.source or found.layer
+    ends = outputs if place == LOSS.layer else [each for each in outputs if each is layers.get(place)]
+    for layer in ends:
+        activation = getattr(getattr(layer, "activation", None), "__name__", "")
+        if layer is None or activation not in _OF_LOGITS or found.finite_in_float32 is False:
+            continue
+        loss = _OF_LOGITS[activation]
+        code = "MP202" if found.kind == "underflow" else "MP206"
+        text = f"Give the loss logits: in float16 the output of {layer.name} rounds to 0 or 1."
+        made = f'{_constructor(layer)}(..., activation=None, dtype="float32")  # {layer.name}'
+        return Advice(found.layer, text, code, f"outputs = {made}\nloss = {loss}(from_logits=True)")
+    return None
 
 
 def _constructor(layer: Any) -> str:

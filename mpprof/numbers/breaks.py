@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mpprof.model.frozen import frozen
+from mpprof.model.quantities import format_ratio
 from mpprof.numbers import band, causes
 from mpprof.numbers.job import Entry, Job, key
 from mpprof.numbers.result import Break, ScaleBand
@@ -21,55 +23,98 @@ Why = tuple[str, str]
 """A kind and its reason."""
 
 
-def forward(
-    job: Job, entries: Sequence[Entry], float32: InFloat32, operations: Callable[[Place], list[causes.Op]]
-) -> Break | None:
-    """Return the first output that is not finite; None where all are. `operations` gives those that one
-    call of a layer, or the loss, is computed by."""
+@frozen
+class Computed:
+    """The operations that one call of a layer, or the loss, is computed by. `within`: what the layer is given
+    is not finite already, and these are those of the call of this layer, or of the model, around it."""
+
+    operations: list[causes.Op]
+    within: str | None = None
+
+
+@frozen
+class Passes:
+    """What was seen at the model's own policy and in float32. `operations` runs one call of a layer, or the
+    loss, operation by operation; `stays_narrow` tells whether it computes in 16 bits in the float32 pass,
+    too."""
+
+    entries: Sequence[Entry]
+    float32: InFloat32
+    operations: Callable[[Place], Computed]
+    stays_narrow: Callable[[Place], bool]
+
+
+def forward(job: Job, passes: Passes) -> Break | None:
+    """Return the first output that is not finite; None where all are."""
+    entries = passes.entries
     found = next((each for each in entries if each.tensor == "output" and each.tally.nonfinite), None)
     if found is None:
         return None
     why = _not_finite_before(job, found.place)
+    source = None
     if why is None:
-        why = causes.cause(operations(found.place))
+        computed = passes.operations(found.place)
+        source = computed.within
+        why = causes.cause(computed.operations, of_one=source is None)
         if why is None or why[0] == "cast":
             first = found is entries[0]
-            why = _beyond_float16(job, found, first) or why or ("not known", "its inputs are finite")
-        other = float32.get(key(found))
+            not_known = "its inputs are finite" if source is None else "what it is given is not finite"
+            why = _beyond_float16(job, found, first) or why or ("not known", not_known)
+        if source is not None and why[0] != "not known":
+            why = why[0], f"what it is given is not finite ({why[1]}, in the call of {source})"
+        other = passes.float32.get(key(found))
         if other is not None and other.tally.max_abs and not other.tally.nonfinite:
             why = why[0], f"{why[1]}; in float32 its largest is {causes.figure(other.tally.max_abs)}"
-    return _broken(found, why, float32)
+    return _broken(found, why, passes, source)
 
 
-def backward(
-    entries: Sequence[Entry], float32: InFloat32, broken: Break | None, scale: ScaleBand | None, now: float
-) -> Break | None:
+def backward(passes: Passes, broken: Break | None, scale: ScaleBand | None, now: float) -> Break | None:
     """Return the first gradient that is not finite; else, where the loss scale is too low, the first of which
     more than `band.MOST_LOST` is 0 and is not in float32; None where there is none. `broken`: the break of
     the forward pass."""
-    gradients = _in_order(entries)
+    gradients = _in_order(passes.entries)
     found = next((each for each in gradients if each.tally.nonfinite), None)
     if found is not None:
-        return _broken(found, _why_not_finite(broken, scale, now), float32)
+        return _broken(found, _why_not_finite(broken, scale, now), passes)
     if scale is None or (scale.low is not None and now >= scale.low):
         return None
-    for each in gradients:
-        lost = flushed(each, float32)
-        if lost is not None and lost > band.MOST_LOST:
-            better = f"; from {power(scale.low)} on at most 1 % does" if scale.low is not None else ""
-            reason = f"{lost:.0%} of it rounds to 0 at a loss scale of {power(now)}{better}"
-            return Break(each.place.layer, each.tensor, reason, "underflow")
-    return None
+    found = _first_lost(gradients, passes.float32)
+    if found is None:
+        return None
+    reason = f"{_lost(found, passes.float32)} of it rounds to 0 at a loss scale of {power(now)}"
+    if scale.low is not None:
+        return _underflow(found, f"{reason}; from {power(scale.low)} on at most 1 % does")
+    outputs = [each for each in passes.entries if each.tensor == "output"]
+    source = _first_lost(outputs, passes.float32)
+    if source is None:
+        return _underflow(found, f"{reason}, and more than 1 % at any")
+    before = f"{_lost(source, passes.float32)} of the output of {source.place.layer} does before"
+    return _underflow(found, f"{reason}, and more than 1 % at any: {before}", source.place.layer)
 
 
-def _broken(entry: Entry, why: Why, float32: InFloat32) -> Break:
+def _first_lost(entries: Sequence[Entry], float32: InFloat32) -> Entry | None:
+    return next((each for each in entries if (flushed(each, float32) or 0) > band.MOST_LOST), None)
+
+
+def _lost(entry: Entry, float32: InFloat32) -> str:
+    return format_ratio(flushed(entry, float32) or 0.0)
+
+
+def _underflow(entry: Entry, reason: str, source: str | None = None) -> Break:
+    return Break(entry.place.layer, entry.tensor, reason, "underflow", source=source)
+
+
+def _broken(entry: Entry, why: Why, passes: Passes, source: str | None = None) -> Break:
     """Return the break of a tensor that is not finite; it says so where it is not in float32, either."""
-    other = float32.get(key(entry))
+    other = passes.float32.get(key(entry))
     finite = None if other is None else other.tally.nonfinite == 0
     kind, reason = why
     if finite is False and kind not in ("batch", "weights", "forward"):
-        reason += "; it is not finite in float32, either"
-    return Break(entry.place.layer, entry.tensor, reason, kind, finite)
+        if passes.stays_narrow(entry.place):
+            finite = None
+        else:
+            reason += "; it is not finite in float32, either"
+    return Break(entry.place.layer, entry.tensor, reason, kind, finite, source)
 
 
 def flushed(entry: Entry, float32: InFloat32) -> float | None:
@@ -104,18 +149,18 @@ def _why_not_finite(broken: Break | None, scale: ScaleBand | None, now: float) -
     if scale.high is None:
         return "every scale", "it is not finite at any loss scale"
     if scale.low is None:
-        high = power(scale.high)
-        return "every scale", f"it is not finite above a loss scale of {high}, where small gradients are 0"
+        lost = "where more than 1 % of the gradients' elements round to 0"
+        return "every scale", f"it overflows above a loss scale of {power(scale.high)}, {lost}"
     at = f"it overflows at a loss scale of {power(now)}"
     return "loss scale", f"{at}; {power(scale.high)} is the highest at which no gradient does"
 
 
 def _not_finite_before(job: Job, place: Place) -> Why | None:
-    if not all(np.isfinite(array).all() for array in _arrays(job, (job.x, job.y, job.sample_weight))):
+    if not is_finite(job, (job.x, job.y, job.sample_weight)):
         return "batch", "the batch holds values that are not finite"
     with job.scope():
         for variable in _weights(job, place):
-            if not all(np.isfinite(array).all() for array in _arrays(job, variable.value)):
+            if not is_finite(job, variable.value):
                 return "weights", f"its weight {variable.name} is not finite"
     return None
 
@@ -139,6 +184,11 @@ def _weights(job: Job, place: Place) -> Iterable[Any]:
 
 def _largest(job: Job, structure: Any) -> float:
     return max((float(np.abs(each).max()) for each in _arrays(job, structure) if each.size), default=0.0)
+
+
+def is_finite(job: Job, structure: Any) -> bool:
+    """Return whether all numbers in a structure of tensors are finite."""
+    return all(np.isfinite(array).all() for array in _arrays(job, structure))
 
 
 def _arrays(job: Job, structure: Any) -> list[Any]:

@@ -70,15 +70,21 @@ def kind_of(op: Op) -> str | None:
     return "variance" if kind == "product" and op.squares else kind
 
 
-def cause(ops: Sequence[Op]) -> tuple[str, str] | None:
-    """Return the kind and the text of the first operation that gives what is not finite from what is; None
-    where there is none, or it is of an unknown kind."""
+def cause(ops: Sequence[Op], *, of_one: bool = True) -> tuple[str, str] | None:
+    """Return the kind and the text of the first operation that gives what is not finite from what is; else of
+    the first that is given what no operation before it gave, a constant. None where there is none, or it is
+    of an unknown kind. What the first is given is finite. `of_one`: they are those of one layer, so that a
+    cast is of a result that it computed in float32."""
     for number, op in enumerate(ops):
         if all(each.is_finite for each in op.outputs) or not all(each.is_finite for each in op.inputs):
             continue
         before = [kind for each in ops[:number] if (kind := kind_of(each)) is not None]
-        return _judged(op, kind_of(op), before, ops[:number])
-    return None
+        return _judged(op, kind_of(op), before if of_one else [], ops[:number])
+    given = next((each for op in ops for each in op.inputs if not each.is_finite), None)
+    if given is None:
+        return None
+    largest = f", which ends at {LARGEST16:,.0f}" if given.dtype == "float16" else ""
+    return "constant", f"a constant is infinite in {given.dtype}{largest}"
 
 
 def _judged(op: Op, kind: str | None, before: list[str], earlier: Sequence[Op]) -> tuple[str, str] | None:

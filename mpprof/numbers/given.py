@@ -66,17 +66,23 @@ def overrides(model: Any, method: str) -> bool:
 
 
 def loss_scale(model: Any) -> float | None:
-    """Return the scale by which the model's optimizer multiplies the loss; None where it does not.
-
-    Within an epoch on JAX the variables' own values are gone, and Keras keeps them in `_jax_state`."""
+    """Return the scale by which the model's optimizer multiplies the loss; None where it does not."""
     optimizer: Any = getattr(model, "optimizer", None)
     if not hasattr(optimizer, "initial_scale"):
         factor = getattr(optimizer, "loss_scale_factor", None)
         return None if factor is None else float(factor)
     if not optimizer.built:
         return float(optimizer.initial_scale)
-    state = getattr(model, "_jax_state", None)
-    if state and not model._jax_state_synced:
-        pairs = zip(optimizer.variables, state["optimizer_variables"], strict=True)
-        return next(float(value) for variable, value in pairs if variable is optimizer.dynamic_scale)
+    state = optimizer_state(model)
+    if state is not None:
+        return next(float(value) for variable, value in state if variable is optimizer.dynamic_scale)
     return float(optimizer.dynamic_scale)
+
+
+def optimizer_state(model: Any) -> list[tuple[Any, Any]] | None:
+    """Return the optimizer's variables with their values, where they do not hold them themselves: within an
+    epoch on JAX; else None."""
+    state = getattr(model, "_jax_state", None)
+    if not state or model._jax_state_synced:
+        return None
+    return list(zip(model.optimizer.variables, state["optimizer_variables"], strict=True))

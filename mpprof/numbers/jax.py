@@ -11,9 +11,9 @@ import numpy as np
 from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
-from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.job import Entry, Job, require_loss
 from mpprof.numbers.result import Tensor
-from mpprof.numbers.taps import Place
+from mpprof.numbers.taps import LOSS, Place
 
 INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 """The parameters of an operation that hold the operations that it is made of."""
@@ -34,16 +34,17 @@ class JaxStep:
         self._variables = _variables(model)
         self._shapes: list[tuple[tuple[int, ...], Any]] = []
         self._places: list[tuple[Place, Tensor, str, str | None]] = []
+        self.gradients: list[Any] = []
         job.taps.take = self._note_shape
         jax.eval_shape(self._loss, [], *self._state, job.x, job.y, job.sample_weight, np.float32(1))
         self._run = self._step if eager else jax.jit(self._step)
 
     def run(self, scale: float) -> list[Entry]:
         job = self._job
-        counts = np.asarray(self._run(*self._state, job.x, job.y, job.sample_weight, np.float32(scale)))
+        counts, self.gradients = self._run(*self._state, job.x, job.y, job.sample_weight, np.float32(scale))
         return [
             Entry(place, tensor, tallies.tally(dtype, row), weight)
-            for (place, tensor, dtype, weight), row in zip(self._places, counts, strict=True)
+            for (place, tensor, dtype, weight), row in zip(self._places, np.asarray(counts), strict=True)
         ]
 
     def _note_shape(self, place: Place, tensor: Any, dtype: str) -> Any:
@@ -99,7 +100,7 @@ class JaxStep:
                 layer, name = owners[id(variable)]
                 add(Place(layer, 0, 0), "weight_gradient", gradient, name)
         self._places = places
-        return jax.numpy.stack(rows)
+        return jax.numpy.stack(rows), [each for each in of_weights if str(each.dtype) in tallies.HALF]
 
 
 def _trace() -> Any:

@@ -11,8 +11,6 @@ from mpprof.numbers.result import Tensor
 from mpprof.numbers.tallies import Tally
 from mpprof.numbers.taps import Place, Taps
 
-LOSS = Place("loss", 1, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -36,6 +34,8 @@ class Step(Protocol):
     """Whether it is compiled as the training's own step is."""
     note: str | None
     """How it differs from the training's own step; None: not at all."""
+    gradients: list[Any]
+    """Of the last run, of the loss times the scale: those of the weights of 16 bits that are trained."""
 
     def run(self, scale: float) -> list[Entry]:
         """Return what was counted: outputs in the order of the forward pass, gradients in that of the

@@ -7,12 +7,12 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mpprof.numbers import band, breaks, causes, given, guard
+from mpprof.numbers import band, breaks, causes, given, guard, updates
 from mpprof.numbers.advice import advice
-from mpprof.numbers.job import LOSS, Entry, Job, Step, key
+from mpprof.numbers.job import Entry, Job, Step, key
 from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
 from mpprof.numbers.tallies import HALF
-from mpprof.numbers.taps import Place, Taps
+from mpprof.numbers.taps import LOSS, Place, Taps
 
 Batch = tuple[Any, Any, Any]
 """`x`, `y` and `sample_weight`."""
@@ -81,12 +81,14 @@ class _Look:
         self._job, self._backend = job, backend
         own = given.loss_scale(job.model)
         self._scales = own is not None if loss_scale is None else loss_scale != 1
+        self._wrapped = own is not None
         self._now = next(each for each in (loss_scale, own, 1.0) if each is not None)
         self._absent: dict[str, str] = {}
         self._step: Step = backend.step(job)
         self._runs: dict[float, list[Entry]] = {}
         self.tried = self._first_broken(batches) if len(batches) > 1 else 0
         self._entries = self._run(self._now)
+        self._lost_updates = self._updates()
         self._float32 = self._run_in_float32()
 
     def _first_broken(self, batches: Sequence[Any]) -> int:
@@ -105,6 +107,17 @@ class _Look:
             self._runs[scale] = self._step.run(scale)
         return self._runs[scale]
 
+    def _updates(self) -> updates.Lost:
+        """Return what `updates.lost` does, of the run before; empty where no weight has 16 bits."""
+        job = self._job
+        if not self._step.gradients or getattr(job.model, "optimizer", None) is None:
+            return {}
+        try:
+            return updates.lost(job, self._step.gradients, self._now)
+        except Exception as error:  # noqa: BLE001 - an optimizer of the user's own may raise anything
+            self._absent["update_lost"] = f"its optimizer does not run in float32 ({_first_line(error)})"
+            return {}
+
     def _run_in_float32(self) -> breaks.InFloat32:
         """Return what is seen where every layer computes in float32, at a loss scale of 1; empty where
         nothing computes in 16 bits, or it cannot be run so."""
@@ -114,18 +127,22 @@ class _Look:
             with in_float32(self._job):
                 return {key(entry): entry for entry in self._backend.step(self._job).run(1.0)}
         except Exception as error:  # noqa: BLE001 - a layer of the user's own may raise anything
-            first = (str(error).splitlines() or [""])[0][:120]
-            self._absent["flushed_ratio"] = f"it does not run in float32 ({type(error).__name__}: {first})"
+            self._absent["flushed_ratio"] = f"it does not run in float32 ({_first_line(error)})"
             return {}
 
     def result(self) -> Numerics:
         job, scale = self._job, self._band()
-        forward = breaks.forward(job, self._entries, self._float32, self._operations)
-        backward = breaks.backward(self._entries, self._float32, forward, scale, self._now)
+        passes = breaks.Passes(self._entries, self._float32, self._operations, self._stays_narrow)
+        forward = breaks.forward(job, passes)
+        backward = breaks.backward(passes, forward, scale, self._now)
         found = [each for each in (forward, backward) if each is not None]
-        told = [
-            advice(job.taps.operations.get(each.layer), each, scale, scales=self._scales) for each in found
+        ends = [
+            getattr(each, "_keras_history", [None])[0] for each in getattr(job.model, "outputs", None) or ()
         ]
+        loss = job.loss or getattr(job.model, "loss", None)
+        about: dict[str, Any] = {"scales": self._scales, "wrapped": self._wrapped, "outputs": ends}
+        about["loss"] = loss if isinstance(loss, str) else type(loss).__name__ + getattr(loss, "__name__", "")
+        told = [advice(job.taps.operations, each, scale, **about) for each in found]
         unable = dict(job.taps.unable)
         if job.why_not is not None:
             self._absent |= dict.fromkeys(("first_backward", "loss_scale"), job.why_not)
@@ -149,6 +166,9 @@ class _Look:
         half = any(entry.tally.dtype == "float16" for entry in self._entries)
         if not self._job.with_loss or not (half or self._scales):
             return None
+        if not any(entry.tensor == "weight_gradient" for entry in self._entries):
+            self._absent["loss_scale"] = "no weight has a gradient"
+            return None
         high = band.highest(lambda exponent: _finite(self._run(2.0**exponent)))
         if high is None:
             return ScaleBand(self._now, None, None)
@@ -170,14 +190,29 @@ class _Look:
             sum(mine.elements for mine, _ in pairs),
         )
 
-    def _operations(self, place: Place) -> list[causes.Op]:
-        """Return the operations of one call of a layer, or of the loss, run eagerly; none where it fails."""
+    def _operations(self, place: Place) -> breaks.Computed:
+        """Return what one call of a layer, or the loss, is computed by, run eagerly; nothing where it
+        fails."""
+        try:
+            return self._computed(place)
+        except Exception:  # noqa: BLE001 - it only says why; the layer and the tensor are known
+            return breaks.Computed([])
+
+    def _computed(self, place: Place) -> breaks.Computed:
         job = self._job
         found: list[causes.Op] = []
+        calls: list[Place] = []  # that have begun and not ended
+        given: list[Any] = []
+        outer: list[Place] = []
 
-        def around(at: Place, call: Callable[[], Any]) -> Any:
+        def around(at: Place, call: Callable[[], Any], inputs: Any) -> Any:
             if (at.layer, at.call) != (place.layer, place.call):
-                return call()
+                calls.append(at)
+                result = call()
+                calls.pop()
+                return result
+            given.append(inputs)
+            outer.extend(calls)
             result, operations = self._backend.operations(call, job)
             found.extend(operations)
             return result
@@ -187,13 +222,23 @@ class _Look:
             with job.scope():
                 outputs = job.forward(job.x)
                 if place == LOSS:
-                    given = job.x, job.y, outputs, job.sample_weight
-                    found = self._backend.operations(lambda: job.loss_of(*given), job)[1]
-        except Exception:  # noqa: BLE001 - it only says why; the layer and the tensor are known
-            return []
+                    of_loss = job.x, job.y, outputs, job.sample_weight
+                    return breaks.Computed(self._backend.operations(lambda: job.loss_of(*of_loss), job)[1])
         finally:
             job.taps.around = None
-        return found
+        if outer and not breaks.is_finite(job, given):
+            before = self._computed(outer[-1])
+            return breaks.Computed(before.operations, before.within or outer[-1].layer)
+        return breaks.Computed(found)
+
+    def _stays_narrow(self, place: Place) -> bool:
+        """Return whether something is computed in 16 bits even where every layer is to compute in float32:
+        a layer casts by itself."""
+        if any(entry.tally.dtype in HALF for entry in self._float32.values()):
+            return True
+        with in_float32(self._job):
+            ops = self._operations(place).operations
+        return any(each.dtype in HALF for op in ops for each in (*op.inputs, *op.outputs))
 
     def _row(self, entry: Entry) -> Row:
         tally, other = entry.tally, self._float32.get(key(entry))
@@ -213,7 +258,12 @@ class _Look:
             None if other is None else other.tally.max_abs,
             entry.place.call or None,
             entry.weight,
+            self._lost_updates.get((entry.place.layer, entry.weight or "")),
         )
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 def _safe(entry: Entry, other: Entry | None) -> bool | None:

@@ -101,8 +101,19 @@ class Looks:
         if self._done["end"] < MOST_LOOKS["end"]:
             self.wanted, self._scale = "end", None
 
-    def look(self, root: Path, model: Any, step: int, t_ns: int, clock: Callable[[], int]) -> bool:
+    def look(
+        self,
+        root: Path,
+        model: Any,
+        step: int,
+        t_ns: int,
+        clock: Callable[[], int],
+        *,
+        unscaled: bool = False,
+    ) -> bool:
         """Look at the model, whose first `step` steps have run, and write what is found to the run at `root`.
+        `unscaled`: its training step does not scale the loss, though the optimizer could.
+
         Returns whether it was looked at: no batch need have been drawn yet. Raises what `numerics` does."""
         trigger = self.wanted
         batches = list(self._batches(trigger))
@@ -116,6 +127,7 @@ class Looks:
             self._skipped_at = max(step, 1)
         begin_ns = clock()
         scale, self._scale = self._scale, None
+        scale = 1.0 if unscaled else scale
         found, number = look_at(model, [batch for batch, _ in batches], loss_scale=scale)
         cost_ns = clock() - begin_ns
         said = batches[number][1]

@@ -20,9 +20,10 @@ class Row:
 
     Ratios are of its `elements`. `flushed_ratio`: 0 here and not in float32; None: that is not known.
     `max_abs`: the largest finite magnitude, None where nothing is finite; `float32_max_abs` the same of the
-    pass in float32. `exponents`: how many finite elements that are not 0 lie from 2^e to 2^(e+1).
-    `would_be`: the shares of the same values in that type. `call`: 2 where it is the layer's second call in
-    the step; None for weights."""
+    pass in float32. `exponents`: how many finite elements that are not 0 lie from 2^e to 2^(e+1). `would_be`:
+    the shares of the same values in that type. `call`: 2 where it is the layer's second call in the step;
+    None for weights. `update_lost`, of a weight of 16 bits: by type, the share of its elements that one
+    update of the optimizer changes in float32 and not in that type."""
 
     layer: str
     tensor: Tensor
@@ -39,6 +40,7 @@ class Row:
     float32_max_abs: float | None = None
     call: int | None = None
     weight: str | None = None
+    update_lost: Mapping[str, float] | None = None
 
 
 @frozen
@@ -46,16 +48,20 @@ class Break:
     """The first tensor that is not finite, or whose values are lost.
 
     `kind` of an output: "batch", "weights" (not finite before), "sum", "product", "variance", "exp", "cast"
-    (overflows), "epsilon" (one that rounds to 0, then a division), "division" (by 0). Of a gradient:
+    (overflows), "constant" (beyond float16), "epsilon" (one that rounds to 0, then a division), "division"
+    (by 0). Of a gradient:
     "loss scale" (too high), "every scale" (finite at none that is of use), "underflow" (too low a scale),
     "forward" (the forward pass broke before). "not known": of either. `finite_in_float32`: whether all of it
-    is where every layer computes in float32; False: 16 bits are not the cause. None: that is not known."""
+    is where every layer computes in float32; False: 16 bits are not the cause. None: that is not known.
+    `source`: the layer, or the model, that it comes from, where that is another: between whose layers what
+    this one is given stopped being finite, or whose output rounds to 0, so that no loss scale helps."""
 
     layer: str
     tensor: Tensor
     reason: str
     kind: str
     finite_in_float32: bool | None = None
+    source: str | None = None
 
 
 @frozen

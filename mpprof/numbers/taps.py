@@ -20,11 +20,15 @@ class Place(NamedTuple):
     output: int
 
 
+LOSS = Place("loss", 1, 0)
+
+
 class Taps:
     """Taps of a model's layers, of the functions in its graph, and of the model itself.
 
     `take` is given each output that is a tensor of floats, once, and returns what goes on in its place;
-    `reachable` says whether what is computed now can be seen from outside. What cannot is in `unable`."""
+    `around`, where there is one, is given each call instead, and what it is called with. `reachable` says
+    whether what is computed now can be seen from outside. What cannot is in `unable`."""
 
     def __init__(self, model: Any, keras: Any) -> None:
         self._tree, self._backend = keras.tree, keras.backend
@@ -33,7 +37,7 @@ class Taps:
         self.unable: dict[str, str] = {}
         self.take: Callable[[Place, Any, str], Any] | None = None
         self.reachable: Callable[[], bool] = lambda: True
-        self.around: Callable[[Place, Callable[[], Any]], Any] | None = None
+        self.around: Callable[[Place, Callable[[], Any], Any], Any] | None = None
         self._calls: Counter[str] = Counter()
         self._seen: list[Any] = []
 
@@ -61,7 +65,7 @@ class Taps:
             self._calls[path] += 1
             number = self._calls[path]
             if self.around is not None:
-                return self.around(Place(path, number, 0), lambda: call(*args, **kwargs))
+                return self.around(Place(path, number, 0), lambda: call(*args, **kwargs), (args, kwargs))
             outputs = call(*args, **kwargs)
             flat = self._tree.flatten(outputs)
             taken = [self._take(Place(path, number, index), each) for index, each in enumerate(flat)]
@@ -87,7 +91,7 @@ class Taps:
 
 def _operations(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a model is made of with its path, the model last: layers, and functions of `keras.ops` in
-    the graphs of functional models."""
+    the graphs of functional models. Of several with one path, the second is `dense#2`."""
     layers = list(walk(model))
     seen = {id(layer) for _, layer in layers} | {id(model)}
     for prefix, container in [("", model), *((f"{path}/", layer) for path, layer in layers)]:
@@ -95,7 +99,8 @@ def _operations(model: Any) -> Iterator[tuple[str, Any]]:
             if id(operation) not in seen:
                 seen.add(id(operation))
                 layers.append((f"{prefix}{operation.name}", operation))
-    for path, layer in layers:
+    paths = Counter([LOSS.layer])
+    for path, layer in [*layers, (str(model.name), model)]:
         if type(layer).__name__ != "InputLayer":
-            yield path, layer
-    yield str(model.name), model
+            paths[path] += 1
+            yield path if paths[path] == 1 else f"{path}#{paths[path]}", layer

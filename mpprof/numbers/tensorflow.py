@@ -12,9 +12,9 @@ from mpprof.errors import UnableError
 from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
-from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.job import Entry, Job, require_loss
 from mpprof.numbers.result import Tensor
-from mpprof.numbers.taps import Place
+from mpprof.numbers.taps import LOSS, Place
 
 CHANGES = (
     "Assign", "ResourceScatter", "ResourceStridedSliceAssign", "RngReadAndSkip", "RngSkip", "StatefulUniform",
@@ -35,6 +35,7 @@ class TensorFlowStep:
         eager = bool(job.model.run_eagerly)
         self.compiled, self.note = not eager, "the training's own step runs eagerly, too" if eager else None
         self._places: list[tuple[Place, Tensor, str, str | None]] = []
+        self.gradients: list[Any] = []
         xla = bool(getattr(job.model, "jit_compile", False)) and not eager
         traced = tf.function(self._step, jit_compile=xla, autograph=False)
         concrete = traced.get_concrete_function(job.x, job.y, job.sample_weight, tf.constant(1.0))
@@ -43,7 +44,8 @@ class TensorFlowStep:
 
     def run(self, scale: float) -> list[Entry]:
         tf, job = self._tf, self._job
-        counts = self._run(job.x, job.y, job.sample_weight, tf.constant(scale, tf.float32)).numpy()
+        counts, self.gradients = self._run(job.x, job.y, job.sample_weight, tf.constant(scale, tf.float32))
+        counts = counts.numpy()
         return [
             Entry(place, tensor, tallies.tally(dtype, row), weight)
             for (place, tensor, dtype, weight), row in zip(self._places, counts, strict=True)
@@ -52,7 +54,7 @@ class TensorFlowStep:
     def _step(self, x: Any, y: Any, sample_weight: Any, scale: Any) -> Any:
         tf, job = self._tf, self._job
         places: list[tuple[Place, Tensor, str, str | None]] = []
-        rows, outputs = [], []
+        rows, outputs, narrow = [], [], []
 
         def add(place: Place, tensor: Tensor, value: Any, weight: str | None = None) -> None:
             value = value.values if isinstance(value, tf.IndexedSlices) else value
@@ -85,8 +87,11 @@ class TensorFlowStep:
                 if gradient is not None:
                     layer, name = owners[id(variable)]
                     add(Place(layer, 0, 0), "weight_gradient", gradient, name)
+                if variable.dtype in tallies.HALF:
+                    zero = gradient is None
+                    narrow.append(tf.zeros(variable.shape) if zero else tf.convert_to_tensor(gradient))
         self._places = places
-        return tf.stack(rows)
+        return tf.stack(rows), narrow
 
 
 def _refuse_changes(graph: Any) -> None:

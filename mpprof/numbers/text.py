@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mpprof.model.quantities import NOT_KNOWN, format_ratio
+from mpprof.numbers.tallies import HALF
 from mpprof.store.formats import number
 
 LAYER_WIDTH = 36
@@ -58,6 +59,7 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     yield f"Basis: {document['basis']} step" + (f"; {note}." if note else ".")
     if document["loss_scale"] is not None:
         yield _scale(document["loss_scale"])
+    yield from _updates(document["layers"])
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
@@ -84,8 +86,24 @@ def _scale(scale: dict[str, Any]) -> str:
     if high is None:
         return f"Loss scale {power(now)}; the gradients are not finite at any."
     if low is None:
-        return f"Loss scale {power(now)}; overflows above {power(high)}, where small gradients are 0."
+        ends = f"up to {power(high)} gradients are finite, and more than 1 % of their elements are 0 at each"
+        return f"Loss scale {power(now)}; none is good: {ends}."
     return f"Loss scale {power(now)}; good from {power(low)} to {power(high)}."
+
+
+def _updates(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield, where weights have 16 bits, how many of their elements an update leaves as they are."""
+    rows = [row for row in rows if row.get("update_lost")]
+    for own, other in (HALF, HALF[::-1]):
+        mine = [row for row in rows if row["dtype"] == own]
+        elements = sum(row["elements"] for row in mine)
+        lost = {
+            name: sum((number(row["update_lost"][name]) or 0.0) * row["elements"] for row in mine) / elements
+            for name in (HALF if mine else ())
+        }
+        if lost:
+            instead = f"{_share(lost[own])} of their elements in float32 and not in {own}"
+            yield f"Weights are {own}: an update changes {instead} (in {other}: {_share(lost[other])})."
 
 
 def power(value: float | None) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 from mpprof.numbers import tallies
 from mpprof.numbers.causes import Op, summary
 from mpprof.numbers.counting import counted
-from mpprof.numbers.job import LOSS, Entry, Job, require_loss
+from mpprof.numbers.job import Entry, Job, require_loss
 from mpprof.numbers.result import Tensor
-from mpprof.numbers.taps import Place
+from mpprof.numbers.taps import LOSS, Place
 
 
 class TorchStep:
@@ -26,6 +26,7 @@ class TorchStep:
 
         self._torch, self._job = torch, job
         self._random = _random(torch)
+        self.gradients: list[Any] = []
         compiles = bool(getattr(job.model, "jit_compile", False)) and not job.model.run_eagerly
         self.note = (
             "the training's own step goes through torch.compile and may differ"
@@ -76,6 +77,11 @@ class TorchStep:
                 if gradient is not None:
                     layer, name = owners[id(variable)]
                     entries.append(entry(Place(layer, 0, 0), "weight_gradient", gradient, name))
+        self.gradients = [
+            torch.zeros_like(variable.value) if gradient is None else gradient.to_dense()
+            for variable, gradient in zip(weights, found[len(outputs) :], strict=True)
+            if variable.dtype in tallies.HALF
+        ]
         return entries
 
 

@@ -137,8 +137,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
     Keras calls no callback when `fit` raises. So `fit` is replaced in Keras' own class, once in a
     process, by a function that calls it: an exception that leaves it closes the recording at once, and goes
     on. Known limits: if mpprof is first imported among the arguments of a process' first `fit`, as
-    `mpprof.MPProfilerCallback(...)`, an exception is known only if it ends the script. A `fit` within a
-    `fit`, with the same callback, is not recorded.
+    `mpprof.MPProfilerCallback(...)`, an exception in a validation is known only if it ends the script. A
+    `fit` within a `fit`, with the same callback, is not recorded.
 
     All `fit` calls of one instance are one run. A copy (copy, pickle) is a new instance with a run of its
     own, and so is a `fit` in a forked process. Raises `UsageError` for an argument of another kind.
@@ -231,7 +231,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None:
             self._guard(self._session.end_validation)
 
-    # Keras calls these where it goes through a list of the user's own, which is left as it is.
+    # Keras calls these hooks for a `CallbackList` of the user's own, which is not changed.
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._begin_call(batch, logs)
@@ -308,6 +308,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             },
             begin=None if BEGINS_ONLY else partial(self._begin_hook, session, spent),
             failed=self._give_up,
+            left=session.left_by,
         )  # fmt: skip
         self._spent = spent
 

@@ -4,7 +4,8 @@ Keras calls no hook of a callback when `fit` raises. So `fit` itself is replaced
 in a process, by a function that calls it, and hands on what it returns or raises.
 
 A `fit` that was looked up before is not: in `model.fit(x, callbacks=[mpprof.MPProfilerCallback("logs")])`
-Python looks up `fit` first, and imports ours then. Its exception is known if it ends the script.
+Python looks up `fit` first, and imports ours then. Of such a one the exceptions are seen that leave the steps
+of an epoch (`watch_steps`) or a hook at its begin or end (`wall_time.hooks`), and any that ends the script.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -24,6 +26,7 @@ Call = tuple[CodeType, int]
 """A place in a caller's code: the instruction, in bytes from its beginning."""
 
 _WATCHED = "_mpprof_watched"
+_AROUND = "catch_stop_iteration"
 
 
 class _Running(threading.local):
@@ -51,6 +54,38 @@ def on_exception(left: Left) -> bool:
     return bool(_running.calls)
 
 
+def watch_steps(batches: Any, left: Left) -> None:
+    """Have `left` told of the exception that leaves the steps of a `fit` which nobody watches. `batches` is
+    what hands them out: each epoch `fit` asks it for what surrounds its steps (read in Keras 3.15,
+    `EpochIterator`, and tf_keras 2.21, `DataHandler`). Does nothing where it has none."""
+    kind = type(batches)
+    if not _of_keras(kind.__module__) or not callable(getattr(kind, _AROUND, None)):
+        return
+    held = weakref.ref(batches)  # which holds what follows: it would keep itself and the data alive
+    setattr(batches, _AROUND, lambda: _Steps(getattr(kind, _AROUND)(held()), left))
+
+
+class _Steps:
+    """Surrounds the steps of an epoch as Keras' own does, and tells of the exception that leaves them."""
+
+    def __init__(self, around: Any, left: Left) -> None:
+        self._around, self._left = around, left
+
+    def __enter__(self) -> Any:
+        return self._around.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> Any:
+        handled = False
+        try:
+            handled = self._around.__exit__(kind, error, trace)
+        except BaseException as other:
+            self._left(other)
+            raise
+        if error is not None and not handled:
+            self._left(error)
+        return handled
+
+
 def caller_of_fit() -> Call | None:
     """Return the place from which the `fit` that is calling us was called; None where there is none."""
     frame: FrameType | None = sys._getframe(1)
@@ -74,7 +109,11 @@ def uncaught(call: Call | None) -> BaseException | None:
 
 
 def _is_keras(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("keras", KERAS_2)
+    return _of_keras(str(frame.f_globals.get("__name__", "")))
+
+
+def _of_keras(module: str) -> bool:
+    return module.partition(".")[0] in ("keras", KERAS_2)
 
 
 def _watched(fit: Method) -> Method:

@@ -162,6 +162,7 @@ class StepRecorder:
         if self._verbose and self._recorder.on:
             with failures_suppressed():  # all is on disk: what is said of it is an extra
                 tell([last_line(self._announce, self._recorder.root, self._session.summary)])
+        if self._recorder.on:
             self._attempt(self._session.end_of_exit)
         self._recorder.close()
         self._ended = True

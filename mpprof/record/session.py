@@ -25,6 +25,7 @@ from mpprof.record.facts.ended import ended
 from mpprof.record.facts.fit import (
     Evaluation,
     batch_size_of_running_fit,
+    batches_of_running_fit,
     callbacks_of_running_fit,
     epoch_iterator_of_running_fit,
     fit_facts,
@@ -38,7 +39,7 @@ from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
 from mpprof.record.facts.loss import describe_loss
 from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
 from mpprof.record.facts.scaling import ScaleWatch
-from mpprof.record.fit_calls import Call, caller_of_fit, on_exception, uncaught, watch_fits
+from mpprof.record.fit_calls import Call, caller_of_fit, on_exception, uncaught, watch_fits, watch_steps
 from mpprof.record.keras_compat import overrides, steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer
 from mpprof.record.profile.schedule import Profiling
@@ -206,7 +207,7 @@ class FitSession:
         callbacks = recorder.attempt("profile_windows", callbacks_of_running_fit) or []
         fit = recorder.attempt("profile_windows", running_fit)
         self._fit = None if fit is None else weakref.ref(fit)
-        self._unwatched = None if watched else recorder.attempt("ended", caller_of_fit)
+        self._unwatched = None if watched else recorder.attempt("ended", self._watch_closely)
         recorder.facts.pop("ended", None)
         recorder.attempt("profile_windows", self.profiling.start_fit, callbacks)
         recorder.resume()
@@ -422,6 +423,11 @@ class FitSession:
             self.recorder.put({"kind": "fit_end", "reason": reason, "t_ns": t_ns, **rest})
             self.observer.explain_absences()
             self.recorder.pause()
+
+    def _watch_closely(self) -> Call | None:
+        """Have the steps of an unwatched fit watched, and return where it was called."""
+        watch_steps(batches_of_running_fit(), self.left_by)
+        return caller_of_fit()
 
     def _uncaught(self) -> Facts:
         return ended(uncaught(self._unwatched))
@@ -654,7 +660,7 @@ class FitSession:
             at_hand, self._special = self._special or not self.runs_behind, True
             self.profiling.before_call(batch, self._first_of_epoch, at_hand)
         if self.looks is not None and self.looks.due:
-            self._look_between_calls("epoch" if self._first_of_epoch else "batch")
+            self._look_between_calls("epoch begin" if self._first_of_epoch else "batch")
         if self._queued and now >= self._ask_ns:
             self._drain(now, self._not_read())
         self._first_of_epoch = False
@@ -950,7 +956,12 @@ class FitSession:
     def _looked(self, t_ns: int) -> bool | None:
         """Return whether the model was looked at; None where it cannot be."""
         try:
-            return bool(self.looks.look(self.recorder.root, self.model, self.calls.step, t_ns, self._clock))
+            unscaled = self._fit_facts.get("scale_loss_called") is False
+            return bool(
+                self.looks.look(
+                    self.recorder.root, self.model, self.calls.step, t_ns, self._clock, unscaled=unscaled
+                )
+            )
         except MpprofError as error:
             self.recorder.absent["numerics"] = str(error)
             warn_once("mpprof does not look at the numbers by layer: %s", error)

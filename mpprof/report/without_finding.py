@@ -13,7 +13,8 @@ MOST_NAMES = 6
 """So many causes are named for one reason; the JSON report holds them all."""
 RECORDERS = ("MPProfilerCallback(", "StepRecorder(")
 COMPARED, NO_WINDOW = mp906_unlike_runs.CODE, mp910_no_window.CODE
-"""What asks for a run to compare with, as the lines on the speedup do; and for a profile window."""
+"""Advice to record what is missing: a run to compare with, as the lines on the speedup say, or a profile
+window."""
 LARGER_BATCH = mp303_batch_not_raised.CODE
 ONLY_A_TRACE = "the trace does not show it, and there are no records of mpprof"
 FIELD_WORDS = {

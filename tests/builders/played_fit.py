@@ -17,12 +17,13 @@ MS = 1_000_000
 
 @dataclass(frozen=True)
 class Hook:
-    """A callback of the user's: ms it takes at each batch's begin and end, and at each epoch's end. `every`:
-    only at each so many-th batch."""
+    """A callback of the user's: ms it takes at each batch's and each epoch's begin and end. `every`: only at
+    each so many-th batch."""
 
     name: str
     batch_begin: int = 0
     batch_end: int = 0
+    epoch_begin: int = 0
     epoch_end: int = 0
     train_begin: int = 0
     every: int = 1
@@ -46,6 +47,7 @@ class Play:
     workers: int = 0
     waits: int | None = None  # for the device, every 16 calls (JAX)
     validation: int = 0
+    validation_freq: int = 1
     ahead_of_validation: int = 0
     behind_validation: int = 0
     between: int = 2
@@ -150,6 +152,7 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
     ran = 0
     for epoch in range(given.epochs):
         stage.pass_("between_epochs", given.between)
+        stage.hooks(hooks, "epoch_begin", "epoch begin")
         epoch_begin, end = stage.now, None
         synced, waited = False, stage.now
         open_line: dict[str, Any] | None = None
@@ -213,14 +216,15 @@ def _fit(stage: _Stage, fit: int, broken: int | None) -> None:
                 return
             if number < given.calls:
                 stage.pass_("loop", given.loop)
-        if given.validation:
+        validation = given.validation if (epoch + 1) % given.validation_freq == 0 else 0
+        if validation:
             stage.pass_("validation", given.ahead_of_validation)
         if open_line is not None:
             open_line.pop("begin")
             stage.write("step", **{**open_line, "t_ns": stage.now * MS})
-        if given.validation:
-            stage.pass_("validation", given.validation)
-            stage.write("validation", t_ns=stage.now * MS, duration_ns=given.validation * MS)
+        if validation:
+            stage.pass_("validation", validation)
+            stage.write("validation", t_ns=stage.now * MS, duration_ns=validation * MS)
             stage.pass_("validation", given.behind_validation)
         stage.hooks(hooks, "epoch_end", "epoch")
         stage.write("epoch", fit=fit, epoch=epoch, begin_ns=epoch_begin * MS, end_ns=stage.now * MS)

@@ -71,9 +71,30 @@ def test_steps_that_never_settle_can_turn_a_comparison_alone() -> None:
 
 
 def test_a_window_within_warm_up_hides_no_cause_of_a_run_that_is_known_to_be_faster() -> None:
-    assert of(found("MP901")) == ("invalid", "MP901")
-    assert of(found("MP901"), speedup=c.speedup(interval=(1.8, 2.2))) == ("nothing", None)
-    assert of(found("MP901"), speedup=c.speedup(interval=(0.8, 1.3))) == ("invalid", "MP901")
+    run = placed(False)
+    assert of(found("MP901"), run=run) == ("invalid", "MP901")
+    assert of(found("MP901"), run=run, speedup=c.speedup(interval=(1.8, 2.2))) == ("nothing", None)
+    assert of(found("MP901"), run=run, speedup=c.speedup(interval=(0.8, 1.3))) == ("invalid", "MP901")
+
+
+def placed(automatic, status="done"):
+    """A run of one window, whose steps mpprof or the user chose."""
+    facts = c.facts()
+    return c.run(
+        replace(
+            facts, profile_windows=(replace(facts.profile_windows[0], automatic=automatic, status=status),)
+        )
+    )
+
+
+def test_a_window_leads_only_where_the_user_is_known_to_have_chosen_its_steps() -> None:
+    def said(run):
+        return of(found("MP901"), run=run)
+
+    assert said(placed(True)) == ("nothing", None)
+    assert said(placed(None)) == ("nothing", None)  # an older log does not tell
+    assert said(placed(None, "foreign")) == ("invalid", "MP901")  # of Keras' TensorBoard callback
+    assert said(c.run(c.facts(profile_windows=()))) == ("invalid", "MP901")  # a trace of the user's own
 
 
 def test_the_profilers_own_time_hides_nothing() -> None:

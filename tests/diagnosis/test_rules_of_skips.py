@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from mpprof.diagnosis.leading import leads
+from mpprof.diagnosis.signals import Case
 from mpprof.model.run import Ended, ModelFacts, OptimizerFacts
 from tests.builders import cases as c
-from tests.diagnosis.saying import finding, says
+from tests.diagnosis.saying import assert_answer, diagnosed, finding, says
 
 SKIPS = ("MP201", "MP204", "MP205")
 
@@ -122,6 +126,39 @@ def test_an_infinite_scale_is_one_cause() -> None:
 
 
 # --- the scale
+
+
+def falling(low: float, *, skipped: dict[int, int] | None, high: float = 2.0**15, **facts: Any) -> Case:
+    """A dynamic scale that halves from step 40 on. `skipped`: None: not counted."""
+    scales = {1: high, 39: high}
+    for k in range(1, round(np.log2(high / low)) + 1):
+        scales[39 + k] = high / 2.0**k
+    table = c.steps(200, scales=scales | {200: low}, skipped={} if skipped is None else skipped)
+    optimizer = OptimizerFacts("LossScaleOptimizer", "Adam", True, high, 2000)
+    return c.case(table=table, records=c.facts(**({"fit": {"optimizer": optimizer}} | facts)))
+
+
+def test_a_scale_that_falls_below_one_is_found_without_a_skip_on_record() -> None:
+    none_skipped = dict.fromkeys(range(1, 201), 0)
+    loop = {"fit": {"optimizer": None}}  # which tells its scale alone, as that of PyTorch's GradScaler
+    for case, severity in (
+        (falling(2.0**-3, skipped=none_skipped), "warning"),
+        (falling(2.0**-3, skipped=none_skipped | {10: 1, 42: 1}), "warning"),
+        (falling(2.0**-3, skipped=None), "error"),
+        (falling(2.0**-3, skipped=None, **loop), "error"),
+    ):
+        assert says("MP201", case) == severity
+        assert "fell from 2^15 to 2^-3" in finding("MP201", case).summary
+        found = diagnosed(case)
+        assert leads(found) == ("learning", "MP201")
+        assert_answer(found)
+        assert not {"info", "warning", "error"} & set(told(case)[1:])
+    # In these nothing overflows at a scale of 1.
+    assert says("MP201", falling(1.0, skipped=none_skipped)) == "clear"
+    assert says("MP201", falling(1.0, skipped=None)).startswith("unable")
+    assert says("MP201", falling(2.0**-3, high=2.0**-3, skipped=none_skipped)) == "clear"
+    fixed = {"fit": {"optimizer": OptimizerFacts("LossScaleOptimizer", "Adam", False, fixed_scale=0.125)}}
+    assert says("MP201", falling(2.0**-3, high=2.0**-3, skipped=none_skipped, **fixed)) != "error"
 
 
 def test_mp203_a_scale_that_an_overflow_stopped_does_not_run_away() -> None:

@@ -20,8 +20,9 @@ import mpprof
 
 ROWS, WIDTH = 8, 64
 SCALE = 2.0**15
-NOT_ON_TORCH = ("sum_of_a_convolution",)
-"""PyTorch 2.13 cannot train Keras' float16 convolution on the CPU: "slow_conv2d: grad_weight must be contiguous"."""
+NOT_ON_TORCH = ("sum_of_a_convolution", "constant_of_a_mask")
+"""PyTorch 2.13 cannot train Keras' float16 convolution on the CPU: "slow_conv2d: grad_weight must be contiguous". And
+it multiplies a float16 tensor by one number in float32."""
 
 
 class Made(layers.Layer):  # type: ignore[misc]
@@ -324,6 +325,56 @@ def plant_every_scale_by_the_root_of_zero(broken: bool) -> Case:
 
     truth = {("length", "output"): add}
     return case([dense(4, 0, "first"), Made(length, "length")], filled(1.0), y=1.0, truth=truth)
+
+
+@plant("scores", "output", "constant")
+def plant_constant_of_a_mask(broken: bool) -> Case:
+    """-1e9 is infinite in float16, and 0 times that is no number; a mask of -3e4 does the same for the softmax."""
+    value = -1e9 if broken else -3e4
+
+    def scores(x: Any) -> Any:
+        hidden = ops.cast(np.arange(WIDTH) % 2, x.dtype)
+        return ops.softmax(x + ops.multiply(hidden, value))
+
+    return forward([Made(scores, "scores")], filled(1.0), truth={("scores", "output"): 2 / WIDTH})
+
+
+class Between(keras.Model):  # type: ignore[misc]
+    """Multiplies in its own call, between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__(name="between")
+        self.first, self.after = dense(4, 1, "first"), dense(1, 1e-4, "after")
+        self.small = dense(1, 1e-4, "small", dtype="float32")
+
+    def call(self, x: Any) -> Any:
+        found = self.first(x)
+        return self.small(self.after(found * -found))
+
+
+@plant("after", "output", "product")
+def plant_product_between_two_layers(broken: bool) -> Case:
+    value = 300.0 if broken else 30.0
+    model, x = Between(), filled(value, 1)
+    model(x)
+    model.compile(
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(), initial_scale=SCALE), loss="mse"
+    )
+    truth = {("first", "output"): value, ("after", "output"): 4e-4 * value**2}
+    return Case(model, x, np.ones((ROWS, 1), np.float32), {}, truth)
+
+
+@plant("head", "gradient", "underflow")
+def plant_underflow_of_a_probability(broken: bool) -> Case:
+    """The sigmoid of -20 is 2e-9: float16 rounds it to 0, and with it the gradient, at every loss scale."""
+    value = -20.0 if broken else -2.0
+
+    def small(y: Any, outputs: Any) -> Any:
+        return ops.mean(ops.square(ops.cast(outputs, "float32")))
+
+    truth = {} if broken else {("head", "output"): float(1 / (1 + np.exp(2.0)))}
+    stack = [dense(1, value, "head", activation="sigmoid")]
+    return case(stack, filled(1.0, 1), loss=small, optimizer="sgd", loss_scale=SCALE, truth=truth)
 
 
 def look(name: str, broken: bool, **more: Any) -> dict[str, Any]:

@@ -56,7 +56,11 @@ def test_the_first_operation_of_finite_values_is_the_cause() -> None:
         "sum",
         "a sum of values up to 1,000 overflows",
     )
-    assert cause([late]) is None
+    assert cause([late]) == ("constant", "a constant is infinite in float16, which ends at 65,504")
+    assert cause([late], of_one=False) == cause([late])
+    made = [Op("MatMul", (of(1000),), (of(70_000),)), Op("Cast", (of(70_000),), (of(np.inf),))]
+    assert cause(made) == ("sum", "a sum is 70,000, beyond float16's 65,504")
+    assert cause(made, of_one=False) == ("cast", "70,000 was made float16, which ends at 65,504")
     assert cause([Op("Mul", (of(300),), (of(1000),))]) is None
 
 
@@ -115,4 +119,5 @@ def test_a_look_that_lacks_a_key_is_passed_over(
         "Look 1 of 1, asked for.",
         r"The gradient of a\x1b[2J is the first to break: it overflows.",
     ]
-    assert "Loss scale 2^2; overflows above 1, where small gradients are 0." in said
+    none = "Loss scale 2^2; none is good: up to 1 gradients are finite, and more than 1 % of their elements are 0 at each."
+    assert none in said

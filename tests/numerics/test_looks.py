@@ -14,7 +14,7 @@ from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.numbers import files
 from mpprof.numbers.looks import Looks
-from tests.numerics.on_tensorflow import keras, planted, tf
+from tests.numerics.on_tensorflow import keras, oracle, planted, tf
 from tests.numerics.planted import ROWS, Made, case, dense, filled
 
 layers, ops = keras.layers, keras.ops
@@ -212,8 +212,30 @@ def test_an_audit_with_a_batch_tells_what_breaks_at_it() -> None:
     assert first.reason.startswith("a sum of values up to 100 overflows")
     assert 'dtype="float32"' in first.remedy
     assert "MP206" not in {note.code for note in mpprof.audit(made.model).notes}
-    with pytest.raises(UsageError, match="no model"):
-        mpprof.audit("model.keras", batch=(made.x, made.y))
+
+
+def test_a_saved_model_is_audited_with_a_batch_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = planted.PLANTED["sum_of_a_wide_dense"].make(True)
+    model, batch, wrong = tmp_path / "model.keras", tmp_path / "batch.npz", tmp_path / "wrong.npz"
+    made.model.save(model)
+    np.savez(batch, x=made.x, y=made.y)
+    np.savez(wrong, images=made.x)
+    assert main(["audit", str(model), "--batch", str(batch), "--trust", "--format", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)["notes"][0]
+    assert (first["code"], first["layer"]) == ("MP206", "head")
+    for file, trust, what in ((batch, [], "with its weights"), (wrong, ["--trust"], "it holds images")):
+        assert main(["audit", str(model), "--batch", str(file), *trust]) == 2
+        assert what in capsys.readouterr().err
+
+
+def test_a_model_of_tf_keras_is_refused_by_name() -> None:
+    tf_keras = pytest.importorskip("tf_keras")
+    model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+    model.build((None, 3))
+    with pytest.raises(UnableError, match=r"a model of tf_keras\. Use Keras 3"):
+        numerics(model, np.ones((2, 3)), np.ones((2, 1)))
 
 
 def test_skips_come_before_a_loss_that_is_seen_first_and_any_kept_batch_may_be_the_one() -> None:
@@ -232,3 +254,38 @@ def test_skips_come_before_a_loss_that_is_seen_first_and_any_kept_batch_may_be_t
     assert [said for _, said in looks._batches("skipped")] == ["that of step 2"]
     looks.see(3, 1, 0, np.inf, None)
     assert looks.wanted == "skipped"
+
+
+@pytest.mark.parametrize(("policy", "low"), [("bfloat16", True), ("mixed_bfloat16", False)])
+def test_what_an_update_loses_of_weights_of_16_bits(policy: str, low: bool) -> None:
+    """Of weights of 1, updates of 2^-8, of 2^-11, which bfloat16 loses, and of 2^-14.3, which float16 loses, too."""
+    keras.config.set_dtype_policy(policy)
+    model = keras.Sequential(
+        [keras.Input((3,)), layers.Dense(1, use_bias=False, name="head", kernel_initializer="ones")]
+    )
+    model.compile(keras.optimizers.SGD(2.0**-10), lambda y, outputs: ops.sum(outputs))
+    found = numerics(model, np.array([[4.0, 0.5, 0.05]], np.float32), np.zeros((1, 1), np.float32))
+    (row,) = [row for row in found.layers if row.tensor == "weight_gradient"]
+    assert row.update_lost == (
+        {"float16": pytest.approx(1 / 3), "bfloat16": pytest.approx(2 / 3)} if low else None
+    )
+    said = "Weights are bfloat16: an update changes 66.7 % of their elements in float32 and not in bfloat16"
+    assert (said in str(found)) is low
+
+
+def test_what_an_update_loses_is_that_of_the_optimizer_as_it_is() -> None:
+    """With a momentum of 1 the second update is twice the first; NumPy's own casts say what is lost of it."""
+    keras.config.set_dtype_policy("bfloat16")
+    draw = np.random.default_rng(5)
+    model = keras.Sequential([keras.Input((64,)), layers.Dense(16, use_bias=False, name="head")])
+    model.compile(keras.optimizers.SGD(2.0**-12, momentum=1.0), lambda y, outputs: ops.sum(outputs))
+    x = np.exp2(draw.integers(-4, 4, (1, 64))).astype(np.float32)
+    model.train_on_batch(x, np.zeros((1, 16), np.float32))
+    weights = np.asarray(model.layers[0].kernel).astype(np.float32)
+    update = 2 * 2.0**-12 * np.tile(x.T, (1, 16))
+    row = next(row for row in numerics(model, x, np.zeros((1, 16), np.float32)).layers if row.weight)
+    for name, kind in oracle.TYPES.items():
+        if name != "float32":
+            stays = weights.astype(kind) == (weights - update).astype(kind)
+            assert row.update_lost[name] == pytest.approx(np.mean(stays)), name
+            assert 0 < row.update_lost[name] < 1

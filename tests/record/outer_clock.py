@@ -1,7 +1,7 @@
 """Trainings beside a clock that is not mpprof's: a callback's `perf_counter`, and one around Keras' iterators.
 
 In a process of the backend's own. From the second epoch on both clocks are read over the same steps, without the
-epoch's end. Where there are not several workers an epoch's first fetch is out of a step: off JAX, where it cannot be
+epoch's end, its validation and the profiled steps with those beside them. Where there are not several workers an epoch's first fetch is out of a step: off JAX, where it cannot be
 told from the first call, without that call.
 """
 
@@ -21,7 +21,7 @@ from mpprof import MPProfilerCallback
 from mpprof.analysis.steps.statistics import averaged
 from mpprof.runs.loading import load
 
-KINDS = ("arrays", "1 worker", "8 workers", "4 steps a call", "varying lengths")
+KINDS = ("arrays", "1 worker", "8 workers", "4 steps a call", "varying lengths", "validation and window")
 STEPS, EPOCHS, BATCH = 200, 4, 32
 ON_JAX = keras.backend.backend() == "jax"
 
@@ -48,6 +48,13 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no typ
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.ends[-1] = self.ends[-1] or time.perf_counter()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self.ends[-1] = self.ends[-1] or time.perf_counter()
+
+    def when(self, epoch: int, batch: int) -> float:
+        """When the first call of this epoch began that starts with this batch or a later one, else its end."""
+        return next((at for of, at in self.begins[epoch] if of >= batch), self.ends[epoch])
 
 
 class Fetches:
@@ -127,8 +134,11 @@ def trained(folder: Path) -> None:
                 "y": np.ones((rows, 1), "float32"),
                 "batch_size": BATCH,
             }
-    clock, fetches = Clock(), Fetches() if ON_JAX else None
-    ours = MPProfilerCallback(folder, profile_steps=None, hardware=False, verbose=0, announce=None)
+    clock, fetches, window = Clock(), Fetches() if ON_JAX else None, None
+    if kind == "validation and window":
+        window = STEPS + STEPS // 2, STEPS + STEPS // 2 + 4
+        given["validation_data"] = given["x"][: 50 * BATCH], given["y"][: 50 * BATCH]
+    ours = MPProfilerCallback(folder, profile_steps=window, hardware=False, verbose=0, announce=None)
     model.fit(**given, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[clock, ours])
     if fetches is not None:
         fetches.put_back()
@@ -146,8 +156,11 @@ def trained(folder: Path) -> None:
         steps += int(times.steps[own].sum())
         since_batch = int((last - times.steps)[own].min()) + 1
         before = [at for batch, at in begins if batch <= since_batch]
-        end = next((at for batch, at in begins if batch > last[own].max()), clock.ends[each])
+        end = clock.when(each, int(last[own].max()) + 1)
         outer_s += end - before[-1]
+        ends, starts = last[own][:-1], (last - times.steps + 1)[own][1:]
+        for at, till in zip((ends + 1).tolist(), starts.tolist(), strict=True):  # not counted
+            outer_s -= clock.when(each, till) - clock.when(each, at)
         if fetches is not None:
             first = next((since, till) for since, till in fetches.fetched if since > begins[0][1])
             spans = [first, *fetches.at_end] if kind != "8 workers" else fetches.at_end

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mpprof
@@ -110,6 +111,35 @@ def test_memory_of_custom_layers_is_a_lower_bound(tmp_path: Path) -> None:
         (found,) = audit_checks.judge(replace(report(), memory=memory), wanted)
         assert found.verdict == verdict
     assert "at least" in str(replace(report(), memory=memory))
+
+
+class OfItsOwn(keras.Model):  # type: ignore[misc]
+    class Twice(layers.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = layers.Dense(128), layers.Dense(64)
+
+        def call(self, x: Any) -> Any:
+            return self.second(self.first(x))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = self.Twice(), layers.Dense(8)
+
+    def call(self, x: Any) -> Any:
+        return self.head(self.inner(x))
+
+
+def test_of_a_subclassed_model_memory_is_at_least_what_is_shown(tmp_path: Path) -> None:
+    """Its `call` on symbolic inputs states the shapes; what its own layers keep is not known."""
+    made = OfItsOwn()
+    made.compile("sgd", "mse")
+    made(np.zeros((2, 64), "float32"))
+    found = mpprof.audit(made, batch_size=64, gpu="H100")
+    assert [(each.custom_layers, each.largest_batch) for each in found.memory] == [(True, None)] * 2
+    assert "at least" in str(found)
+    wanted = audit_checks.read(bounds(tmp_path, "max_peak_memory_bytes = 10_000_000_000"))
+    assert [each.verdict for each in audit_checks.judge(found, wanted)] == ["unable"]
 
 
 def test_memory_is_judged_under_the_models_own_policy_and_says_why_it_is_not(tmp_path: Path) -> None:

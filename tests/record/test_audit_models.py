@@ -164,15 +164,17 @@ class OfItsOwn(keras.Model):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
-    ("words", "convolves", "found"), [(50264, False, True), (4096, False, False), (50264, True, False)]
-)
+    ("words", "convolves", "built", "found"),
+    [(50264, False, False, True), (4096, False, False, False), (50264, True, False, False), (50264, True, True, True)],
+)  # fmt: skip
 def test_without_shapes_a_head_is_found_where_it_is_a_vocabulary(
-    words: int, convolves: bool, found: bool
+    words: int, convolves: bool, built: bool, found: bool
 ) -> None:
-    """Of convolutions without shapes it is not known how much more than the head they compute."""
+    """Of convolutions without shapes it is not known how much more than the head they compute; once a model is built,
+    its `call` on symbolic inputs states them."""
     set_policy(keras, "mixed_float16")
     model = OfItsOwn(words, convolves=convolves)
-    if convolves:
+    if built:
         model(np.zeros((1, 8, 8, 8), "float32"))
     model.compile("adam", "mse")
     assert bool(noted(model, "MP104", "head")) is found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -376,3 +377,19 @@ def test_epochs_of_one_step_have_no_step_times_and_the_report_says_why(
     unable = {each.code: each.reason for each in found.unable}
     assert all("single call" in unable[code] for code in ("MP901",))
     assert "no step has a time" in capsys.readouterr().out.lower()  # a sentence may begin with it
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_what_a_loops_end_takes_is_in_its_wall_time_though_nothing_is_printed(
+    verbose: int, tmp_path: Path
+) -> None:
+    looks = itertools.count(0, 5_000_000)  # each look at the clock takes as long
+    settings: Any = {"hardware": False, "profile_steps": None, "backend": "none", "announce": None}
+    with StepRecorder(tmp_path, verbose=verbose, clock=lambda: next(looks), **settings) as recorder:
+        for _ in range(20):
+            with recorder.step():
+                pass
+    found = run_time(mpprof.load(tmp_path))
+    assert found is not None
+    by = {each.name: each.ns for each in found.part("profiler").by}
+    assert by[END_OF_FIT] >= 5_000_000

@@ -116,15 +116,9 @@ def test_an_error_that_the_script_catches_closes_the_run_as_it_leaves_fit(
 
 @pytest.mark.parametrize("hook", ["on_epoch_begin", "on_epoch_end", "on_test_batch_end"])
 def test_an_error_between_two_steps_is_known_too(tmp_path: Path, hook: str) -> None:
-    import keras
-
-    def raises(*_: Any, **__: Any) -> None:
-        failing()
-
-    theirs = type("Theirs", (keras.callbacks.Callback,), {hook: raises})()
     mine = callback(tmp_path)
     with contextlib.suppress(ZeroDivisionError):
-        fit(small(), 8, mine, theirs, validation_data=data(2))
+        fit(small(), 8, mine, raises(hook, failing), validation_data=data(2))
     assert run_json(tmp_path)["ended"]["reason"] == "error"
     assert ends(tmp_path) == ["error"]
 
@@ -175,32 +169,83 @@ def test_the_next_fit_tells_within_the_handler_and_one_that_ends_well_takes_it_b
     assert "ended" not in run_json(tmp_path)
 
 
+def raises(hook: str, work: Callable[[], Any]) -> Any:
+    """A callback of the user's that does this at each such hook."""
+    import keras
+
+    def raising(*_: Any, **__: Any) -> None:
+        work()
+
+    return type("Theirs", (keras.callbacks.Callback,), {hook: raising})()
+
+
+def unwatched(*callbacks: Any) -> None:
+    """A `fit` that was looked up before our callback was made."""
+    made = small()
+    x, y = data(8)
+    fit_of_keras = type(made).fit.__wrapped__
+    fit_of_keras(
+        made, x, y, batch_size=BATCH, verbose=0, callbacks=list(callbacks), validation_data=(x[:8], y[:8])
+    )
+
+
+@pytest.mark.parametrize(
+    "hook", ["on_train_batch_begin", "on_train_batch_end", "on_epoch_begin", "on_epoch_end"]
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_error_of_such_a_fit_that_the_script_catches_is_known(
+    tmp_path: Path, hook: str, order: int
+) -> None:
+    mine = callback(tmp_path)
+    with contextlib.suppress(ZeroDivisionError):
+        unwatched(*[mine, raises(hook, failing)][::order])
+    assert run_json(tmp_path)["ended"] == {
+        "reason": "error",
+        "error": "ZeroDivisionError",
+        "text": "no examples",
+    }
+    assert ends(tmp_path) == ["error"]
+
+
+def test_a_fit_that_was_looked_up_before_ends_and_raises_as_it_does_without_us(tmp_path: Path) -> None:
+    mine = callback(tmp_path)
+    unwatched(mine)
+    assert ends(tmp_path) == ["finished"]
+    assert "ended" not in run_json(tmp_path)
+    made, (x, y) = small(), data(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of data that end too early
+        generated = ((x[k : k + BATCH], y[k : k + BATCH]) for k in (0, BATCH))
+        type(made).fit.__wrapped__(made, generated, steps_per_epoch=4, verbose=0, callbacks=[mine])
+    assert ends(tmp_path) == ["finished", "finished"]
+    assert read_records(tmp_path).steps.step.tolist() == list(range(1, 11))
+
+
 def test_of_a_fit_that_was_looked_up_before_our_callback_was_made_the_uncaught_error_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, made = callback(tmp_path), small()
-    unwatched = type(made).fit.__wrapped__  # what `model.fit` was before ours was made
-    x, y = data(8)
+    mine = callback(tmp_path)
     for _ in range(2):  # a fit that failed before is another one, and so is an error of it
         with pytest.raises(ZeroDivisionError) as seen:
-            unwatched(made, x, y, batch_size=BATCH, verbose=0, callbacks=[mine, at(5, failing)])
+            unwatched(mine, raises("on_test_batch_end", failing))
     with pytest.raises(ZeroDivisionError) as other:
         failing()
     monkeypatch.setattr(sys, "last_value", other.value, raising=False)
-    assert uncaught((seen.tb.tb_frame.f_code, seen.tb.tb_lasti)) is None
+    call = seen.tb.tb_next.tb_frame.f_code, seen.tb.tb_next.tb_lasti
+    assert uncaught(call) is None
     monkeypatch.setattr(sys, "last_value", seen.value, raising=False)
+    assert uncaught(call) is seen.value
     mine.close()
     assert run_json(tmp_path)["ended"]["error"] == "ZeroDivisionError"
     assert ends(tmp_path) == ["interrupted", "error"]
 
 
-def test_an_error_of_such_a_fit_that_nobody_can_see_any_more_is_unknown(
+def test_an_error_in_the_validation_of_such_a_fit_that_nobody_can_see_any_more_is_unknown(
     tmp_path: Path, command: Mpprof
 ) -> None:
-    mine, made = callback(tmp_path), small()
-    x, y = data(8)
+    mine = callback(tmp_path)
     with pytest.raises(ZeroDivisionError):
-        type(made).fit.__wrapped__(made, x, y, batch_size=BATCH, verbose=0, callbacks=[mine, at(5, failing)])
+        unwatched(mine, raises("on_test_batch_end", failing))
     try:
         out_of_memory()
     except ResourceExhaustedError:  # one of something else is not this fit's
@@ -219,17 +264,9 @@ def speechless() -> None:
     raise Speechless
 
 
-def test_an_error_of_such_a_fit_that_cannot_say_what_it_is_costs_no_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, made = callback(tmp_path), small()
-    x, y = data(8)
-    with pytest.raises(Speechless) as seen:
-        type(made).fit.__wrapped__(
-            made, x, y, batch_size=BATCH, verbose=0, callbacks=[mine, at(5, speechless)]
-        )
-    monkeypatch.setattr(sys, "last_value", seen.value, raising=False)
-    mine.close()
+def test_an_error_of_such_a_fit_that_cannot_say_what_it_is_costs_no_step(tmp_path: Path) -> None:
+    with contextlib.suppress(Speechless):
+        unwatched(callback(tmp_path), at(5, speechless))
     assert run_json(tmp_path).get("ended") is None
     assert ends(tmp_path) == ["interrupted"]
     assert read_records(tmp_path).steps.step.tolist() == [1, 2, 3, 4]

@@ -103,7 +103,7 @@ def test_a_loader_that_delivers_in_bursts_leads_with_a_trace_and_without(tmp_pat
         assert "MP301" not in {each.code for each in found.unable}
 
 
-KINDS = ("arrays", "1 worker", "8 workers", "4 steps a call", "varying lengths")
+KINDS = ("arrays", "1 worker", "8 workers", "4 steps a call", "varying lengths", "validation and window")
 """Those of `outer_clock`, which imports Keras."""
 
 

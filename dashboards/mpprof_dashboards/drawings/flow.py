@@ -1,8 +1,8 @@
 """The flow of time: the float32 run and this run as bars of classes on one scale, joined by bands; below
 them, hatched, what precision alone would make of it, and what the changes would.
 
-`flow_of` takes the report's facts, `draw` makes SVG of them: every length is one of the report's, each colour
-is that of where the work was seen to run."""
+`flow_of` takes the report's facts and `draw` makes SVG of them. Every length is a figure of the report; a
+colour shows where the work ran."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _in_16_bits(document: Report, step: float) -> list[Bar]:
 
 
 def _alone(document: Report) -> Bar | None:
-    """Return the step that this card allows with everything but precision as in the baseline."""
+    """Return the attainable step: what this card allows if only the precision differs from the baseline's."""
     facts, speedup = document.facts, document.speedup
     attainable = None if facts.unlike else facts.attainable_step_ns
     if attainable is None or speedup is None or facts.attainable is None:

@@ -46,7 +46,7 @@ ITERATORS = "making the iterator of an epoch"
 BEHIND = "end"
 """Where our own work lies once the record of a `fit` has ended, before that returns."""
 BETWEEN, EDGE, CALL = "between calls", "edge", "call"
-_INNER_HOOKS = ("epoch", "train", "validation")
+_INNER_HOOKS = ("epoch begin", "epoch", "train", "validation")
 _NEXT = {True: (BETWEEN, CALL), False: (CALL, EDGE)}
 """Where an epoch's first batch was taken, by whether it is taken before the call."""
 
@@ -356,7 +356,7 @@ def _of_fit(
     if split and not calls.begins_only:
         _take_before_validations(pools, sums, fit, *(("loop", "loop") if _own_loop(run) else BEFORE_ITS_HOOK))
         if not _own_loop(run):
-            _take_after_validations(pools, sums, fit)
+            _take_after_validations(pools, spans.spent, fit)
         if "input" in absent:
             pools.take("steps", ITERATORS, int(calls.ahead_ns.sum()), EDGE)
     _take_calls(pools, calls, absent)
@@ -379,7 +379,7 @@ def _take_profiler(pools: _Pools, sums: _Sums, calls: _Calls, windows: Iterable[
         after = len(calls.step) if closed is None else closed + 1
         for row, cost_ns in ((opened, window.start_cost_ns), (after, window.stop_cost_ns)):
             pools.take("profiler", "profile windows", cost_ns or 0, calls.pool_before(row), BETWEEN, CALL)
-    for name, ns in sums.of("profiler", "epoch", "train").items():
+    for name, ns in sums.of("profiler", "epoch begin", "epoch", "train").items():
         pools.take("profiler", name, ns, EDGE)
     for name, ns in sums.of("profiler", "batch").items():
         pools.take("profiler", name, ns, BETWEEN, CALL, EDGE)
@@ -425,17 +425,20 @@ def _take_before_validations(pools: _Pools, sums: _Sums, fit: _Fit, part: PartNa
     pools.take(part, name, ahead_ns, EDGE)
 
 
-def _take_after_validations(pools: _Pools, sums: _Sums, fit: _Fit) -> None:
+def _take_after_validations(pools: _Pools, spent: SpentTable, fit: _Fit) -> None:
     """Take what Keras does between the last hook of an epoch's validation and the epoch's own end, where it
-    releases the validation's iterator, without what was timed there by itself."""
+    releases the validation's iterator, without what was timed at that end by itself."""
+    calls_ns, ends_ns = fit.calls.end_ns, fit.epoch_ends_ns
     validated_ns = np.array([end for _, end in fit.evaluated], np.int64)
-    last = np.searchsorted(validated_ns, fit.epoch_ends_ns, side="right") - 1
-    ends_ns, begins_ns = fit.epoch_ends_ns[last >= 0], validated_ns[last[last >= 0]]
-    called_until, called_since = (np.searchsorted(fit.calls.end_ns, ns) for ns in (ends_ns, begins_ns))
-    same_epoch = called_until == called_since
-    after_ns = int((ends_ns - begins_ns)[same_epoch].sum())
-    for part in ("callbacks", "profiler"):
-        after_ns -= sum(sums.of(part, "epoch").values())
+    last = np.searchsorted(validated_ns, ends_ns, side="right") - 1
+    since_ns = np.append(validated_ns, 0)[last]  # of an epoch without one ahead, the 0
+    with_one = (last >= 0) & (np.searchsorted(calls_ns, ends_ns) == np.searchsorted(calls_ns, since_ns))
+    after_ns = int((ends_ns - since_ns)[with_one].sum())
+    timed = spent.rows("callbacks", ("epoch",)) | spent.rows("profiler", ("epoch",))
+    rows = fit.spent[timed[fit.spent]]
+    call = np.searchsorted(fit.calls.step, spent.last_step[rows])
+    epoch = np.searchsorted(ends_ns, np.append(calls_ns, ends_ns[-1:])[np.minimum(call, len(calls_ns))])
+    after_ns -= sum(spent.ns[rows][np.append(with_one, False)[epoch]].tolist())
     pools.take("validation", AFTER_ITS_HOOK, after_ns, EDGE)
 
 

@@ -118,8 +118,10 @@ def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | Non
     assert steps is not None
     if run.spans is None or not len(times.row):
         return None
-    first = int(steps.step[times.row[0]])
-    row = np.flatnonzero((steps.dispatch_ns >= 0) & (steps.step >= first) & ~steps.profiled)
+    last = steps.step[times.row]
+    group = np.minimum(np.searchsorted(last, steps.step), len(last) - 1)
+    timed = (steps.step <= last[group]) & (steps.step > (last - times.steps)[group])
+    row = np.flatnonzero((steps.dispatch_ns >= 0) & timed & ~steps.profiled)
     calls = stepping.Averaged(
         row, steps.dispatch_ns[row] / np.maximum(steps.covers[row], 1), steps.covers[row]
     )
@@ -127,8 +129,9 @@ def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | Non
         return None
     long = row[calls.time_ns > max(STALL * median(calls.time_ns), LONG_CALL_NS)]
     held = _held(run, calls, long)
-    long = long[2 * held >= steps.dispatch_ns[long]]  # others wait for the device
-    added_ns = float(held.sum()) / max(1, int(calls.steps.sum()))
+    by_those = 2 * held >= steps.dispatch_ns[long]  # others wait for the device
+    long = long[by_those]
+    added_ns = float(held[by_those].sum()) / max(1, int(calls.steps.sum()))
     cause, cause_ns, partly = _cause(run, calls, long, None, added_ns, None)
     every, without_ns = _period(steps, long), mean_ns - cause_ns
     found = Stalls(
@@ -183,7 +186,9 @@ def _cause(
     if ns < _MOSTLY * added_ns * ran:
         if profiled is not None and profiled.waits_ratio >= _MOSTLY:
             return LOADER, added_ns * profiled.waits_ratio, None
-        place, ns = _place(run, times, long, None if profiled is not None else every)
+        in_rounds = profiled is None and every in stepping.rounds(run.facts)
+        otherwise = in_rounds and _otherwise(run, times, len(long), hooks, added_ns)
+        place, ns = _place(run, times, long, in_rounds=in_rounds and not otherwise)
         return place, min(ns / ran, added_ns), None
     in_most = count >= REGULAR_RATIO * len(long)
     partly = None if in_most else f"{what} takes {format_ns(ns)} of them"
@@ -238,9 +243,23 @@ def _held(run: Run, times: stepping.Averaged, long: Int64) -> Int64:
     return held
 
 
-def _place(run: Run, times: stepping.Averaged, long: Int64, every: int | None) -> tuple[str | None, float]:
+def _otherwise(
+    run: Run, times: stepping.Averaged, stalled: int, hooks: list[tuple[str, int, float]], added_ns: float
+) -> bool:
+    """Return whether the records show that stalls, which come as often as a loader of several workers
+    delivers, are something else's: a callback is long in most of them, the waits for input are shorter, or as
+    many steps were compiled."""
+    assert run.steps is not None
+    compiled = spent.compiles(run)
+    calls = [count for _, count, _ in hooks] + ([] if compiled is None else [compiled.calls])
+    waited_ns = spent.input_ns(run, int(run.steps.step[times.row[0]]))
+    short = waited_ns is not None and waited_ns < _MOSTLY * added_ns
+    return short or max(calls, default=0) >= REGULAR_RATIO * stalled
+
+
+def _place(run: Run, times: stepping.Averaged, long: Int64, *, in_rounds: bool) -> tuple[str | None, float]:
     """Return where a stalled step is longer, by the times of calls and between them, and how many ns of all
-    stalls are known to be that: those that come as often as a loader of several workers delivers."""
+    stalls are known to be that: those `in_rounds`, as a loader of several workers delivers."""
     steps = run.steps
     assert steps is not None
     known = (steps.duration_ns >= 0) & (steps.interval_ns >= steps.duration_ns)
@@ -251,7 +270,7 @@ def _place(run: Run, times: stepping.Averaged, long: Int64, every: int | None) -
     between = float((gap_ns[long] - median(gap_ns[rows])).sum())
     within = float((steps.duration_ns[long] - median(steps.duration_ns[rows])).sum())
     on_torch = run.facts is not None and run.facts.framework.get("backend") == "torch"
-    if every is not None and every in stepping.rounds(run.facts) and (on_torch or within > between):
+    if in_rounds and (on_torch or within > between):
         return LOADER, between if on_torch else within
     if between > within:
         what = "input, callbacks or the loop" if on_torch else "callbacks or the loop"

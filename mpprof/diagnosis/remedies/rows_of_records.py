@@ -44,10 +44,10 @@ VALIDITY = (
         "MP901", ANY, "profile later steps, and do not empty the allocator's cache between them",
         case="allocating",
     ),
-    Row("MP901", ANY, "compare the median of the steady steps (shown here), and train longer", case="mostly"),
+    Row("MP901", ANY, "compare the mean of the steady steps (shown here), and train longer", case="mostly"),
     Row(
         "MP901", ANY,
-        "leave the first epoch out of comparisons; the median of the steady steps is shown here",
+        "leave the first epoch out of comparisons; the mean of the steady steps is shown here",
         case="first epoch",
     ),
     Row(

@@ -32,7 +32,7 @@ import numpy as np
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
-from mpprof.diagnosis.shared.numbers import never_scaled, scale_loss_called
+from mpprof.diagnosis.shared.numbers import never_scaled, scale_loss_called, what_is_lost
 from mpprof.diagnosis.shared.skips import scale_words
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import Confidence
@@ -64,14 +64,19 @@ def judge(signals: Signals) -> Outcome:
         return signals.not_in("float16")
     optimizer = need(signals.optimizer)
     if never_scaled(signals):
+        lost = what_is_lost(signals.case.run)
         return Found(
-            summary=(
+            summary=lost.after(
                 f"the loss is never scaled, and {optimizer.class_name} divides its gradients by the scale: "
                 "float16 gradients below 2^-24 are lost"
             ),
             said="the loss is never scaled in the training step: float16 gradients below 2^-24 are lost",
             proof="scale_loss was not called while the step was traced",
-            evidence=(evidence.text("scale_loss called while the step was traced", value=False),),
+            evidence=(
+                evidence.text("scale_loss called while the step was traced", value=False),
+                *lost.evidence,
+            ),
+            layers=lost.layers,
             severity="error",
         )
     if not optimizer.dynamic:

@@ -11,6 +11,8 @@ How we know
     the loss scale. One of these is enough:
     an update was skipped at a loss scale of 1 or less, which leaves it below 1, or at 1 in Keras 2: the
     gradients overflow unscaled;
+    a dynamic loss scale fell below 1, which overflows alone do to it: also where the skipped updates were not
+    counted; where they were, and there was none, it is a warning;
     the last ten updates or more were all skipped, in a training of 40 steps or more, or more than 20 in a
     row;
     ten or more were skipped in a row after the first 20 steps, and lowered the scale;
@@ -37,12 +39,13 @@ from __future__ import annotations
 import math
 
 from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable
-from mpprof.diagnosis.shared.numbers import what_overflows
+from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable, known
+from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import (
     CONSECUTIVE,
     MANY_RATIO,
     Skips,
+    fell_below_one,
     scale_words,
     skips_of,
     without_loss_scale,
@@ -57,13 +60,18 @@ LEADS = LEARNING
 
 
 def judge(signals: Signals) -> Outcome:
-    if (clear := without_loss_scale(signals)) is not None:
+    fell = fell_below_one(signals)
+    if fell is not None and known(signals.skips) is None:
+        return _fell(signals, *fell, counted=None)
+    if fell is None and (clear := without_loss_scale(signals)) is not None:
         return clear
     skips = skips_of(signals)
     if math.isinf(skips.last):
         return NotApplicable("the loss scale is infinite (MP203)")
     if skips.endless is None and skips.with_loss:
         return NotApplicable("updates were skipped where the loss is not finite (MP206)")
+    if skips.fell is not None:
+        return _fell(signals, *skips.fell, counted=skips.total)
     if skips.too_few:
         return Unable(skips.too_few)
     if skips.endless is None:
@@ -110,6 +118,32 @@ def judge(signals: Signals) -> Outcome:
         severity=skips.endless,
         cost_ns=lost / of * step_ns if step_ns else None,
     )
+
+
+def _fell(signals: Signals, high: float, low: float, *, counted: int | None) -> Outcome:
+    """Return the finding of a scale that has fallen below 1. `counted`: so many skipped updates, which make
+    no finding of themselves; None: they were not counted."""
+    if never_scaled(signals):
+        return NEVER_SCALED
+    fell = f"the loss scale fell from {scale_words(high)} to {scale_words(low)}"
+    breaks = what_overflows(signals.case.run)
+    halvings = (evidence.count("halvings of the loss scale", round(math.log2(high / low))),) if low else ()
+    return Found(
+        said=breaks.after(fell) if breaks.words else f"{fell}: the gradients overflow by themselves",
+        summary=f"{fell}, which only overflows do: the gradients overflow even unscaled"
+        + ("" if counted is None else f", though {_updates(counted)} counted as skipped"),
+        evidence=(evidence.count("lowest loss scale", low, 1.0), *halvings, *breaks.evidence),
+        layers=breaks.layers,
+        first=breaks.first,
+        confidence="high" if counted is None else "medium",
+        severity="error" if counted is None else "warning",
+    )
+
+
+def _updates(number: int) -> str:
+    if number < 2:
+        return f"{'one' if number else 'no'} update was"
+    return f"{format_count(number)} updates were"
 
 
 def _note(skips: Skips) -> str:

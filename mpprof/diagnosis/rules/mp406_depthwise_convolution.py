@@ -5,9 +5,9 @@ What it means
     all, on older stacks) are many times slower than their float32 twins.
 
 How we know
-    The depthwise kernels' time in this run against that in the float32 baseline. Without a baseline,
-    against what moving their float32 tensors takes: a kernel that takes three times as long is not merely
-    memory-bound. Below that the two cannot be told apart.
+    The depthwise kernels' time in this run against that in the float32 baseline. Without a baseline, their
+    time against the time that moving their float32 tensors takes. A kernel that takes three times as long is
+    not merely memory-bound; below that, memory-bound and slow kernels cannot be told apart.
 
 What it costs
     The difference from the baseline, or from that estimate.

@@ -5,9 +5,9 @@ What it means
     does not describe a run that slows down.
 
 How we know
-    The median of the last quarter of steady steps against that of the first. With hardware samples: the
-    clock fell with it, or the driver named a reason. Without samples it may also be the data or another
-    process, hence the low confidence.
+    The median of the last quarter of steady steps against that of the first. Hardware samples in which the
+    clock falls, or the driver names a reason, make the confidence high. Without them the data or another
+    process may be the reason, and the confidence is low.
 
 What it costs
     The difference between the two medians.

@@ -12,7 +12,8 @@ How we know
     pool.
 
 What it costs
-    Once per training: the time that the warm-up steps took above the median, in sum. Nothing per steady step.
+    Once per training: the time that the warm-up steps took above a steady step, in sum. Nothing per steady
+    step.
     For the driver's allocations: the idle time in the window while they ran.
 
 When to ignore
@@ -85,10 +86,14 @@ def judge(signals: Signals) -> Outcome:
     )
 
 
-def is_automatic(facts: RunFacts | None) -> bool:
-    """Return whether mpprof itself chose the steps of each profile window."""
+def was_chosen(facts: RunFacts | None) -> bool | None:
+    """Return whether the user, and not mpprof, chose the steps of a profile window; None: it is not known. A
+    trace beside no recorded window is the user's own."""
     windows = () if facts is None else facts.profile_windows
-    return bool(windows) and all(window.automatic for window in windows)
+    automatic = [window.automatic for window in windows if window.status != "foreign"]
+    if len(automatic) < len(windows) or not windows or False in automatic:
+        return True
+    return None if None in automatic else False
 
 
 @frozen

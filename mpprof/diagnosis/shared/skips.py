@@ -43,6 +43,7 @@ class Skips:
     of steps in which the loss itself was not finite, which are in none of the other counts. `longest` in a
     row, `exact` where it is known to be no more. `low`, `last`: the lowest and the last scale; NaN: not read.
     `at_floor`: updates were skipped at a scale of 1 or less, below which that of Keras 2 does not fall.
+    `fell`: by `fell_below_one`, where the counted updates alone show no endless skips.
     """
 
     early: int
@@ -59,6 +60,7 @@ class Skips:
     at_floor: bool = False
     endless: Severity | None = None
     too_few: str = ""
+    fell: tuple[float, float] | None = None
 
     @property
     def total(self) -> int:
@@ -119,7 +121,25 @@ def skips_of(signals: Signals) -> Skips:
         scales_known=scales_known,
         at_floor=bool(((history.skipped >= history.span) & (before <= _FLOOR)).any()),
     )
-    return _judged(found, history, late)
+    found = _judged(found, history, late)
+    fell = None if found.endless or found.with_loss else fell_below_one(signals)
+    return found if fell is None else replace(found, fell=fell, endless="warning", too_few="")
+
+
+def fell_below_one(signals: Signals) -> tuple[float, float] | None:
+    """Return from which to which loss scale a dynamic one has fallen, where the latter is below 1; None: it
+    has not. Overflows alone lower it, whether or not the updates that they cost were counted. What it did
+    once the loss was not finite is the loss's."""
+    table, optimizer = known(signals.table), known(signals.optimizer)
+    if table is None or (optimizer is not None and optimizer.fixed_scale):
+        return None
+    spoiled = np.logical_or.accumulate(table.loss_known & ~np.isfinite(table.loss))
+    scales = table.loss_scale[table.loss_scale_known & np.isfinite(table.loss_scale) & ~spoiled]
+    if not len(scales) or (low := float(scales.min())) >= 1.0:
+        return None
+    initial = (optimizer.initial_scale if optimizer else None) or 0.0
+    high = max(initial, float(scales[: int(scales.argmin()) + 1].max()))
+    return (high, low) if high > low else None
 
 
 def _judged(found: Skips, history: SkipHistory, late: Bool) -> Skips:

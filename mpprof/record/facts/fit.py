@@ -139,6 +139,12 @@ def epoch_iterator_of_running_fit() -> Any:
     return _variables_of_running_fit().get("epoch_iterator")
 
 
+def batches_of_running_fit() -> Any:
+    """Return what hands out the batches of the `fit` that is calling us; None where there is none."""
+    variables = _variables_of_running_fit()
+    return variables.get("epoch_iterator", variables.get("data_handler"))
+
+
 def running_fit() -> Any:
     """Return an object that stands for the `fit` that is calling us: the list of its callbacks, which Keras
     makes anew for each one. None where there is none."""

@@ -34,7 +34,7 @@ Hooks = dict[str, list[Hook]]
 
 PLACES = {
     "on_train_begin": "train",
-    "on_epoch_begin": "epoch",
+    "on_epoch_begin": "epoch begin",
     "on_epoch_end": "epoch",
     "on_train_batch_begin": "batch",
     "on_train_batch_end": "batch",
@@ -104,11 +104,13 @@ def list_being_made(ours: Any) -> Any:
 def time_hooks(
     made: Any, ours: Any, spent: Spent, first: dict[str, Hook], own: dict[str, Hook], last: dict[str, Hook],
     begin: Callable[[Sum | None], Hook] | None, failed: Callable[[BaseException], None],
+    left: Callable[[BaseException], None],
 ) -> None:  # fmt: skip
     """Put a list with markers in the place of `made.callbacks`. `ours` is not in it: `first` is what it does
     before the hooks of all callbacks (at those of a batch it sets `spent.since` as it ends), `own` at its
     place among them, `last` behind all. `begin` makes what it does behind all as a batch begins: that ends
-    the time of the callback before, whose sum it is given; None: there is nothing to do then."""
+    the time of the callback before, whose sum it is given; None: there is nothing to do then. `left` is
+    told of what callbacks raise as an epoch begins or ends: it leaves the `fit`."""
     original = made.callbacks
     timed, short = TimedList(), TimedList()
     timed.original = short.original = original
@@ -138,10 +140,10 @@ def time_hooks(
         timed += [*markers, *others[k : k + 1]]
         short += markers if BATCH_HOOKS & hooks.keys() else ()
         short += [each for each in others[k : k + 1] if not _idle_at_batches(each)]
-    _go_through(made, timed, short)
+    _go_through(made, timed, short, left)
 
 
-def _go_through(made: Any, timed: TimedList, short: TimedList) -> None:
+def _go_through(made: Any, timed: TimedList, short: TimedList, left: Callable[[BaseException], None]) -> None:
     """Switch `made` to `short` within an epoch, but for its validation, and to `timed` elsewhere."""
     held, kind = weakref.ref(made), type(made)  # which holds what follows: it would keep the model alive
 
@@ -151,7 +153,12 @@ def _go_through(made: Any, timed: TimedList, short: TimedList) -> None:
             assert fit is not None
             if isinstance(fit.callbacks, TimedList):  # else they were put back
                 fit.callbacks = timed
-            getattr(kind, name)(fit, *arguments, **named)
+            try:
+                getattr(kind, name)(fit, *arguments, **named)
+            except BaseException as error:
+                if PLACES[name] != "validation":  # which the user's own `evaluate` may survive
+                    left(error)
+                raise
             if isinstance(fit.callbacks, TimedList):
                 fit.callbacks = then
 

@@ -86,13 +86,22 @@ def test_what_a_callback_takes_is_taken_from_no_other_part(backend: str, hook: H
         assert ms(found).get(name, 0) == pytest.approx(ms(plain).get(name, 0), abs=own_loop), name
 
 
-@pytest.mark.parametrize("hook", [CHECKPOINT, Hook("Ends", epoch_end=90)])
-def test_what_keras_does_behind_a_validation_is_the_validations(hook: Hook, tmp_path: Path) -> None:
-    """It releases the iterator, and with it threads that read ahead."""
-    times = of(play(Play(validation=40, behind_validation=30, between=7, callbacks=(hook,)), tmp_path))
-    assert names(times, "validation") == {"validation": 80, "after its last hook": 60}
-    assert ms(times)["between_epochs"] == 2 * 7
-    assert sum(names(times, "callbacks").values()) == 2 * (hook.epoch_end or 4 * 50)
+@pytest.mark.parametrize("freq", [1, 2])
+@pytest.mark.parametrize(
+    "hook", [CHECKPOINT, Hook("Ends", epoch_end=90), Hook("Begins", epoch_begin=180, epoch_end=9)]
+)
+def test_what_keras_does_behind_a_validation_is_the_validations(
+    hook: Hook, freq: int, tmp_path: Path
+) -> None:
+    """It releases the iterator, and with it threads that read ahead. Hooks of other epochs' ends, and of
+    epochs' begins, take nothing of that."""
+    given = Play(
+        epochs=4, validation=40, validation_freq=freq, behind_validation=30, between=7, callbacks=(hook,)
+    )
+    times = of(play(given, tmp_path))
+    assert names(times, "validation") == {"validation": 160 / freq, "after its last hook": 120 / freq}
+    assert ms(times)["between_epochs"] == 4 * 7
+    assert names(times, "callbacks") == {hook.name: 4 * (hook.epoch_begin + hook.epoch_end or 4 * 50)}
 
 
 def test_a_checkpoint_every_five_steps_is_all_of_its_seconds(tmp_path: Path) -> None:

@@ -138,3 +138,73 @@ def test_means_of_several_steps_do_not_tell_which_step_stalls() -> None:
         "3 of 38 timings of several steps are stalls of about 60.0 ms; the records do not show where"
         in str(told)
     )
+
+
+EIGHT = {"input": {"kind": "DataLoader", "workers": 8}}
+
+
+@pytest.mark.parametrize(("wait_ms", "said"), [(0.0, "between two calls"), (60.0, "waits for the loader")])
+def test_waits_on_record_come_before_a_period_that_is_that_of_a_loader(wait_ms: float, said: str) -> None:
+    """A loop that saves its model every eight steps has a loader of eight workers, too."""
+    values, gaps, waits = np.array([900.0, *noisy(320)]), np.zeros(321), np.zeros(321)
+    values[8::8], gaps[8::8] = values[8::8] + 60, 60
+    waits[9::8] = wait_ms  # before the step that follows
+    facts = c.facts(framework={"backend": "torch", "loop": "custom"}, fit=EIGHT)
+    told = found(
+        run_of(values.tolist(), gaps=gaps.tolist(), facts=facts, input_wait_ns=(waits * MS).astype(np.int64))
+    )
+    assert told.every == 8
+    assert said in str(told)
+
+
+def test_tracings_and_a_callback_on_record_come_before_the_period_of_a_loader() -> None:
+    values = np.array([900.0, *noisy(320)])
+    values[8::8] += 60
+    run = run_of(values.tolist(), facts=c.facts(fit=EIGHT))
+    assert "waits for the loader" in str(found(run))
+    rows = range(8, 321, 8)
+    traced = with_spent(
+        run, SpentKey("compile", "tensorflow tracing", "batch"), (1, 1, 1, 0.0), (2, 321, 40, 0.0)
+    )
+    assert "within the training function (input or compiling)" in str(found(traced))
+    saved = with_spent(
+        run, SpentKey("callbacks", "Saves", "batch"), *((row + 1, row + 1, 1, 20.0) for row in rows)
+    )
+    assert "loader" not in str(found(saved))
+
+
+def on_host(own_ms: np.ndarray, timed: np.ndarray, *lines: tuple[int, int, int, float], epoch: int) -> Run:
+    """A run on JAX: what each call takes on the host, and the calls at whose end the device was waited for, each
+    timed with those before it in its epoch of so many calls."""
+    interval, since = np.full(len(own_ms), -1.0), 0
+    for row in np.flatnonzero(timed).tolist():
+        since = max(since, row - row % epoch)
+        interval[row], since = own_ms[since : row + 1].mean(), row + 1
+    log = table(
+        interval.tolist(), synced=timed, dispatch_ns=np.round(own_ms * MS).astype(np.int64),
+        epoch=np.arange(len(own_ms)) // epoch,
+    )  # fmt: skip
+    return with_spent(c.run(None, log), SLOW, *lines)
+
+
+def test_a_call_that_waits_for_the_device_is_no_stall_of_the_callback_in_it() -> None:
+    rows = np.arange(640)
+    slow, waits = (rows % 40 == 0) & (rows % 16 != 0), rows % 16 == 0
+    own = np.where(slow, 150.0, np.where(waits, 120.0, 1.0))
+    took = np.where(slow, 149.0, np.where(waits, 55.0, 0.0))
+    lines = [(row + 1, row + 1, 1, took[row]) for row in np.flatnonzero(took).tolist()]
+    told = found(on_host(own, rows % 16 == 15, *lines, epoch=640))
+    assert told.on_host
+    assert told.cause == "runs Slow"
+    assert told.cause_ns == pytest.approx(149 * slow.sum() / 640 * MS, rel=0.05)
+
+
+def test_what_the_step_time_leaves_out_adds_nothing_to_its_stalls() -> None:
+    """An epoch's last calls have no time where its end does not wait for the device."""
+    rows = np.arange(640)
+    slow = np.isin(rows % 40, (10, 36))
+    lines = [(row + 1, row + 1, 1, 149.0) for row in np.flatnonzero(slow).tolist()]
+    told = found(on_host(np.where(slow, 150.0, 1.0), np.isin(rows % 40, (15, 31)), *lines, epoch=40))
+    assert told.on_host
+    assert told.cause_ns == pytest.approx(149 / 32 * MS, rel=0.05)
+    assert told.cause_ns < told.mean_ns

@@ -12,7 +12,7 @@ NEARLY = 5_000_000
 CALLS = {
     "on_train_batch_begin": ("batch", STEPS * EPOCHS),
     "on_train_batch_end": ("batch", STEPS * EPOCHS // 5),
-    "on_epoch_begin": ("epoch", EPOCHS),
+    "on_epoch_begin": ("epoch begin", EPOCHS),
     "on_epoch_end": ("epoch", EPOCHS),
     "on_train_begin": ("train", 1),
     "on_test_begin": ("validation", EPOCHS),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mpprof
+from mpprof.analysis.steps.run_time import run_time
 from tests.record.on_tensorflow import keras
 from tests.record.wall_time.asserting import NEARLY, assert_hooks_are_timed
 from tests.record.wall_time.trainings import (
@@ -190,6 +191,29 @@ def test_a_fit_that_failed_ends_at_its_last_hook(made: Any, tmp_path: Path) -> N
     clock.passes(10**12)
     ours.close()
     assert abs(told(tmp_path)["wall"] - 8 * AT_ONCE) <= NEARLY
+
+
+def test_hooks_of_an_epochs_begin_take_nothing_of_what_follows_a_validation(tmp_path: Path) -> None:
+    clock = Clock()
+
+    class Releases(keras.Sequential):
+        def evaluate(self, *arguments: Any, **named: Any) -> Any:
+            try:
+                return super().evaluate(*arguments, **named)
+            finally:
+                clock.passes(AT_ONCE)
+
+    made = Releases([keras.Input((3,)), keras.layers.Dense(2)])
+    made.compile("sgd", "mse")
+    slow = (Slow(hook, clock.passes) for hook in ("on_epoch_begin", "on_epoch_end"))
+    x, y = data()
+    fit(made, recorded(tmp_path, clock), *slow, validation_data=(x[:8], y[:8]))
+    times = run_time(mpprof.load(tmp_path))
+    assert times is not None
+    parts = {part.name: part for part in times.parts}
+    behind = {each.name: each.ns for each in parts["validation"].by}["after its last hook"]
+    assert abs(behind - EPOCHS * AT_ONCE) <= NEARLY
+    assert abs(parts["callbacks"].ns - 2 * EPOCHS * AT_ONCE) <= NEARLY
 
 
 def test_a_callback_that_stands_twice_in_the_list_is_timed_twice_and_ours_once(
