@@ -1,4 +1,4 @@
-"""Looking through the directories under a log directory."""
+"""Looking through the directories under a log directory, and the folders of installed packages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
 from mpprof.model.limits import MOST_LEVELS
+
+INSTALLED = (
+    r"(?:site|dist)-packages|lib/python\d[.\d]*|keras/src|jax/_src|tensorflow/python|optax/_src"
+    r"|flax/(?:core|linen|nnx)"
+)
+"""A pattern of what says of a source file that it is an installed package's or Python's own, and none of the
+user's, with slashes between folders; frameworks also in a folder of another name."""
 
 
 def walk(

@@ -20,7 +20,8 @@ class Bundle:
 
     The file holds the run's records and its trace; `mpprof report FILE.zip` reads
     it back. In the records every host name and absolute path is redacted, and in
-    the trace host names, home directories and the folders of source files. Names
+    the trace host names, home directories and the folders of source files; in both
+    keys to services, by their form or by the name of their variable. Names
     of ops, layers, kernels and the model stay, because a diagnosis rests on them.
     Links that lead out of the run are not followed.
     MANIFEST.json in the bundle lists what was done, what was left out, and what

@@ -20,7 +20,8 @@ class Products(Table):
     A row holds all products of one shape that ran in the same way. The shape is M x
     N x K, or the sizes of a convolution's operands. `of peak` is the rate over the
     card's peak in that precision, on the units that it ran on. Shapes come from
-    XLA's program, from TensorFlow's ops, or from PyTorch's with record_shapes=True."""
+    XLA's program, from TensorFlow's ops, from PyTorch's with record_shapes=True, or
+    of a dense layer from what mpprof recorded of it."""
 
     name = "products"
     by_help = "stream: one row per stream; or a column to sum by, such as shape, layer, precision"
@@ -32,6 +33,6 @@ class Products(Table):
         unstated = sum(row["total_ns"] for row in whole if row["shape"] is None)
         if unstated and mine.trace is not None:
             ratio = unstated / sum(row["total_ns"] for row in whole)
-            why = mine.trace.missing.get("shapes", "the trace states no tensors of these ops")
+            why = mine.trace.missing.get("shapes", "the trace states no inputs of these ops")
             output.note(args, f"the shapes of {words.percent(ratio)} of the matrix time are not known: {why}")
         return rows, whole

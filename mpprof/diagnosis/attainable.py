@@ -162,11 +162,22 @@ def _why_unknown(signals: Signals, rows: Sequence[int]) -> str:
         if in_16_bits
         else "no 16-bit matrix kernel of its kind with known FLOPs and bytes ran"
     )
-    peaks = "are not known" if known(signals.peaks) is None else "give no higher rate than the measured one"
-    return (
-        f"what this matrix work could reach is not known: {ran}; there is no baseline, and the device's "
-        f"peaks {peaks}"
+    baseline = (
+        "there is no baseline"
+        if known(signals.speedup) is None
+        else "the baseline has no aligned kernel of its kind"
     )
+    peaks = _why_no_peak(signals, rows)
+    return f"what this matrix work could reach is not known: {ran}; {baseline}, and {peaks}"
+
+
+def _why_no_peak(signals: Signals, rows: Sequence[int]) -> str:
+    """Return why the device's peak rates tell nothing, either."""
+    if known(signals.peaks) is None:
+        return "the device's peaks are not known"
+    if not all(signals.cells[row].flops_per_step and signals.cells[row].bytes_per_step for row in rows):
+        return "the device's peaks tell nothing without its FLOPs and bytes"
+    return "the device's peaks give no higher rate than the measured one"
 
 
 class _SharesOfGap:

@@ -28,6 +28,7 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 MATMUL_FAMILIES: frozenset[Family] = frozenset(
     ("gemm", "conv_fprop", "conv_dgrad", "conv_wgrad", "attention", "depthwise", "rnn")
 )
+CONVOLUTIONS: frozenset[Family] = frozenset(("conv_fprop", "conv_dgrad", "conv_wgrad"))
 NARROW: frozenset[Precision] = frozenset(("fp16", "bf16", "fp8", "int8", "fp4", "mixed"))
 """Operands of 16 bits or less; a matrix product of two different ones is "mixed"."""
 PAIRS = "pairs of narrow types"

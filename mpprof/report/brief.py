@@ -46,6 +46,8 @@ _OF_SCALE = {
 """Causes that the loss scale shows."""
 _OF_COMMUNICATION = mp705_exposed_communication.CODE[:3]
 """With it begins the code of every cause in communication."""
+MOST_CODES = 3
+"""Causes without a bar of their own that are named."""
 MUCH_RATIO = 0.10
 _NEARLY = 0.995
 _LONG_BAR, _SHORT_BAR = 28, 8
@@ -211,7 +213,7 @@ def cause_bars(document: Report, most: int) -> list[Bar]:
     at_most = "up to " if one else ""
     tail = _after_causes(document, step, one=one)
     room = min(MOST_CAUSES, most - 1 - len(tail))
-    kept = gaining if len(gaining) <= room else gaining[: max(1, room - 1)]
+    kept = gaining if len(gaining) <= max(2, room) else gaining[: max(1, room - 1)]
     rows = [
         Bar(cause_label(found), gain, f"{at_most}{words.percent(gain / step):>6}", part=True)
         for found, gain in kept
@@ -220,7 +222,9 @@ def cause_bars(document: Report, most: int) -> list[Bar]:
         ns = sum(gain for _, gain in left)
         rows.append(
             Bar(
-                words.plural(len(left), "smaller one"),
+                ", ".join(found.code for found, _ in left)
+                if len(left) <= MOST_CODES
+                else f"{len(left)} smaller ones",
                 ns,
                 f"{at_most}{words.percent(ns / step):>6}",
                 part=True,

@@ -1,8 +1,8 @@
-"""Taking names of hosts, users and paths out of records and traces.
+"""Taking names of hosts, users and paths, and keys to services, out of records and traces.
 
-Records are text: a name becomes `<host>`, an absolute path `<path>`. Traces are binary formats whose
-strings carry their length, so there every name is overwritten by as many `x`: the file stays valid without
-being parsed, whatever its format.
+Records are text: a name becomes `<host>`, an absolute path `<path>`, a key `<secret>`. Traces are binary
+formats whose strings carry their length, so there every name is overwritten by as many `x`: the file stays
+valid without being parsed, whatever its format.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mpprof.folders import INSTALLED
 from mpprof.model.frozen import mapped
 from mpprof.model.run import Run
 
@@ -108,6 +109,24 @@ _TEXTS = (
     (_EMAIL, "email"), (_IP, "ip"), (_PORT, "host"), (_EXPORT, "host"),
 )  # fmt: skip
 
+# Keys to services: by their form, or by the name of the variable or field that they stand in. A trace may
+# hold the whole environment of the process beside its events.
+_TOKENS = (
+    r"\b(?:hf_[A-Za-z0-9]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[\w-]{20,}"
+    r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
+)
+_SECRET_NAME = (
+    r"(?i:(?:token|secret|passw(?:or)?d|passphrase|api_?key|access_?key|private_?key|credentials?))"
+)
+_SECRET = re.compile(_TOKENS)
+_OF_SECRET = re.compile(rf"\w*{_SECRET_NAME}")
+_TOKEN_BYTES = re.compile(_TOKENS.encode())
+_VALUES_BYTES = (
+    re.compile(_SECRET_NAME.encode() + rb"([\"'])\s*:\s*\1((?:\\.|(?!\1)[^\\\n])+)\1"),
+    re.compile(_SECRET_NAME.encode() + rb"(\\[\"'])\s*:\s*\1((?:\\{2,}.|(?!\1)[^\n])+)\1"),
+)
+"""In JSON, and in JSON that is a string of another."""
+
 # The same in the bytes of a trace: UTF-8, or as JSON and addresses escape it.
 _UTF8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
 _WORD_BYTES = (
@@ -181,10 +200,17 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self.text(str(key)): self.record(item) for key, item in value.items()}
+            return {self.text(str(key)): self._item(str(key), item) for key, item in value.items()}
         return mapped(value, lambda _, each: self.record(each))
 
+    def _item(self, key: str, value: Any) -> Any:
+        if isinstance(value, str) and value and _OF_SECRET.fullmatch(key):
+            self.counts["secret in records"] += 1
+            return "<secret>"
+        return self.record(value)
+
     def text(self, text: str) -> str:
+        text = self._replaced(_SECRET, text, "secret")
         if text.isidentifier():  # as most are: nothing but a name could stand in it
             return self._named(text)
         for pattern in self._path_text:
@@ -215,10 +241,16 @@ class Redactor:
         content, sources = _SOURCE.subn(lambda found: _masked(b"/" + found[1]) + found[2], content)
         binary = content[:1] not in (b"{", b"[")
         spans: list[tuple[int, int]] = []
+        secrets = {each.span() for each in _TOKEN_BYTES.finditer(content)}
+        if not binary:
+            secrets |= {each.span(2) for every in _VALUES_BYTES for each in every.finditer(content)}
+        self.counts["secret in traces"] += len(secrets)
         for pattern in (_HOME, _LINK, *self._path_bytes, _ADDRESS, *self._user_bytes):
             spans += [each.span() for each in pattern.finditer(content)]
         spans += _mail_addresses(content)
         redacted = bytearray(content)
+        for start, end in secrets:
+            redacted[start:end] = b"x" * (end - start)
         for start, end in spans:
             end = _end_of_string(content, start, end) if binary else end
             redacted[start:end] = _overwritten(content[start:end], rb"/\\")
@@ -296,11 +328,7 @@ def _overwritten(path: bytes, kept: bytes = b"/") -> bytes:
     return _masked(folder, kept) + slash + name
 
 
-_INSTALLED = (
-    rb"(?<=/)((?:site|dist)-packages|lib/python\d[.\d]*|keras/src|jax/_src|tensorflow/python|optax/_src"
-    rb"|flax/(?:core|linen|nnx))(?=/|\Z)"
-)
-"""What shows that a file is not the user's own, as `traces.common.source_lines` reads it."""
+_INSTALLED = rb"(?<=/)(" + INSTALLED.encode() + rb")(?=/|\Z)"
 
 
 def _masked(folder: bytes, kept: bytes = b"/") -> bytes:

@@ -45,11 +45,13 @@ CLASS_TEXT = {
     "idle_sync": "host waits for the device",
     "idle_compile": "host traces or compiles",
     "idle_between_steps": "between two steps",
-    "idle_stall": "the mean step less the usual one",
+    "idle_stall": "rare long steps",
     "idle_other": "other waits, or none recorded",
     "profiling": "unprofiled - profiled function",
 }
 """One short phrase for each class of the account."""
+SHORTER_UNPROFILED = "added by profiling"
+"""Of a negative `idle_stall`: of steps timed in groups it holds what profiling adds."""
 _ON_HOST = {"idle_launch": "no op runs", "idle_sync": "waits of the executor"}
 _CAUSES_ON_HOST = {"between launches": "between ops"}
 

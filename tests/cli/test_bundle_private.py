@@ -382,3 +382,36 @@ def test_what_becomes_a_link_once_it_was_looked_at_is_not_followed(
     _, members = held(mpprof, stranger)
     assert place.is_symlink()
     assert not any(b"hunter2" in content for content in members.values())
+
+
+KEY = "hf_" + "Ab1" * 12
+_ENVIRONMENT = {
+    "HF_TOKEN": KEY, "DB_PASSWORD": 'pa"ss word', "WANDB_API_KEY": "0123456789abcdef" * 2, "aws_secret_access_key": "q/Z9" * 9,
+    "TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "4096",
+}  # fmt: skip
+
+
+def test_keys_in_the_environment_that_a_trace_holds_are_overwritten() -> None:
+    """A public PyTorch trace has the whole environment of its process in its metadata, with a key to a service."""
+    whole = {
+        "metadata": {"env": _ENVIRONMENT, "written": json.dumps(_ENVIRONMENT)},
+        "traceEvents": [{"name": KEY}],
+    }
+    before = json.dumps(whole).encode()
+    after = Redactor([]).trace(before)
+    assert len(after) == len(before)
+    found = json.loads(after)
+    for env in (found["metadata"]["env"], json.loads(found["metadata"]["written"])):
+        assert {env[name].strip("x") for name in list(_ENVIRONMENT)[:4]} == {""}
+        assert (env["TOKENIZERS_PARALLELISM"], env["MAX_TOKENS"]) == ("false", "4096")
+    assert found["traceEvents"][0]["name"] == "x" * len(KEY)
+
+
+def test_keys_in_records_are_taken_out() -> None:
+    found = Redactor([]).record({"HF_TOKEN": "anything", "note": f"with {KEY} it works", "tokens": "128"})
+    assert found == {"HF_TOKEN": "<secret>", "note": "with <secret> it works", "tokens": "128"}
+
+
+def test_keys_in_a_binary_trace_are_known_by_their_form() -> None:
+    content = b"\x0a" + bytes([len(KEY)]) + KEY.encode() + b"\x12\x02ok"
+    assert Redactor([]).trace(content) == b"\x0a" + bytes([len(KEY)]) + b"x" * len(KEY) + b"\x12\x02ok"

@@ -449,10 +449,17 @@ def test_mp909_the_warnings_of_the_trace() -> None:
     assert says("MP909", c.case(account=c.account())) == "clear"
 
 
-@pytest.mark.parametrize(("ms", "said"), [(1.9, "clear"), (2.1, "info"), (19.9, "info"), (20.1, "warning")])
+@pytest.mark.parametrize(("ms", "said"), [(1.9, "clear"), (2.1, "info"), (49.9, "info"), (50.1, "warning")])
 def test_mp912_limits(ms, said) -> None:
     account = c.account(c.cell("other", ms), c.healthy(100 - ms, op="d/MatMul"))
     assert says("MP912", c.case(account=account, trace=c.trace(graphs=(7, -1)))) == said
+
+
+def test_mp912_takes_the_name_of_a_buffer_for_no_op() -> None:
+    """XLA's profiler gives the kernels of cuBLAS and cuDNN in a command buffer its name."""
+    buffer = c.cell("matmul", 10, kernel="nvjet_hsh", op="command_buffer_1")
+    account = c.account(buffer, c.healthy(90, op="d/MatMul"))
+    assert says("MP912", c.case(account=account, trace=c.trace(graphs=(7, -1)))) == "info"
 
 
 def test_mp912_without_graphs_nothing_is_lost_to_them() -> None:

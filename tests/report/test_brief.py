@@ -77,8 +77,9 @@ def test_every_sample_fits(name: str, capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_crowded_report_fits_and_keeps_whole_names(count: int) -> None:
     document = crowded(count)
     lines = fits(brief.render(document, path="logs", again="mpprof report logs -v"))
-    bars = [line for line in lines if re.match(r"  MP1\d\d", line)]
+    bars = [line for line in lines if re.match(r"  MP1\d\d ", line)]
     assert len(bars) == min(count, 4 if count <= 4 else 2)
+    assert ("  MP102, MP103, MP104 " in "\n".join(lines)) == (count == 5)  # no more than three are named
     assert all("2 layers" in bar or "dense" in bar for bar in bars)
     assert not any("…" in line for line in lines if not line.startswith(("!", "  ")))
     if count > 3:

@@ -201,7 +201,7 @@ def part(
     peaks: DevicePeaks | None,
 ) -> Part:
     """Return what `calls` kernels of an op take, from its HLO, its shapes or its layer's; pure."""
-    work = cost(op, shapes, family=verdict.family, layer=layer, batch=batch)
+    work = cost(op, shapes, family=verdict.family, layer=layer, batch=batch, precision=verdict.precision)
     work = stated(work, verdict.family, by_hlo=op is not None and op.hlo is not None)
     told = verdict.placement != "unknown"
     least = roof(work, verdict.placement, verdict.precision, peaks) if told else None

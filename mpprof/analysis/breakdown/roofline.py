@@ -70,9 +70,11 @@ def cost(
     family: Family,
     layer: LayerFacts | None = None,
     batch: int | None = None,
+    precision: Precision = "unknown",
 ) -> Cost:
     """Return what one call of an op of `family` takes: from its HLO, else from `shapes` as its event states
-    them, else, for matrix work, from the recorded shapes of its `layer` at `batch` examples.
+    them, else, for matrix work, from the recorded shapes of its `layer` at `batch` examples, whose tensors
+    have this `precision`.
 
     The two gradients of a layer each take as many operations as its forward pass. Where the operands fit
     several products, and no layer tells which, operations and bytes are not known.
@@ -89,6 +91,9 @@ def cost(
         size = BYTES.get(precision_of(operands_of(op_type, tensors)[0].dtype), 4)
         return Cost(product.flops, None if read is None else read + product.made * size)
     known = None if several_fit(op_type, tensors, family) else by_layer
+    if family == "gemm":
+        stated = known is not None and not tensors
+        return Cost(known, _dense_bytes(layer, batch, precision) if stated and layer and batch else None)
     return Cost(known, _convolution_bytes(tensors, family, layer, batch))
 
 
@@ -128,6 +133,18 @@ def _product(op_type: str, tensors: Sequence[Tensor], by_layer: float | None) ->
     if len(found) > 1:
         found = [each for each in found if by_layer and math.isclose(each.flops, by_layer, rel_tol=1e-6)]
     return found[0] if len(found) == 1 and found[0].made > 0 else None
+
+
+def _dense_bytes(layer: LayerFacts, batch: int, precision: Precision) -> float | None:
+    """Return the bytes of a dense layer's input, weights and output, each once: its product and the two
+    gradients touch the same three. None for other layers, and where a size or the type is not known."""
+    size, read, made = BYTES.get(precision), _dims(layer.input_shape), _dims(layer.output_shape)
+    if layer.class_name not in ("Dense", "EinsumDense") or size is None or layer.parameters is None:
+        return None
+    if not read or not made or made[-1] is None or None in read or None in made:
+        return None
+    values = sum(math.prod(each for each in side if each is not None) for side in (read, made))
+    return (batch * values + _without_biases(layer, made[-1])) * size
 
 
 def _convolution_bytes(
@@ -253,9 +270,12 @@ def _applied(layer: LayerFacts, shape: Sequence[int | None] | None, *, channels_
         channels = _size(layer, "filters") or _size(layer, "units")
     if channels is None:
         return None
-    biases = channels if layer.config.get("use_bias", True) else 0
     places = math.prod(size for size in positions if size is not None)
-    return 2.0 * places * max(0, layer.parameters - biases)
+    return 2.0 * places * _without_biases(layer, channels)
+
+
+def _without_biases(layer: LayerFacts, channels: int) -> int:
+    return max(0, (layer.parameters or 0) - (channels if layer.config.get("use_bias", True) else 0))
 
 
 _MOST_DIMS = 16
@@ -293,11 +313,17 @@ def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
             return cell
         if cell.category == "copy":
             return cell  # whose bytes the collector states
-        key = (id(cell.hlo) if cell.hlo else None, cell.op_type, cell.shapes, cell.family, cell.layer)
+        key = (
+            id(cell.hlo) if cell.hlo else None, cell.op_type, cell.shapes, cell.family, cell.layer,
+            cell.precision,
+        )  # fmt: skip
         if (found := costs.get(key)) is None:
             layer = facts.get(cell.layer) if cell.layer else None
             op = Op(cell.op, cell.op_type or "", cell.hlo)
-            found = costs[key] = cost(op, cell.shapes or "", family=cell.family, layer=layer, batch=batch)
+            found = costs[key] = cost(
+                op, cell.shapes or "", family=cell.family, layer=layer, batch=batch,
+                precision=cell.precision or "unknown",
+            )  # fmt: skip
         if not (found.flops or found.bytes):
             return cell
         return changed(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mpprof.analysis.arrays.group_sums import cross, longest_first, lookup, ratios, sums
 from mpprof.analysis.arrays.intervals import row_around
-from mpprof.analysis.breakdown.products import Multiplied, multiplied
+from mpprof.analysis.breakdown.products import Multiplied, by_layer, multiplied
 from mpprof.analysis.breakdown.rates import NO_RATE, Part, Setting, eligibility, part, setting, summed
 from mpprof.analysis.breakdown.roofline import peak_rate
 from mpprof.analysis.layers.attribution import Ownership, joined
@@ -164,14 +164,18 @@ def products(
     `calls_per_step` is over the steps that the account is of, None where none can be told apart; `run` is
     what the trace is of. `layer` names the layers that the product is of, "a, b (+1)" with all of them in
     `layers`. `peak_ratio` is the rate over the card's peak in the row's precision, on the units that it ran
-    on. Products of a shape that is not known stand in one row for each way of running.
+    on. Where the trace states no tensors, a dense layer's product is known from its recorded
+    shapes. Products of a shape that is not known stand in one row for each way of running.
     """
     table, known = trace.kernels, known or setting(trace)
     matrix = (table.kind == WorkKind.KERNEL) & _is_matmul(placements)[placements.index]
     rows = np.flatnonzero(matrix)
     same, first = groups([table.op[rows], table.shapes[rows], placements.index[rows]], len(rows))
     found: dict[Multiplied, int] = {}
-    kind = [found.setdefault(_multiplied(trace, placements, int(rows[row])), len(found)) for row in first]
+    kind = [
+        found.setdefault(_multiplied(trace, placements, ownership, known.batch, int(rows[row])), len(found))
+        for row in first
+    ]
     product = np.full(len(table), -1, np.int64)
     product[rows] = np.array(kind, np.int64)[same] if kind else 0
     work = _work(trace, placements, ownership, [table.device, product], by_stream=by_stream, steps=steps)
@@ -188,12 +192,17 @@ def products(
     ]  # fmt: skip
 
 
-def _multiplied(trace: Trace, placements: Placements, kernel: int) -> Multiplied:
+def _multiplied(
+    trace: Trace, placements: Placements, ownership: Ownership, batch: int | None, kernel: int
+) -> Multiplied:
     op, shapes = int(trace.kernels.op[kernel]), int(trace.kernels.shapes[kernel])
     verdict = placements.verdicts[placements.index[kernel]]
-    return multiplied(
-        trace.ops[op] if op >= 0 else None, trace.strings[shapes] if shapes >= 0 else "", verdict
-    )
+    stated = trace.strings[shapes] if shapes >= 0 else ""
+    found = multiplied(trace.ops[op] if op >= 0 else None, stated, verdict)
+    layer = _layer_facts(ownership, op)
+    if found.shape is not None or stated or layer is None or not batch:
+        return found
+    return by_layer(found, layer, batch, forward=ownership.phase_of(op) == "forward")
 
 
 def _layers_of_rows(work: _Work) -> list[list[str]]:

@@ -21,10 +21,11 @@ _LISTS: dict[Family, str] = {
     "conv_fprop": """Conv Conv2D Conv3D Conv1D FusedConv2DBiasActivation UniformQuantizedConvolution XlaConv
         XlaConvV2 convolution conv_general_dilated aten::conv2d aten::convolution aten::_convolution
         aten::cudnn_convolution aten::conv1d aten::conv3d aten::mkldnn_convolution aten::slow_conv2d_forward
-        aten::thnn_conv2d aten::_slow_conv2d_forward aten::convolution_backward aten::slow_conv3d_forward onednn-conv""",
+        aten::thnn_conv2d aten::_slow_conv2d_forward aten::miopen_convolution aten::slow_conv3d_forward onednn-conv""",
     "conv_dgrad": """Conv2DBackpropInput Conv2DBackpropInputV2 Conv3DBackpropInput Conv3DBackpropInputV2
-        Conv2DTranspose""",
-    "conv_wgrad": """Conv2DBackpropFilter Conv2DBackpropFilterV2 Conv3DBackpropFilter Conv3DBackpropFilterV2""",
+        Conv2DTranspose aten::cudnn_convolution_backward_input aten::convolution_backward""",
+    "conv_wgrad": """Conv2DBackpropFilter Conv2DBackpropFilterV2 Conv3DBackpropFilter Conv3DBackpropFilterV2
+        aten::cudnn_convolution_backward_weight""",
     "depthwise": """DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput
         DepthwiseConv2dNativeBackpropFilter DepthwiseConv2D aten::_conv_depthwise2d aten::conv_depthwise3d""",
     "attention": """Mha MhaV2 aten::_scaled_dot_product_flash_attention aten::_flash_attention_forward

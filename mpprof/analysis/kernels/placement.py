@@ -17,11 +17,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.kernels import convolution_gradients, device_peaks
 from mpprof.analysis.kernels.eligibility import multiplies, parse_shapes, precision_of
 from mpprof.analysis.kernels.name_parts import operands, spelled, values
 from mpprof.analysis.kernels.names import classify, without_tensor_cores
 from mpprof.analysis.kernels.op_types import OWN_SCOPE, family_of, type_from_name
+from mpprof.analysis.kernels.rule import direction
 from mpprof.analysis.layers import kinds, scopes
 from mpprof.analysis.layers.attribution import Ownership, has_matrix
 from mpprof.analysis.layers.scopes import parse
@@ -32,6 +33,7 @@ from mpprof.model.frozen import changed, frozen
 from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
     COMPUTE_DTYPES,
+    CONVOLUTIONS,
     MATMUL_FAMILIES,
     OTHER_CARD,
     UNKNOWN,
@@ -84,7 +86,8 @@ def place(trace: Trace, counters: Counters | None = None) -> Placements:
         else:
             verdict = on_device(strings[name], ops[op], strings[shapes], cards[device], kind, known)
         verdict_of.append(rows.setdefault(verdict, len(rows)))
-    return Placements(tuple(rows), np.array(verdict_of, np.int32)[index])
+    placed = Placements(tuple(rows), np.array(verdict_of, np.int32)[index])
+    return placed if trace.basis == "host" else convolution_gradients.told_apart(trace, placed)
 
 
 def _card(facts: DeviceFacts) -> _Card:
@@ -499,9 +502,6 @@ _TOLD_BY_BODY: frozenset[Family] = _TELLS_NOTHING | {"cast", "layout", "gather_s
 """A fusion is named after its root: one that multiplies, adds and then converts is no cast, and what it holds
 of these its body says."""
 
-_CONVOLUTIONS: frozenset[Family] = frozenset(("conv_fprop", "conv_dgrad", "conv_wgrad"))
-_DIRECTION = re.compile(r"(?i)fprop|dgrad|wgrad")
-
 DOT_CODES = frozenset(("dot", "ragged-dot", "scaled-dot"))
 
 
@@ -596,8 +596,8 @@ def category_of(verdict: Verdict, op: Op, kernel: str = "") -> Family:
     if op.hlo is not None and verdict.reason.code in _NAMED_BY_ROOT:
         verdict = replace(verdict, family=hlo_family(op.hlo) or verdict.family)
     if verdict.family in MATMUL_FAMILIES:
-        if of_type in _CONVOLUTIONS and verdict.family in _CONVOLUTIONS and _DIRECTION.search(kernel):
-            return verdict.family
+        if of_type in CONVOLUTIONS and (stated := direction(kernel.lower())) is not None:
+            return stated
         return of_type if of_type in MATMUL_FAMILIES and verdict.family != "attention" else verdict.family
     if verdict.placement != "not_matmul":
         return verdict.family

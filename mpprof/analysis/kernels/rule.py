@@ -148,15 +148,22 @@ def family_rule(code: str, pattern: str, family: Family, text: str, source: str,
     return Rule(code, pattern, plain(family), text, source, "all", example)
 
 
+def direction(text: str) -> Family | None:
+    """Return the direction of a convolution that words in a lower-case name state; None where none does."""
+    if any(word in text for word in ("wgrad", "wrw", "backpropfilter", "backward_weight", "bwd_weight")):
+        return "conv_wgrad"
+    if any(word in text for word in ("dgrad", "backpropinput", "backward_data", "bwd_data", "igemm_bwd")):
+        return "conv_dgrad"
+    return "conv_fprop" if any(word in text for word in ("fprop", "igemm_fwd", "conv_fwd")) else None
+
+
 def convolution(text: str, default: Family = "conv_fprop") -> Family:
     """Return the direction of a convolution from words in a lower-case name.
 
     cuDNN's older kernels call the data gradient `stridedB` and the weight gradient `stridedB_splitK`.
     """
-    if any(word in text for word in ("wgrad", "wrw", "backpropfilter", "backward_weight", "bwd_weight")):
-        return "conv_wgrad"
-    if any(word in text for word in ("dgrad", "backpropinput", "backward_data", "bwd_data", "igemm_bwd")):
-        return "conv_dgrad"
+    if (stated := direction(text)) is not None:
+        return stated
     if "stridedb" in text:
         return "conv_wgrad" if "splitk" in text else "conv_dgrad"
     return default

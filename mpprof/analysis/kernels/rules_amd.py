@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mpprof.analysis.kernels.name_parts import Card, Name, operands, types_in
-from mpprof.analysis.kernels.rule import Rule, Said, convolution, floats, helper, ordinary, plain
+from mpprof.analysis.kernels.rule import Rule, Said, convolution, direction, floats, helper, ordinary, plain
 from mpprof.model.kernels import Family, Precision
 
 _CK = "ROCm/composable_kernel"
@@ -81,7 +81,7 @@ def _ck(name: Name, match: re.Match[str], card: Card) -> Said | None:
     family: Family = "gemm"
     if "fmha" in task or "attention" in task or "softmax" in task:
         family = "attention"
-    elif "conv" in task:
+    elif "conv" in task or direction(task) is not None:  # kernel_batched_gemm_xdlops_bwd_weight
         family = convolution(task)
     if re.search(_CK_AROUND, task):
         reason = "converts or combines around a composable-kernel product: no product of its own"

@@ -297,6 +297,20 @@ def _mxu(name: Name, match: re.Match[str], card: Card) -> Said | None:
 
 
 _COPY = always("not_matmul", "unknown", "copy")
+
+_SENT: dict[str, Precision] = {
+    "f32": "fp32", "float": "fp32", "f16": "fp16", "half": "fp16", "bf16": "bf16", "__nv_bfloat16": "bf16",
+    "f64": "fp64", "double": "fp64", "f8e4m3": "fp8", "f8e5m2": "fp8",
+}  # fmt: skip
+_SUMS = r"_(?:sum|prod|min|max|minmax|premulsum|sumpostdiv)_(\w+?)(?=_ring|_tree|_nvls|_collnet|_ll|\b)"
+
+
+def _collective(name: Name, match: re.Match[str], card: Card) -> Said:
+    """Return what a collective's name says: one that computes states the type that it sends."""
+    found = re.search(_SUMS, name.text)
+    return Said("not_matmul", _SENT.get(found[1], "unknown") if found else "unknown", "comm")
+
+
 _MEMSET = always("not_matmul", "unknown", "memset")
 
 MATRIX_RULES: tuple[Rule, ...] = (
@@ -325,7 +339,7 @@ MOVE_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "nccl", r"\b[nr]ccl(?:dev)?kernel\w*|\b[nr]ccl\w*(?:allreduce|allgather|reducescatter|broadcast|sendrecv|alltoall|reduce)\w*|\bmscclkernel\w*|oneccl\w*",
-        always("not_matmul", "unknown", "comm"), "a collective of NCCL or RCCL", "NVIDIA/nccl src/device", "all",
+        _collective, "a collective of NCCL or RCCL: those that sum state the type", "NVIDIA/nccl src/device", "all",
         "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     ),
     Rule(

@@ -43,12 +43,20 @@ def is_module(scope: str) -> bool:
 
 def module_path(scope: Scope) -> Path:
     """Return the modules around an op, outermost first, as many as lie in one another in any model; empty
-    where it lies in none."""
+    where it lies in none.
+
+    No module lies within itself: one that comes again was called again by the backward pass of what stands
+    between, which is how `torch.utils.checkpoint` makes activations anew.
+    """
     path = scope.path
-    end = 0
-    while end < min(len(path), limits.DEEPEST_LAYER) and is_module(path[end]):
-        end += 1
-    return path[:end]
+    found: list[str] = []
+    for name in path[: limits.DEEPEST_LAYER]:
+        if not is_module(name):
+            break
+        if name in found:
+            del found[found.index(name) :]
+        found.append(name)
+    return tuple(found)
 
 
 def by_look(scopes: Iterable[Scope]) -> dict[Scope, str]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpprof.analysis.breakdown import copies
+from mpprof.analysis.kernels.op_types import family_of, type_from_name
 from mpprof.analysis.layers import kinds
 from mpprof.analysis.steps import unmarked
 from mpprof.analysis.steps.calls import FUNCTIONS, calls, fetches_per_call
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.remedies import frameworks
+from mpprof.model.kernels import CONVOLUTIONS
 from mpprof.model.trace import HostKind
 
 if TYPE_CHECKING:
@@ -344,7 +346,31 @@ def channels_last(signals: Signals) -> bool:
         return recorded == {"channels_last"}
     if signals.named("TransposeNHWCToNCHW", "BiasNHWC", "BiasGradNHWC"):
         return True
-    return signals.named("_nhwc_", "nhwckrsc_nhwc") and not signals.named("nchwToNhwc", "nhwcToNchw")
+    turned = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_", "transpose_NCHW2CNHW", "transpose_CNHW2NCHW")
+    return signals.named("_nhwc_", "nhwckrsc_nhwc") and not signals.named(*turned)
+
+
+def within_convolutions(signals: Signals) -> bool:
+    """Tell whether most of the transposes are the convolutions' own, put in by a library or the compiler."""
+    rows = signals.select(lambda cell: cell.category == "layout" and cell.op is not None)
+    types = {
+        row: (signals.cells[row].op_type or "", type_from_name(signals.cells[row].op or "")) for row in rows
+    }
+    own = [row for row, of in types.items() if not CONVOLUTIONS.isdisjoint(map(family_of, of))]
+    return bool(own) and 2.0 * signals.time(own) > signals.time(rows)
+
+
+def exchanges_one_by_one(signals: Signals) -> bool:
+    """Tell whether PyTorch's collectives were called without a wrapper that gathers gradients in buckets."""
+    wrappers = (
+        "DistributedDataParallel",
+        "ddp.reducer",
+        "FullyShardedDataParallel",
+        "FSDP",
+        "ZeRO",
+        "DeepSpeed",
+    )
+    return signals.named("c10d::allreduce_") and not signals.named(*wrappers)
 
 
 def layout_optimizer(signals: Signals) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpprof.diagnosis.remedies import conditions as its
 from mpprof.diagnosis.remedies.frameworks import ANY, JAX, KERAS_3, ON_JAX, ON_TENSORFLOW, TENSORFLOW, TORCH
 from mpprof.diagnosis.remedies.shared_rows import ANY_VENDOR, NVIDIA, Row
 
@@ -50,7 +51,7 @@ DEVICES = (
     ),
     Row("MP704", ANY, "give every device the same share of the batch"),
     Row(
-        "MP704", ANY, "find what that host waits for: its storage, its CPU, or a process that runs only there",
+        "MP704", ANY, "find what holds up its process: storage, too few CPU cores, or another process there",
         case="waits",
     ),
     Row(
@@ -60,11 +61,16 @@ DEVICES = (
     Row(
         "MP705", TORCH, "overlap it with the backward pass: larger buckets in DistributedDataParallel",
         "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
-        loop=True,
+        unless=(its.exchanges_one_by_one,), loop=True,
+    ),
+    Row(
+        "MP705", TORCH,
+        "exchange many gradients at once, while the backward pass runs: DistributedDataParallel does, in buckets",
+        "model = torch.nn.parallel.DistributedDataParallel(model)", when=(its.exchanges_one_by_one,), loop=True,
     ),
     Row(
         "MP705", TORCH, "exchange once for several steps: accumulate under no_sync()",
-        "with model.no_sync():\n    loss.backward()", loop=True,
+        "with model.no_sync():\n    loss.backward()", unless=(its.exchanges_one_by_one,), loop=True,
     ),
     Row(
         "MP705", KERAS_3, "exchange gradients once for several steps: gradient_accumulation_steps in the optimizer",

@@ -201,7 +201,15 @@ LAYOUT = (
         unless=(its.lacks_tensor_cores,),
     ),
     *fused("MP405", "chooses layouts for the whole step", "convolutions"),
-    Row("MP405", ANY, "do not permute axes between convolutions", case="convolutions"),
+    Row(
+        "MP405", ON_JAX,
+        "XLA put them round the convolutions: give these the other order of axes, channels first or last",
+        case="convolutions", when=(its.within_convolutions,),
+    ),
+    Row(
+        "MP405", ANY, "do not permute axes between convolutions", case="convolutions",
+        unless=(its.within_convolutions,),
+    ),
     Row(
         "MP405", ANY,
         "16 bits can halve these transposes; a larger batch spreads them over more images (the convolutions' "

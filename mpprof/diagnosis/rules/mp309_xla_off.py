@@ -50,6 +50,7 @@ CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
 ABOUT = "norms and elementwise work that XLA would fuse"
 
 FUSIBLE: tuple[Class, ...] = ("norm", "elementwise", "cast", "reduce")
+_EVIDENCE = "norms, casts, sums and elementwise work"
 WARNING_RATIO = 0.30
 """With a third of the step in what XLA would fuse, the obstacle is worth removing."""
 
@@ -81,11 +82,7 @@ def judge(signals: Signals) -> Outcome:
         cases=(*_obstacles(signals), "obstacles"),
         evidence=(
             evidence.text("obstacles", evidence.listed(obstacles)),
-            *(
-                (evidence.ratio("norms, casts and elementwise work", share, WARNING_RATIO),)
-                if share is not None
-                else ()
-            ),
+            *((evidence.ratio(_EVIDENCE, share, WARNING_RATIO),) if share is not None else ()),
         ),
         confidence="medium",
         severity="warning" if share is not None and share >= WARNING_RATIO else "info",
@@ -113,7 +110,7 @@ def _by_choice(signals: Signals, share: float | None) -> Outcome:
         return Unable(signals.computes.reason)
     return Found(
         summary=f"XLA is off, with {format_ratio(share)} of the step in work that it would fuse",
-        evidence=(evidence.ratio("norms, casts and elementwise work", share, WARNING_RATIO),),
+        evidence=(evidence.ratio(_EVIDENCE, share, WARNING_RATIO),),
         confidence="medium",
         severity="info",
     )

@@ -45,7 +45,7 @@ from mpprof.model.quantities import format_ratio
 CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
 ABOUT = "the loss in float32"
 SAYS = "the loss in float32 takes[ {time}] longer than it could"
-ONCE = "once it is as short as it could be"
+ONCE = "once the loss is as short as it could be"
 SPECIFICITY = NAMED
 OF_TRAINING = True
 OF_ACCELERATOR = True
@@ -62,6 +62,8 @@ _CROSS_ENTROPIES = {
 }
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True)
 """Every language model has some of it; a quarter of the step is worth a loss of one's own."""
+OF_PROBABILITIES = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.50)
+"""A choice of the code's, which an argument undoes (our judgement)."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -97,7 +99,7 @@ def judge(signals: Signals) -> Outcome:
         confidence="medium",
         cases=("probabilities",) if kind else ("",),
         values={"cross_entropy": kind},
-        scale=SCALE,
+        scale=OF_PROBABILITIES if kind else SCALE,
         claims=claims,
     )
 

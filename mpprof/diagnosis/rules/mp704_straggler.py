@@ -35,7 +35,7 @@ ONCE = "once that device keeps up"
 SPECIFICITY = NAMED
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25)
-_OF_THE_HOST = ("idle_input", "idle_between_steps", "idle_sync", "idle_compile")
+_OF_THE_HOST = ("idle_input", "idle_launch", "idle_between_steps", "idle_sync", "idle_compile")
 
 
 def judge(signals: Signals) -> Outcome:

@@ -108,8 +108,15 @@ def _summary(baseline: Signals, ran: float | None, times: float) -> str:
 
 
 def _ratio_in_kernels(baseline: Signals) -> float | None:
-    """Return TF32's share of the baseline's matrix time; None where its trace does not show it."""
-    rows = baseline.select(lambda cell: cell.category == "matmul" and cell.precision not in (None, "unknown"))
+    """Return TF32's share of the time of the baseline's matrix products; None where its trace does not show
+    it."""
+    rows = baseline.select(
+        lambda cell: (
+            cell.category == "matmul"
+            and cell.placement != "not_matmul"
+            and cell.precision not in (None, "unknown")
+        )
+    )
     total = baseline.time(rows)
     if baseline.case.account is None or not total:
         return None

@@ -20,19 +20,23 @@ Sources
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
 from mpprof.diagnosis.signals import Signals
+from mpprof.model.account import Cell
 from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"
 ABOUT = "ops hidden by graphs"
 OF_ACCELERATOR = True
 
-INFO_RATIO, WARNING_RATIO = 0.02, 0.20
-"""A fifth of the time without an owner can hide any layer's cause."""
+_BUFFER = r"(?:command_buffer|CommandBuffer)[._]?\d*"
+INFO_RATIO, WARNING_RATIO = 0.02, 0.50
+"""With half of the time without an owner the causes that name layers are not seen (our judgement)."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -45,7 +49,7 @@ def judge(signals: Signals) -> Outcome:
         return Clear("no kernel ran in a graph or command buffer")
     work = signals.work
     worked = signals.time(work)
-    nameless = tuple(r for r in work if signals.cells[r].op is None and signals.cells[r].layer is None)
+    nameless = tuple(r for r in work if _is_nameless(signals.cells[r]))
     lost = signals.time(nameless) / worked if worked else 0.0
     if lost < INFO_RATIO:
         return Clear(f"{format_ratio(lost)} of the device's work has no op")
@@ -62,3 +66,9 @@ def judge(signals: Signals) -> Outcome:
         confidence="medium",
         severity="warning" if lost >= WARNING_RATIO else "info",
     )
+
+
+def _is_nameless(cell: Cell) -> bool:
+    """Return whether a cell has neither a layer nor an op of its own: XLA's profiler gives the kernels of a
+    library the name of the buffer that they ran in."""
+    return cell.layer is None and (cell.op is None or re.fullmatch(_BUFFER, cell.op) is not None)

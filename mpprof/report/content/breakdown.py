@@ -16,12 +16,14 @@ SPLIT_RATIO = 0.05
 """An idle class is split by its causes from a twentieth of the step on."""
 ADDED_RATIO = 0.01
 """What profiling added is told from a hundredth of the step on."""
-MOST_BETWEEN = 4
-"""So many things that lie between two steps are named."""
+MOST_BETWEEN, LEAST_BETWEEN_NS = 4, 1_000.0
+"""So many things that lie between two steps are named, of a microsecond or more."""
 MOSTLY_RATIO = 0.5
 """What is more than half of one kind goes by its name."""
 SHOWN_RATIO = 0.002
 """A smaller part of a class hardly shows in three figures."""
+COUNTED_RATIO = 0.001
+"""Less of a step is not listed: the sums beside it do not show it."""
 NAMED_RATIO = 0.1
 """A tenth of a class is named beside it."""
 ROOM_FOR_NAMES = 30
@@ -117,7 +119,7 @@ def between(time: Time | None) -> list[str]:
     nothing."""
     listed = (time.between_steps if time else None) or ()
     lines = []
-    for part in listed[:MOST_BETWEEN]:
+    for part in [each for each in listed if each.host_ns + each.device_ns >= LEAST_BETWEEN_NS][:MOST_BETWEEN]:
         device = f", {words.duration(part.device_ns)} on the device" if part.device_ns else ""
         lines.append(f"{words.plain(part.name)}: {words.duration(part.host_ns)} on the host{device}")
     return lines
@@ -198,6 +200,8 @@ def _rows(
         category, ratio = part.category, part.ratio
         hidden = _worth_saying(part.hidden_ns_per_step, step_ns)
         note = _pooling(part) or words.class_text(category, on_host=on_host)
+        if category == "idle_stall" and part.ns_per_step < 0:
+            note = words.SHORTER_UNPROFILED
         if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
         causes = _causes(part, whole, on_host=on_host)
@@ -283,7 +287,7 @@ def _shares(part: Slice, step_ns: float) -> list[TimeRow]:
         )
         for share in shares
         if (share.placement, share.precision) != ("not_matmul", "unknown")
-        or share.ns_per_step >= SMALL_RATIO * step_ns
+        or share.ns_per_step >= COUNTED_RATIO * step_ns
     ]
 
 

@@ -206,23 +206,24 @@ def head(answer: Answer) -> str:
 
 
 def to_change(document: Report) -> list[str]:
-    """Return the codes of the findings whose remedies are shown: the causes, by rank, without those that
-    others leave nothing to gain; with none, what a CPU makes of 16 bits."""
+    """Return the codes of the findings whose remedies are shown: the first cause, the others by rank, without
+    those that others leave nothing to gain; with none, what a CPU makes of 16 bits."""
     causes, step = document.facts.causes, document.facts.step_ns or 0.0
     gains = [(cause.code, cause.gain_ns_per_step) for cause in causes]
     paying = [code for code, gain in gains if gain is None or gain >= PAYING_RATIO * step]
     if causes or not on_cpu(document):
-        return paying
+        first = first_cause(document)
+        return sorted(paying, key=lambda code: first is None or code != first.code)
     return [found.code for found in document.findings if found.code == _EMULATED]
 
 
 def first_cause(document: Report) -> Cause | None:
-    """Return the answer's cause, else the one that comes first; None where there is none but dismissed
-    ones."""
+    """Return the answer's cause, else the one with most to gain, which its sentences name; None where there
+    is none but dismissed ones."""
     dismissed = {found.code for found in document.findings if found.dismissed is not None}
     causes = [cause for cause in document.facts.causes if cause.code not in dismissed]
     named = (cause for cause in causes if cause.code == document.cause)
-    return next(named, next(iter(causes), None))
+    return next(named, max(causes, key=lambda cause: cause.gain_ns_per_step or 0.0, default=None))
 
 
 def first_finding(document: Report) -> Finding | None:

@@ -22,6 +22,9 @@ LEAST_NAMED = 0.01
 MOST_KERNELS = 6
 """So many kernels are listed with their rates: with a heading and titles, eight lines."""
 
+LEAST_HOURS = 0.001
+"""A shorter time of the GPU reads better in seconds."""
+
 
 def subject(document: Report) -> str:
     """Return what was measured: "mixed_float16, tensorflow, Tesla V100, XLA off, batch 32"; only what is
@@ -46,7 +49,7 @@ def steps(document: Report) -> str:
         parts.append(f"median {words.duration(log.median_ns)}, p95 {words.duration(log.p95_ns)}")
     if (rate := log.examples_per_s) is not None:
         hours = log.gpu_hours_per_epoch
-        each = f" ({hours:.3g} GPU-hours an epoch)" if hours is not None else ""
+        each = f" ({_gpu_time(hours)} an epoch)" if hours is not None else ""
         parts.append(f"{words.count(round(rate)) if rate >= 100 else f'{rate:.3g}'} examples/s{each}")
     if log.skipped is not None:
         parts.append(f"{words.count(log.skipped)} skipped ({words.percent(log.skipped_ratio)})")
@@ -55,6 +58,10 @@ def steps(document: Report) -> str:
     if log.peak_memory_bytes is not None:
         parts.append(f"peak memory {words.size(log.peak_memory_bytes)}")
     return "; ".join([*parts, *_workers(log.workers)])
+
+
+def _gpu_time(hours: float) -> str:
+    return f"{hours:.3g} GPU-hours" if hours >= LEAST_HOURS else f"{hours * 3600:.3g} GPU-seconds"
 
 
 def loss_scale(log: StepSummary | None) -> str:

@@ -16,6 +16,7 @@ from math import prod
 
 import numpy as np
 
+from mpprof.folders import INSTALLED
 from mpprof.model import limits
 from mpprof.model.arrays import Bytes
 from mpprof.model.frozen import frozen
@@ -603,11 +604,7 @@ def _contracting(config: str) -> list[int] | None:
 
 # --- the line of the user's own code that a work comes from -------------------------------------------------
 
-_OF_OTHERS = re.compile(
-    r"(?:^|[/\\])(?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d"
-    r"|[/\\](?:keras[/\\]src|jax[/\\]_src|tensorflow[/\\]python|optax[/\\]_src|flax[/\\](?:core|linen|nnx))[/\\]"
-)
-"""Installed packages and Python's own library; frameworks also in a folder of another name."""
+_OF_OTHERS = re.compile(rf"(?:^|/)(?:{INSTALLED})/".replace("/", r"[/\\]"))
 _OVERWRITTEN = re.compile(r"[/\\]?(?:x+[/\\])+[^/\\]*$")
 """Where a bundle took the folder out: whose code it is shows only beside files that are left as installed."""
 _FOLDERS = re.compile(r".*[/\\]", re.DOTALL)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mpprof.analysis.breakdown import tables
 from mpprof.analysis.breakdown.products import multiplied
+from mpprof.analysis.kernels.names import classify
 from mpprof.analysis.layers.attribution import attribute
 from mpprof.api import workflows
 from mpprof.model.trace import HloInstruction, Op
 from tests.analysis.pieces import ELEMENTWISE, FALLBACK, TENSOR_CORE, placements_of, trace_of
 from tests.paths import SAMPLES
+from tests.traces.kineto import BACKWARD, Kineto
 
 CONVOLUTION = replace(TENSOR_CORE, family="conv_fprop")
 
@@ -92,3 +95,64 @@ def test_of_the_recorded_transformer_the_head_is_the_largest_product() -> None:
     # 2 x 4,096 x 512 x 33,709 operations in 1.017 ms are 139 TFLOP/s, of the card's 989.
     assert first["flops_per_s"] == pytest.approx(2 * 4096 * 512 * 33709 / (first["total_ns"] / 5) * 1e9)
     assert first["peak_ratio"] == pytest.approx(0.141, abs=0.001)
+
+
+_PLAIN_GEMM = (
+    "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>(cutlass_80_tensorop::Params)"
+)
+_WRITTEN = {
+    "Input Dims": [[8, 64, 28, 28], [8, 32, 28, 28], [64, 32, 3, 3]], "Input type": ["float", "float", "float"],
+}  # fmt: skip
+
+
+def backward(*kernels: str, calls: int = 3) -> Kineto:
+    """Calls of PyTorch's op for both gradients of a convolution, on a thread of its own, that launch these."""
+    k = Kineto()
+    for call in range(calls):
+        at = 1_000.0 * call
+        k.op("aten::convolution_backward", at, 400, tid=BACKWARD, **_WRITTEN)
+        for row, name in enumerate(kernels):
+            k.launch(name, at + 10 + 50 * row, at + 20 + 50 * row, 40, tid=BACKWARD)
+    return k
+
+
+@pytest.mark.parametrize(
+    ("kernels", "families"),
+    [
+        ((_PLAIN_GEMM, _PLAIN_GEMM), ["conv_dgrad", "conv_wgrad"]),
+        ((_PLAIN_GEMM, "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc"),
+         ["conv_dgrad", "conv_wgrad"]),
+        (("sm80_xmma_dgrad_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc", _PLAIN_GEMM), ["conv_dgrad", "conv_wgrad"]),
+        ((_PLAIN_GEMM,), ["conv_wgrad"]),  # of the first layer: no gradient of its input is asked for
+        (("igemm_bwd_gtcx3_nhwc_bf16_bx0", "igemm_wrw_gtcx3_nhwc_bf16_bx0"), ["conv_dgrad", "conv_wgrad"]),
+    ],
+)  # fmt: skip
+def test_of_an_op_for_both_gradients_each_product_is_one_of_them(
+    tmp_path: Path, kernels: tuple[str, ...], families: list[str]
+) -> None:
+    run = workflows.load(backward(*kernels).write(tmp_path / "a.pt.trace.json"))
+    rows = {row["family"]: row for row in workflows.table_rows(run, "products")}
+    assert {family: row["calls"] for family, row in rows.items()} == dict.fromkeys(families, 3)
+    # The output's gradient is multiplied by the weights, or by the input.
+    shapes = {"conv_dgrad": "8x64x28x28 by 64x32x3x3", "conv_wgrad": "8x64x28x28 by 8x32x28x28"}
+    assert {family: row["shape"] for family, row in rows.items()} == {name: shapes[name] for name in families}
+
+
+def test_a_library_that_calls_a_gradient_a_product_states_which() -> None:
+    name = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_4GridE"
+    assert classify(name, (9, 4), "amd").family == "conv_wgrad"
+
+
+def test_where_the_trace_states_no_tensors_a_dense_layer_tells() -> None:
+    """TensorFlow's GPU traces state no inputs: the recorded layer has the sizes, and the bytes of all three products."""
+    rows = workflows.table_rows(
+        workflows.load(SAMPLES / "recorded-h200-transformer-mixed-float16"), "products"
+    )
+    found = {row["shape"]: row for row in rows if row["layer"] == "dense_8"}
+    forward, gradients = found["8192 x 33709 x 512"], found["a gradient of 8192 x 33709 x 512"]
+    assert (forward["m"], forward["n"], forward["k"], forward["calls_per_step"]) == (8192, 33709, 512, 1)
+    assert (gradients["m"], gradients["calls_per_step"]) == (None, 2)
+    # 2 x 8,192 x 33,709 x 512 operations in 2.335 ms.
+    assert forward["flops_per_s"] == pytest.approx(121.1e12, rel=1e-3)
+    assert gradients["flops_per_s"] == pytest.approx(136.2e12, rel=1e-3)
+    assert forward["bound"] == "compute"

@@ -276,7 +276,8 @@ not_matmul unknown loss_scale torch-native | - | void at::native::multi_tensor_a
 cuda_core fp16 depthwise torch-depthwise | - | void at::native::conv_depthwise2d_forward_kernel<3, c10::Half, int>(at::GenericPackedTensorAccessor<c10::Half const, 4ul>)
 not_matmul fp16 norm torch-native | - | void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::Half, float>(int, float)
 not_matmul unknown gather_scatter cub | - | void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<int, int, int>::Policy800, false, int, int>(int*)
-not_matmul unknown comm nccl | - | ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)
+not_matmul fp16 comm nccl | - | ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>)
+not_matmul fp32 comm nccl | - | ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)
 not_matmul unknown copy memcpy | - | Memcpy HtoD (Pageable -> Device)
 not_matmul unknown memset memset | - | [CUDA memset]
 unknown unknown other no-evidence | - | foo_kernel

@@ -206,3 +206,11 @@ def test_recorded_modules_own_their_kernels_without_a_recorded_model(name: str) 
     assert time[owned].sum() / time.sum() >= share
     assert any(layer.startswith(some) for layer in found.layers), found.layers[-5:]
     assert len(np.unique(found.layer[op[owned]])) > 20
+
+
+def test_a_module_that_the_backward_pass_calls_again_is_itself() -> None:
+    """With checkpointing the forward pass is done again within the node of what needed it."""
+    again = parse(
+        "Net_0/Sequential_5/Block_7/ReLU_8/Sequential_5/Block_6/Conv2d_15/ReluBackward0", "aten::mm"
+    )
+    assert modules.by_look([again])[again] == "Sequential_5/Block_6/Conv2d_15"
