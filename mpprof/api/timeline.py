@@ -17,10 +17,12 @@ from mpprof.model.trace import Trace
 
 if TYPE_CHECKING:
     from mpprof.model import timeline as shown
-    from mpprof.model.timeline import KernelDetails, TimelineLane
+    from mpprof.model.timeline import Calls, KernelDetails, TimelineLane
 
 MOST_WIDE = 4000
 """Pixels: wider windows are merged as if they were so wide."""
+NAMED_PIXELS = 24
+"""An event of the host that is narrower has no room for a name."""
 _MOST_NS = 1 << 60
 
 
@@ -76,6 +78,7 @@ def window(
     colours, searched = _colouring(known, colour), _searched(known, search)
     views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in lanes.lanes]
     names: dict[int, int] = {}
+    least_ns = NAMED_PIXELS * (end - begin) / width
     made: shown.Timeline = {
         "steps": [
             {"number": number if number >= 0 else None, "start_ns": start - origin, "end_ns": end_ - origin}
@@ -90,7 +93,11 @@ def window(
         "to_ns": end - origin,
         "colour": colour if colours else "placement",
         "keys": [*lanes_.KEYS, *(colours.keys if colours else ())],
-        "lanes": [_lane(view, known.trace, origin, names, tell=searched is not None) for view in views],
+        "lanes": [
+            _lane(view, known.trace, origin, names, tell=searched is not None)
+            | _calls(lanes_.calls(known.trace, lane, lanes.shift_ns, begin, end, least_ns), origin, names)
+            for view, lane in zip(views, lanes.lanes, strict=True)
+        ],
         "names": [known.trace.strings[row] for row in names],
         "waits": [
             {
@@ -159,6 +166,20 @@ def _lane(
     if tell:
         made["found"] = view.found.tolist()
     return made
+
+
+def _calls(found: lanes_.Calls, origin: int, names: dict[int, int]) -> Calls:
+    """Return the columns of a thread's events by name; none at all where there are none."""
+    if not len(found.start_ns):
+        return {}
+    return {
+        "calls": {
+            "start_ns": (found.start_ns - origin).tolist(),
+            "length_ns": (found.end_ns - found.start_ns).tolist(),
+            "label": [names.setdefault(row, len(names)) for row in found.name.tolist()],
+            "depth": found.depth.tolist(),
+        }
+    }
 
 
 def next_kernel(
