@@ -17,7 +17,7 @@ from mpprof.model.trace import Trace
 
 if TYPE_CHECKING:
     from mpprof.model import timeline as shown
-    from mpprof.model.timeline import Calls, KernelDetails, TimelineLane
+    from mpprof.model.timeline import KernelDetails, TimelineLane
 
 MOST_WIDE = 4000
 """Pixels: wider windows are merged as if they were so wide."""
@@ -94,8 +94,14 @@ def window(
         "colour": colour if colours else "placement",
         "keys": [*lanes_.KEYS, *(colours.keys if colours else ())],
         "lanes": [
-            _lane(view, known.trace, origin, names, tell=searched is not None)
-            | _calls(lanes_.calls(known.trace, lane, lanes.shift_ns, begin, end, least_ns), origin, names)
+            _lane(
+                view,
+                known.trace,
+                origin,
+                names,
+                lanes_.calls(known.trace, lane, lanes.shift_ns, begin, end, least_ns),
+                tell=searched is not None,
+            )
             for view, lane in zip(views, lanes.lanes, strict=True)
         ],
         "names": [known.trace.strings[row] for row in names],
@@ -150,7 +156,13 @@ def _searched(known: Timeline, search: str) -> Bool | None:
 
 
 def _lane(
-    view: lanes_.Shown, trace: Trace, origin: int, names: dict[int, int], *, tell: bool
+    view: lanes_.Shown,
+    trace: Trace,
+    origin: int,
+    names: dict[int, int],
+    calls: lanes_.Calls,
+    *,
+    tell: bool,
 ) -> TimelineLane:
     name = np.where(view.row >= 0, trace.kernels.name[view.row], -1) if len(trace.kernels) else view.row
     made: TimelineLane = {
@@ -165,21 +177,14 @@ def _lane(
     }
     if tell:
         made["found"] = view.found.tolist()
-    return made
-
-
-def _calls(found: lanes_.Calls, origin: int, names: dict[int, int]) -> Calls:
-    """Return the columns of a thread's events by name; none at all where there are none."""
-    if not len(found.start_ns):
-        return {}
-    return {
-        "calls": {
-            "start_ns": (found.start_ns - origin).tolist(),
-            "length_ns": (found.end_ns - found.start_ns).tolist(),
-            "label": [names.setdefault(row, len(names)) for row in found.name.tolist()],
-            "depth": found.depth.tolist(),
+    if len(calls.start_ns):
+        made["calls"] = {
+            "start_ns": (calls.start_ns - origin).tolist(),
+            "length_ns": (calls.end_ns - calls.start_ns).tolist(),
+            "label": [names.setdefault(row, len(names)) for row in calls.name.tolist()],
+            "depth": calls.depth.tolist(),
         }
-    }
+    return made
 
 
 def next_kernel(

@@ -59,13 +59,7 @@ class TimelineCalls(TypedDict):
     depth: Annotated[list[int], "How many of the others it lies in."]
 
 
-class Calls(TypedDict):
-    """What a lane of a thread has beside its intervals, where an event has room for its name."""
-
-    calls: NotRequired[TimelineCalls]
-
-
-class TimelineLane(Calls):
+class TimelineLane(TypedDict):
     """Columns of intervals. A merged one begins at its pixel."""
 
     name: str
@@ -77,6 +71,7 @@ class TimelineLane(Calls):
     row: Annotated[list[int], "Of the kernel, for `kernel`; -1: no kernel."]
     count: Annotated[list[int], "How many events it stands for."]
     found: NotRequired[Annotated[list[int], "How many of them were searched for."]]
+    calls: NotRequired[Annotated[TimelineCalls, "Of a thread, where an event has room for its name."]]
 
 
 class KernelDetails(TypedDict):

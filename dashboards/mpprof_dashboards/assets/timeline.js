@@ -78,6 +78,16 @@
     function width() {
       return Math.max(50, root.clientWidth - left);
     }
+    /* Asked for beside the run's own window, and not after it. */
+    var baseline =
+      root.dataset.baseline &&
+      fetch(url(root.dataset.baseline, {}, 1))
+        .then(function (answer) {
+          return answer.status === 200 ? answer.json() : null;
+        })
+        .catch(function () {
+          return null;
+        });
     function load(window_) {
       var mine = ++asked;
       fetch(url(root.dataset.run, window_, width()))
@@ -188,12 +198,7 @@
     function loadBase(mine) {
       if (!root.dataset.baseline) return;
       var step = data.steps[data.step];
-      var first = base
-        ? Promise.resolve(base.whole)
-        : fetch(url(root.dataset.baseline, {}, 1)).then(function (answer) {
-            return answer.status === 200 ? answer.json() : null;
-          });
-      first
+      baseline
         .then(function (whole) {
           if (!whole) return null;
           var origin = whole.steps[whole.step].start_ns;
