@@ -7,6 +7,7 @@ pixel, so that what is handed on is bounded by the width of the drawing, however
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -44,6 +45,8 @@ _OF_HOST: tuple[tuple[Key, tuple[HostKind, ...]], ...] = (  # the first that is 
 )
 MOST_THREADS = 12
 """The busiest of the host's threads are shown."""
+MOST_CALLS, MOST_DEEP = 2000, 6
+"""Events of a thread that are shown by name, and so far into one another."""
 _CHUNK = 2
 _BACK = 64
 """Of the rows that begin before a window so many may reach into it."""
@@ -51,7 +54,8 @@ _BACK = 64
 
 @frozen
 class Lane:
-    """Intervals in the order of their starts. `row`: of the kernel table; -1: no work of a device."""
+    """Intervals in the order of their starts. `row`: of the kernel table; -1: no work of a device. `calls`:
+    where a thread's events stand in the table of the host; empty: it is no thread."""
 
     name: str
     kind: LaneKind
@@ -59,6 +63,7 @@ class Lane:
     end_ns: Int64
     key: Int8
     row: Int64
+    calls: range = range(0)
 
 
 @frozen
@@ -179,6 +184,37 @@ def view(
     return Shown(lane.name, lane.kind, *(column[order] for column in columns))
 
 
+@frozen
+class Calls:
+    """What a thread did by its names, each event below the one that it lies in. `name`: row in Trace.strings;
+    `depth` 0: it lies in no other that is shown."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Int64
+    depth: Int64
+
+
+def calls(trace: Trace, lane: Lane, shift_ns: int, start_ns: int, end_ns: int, least_ns: float) -> Calls:
+    """Return the events of a thread in `[start_ns, end_ns)` that are `least_ns` long or longer, the longest
+    `MOST_CALLS` of them and down to `MOST_DEEP`."""
+    rows, table = slice(lane.calls.start, lane.calls.stop), trace.host
+    start, length = table.start_ns[rows] - shift_ns, table.duration_ns[rows]
+    near = (length >= least_ns) & (start < end_ns) & (start + length > start_ns)
+    at = np.flatnonzero(near & (table.kind[rows] != HostKind.MARKER))
+    if len(at) > MOST_CALLS:
+        at = np.sort(at[np.argsort(-length[at], kind="stable")[:MOST_CALLS]])
+    start, end = start[at], start[at] + length[at]
+    depth, over = np.zeros(len(at), np.int64), list[int]()
+    for row, (begins, ends) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        while over and over[-1] <= begins:
+            over.pop()
+        depth[row] = len(over)
+        over.append(ends)
+    shown = depth < MOST_DEEP
+    return Calls(start[shown], end[shown], table.name[rows][at][shown].astype(np.int64), depth[shown])
+
+
 def waits(device: Lane, start_ns: int, end_ns: int) -> tuple[Wait, ...]:
     """Return what the device of this lane waited for in `[start_ns, end_ns)`, the most first. Waits do not
     overlap."""
@@ -278,6 +314,7 @@ def _threads(trace: Trace, window: Window, whole: Intervals) -> list[Lane]:
     for thread in np.unique(table.thread[near]).tolist():
         rows = np.flatnonzero(near & (table.thread == thread))
         lane = _thread(trace.threads[thread], start[rows], table.duration_ns[rows], table.kind[rows], whole)
+        lane = replace(lane, calls=range(int(rows[0]), int(rows[-1]) + 1))  # a thread's stand together
         told = sum(_WEIGHT.get(KEYS[key], 0) for key in np.unique(lane.key).tolist())
         busy.append((told, int((lane.end_ns - lane.start_ns).sum()), lane))
     busy.sort(key=lambda item: (-item[0], -item[1]))
