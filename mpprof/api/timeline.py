@@ -177,6 +177,10 @@ def _lane(
     }
     if tell:
         made["found"] = view.found.tolist()
+    if view.mixed:
+        made["mixed"] = {
+            str(at): [(key, round(share, 3)) for key, share in shares] for at, shares in view.mixed.items()
+        }
     if len(calls.start_ns):
         made["calls"] = {
             "start_ns": (calls.start_ns - origin).tolist(),

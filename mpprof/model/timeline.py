@@ -71,6 +71,12 @@ class TimelineLane(TypedDict):
     row: Annotated[list[int], "Of the kernel, for `kernel`; -1: no kernel."]
     count: Annotated[list[int], "How many events it stands for."]
     found: NotRequired[Annotated[list[int], "How many of them were searched for."]]
+    mixed: NotRequired[
+        Annotated[
+            dict[str, list[tuple[int, float]]],
+            "Shares by key of an interval that stands for several kinds, by its place in the columns.",
+        ]
+    ]
     calls: NotRequired[Annotated[TimelineCalls, "Of a thread, where an event has room for its name."]]
 
 

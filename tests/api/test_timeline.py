@@ -32,3 +32,24 @@ def test_events_of_a_thread_are_named_and_lie_in_one_another() -> None:
     near = timeline.window(known, from_ns=shown["from_ns"], to_ns=shown["from_ns"] + 2_000_000, width=WIDTH)
     count = {lane["name"]: len(lane["calls"]["label"]) for lane in near["lanes"] if "calls" in lane}
     assert count["python3"] > 1
+
+
+def test_a_pixel_has_the_shares_of_all_that_is_merged_into_it() -> None:
+    known = timeline.timeline_of(workflows.analyse(mpprof.load(RUN)))
+    assert known is not None
+    fine, coarse = (timeline.window(known, width=width) for width in (timeline.MOST_WIDE, 40))
+    spent = [0.0] * len(fine["keys"])
+    for shown in (fine, coarse):
+        lane, total = shown["lanes"][0], [0.0] * len(fine["keys"])
+        mixed = lane.get("mixed", {})
+        assert all(abs(sum(share for _, share in shares) - 1) < 0.01 for shares in mixed.values())
+        assert all(lane["count"][int(at)] > 1 and len(shares) > 1 for at, shares in mixed.items())
+        for at, length in enumerate(lane["length_ns"]):
+            for key, share in mixed.get(str(at), [(lane["key"][at], 1.0)]):
+                total[key] += length * share
+        if shown is fine:
+            spent = total
+    assert len(coarse["lanes"][0]["mixed"]) > 10
+    for key, ns in zip(fine["keys"], spent, strict=True):  # of each kind as much as from nearby
+        there = total[fine["keys"].index(key)]
+        assert abs(there - ns) <= 0.06 * sum(spent), key

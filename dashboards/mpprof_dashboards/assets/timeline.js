@@ -343,7 +343,9 @@
           var quiet = w > 3 && theme.quiet[key];
           context.globalAlpha = dim * (quiet || 1);
           context.fillStyle = paint_;
-          context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
+          var shares = lane.mixed && lane.mixed[i];
+          if (shares) stack(shares, row.of.keys, x, w, y, tall);
+          else context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
           context.globalAlpha = dim;
           var edge = quiet ? paint_ : w > 3 && theme.edges[paint_];
           if (edge) {
@@ -377,6 +379,15 @@
       if (kernel && kernel.launch_to_start_ns !== null) arrow(rows, perNs, ink);
       measured(perNs, height, ink, ground);
       found.textContent = term && data.found !== undefined ? data.found.toLocaleString("en") + " found" : "";
+    }
+    function stack(shares, keys, x, w, y, tall) {
+      /* What is merged into a pixel, each kind as tall as its share: most of it alone would hide the rest. */
+      var top = y + tall;
+      shares.forEach(function (share) {
+        top -= share[1] * tall;
+        context.fillStyle = hue(keys[share[0]]);
+        context.fillRect(x, top, w, share[1] * tall);
+      });
     }
     function calls(lane, y, perNs, ink, line, ground) {
       /* What the thread did by name, each event below the one that it lies in. */
@@ -456,6 +467,9 @@
         if (each)
           each.lanes.forEach(function (lane) {
             if (each === data || lane.kind === "device") lane.key.forEach(function (key) { met[each.keys[key]] = true; });
+            if (each === data) Object.keys(lane.mixed || {}).forEach(function (at) {
+              lane.mixed[at].forEach(function (share) { met[each.keys[share[0]]] = true; });
+            });
           });
       });
       var own = data.keys.slice(data.keys.indexOf("host") + 1);
