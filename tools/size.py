@@ -21,15 +21,15 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_490,
+    "mpprof/analysis": 10_540,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_290,
+    "mpprof/diagnosis": 7_300,
     "mpprof/forecasts": 2_330,
     "mpprof/launch": 890,
     "mpprof/model": 2_820,
     "mpprof/numbers": 1_530,
-    "mpprof/record": 6_100,
+    "mpprof/record": 6_110,
     "mpprof/report": 3_990,
     "mpprof/runs": 440,
     "mpprof/store": 1_110,
