@@ -322,6 +322,8 @@ def _diagnosis(
     """Return what was computed of a run with what the rules say of it, before it is put into sentences."""
     measured = mine.account or mine.window
     run = replace(mine.run, stopped=has_stopped(mine.run, now_unix_ns=time_ns()))
+    # That there is no end of a run that stopped, the answer says.
+    ended = (said for said in _warnings(mine) if not (run.stopped and said.startswith(NO_END)))
     return Diagnosis(
         run=run,
         steps=mine.steps,
@@ -334,7 +336,7 @@ def _diagnosis(
         unable=judgement.unable,
         clear=judgement.clear,
         not_applicable=judgement.not_applicable,
-        warnings=(*_warnings(mine, run), *judgement.warnings),
+        warnings=(*ended, *judgement.warnings),
         absent=_absent(mine, held, proof),
         device=_main_device(mine),
         computes=mine.computes,
@@ -352,12 +354,11 @@ def _diagnosis(
     )
 
 
-def _warnings(mine: Analysis, run: Run) -> tuple[str, ...]:
-    """Return what is to be said of the run, its trace and its steps, whatever the rules say. That there is no
-    end of a run that stopped, the answer says."""
+def _warnings(mine: Analysis) -> tuple[str, ...]:
+    """Return what is to be said of the run, its trace and its steps, whatever the rules say."""
     measured = mine.account or mine.window
     return (
-        *(said for said in run.warnings if not (run.stopped and said.startswith(NO_END))),
+        *mine.run.warnings,
         *((*mine.trace.warnings, *mine.trace.notes) if mine.trace else ()),
         *(measured.notes if measured else ()),
         *validity.doubts(mine.run, mine.account.stalled if mine.account else None),

@@ -80,12 +80,11 @@ def judge(signals: Signals) -> Outcome:
     lost, of = (skips.total, skips.all_steps) if of_all else (skips.late, skips.steps)
     step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     breaks = what_overflows(signals.case.run)
-    skipped = f"{format_count(skips.total)} of {format_count(skips.all_steps)} updates were skipped"
     return Found(
-        said=breaks.after(skipped)
+        said=breaks.after(f"{format_count(lost)} of {format_count(of)} updates were skipped")
         if breaks.words
         else (
-            skipped
+            f"{format_count(lost)} of {format_count(of)} updates were skipped"
             + (
                 f" and the loss scale fell to {scale_words(skips.low)}: the gradients overflow by themselves"
                 if skips.unscaled
