@@ -12,6 +12,7 @@ from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
     busy_heading,
     busy_kernels,
+    busy_shares,
     loss_scale,
     matrix_units,
     mean_of,
@@ -137,7 +138,7 @@ def _hero(
             html.H1(answer.sentence, className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(because, className="mp-subject", id="because") if because else None,
-            html.P(["First: ", do], className="mp-subject", id="do") if do else None,
+            html.P([_first(answer), do], className="mp-subject", id="do") if do else None,
             cards.inline_figures(figures(document)),
         ],
         className="mp-hero-text",
@@ -165,6 +166,11 @@ def _running(
         cards.inline_figures(figures(document)),
     ]
     return html.Div(html.Div(text, className="mp-hero-text"), className="mp-hero")
+
+
+def _first(answer: Answer) -> str:
+    """Return what stands before the thing to do: nothing where that is a measurement, and no change."""
+    return "" if answer.kind == words.ESTIMATED and answer.code is None else "First: "
 
 
 def _length(answer: Answer) -> str:
@@ -386,14 +392,22 @@ def _kernels(document: Report) -> html.Section | None:
         (
             words.shorten(each.name, 64),
             words.joined(
-                (each.share, each.time, each.rate, "" if each.of_peak == "-" else f"{each.of_peak} of peak")
+                (
+                    each.time,
+                    each.share,
+                    "no rate" if each.rate == "-" else each.rate,
+                    f"{each.of_peak} of its roof, {each.roof}" if each.roof else "",
+                )
             ),
         )
         for each in busy_kernels(document)
     ]
     if not rows:
         return None
-    return cards.section(busy_heading(document), cards.pairs(rows), cards.remarks(without_rate(document)))
+    return cards.section(
+        busy_heading(document), cards.pairs(rows), cards.remarks(without_rate(document)),
+        note=busy_shares(document),
+    )  # fmt: skip
 
 
 def _bounds(document: Report) -> html.Section | None:

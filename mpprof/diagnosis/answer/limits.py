@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpprof.analysis.comparison.bounds import HOST_NOT_EXCLUDED
+from mpprof.diagnosis import profiled_steps
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import unlike
@@ -41,7 +42,7 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
     if leads == "time" and view.signals.one_step:
         yield "only one step was profiled, and it may not be typical"
     elif leads == "time" and view.report.unlike:
-        yield "profiling made the profiled steps longer, so that all parts are about"
+        yield f"{profiled_steps.difference(view.signals)}, so that all parts are about"
     if leads == "time" and (waits := idle(view)):
         yield waits
     if leads == "error" and view.report.steps is not None:
