@@ -353,3 +353,15 @@ def test_tracings_that_are_only_counted_are_a_cause_of_the_long_steps_beside_the
     assert got.confidence == "medium"
     assert got.summary.startswith("the step was traced 3 times anew")
     assert says("MP902", case(slow, tmp_path / "untold")).startswith("unable")
+
+
+@pytest.mark.parametrize(("jit", "said"), [(True, "unable"), (False, "clear")])
+def test_where_xla_compiles_that_nothing_was_traced_anew_tells_nothing(
+    jit: bool, said: str, tmp_path: Path
+) -> None:
+    stalls = Play(callbacks=(Hook("compiles", batch_end=900, every=25),))
+    made = compiled(tmp_path, stalls, "tensorflow tracing", {1: None})
+    assert made.run.facts is not None
+    fits = tuple(replace(fit, jit_compile=jit) for fit in made.run.facts.fits)
+    run = replace(made.run, facts=replace(made.run.facts, fits=fits))
+    assert says("MP902", replace(made, run=run)).partition(":")[0] == said
