@@ -137,7 +137,6 @@ def _hero(
         [
             html.H1(answer.sentence, className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
-            _ended(state, steps),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P([_first(answer), do], className="mp-subject", id="do") if do else None,
             cards.inline_figures(figures(document)),
@@ -198,18 +197,6 @@ _STATES = {
     "unfinished": "No end of the training was recorded.",
     "unrecorded": "Recording ended before the training did: later steps are not known.",
 }
-
-
-def _ended(state: str | None, steps: StepTable | None) -> html.P | None:
-    """Return that a training stopped without a word, which no file of the run says; None of any other."""
-    if state != "stopped":
-        return None
-    last = int(steps.step.max(initial=0)) if steps is not None else 0
-    after = f"after step {words.count(last)}" if last else "before its first step"
-    text = (
-        f"Training stopped {after} without an end on record: its process was killed, or its machine stopped."
-    )
-    return html.P(text, className="mp-subject", id="ended")
 
 
 def _subject(document: Report, baseline: str | None, state: str | None) -> list[Any]:
@@ -350,16 +337,14 @@ def account_rows(time: Time) -> list[bars.Row]:
 
 
 def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bars.Row]:
-    """Return the slices as bars placed end to end."""
-    rows, position = list[bars.Row](), 0.0
+    """Return the slices as bars on one scale; the flow shows how they add up."""
+    rows = list[bars.Row]()
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in (piece for piece in waterfall.pieces(part) if piece[3]):
             share = "" if ns < 0 or not whole else words.percent(ns / whole)
             hint = waterfall.account_hover(part, per_whole)
-            rows.append(
-                bars.Row(name, ns, words.duration(ns), kind, key, start_ns=position, note=share, hint=hint)
-            )
-            position += ns
+            size = f"{'−' if ns < 0 else ''}{words.duration(abs(ns))}"
+            rows.append(bars.Row(name, ns, size, kind, key, note=share, hint=hint))
     return rows
 
 

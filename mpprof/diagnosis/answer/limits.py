@@ -15,6 +15,7 @@ from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, Speedup, tells
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
+from mpprof.model.run import Run
 
 LOW_SPEEDUP = 2.0
 """A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
@@ -36,6 +37,8 @@ _WHY: dict[LimitKind, str] = {
 def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
     """Yield clauses in the order of their worth: what makes the figures doubtful, what proves the cause, what
     precision alone gives."""
+    if view.report.run.stopped:
+        yield _stopped(view.report.run)
     if leads == "time" and view.signals.one_step:
         yield "only one step was profiled, and it may not be typical"
     elif leads == "time" and view.report.unlike:
@@ -60,6 +63,13 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         if leads == "nothing" and view.best is not None and not view.on_cpu:
             yield clause(view, view.best)
         yield from _memory(view)
+
+
+def _stopped(run: Run) -> str:
+    """Return after which step a training stopped that left no word of its end."""
+    after = f"after step {format_count(run.last_step)}" if run.last_step else "before its first step"
+    said = f"training stopped {after} without an end on record"
+    return f"{said}: its process was killed, or its machine stopped"
 
 
 def _no_speedup(view: View) -> Iterator[str]:
