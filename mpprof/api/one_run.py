@@ -81,7 +81,7 @@ class OneRun(TableMethods):
 
     @property
     def ids(self) -> tuple[str, str | None]:
-        """What the run and its baseline go by here."""
+        """The names of the run and its baseline here."""
         return RUN, BASELINE if BASELINE in self._of else None
 
     def report(self, run: str, baseline: str | None = None) -> Report:

@@ -141,8 +141,8 @@ def _matmul(
 
 def _bound(work: Work, precision: Precision, evidence: Evidence) -> float | None:
     """Return the time of the operations and bytes on matrix units at the peaks; None where they are not
-    known. Of bytes at most half of what it takes now: where it moves them faster than the memory can, they
-    are in a cache."""
+    known. By bytes at most half of what it takes now: if it moves them faster than the memory can, they are
+    in a cache."""
     roof = evidence.roof(work, precision)
     if roof is None:
         return None

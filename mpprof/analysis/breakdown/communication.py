@@ -176,7 +176,7 @@ def landmarks(trace: Trace, placements: Placements, window: Window) -> Landmarks
 
 
 def skew(own: Landmarks | str, first: Landmarks | str) -> ClockSkew | str:
-    """Return how far a host's clock is ahead of the first host's, or why that cannot be told."""
+    """Return how far a host's clock is ahead of the first host's, or why that is not known."""
     for found, whose in ((own, ""), (first, "of the first host: ")):
         if isinstance(found, str):
             return f"{whose}{found}"

@@ -73,7 +73,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def was_asked_for(facts: RunFacts | None) -> bool:
-    """Return whether a window was asked for, of a run whose missing window is a finding."""
+    """Return, for a run whose missing window is a finding, whether a window was asked for."""
     return facts is None or _case(facts) != "not asked"
 
 
