@@ -92,7 +92,7 @@ _IP = re.compile(
     rf"(?<![\w.])(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}:\d{{1,5}}|{_PRIVATE_IP})(?![\w.]*\d)"
     r"|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\](?::\d{1,5})?|(?<![\w:])(?:fe80|f[cd]\w\w|2\w{3}):[0-9a-fA-F:]*:[0-9a-fA-F:]+"
 )
-# Two components at least: "/device:GPU:0" is no path. A path below a home or a mount that has further names.
+# Two components at least: "/device:GPU:0" is no path. Below a home or a mount one that ends in further names.
 _OPTION = r"(?<=[\s=]-[A-Za-z])"
 _HOME_TEXT = re.compile(
     rf"(?:(?<![\w/.\\])|{_OPTION}|^)(?:~|…)?/{{1,2}}(?:home|Users|mnt|media|Volumes)/+"
