@@ -477,7 +477,7 @@ _SAID_ELSEWHERE = ("allocations", "device", "kernels")
 
 
 def _absent(mine: Analysis, memory: MemoryAccount | None, proof: Proof | None) -> dict[str, str]:
-    """Return the reason for each part that a diagnosis lacks. `memory`, `proof`: what it says of either."""
+    """Return the reason for each part that a diagnosis lacks. `memory`, `proof`: those of the diagnosis."""
     absent = (
         mine.run.facts.reasons if mine.run.facts else {"run": "no records of mpprof lie beside the trace"}
     )

@@ -26,7 +26,8 @@ class Trial(NamedTuple):
 
 
 class Options(NamedTuple):
-    """`logdir`: absolute. `script`: as a user names it. `steps`: end once so many steady steps are recorded.
+    """`logdir`: absolute. `script`: as a user names it. `steps`: end once this many steady steps are
+    recorded.
     `profile`: the steps to profile, first and last. `policy`: a dtype policy in place of the script's own.
     `jit`: whether `compile` asks for XLA; None: as the script does. `quiet`: print no notes. `trial`: it is
     one of several trainings of `mpprof try`. `numerics`: look at the numbers by layer."""

@@ -150,7 +150,7 @@ def _bound(work: Work, precision: Precision, evidence: Evidence) -> float | None
 
 
 def _same_rate(work: Work) -> float:
-    """Return the time of the work if it moves its bytes in 16 bits at the rate of today."""
+    """Return the time of the work if it moves its bytes in 16 bits at today's rate."""
     return work.ns / HALF_BYTES if work.precision in ("fp32", "tf32") else work.ns
 
 

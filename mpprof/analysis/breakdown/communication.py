@@ -114,8 +114,8 @@ class Straggling:
 
 
 def straggling(devices: Sequence[DeviceLoad]) -> Straggling | None:
-    """Return the devices whose own work takes notably longer than the median; None where there are none, or
-    where more than half would be."""
+    """Return the devices whose own work takes notably longer than the median; None without any, or if more
+    than half would count."""
     if len(devices) < 2:
         return None
     # Without collectives in the traces, waiting for others is idle time like any other.

@@ -39,7 +39,8 @@ def matrix_work(
 
 
 def multiplying(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
-    """Return the layers that multiply with weights of their own, each once: of attention its projections."""
+    """Return the layers that multiply with weights of their own, each once; for attention, its
+    projections."""
     by_name = {layer.name: layer for layer in layers}
     return tuple(
         layer

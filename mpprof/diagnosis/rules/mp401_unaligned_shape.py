@@ -137,8 +137,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _loads_singly(signals: Signals, row: int) -> bool:
-    """Return whether the cell ran on matrix units in a kernel that reads its operands one or two values at a
-    time, by its name."""
+    """Return whether the cell ran on matrix units in a kernel whose name says that it reads one or two values
+    at a time."""
     cell = signals.cells[row]
     alignment = shapes.kernel_alignment(cell.kernel or "")
     narrow = alignment is not None and alignment <= SINGLY

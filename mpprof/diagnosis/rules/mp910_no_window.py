@@ -61,7 +61,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"there is no trace: {happened}",
         said="no trace was recorded: "
         + (
-            "the step time is known, where it goes is not"
+            "the step time is known, but not where it goes"
             if signals.mean_step_ns
             else "where the time goes is not known"
         ),

@@ -34,7 +34,7 @@ LEADS = ERROR
 
 LONGEST = 160
 """How many letters of an error's first line a sentence holds."""
-NOT_KNOWN = "how the training ended is not known: nobody could see what left it"
+NOT_KNOWN = "how the training ended is not known: the recorder could not see the exception"
 _NO_ERRORS = {"interrupted": "the keyboard interrupted the training", "exit": "sys.exit ended the training"}
 
 
@@ -48,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
             return Unable(NOT_KNOWN)
         if run.finished:
             return Clear("the training ran to its end")
-        return Unable("no end of the training is on record: it goes on, or its process was killed")
+        return Unable("no end of the training was recorded: it still runs, or its process was killed")
     if ended.reason in _NO_ERRORS:
         return Clear(_NO_ERRORS[ended.reason])
     if not ended.by_error:
