@@ -135,8 +135,8 @@ class Diagnosis(finding.Diagnosis):
         run: the run that was judged.
         answer: what the report says first: a figure, a sentence, why, and what to do.
         verdict: the answer's sentence.
-        cause: the code of the answer's cause; None without a main cause. explanation: the sentences that
-        follow the answer's.
+        cause: the code of the answer's cause; None without a main cause.
+        explanation: the sentences that follow the answer's.
         findings: the causes that were found, in the order in which to remedy them.
         clear: codes of the causes that were looked for and are not there.
         not_applicable: causes that a run of this kind cannot have, with the reason.

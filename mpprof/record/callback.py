@@ -96,7 +96,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             `(first, last)`, inclusive and counted from 1, or None for no window. A window never goes across
             a validation. `mpprof.record.profile.window` states how large its trace can get.
         read_every: read the loss scale, the skipped steps and the memory once in this many steps; 1: on every
-        step. Each of the first 32 steps is read, and each of the 32 after a change. Totals are exact.
+            step. Each of the first 32 steps is read, and each of the 32 after a change. Totals are exact.
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
         verbose: 1: print one line at the end of `fit`; 0: print nothing.
         announce: called with the run's root at the end of `fit`; returns a sentence to print. The default is
