@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_490,
+    "mpprof/analysis": 10_520,
     "mpprof/api": 1_490,
     "mpprof/cli": 2_340,
     "mpprof/diagnosis": 7_290,

@@ -201,3 +201,17 @@ def test_the_least_size_follows_from_the_cards_rates() -> None:
     assert (least["L4"] or 0) > (least["H100"] or 0)  # less bandwidth for each FLOP
     assert least["A100"] is None
     assert float8.least_reuse(None) == least["H100"]
+
+
+# --- what an audit says of them
+
+
+def test_the_sentence_of_float8_layers_says_where_their_share_is_not_known() -> None:
+    known = float8.sentence((*LARGE, dense("c", 4096, 4096, MIXED)))
+    assert known is not None
+    assert "a, b (66.7 % of the multiplications with weights); not quantised: c in bfloat16" in known
+    unbuilt = [replace(layer, parameters=None, input_shape=None, output_shape=None) for layer in LARGE]
+    unknown = float8.sentence(unbuilt)
+    assert unknown is not None
+    assert "a, b (their share of the multiplications is not known); each such layer" in unknown
+    assert float8.sentence((dense("c", 4096, 4096, MIXED),)) is None

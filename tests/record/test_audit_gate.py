@@ -198,3 +198,36 @@ def test_the_command_keeps_an_audit_and_compares_with_it(tmp_path: Path, capsys:
     assert "for NVIDIA H100" in said.out
     store.write_text('{"schema": "mpprof.report/1"}')
     assert main(["audit", str(models["after"]), *options, "--against", str(store)]) == 2
+
+
+def separable(filters: int = 64) -> AuditReport:
+    keras.config.set_dtype_policy("mixed_float16")
+    made = keras.Sequential([
+        keras.Input((32, 32, 64)), layers.SeparableConv2D(filters, 5, depth_multiplier=2, name="both"),
+    ])  # fmt: skip
+    keras.config.set_dtype_policy("float32")
+    return mpprof.audit(made, batch_size=8, gpu="A100")
+
+
+def test_the_depthwise_part_of_a_separable_convolution_is_no_work_of_matrix_units(tmp_path: Path) -> None:
+    found = separable()
+    deep, wide = 25 * 64 * 2, 64 * 2 * 64
+    shares = {each.layer: (each.unit, each.share) for each in found.work}
+    assert shares == {
+        "both": ("tensor_core", pytest.approx(wide / (deep + wide))),
+        "both (depthwise part)": ("cuda_core", pytest.approx(deep / (deep + wide))),
+    }
+    assert "Tensor Cores in fp16 71.9 %, ordinary arithmetic in fp16 28.1 %" in str(found)
+    wanted = audit_checks.read(bounds(tmp_path, "min_16_bit_ratio = 0.9"))
+    (outcome,) = audit_checks.judge(found, wanted)
+    assert (outcome.verdict, "both (depthwise part): cuda core in fp16" in outcome.text) == ("failed", True)
+    assert [each.verdict for each in audit_checks.compare(found, kept(found))] == ["passed"]
+    left = [
+        each.text for each in audit_checks.compare(separable(63), kept(found)) if each.check == "matrix units"
+    ]
+    assert left == ["both: filters 63, was 64"]
+    assert mpprof.audit(separable_of_unknown_size(), gpu="A100").work[0].share is None
+
+
+def separable_of_unknown_size() -> Any:
+    return keras.Sequential([layers.SeparableConv2D(8, 3)])

@@ -7,6 +7,7 @@ own policy decides, never the process'. It is what the card *can* do; a kernel t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mpprof.analysis.kernels import device_peaks, shapes
 from mpprof.analysis.layers import flops, kinds
@@ -27,15 +28,34 @@ ROCm, precision support."""
 _RDNA = 10
 """From gfx10 on the compute cards' numbering ends: Radeon's matrix instructions take 16-bit operands alone."""
 Where = tuple[Placement, Precision, str]
+DEPTHWISE_PART = " (depthwise part)"
+"""What a separable convolution's name ends with where its depthwise part alone is meant."""
 
 
 def matrix_work(
     layers: Sequence[LayerFacts], card: DeviceFacts, *, tf32: bool | None = None
 ) -> tuple[MatrixWork, ...]:
-    """Return where each layer that multiplies with weights will run. `tf32` False: it was switched off."""
+    """Return where each layer that multiplies with weights will run, of a separable convolution its two parts. `tf32`
+    False: it was switched off."""
     shares = flops.shares(layers)
     by_name = {layer.name: layer for layer in layers}
-    return tuple(_of(layer, card, tf32, shares, by_name) for layer in multiplying(layers))
+    found = [_of(layer, card, tf32, shares, by_name) for layer in multiplying(layers)]
+    return tuple(part for each in found for part in _parts(each, by_name[each.layer], card))
+
+
+def _parts(whole: MatrixWork, layer: LayerFacts, card: DeviceFacts) -> tuple[MatrixWork, ...]:
+    """Return the pointwise and the depthwise part of a separable convolution, which share its multiplications as
+    they share its weights; any other layer as it is."""
+    if not kinds.is_separable(layer):
+        return (whole,)
+    unit, precision, reason = _depthwise(layer, card)
+    ratio = kinds.depthwise_ratio(layer)
+    if whole.share is None or ratio is None:
+        deep = wide = None
+    else:
+        deep, wide = whole.share * ratio, whole.share * (1 - ratio)
+    part = MatrixWork(whole.layer + DEPTHWISE_PART, unit, precision, deep, reason)
+    return replace(whole, share=wide), part
 
 
 def multiplying(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
@@ -80,10 +100,7 @@ def _risk(layer: LayerFacts, by_name: Mapping[str, LayerFacts]) -> str | None:
 def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> Where:
     """Return the unit that a layer's products run on, the type of their operands there, and why."""
     if kinds.is_depthwise(layer):
-        if card.kind == "tpu":
-            return "unknown", "unknown", "which unit of a TPU takes a depthwise convolution is not known"
-        own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
-        return "cuda_core", _ordinary(own, card), "a depthwise convolution has no kernel on matrix units"
+        return _depthwise(layer, card)
     has = device_peaks.has_matrix_units(card)
     name = card.name or "a card of this capability"
     if has is None:
@@ -100,6 +117,13 @@ def where(layer: LayerFacts, card: DeviceFacts, *, tf32: bool | None = None) -> 
     if layer.quantized == "float8":
         return found[0], found[1], f"{name} has no product in this float8: turned back first; {found[2]}"
     return found
+
+
+def _depthwise(layer: LayerFacts, card: DeviceFacts) -> Where:
+    if card.kind == "tpu":
+        return "unknown", "unknown", "which unit of a TPU takes a depthwise convolution is not known"
+    own = COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown")
+    return "cuda_core", _ordinary(own, card), "a depthwise convolution has no kernel on matrix units"
 
 
 def _ordinary(own: Precision, card: DeviceFacts) -> Precision:
@@ -167,14 +191,15 @@ def least_ns(
     peaks = device_peaks.peaks(card)
     if peaks is None or batch is None or not work:
         return None
-    counts, trained = flops.multiplications(layers), {layer.name: layer.trainable for layer in layers}
+    whole = sum(flops.multiplications(layers).values())
+    trained = {layer.name: layer.trainable for layer in layers}
     total = 0.0
     for each in work:
         rate = _rate(each, peaks.flops_per_s)
-        if not rate or each.layer not in counts:
+        if not rate or each.share is None:
             return None
-        passes = 1 if trained[each.layer] is False else 2
-        total += 2 * passes * counts[each.layer] * batch / rate
+        passes = 1 if trained[each.layer.removesuffix(DEPTHWISE_PART)] is False else 2
+        total += 2 * passes * each.share * whole * batch / rate
     return total * 1e9
 
 

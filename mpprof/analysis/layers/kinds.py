@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mpprof.model.run import LayerFacts, RunFacts
@@ -66,6 +67,21 @@ def is_depthwise(layer: LayerFacts) -> bool:
 def is_separable(layer: LayerFacts) -> bool:
     """Return whether the layer is a depthwise convolution and a pointwise one in one."""
     return layer.kind in ("SeparableConv1D", "SeparableConv2D")
+
+
+def depthwise_ratio(layer: LayerFacts) -> float | None:
+    """Return which part of a separable convolution's weights, and so of its multiplications, its depthwise
+    part has; None: a size is not known."""
+    config, shape = layer.config, layer.input_shape
+    axis = 1 if config.get("data_format") == "channels_first" else -1
+    sizes = config.get("kernel_size")
+    kernel = [sizes] * int(layer.kind[-2]) if isinstance(sizes, int) else sizes
+    made, channels = config.get("filters"), shape[axis] if isinstance(shape, list | tuple) and shape else None
+    if not kernel or not isinstance(made, int) or not isinstance(channels, int):
+        return None
+    spread = channels * int(config.get("depth_multiplier") or 1)
+    deep, wide = math.prod(kernel) * spread, spread * made
+    return deep / (deep + wide)
 
 
 def is_recurrent(layer: LayerFacts) -> bool:

@@ -184,14 +184,18 @@ def _compiles_by_default(run: Run) -> bool:
 def under(model: ModelFacts, policy: str) -> ModelFacts:
     """Return the model under another policy: its layers of the policy that most with weights have get the new
     one, of two as frequent the one in 16 bits; a layer of another policy, such as a float32 output, keeps
-    it."""
+    it. A quantised layer counts as one of the policy that it was quantised from."""
     types = _types(policy)
     inside = [layer for layer in model.layers if layer.kind != "InputLayer"]
-    names = Counter(layer.dtype_policy for layer in [one for one in inside if one.parameters] or inside)
+    names = Counter(_unquantised(layer) for layer in [one for one in inside if one.parameters] or inside)
     main = max(names, key=lambda name: (names[name], name != "float32")) if names else None
     return replace(
-        model, layers=tuple(_under(one, *types) if one.dtype_policy == main else one for one in model.layers)
+        model, layers=tuple(_under(one, *types) if _unquantised(one) == main else one for one in model.layers)
     )
+
+
+def _unquantised(layer: LayerFacts) -> str | None:
+    return layer.dtype_policy and layer.dtype_policy.rpartition("_from_")[2]
 
 
 def _types(policy: str) -> tuple[str, str]:

@@ -377,3 +377,38 @@ def test_what_cannot_be_forecast_says_why() -> None:
         training.forecast(chain(*BLOCK), 0)
     with pytest.raises(UnableError, match="no model"):
         training.forecast(Run("r", Path(), None, None, None, None, (), True), 1)
+
+
+def quantised(*policies: str) -> Run:
+    """A model of Dense layers of these policies."""
+    first = {
+        "name": "x",
+        "class": "InputLayer",
+        "output_shape": [None, 512],
+        "inbound": [],
+        "output_dtype": "float32",
+    }
+    names = ["x", *(f"d{place}" for place in range(len(policies)))]
+    layers = [
+        {"name": name, "class": "Dense", "module": "keras", "dtype_policy": policy, "compute_dtype": "float16",
+         "variable_dtype": "float32", "output_dtype": "float16", "parameters": 512 * 512, "config": {"units": 512},
+         "input_shape": [None, 512], "output_shape": [None, 512], "inbound": [before], "trainable": True}
+        for before, name, policy in zip(names, names[1:], policies, strict=False)
+    ]  # fmt: skip
+    return run_of({
+        "framework": {"backend": "jax"},
+        "model": {"name": "m", "parameters": 512 * 512 * len(policies), "layers": [first, *layers], "outputs": [{"layer": names[-1], "dtype": "float16"}]},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_a_model_quantised_from_mixed_float16_is_one_of_mixed_float16(policy: str) -> None:
+    """What it keeps in 8 bits is not counted, and said; all else is that of the policy it was quantised from."""
+    mixed, narrow = "mixed_float16", "float8_from_mixed_float16"
+    plain = training.forecast(quantised(*[mixed] * 3), 256, policies=(policy,))
+    for policies in ([narrow] * 3, [narrow, narrow, mixed], [narrow, mixed, mixed]):
+        found = training.forecast(quantised(*policies), 256, policies=(policy,))
+        assert found.runs[0].peak_bytes == plain.runs[0].peak_bytes, policies
+        assert any(
+            f"what {policies.count(narrow)} float8 layers keep in 8 bits" in said for said in found.unknown
+        )
