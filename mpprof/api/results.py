@@ -92,6 +92,7 @@ class Run(recorded.Run):
         hosts: the last trace of each host, the run's own first; empty for a run on one host.
         step_range: the ranges that `load` was given to take as steps; None where none were named.
         finished: whether the records hold the end of the training; True where there is no step log.
+        stopped: whether a judged run had been silent for 15 s without that end: killed, or its machine.
         warnings: sentences on what is damaged or missing in the records; empty where nothing is.
     """
 

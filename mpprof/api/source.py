@@ -28,7 +28,7 @@ from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
 from mpprof.runs.run_entries import entry_of, why_no_trace
-from mpprof.runs.state import state_of
+from mpprof.runs.state import has_stopped, state_of
 from mpprof.shared_results import SharedResults
 from mpprof.store import ladder
 
@@ -162,7 +162,8 @@ class LogDirectory(TableMethods):
             document = documents.report(workflows.judge(mine, against, dismissed=self._ignore))
             return dismissals.applied(document, self._ignore)
 
-        return self._reports.get((run, baseline), self.version(run, baseline), make)
+        stopped = has_stopped(self._run(run), now_unix_ns=time_ns())  # which no file changes for
+        return self._reports.get((run, baseline), f"{self.version(run, baseline)} {stopped}", make)
 
     def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row that a survey has kept of the run against this baseline; None where there is none,

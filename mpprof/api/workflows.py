@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Literal
 
 from mpprof import traces
@@ -35,7 +36,7 @@ from mpprof.model.hosts import Collective, Hosts
 from mpprof.model.kernels import Placements
 from mpprof.model.memory import MemoryAccount, Program
 from mpprof.model.quantities import format_count
-from mpprof.model.run import Run
+from mpprof.model.run import NO_END, Run
 from mpprof.model.trace import NamedRanges, Trace
 from mpprof.runs.loading import (
     Given,
@@ -48,6 +49,7 @@ from mpprof.runs.loading import (
     runs,
     why_no_trace_in,
 )
+from mpprof.runs.state import has_stopped
 
 if TYPE_CHECKING:
     from mpprof.analysis.comparison.bounds import Proof
@@ -319,8 +321,11 @@ def _diagnosis(
 ) -> Diagnosis:
     """Return what was computed of a run with what the rules say of it, before it is put into sentences."""
     measured = mine.account or mine.window
+    run = replace(mine.run, stopped=has_stopped(mine.run, now_unix_ns=time_ns()))
+    # That there is no end of a run that stopped, the answer says.
+    ended = (said for said in _warnings(mine) if not (run.stopped and said.startswith(NO_END)))
     return Diagnosis(
-        run=mine.run,
+        run=run,
         steps=mine.steps,
         account=mine.account,
         tensor_core=mine.tensor_core,
@@ -331,7 +336,7 @@ def _diagnosis(
         unable=judgement.unable,
         clear=judgement.clear,
         not_applicable=judgement.not_applicable,
-        warnings=(*_warnings(mine), *judgement.warnings),
+        warnings=(*ended, *judgement.warnings),
         absent=_absent(mine, held, proof),
         device=_main_device(mine),
         computes=mine.computes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,10 +29,12 @@ def advice(
     wrapped: bool,
     outputs: Sequence[Any],
     loss: str,
+    beyond: Sequence[str] = (),
 ) -> Advice | None:
     """Return what to do about a break; None where it follows from another. `layers`: the model's, by name;
     the loss is none of them. `scales`: the loss is scaled; `wrapped`: the optimizer un-scales it. `outputs`:
-    the layers whose outputs are the model's. `loss`: what it is called."""
+    the layers whose outputs are the model's. `loss`: what it is called. `beyond`: the layers that compute in
+    float16 what float16 does not hold."""
     name = found.layer
     layer = layers.get(name)
     in_float32 = _in_float32(layer, name)
@@ -80,6 +83,12 @@ def advice(
             text = f"What {found.source} computes before {name} needs bfloat16 or float32, and {name}, too."
             code = "MP206"
             snippet = f'x = keras.ops.cast(x, "float32")  # in {found.source}, before {name}\n{in_float32}'
+        case "sum" | "product" | "variance" | "exp" | "not known" if (
+            layer is not None and len(beyond) > 1 and name in beyond
+        ):
+            text = f"{', '.join(beyond[:-1])} and {beyond[-1]} need bfloat16 or float32."
+            code = "MP206"
+            snippet = _map(beyond, layer.dtype_policy.name.removeprefix("map_"), wrapped)
         case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:
@@ -108,6 +117,19 @@ def advice(
 
 def _in_float32(layer: Any, name: str) -> str:
     return _CAST_OUTPUTS if layer is None else f'{_constructor(layer)}(..., dtype="float32")  # {name}'
+
+
+def _map(names: Sequence[str], policy: str, wrapped: bool) -> str:
+    """Return the policy under which these layers compute in float32. A key is matched with a layer's path,
+    which begins with the model's name in some models; Keras wraps no optimizer under such a policy."""
+    keys = ", ".join(f'r"(.*/)?{re.escape(each.partition("#")[0])}": float32' for each in names)
+    lines = [
+        'float32 = keras.dtype_policies.DTypePolicy("float32")',
+        f'others = keras.dtype_policies.DTypePolicy("{policy}")',
+        f"policies = keras.dtype_policies.DTypePolicyMap(others, {{{keys}}})",
+        "keras.config.set_dtype_policy(policies)  # before the model is built",
+    ]
+    return "\n".join([*lines, _WRAPPED] if wrapped else lines)
 
 
 def _logits(layers: Mapping[str, Any], found: Break, outputs: Sequence[Any]) -> Advice | None:

@@ -142,6 +142,7 @@ class _Look:
         loss = job.loss or getattr(job.model, "loss", None)
         about: dict[str, Any] = {"scales": self._scales, "wrapped": self._wrapped, "outputs": ends}
         about["loss"] = loss if isinstance(loss, str) else type(loss).__name__ + getattr(loss, "__name__", "")
+        about["beyond"] = self._beyond()
         told = [advice(job.taps.operations, each, scale, **about) for each in found]
         unable = dict(job.taps.unable)
         if job.why_not is not None:
@@ -160,6 +161,20 @@ class _Look:
             tuple(NotSeen(layer, reason) for layer, reason in unable.items()),
             self._absent,
         )
+
+    def _beyond(self) -> list[str]:
+        """Return the layers that compute in float16 what is beyond it in the pass in float32."""
+        kinds = self._job.taps.operations
+        found = [
+            entry.place.layer
+            for entry in self._entries
+            if entry.tensor == "output"
+            and getattr(kinds.get(entry.place.layer), "compute_dtype", None) == "float16"
+            and (other := self._float32.get(key(entry))) is not None
+            and other.tally.would_be("float16").nonfinite_ratio
+            and not other.tally.nonfinite
+        ]
+        return list(dict.fromkeys(found))
 
     def _band(self) -> ScaleBand | None:
         """Return the band of loss scales; None where no layer computes in float16 and nothing scales."""

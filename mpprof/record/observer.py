@@ -215,12 +215,17 @@ class Observer:
         return memory if isinstance(memory, list) else None
 
     def note_memory(self, line: Line) -> None:
-        if (memory := self.memory()) is not None:
+        """Note the memory on a line that does not have it yet: after a reset the peak tells nothing of its
+        call."""
+        if line.memory is None and (memory := self.memory()) is not None:
             line.memory = memory
 
-    def reset_memory_peak(self) -> None:
-        """Reset the memory peak once, after the first calls, which autotune and compile."""
+    def reset_memory_peak(self, line: Line | None = None) -> None:
+        """Reset the memory peak once, after the first calls, which autotune and compile; what it was is noted
+        on the `line` of the last of them."""
         if self.memory_on:
+            if line is not None:
+                self.note_memory(line)
             reason = self._recorder.attempt("memory", self._probe.reset_memory_peak)
             if reason:
                 self._recorder.absent["memory.reset"] = reason

@@ -830,7 +830,7 @@ class FitSession:
             self.recorder.save()
             self.calls.leave_out(self._clock() - begin)
         if self._calls_run == WARM_CALLS:
-            self.observer.reset_memory_peak()
+            self.observer.reset_memory_peak(line)
 
     def _find_counters(self, *, begins: bool) -> None:
         self.observer.find_counters(getattr(self.model, "optimizer", None), begins=begins)

@@ -22,6 +22,7 @@ from tests.builders import cases as c
 from tests.builders import records, unmarked, windows
 from tests.diagnosis.saying import assert_answer, diagnosed
 from tests.frozen.outputs import pairs
+from tests.traces.kineto import Kineto
 
 
 def of_sample(name: str, base: str | None = None) -> Answer:
@@ -127,6 +128,29 @@ def test_a_situation_has_its_answer(name, found, leading, figure, sentence) -> N
     assert sentence in answer.sentence
 
 
+def idling(idle_ms: float) -> Kineto:
+    """Six steps of 10 ms with float32 products, and nothing on either side for the rest."""
+    k = Kineto()
+    for step in range(6):
+        at, each = 10_000.0 * step, (10_000 - 1_000 * idle_ms) / 4
+        k.host("user_annotation", f"ProfilerStep#{step}", at, 10_000)
+        for row in range(4):
+            k.op("aten::mm", at + 10 + 30 * row, 20)
+            k.launch("ampere_sgemm_128x64_nn", at + 15 + 30 * row, at + 40 + (each + 1) * row, each)
+    return k
+
+
+@pytest.mark.parametrize(("idle_ms", "first"), [(0.5, True), (6.4, False)])
+def test_a_float32_run_that_idles_is_not_told_of_16_bits_first(
+    tmp_path: Path, idle_ms: float, first: bool
+) -> None:
+    """A public trace idled 64 % in a blocking copy, and the first thing to do was autocast, at 1.00x to 1.06x."""
+    answer = workflows.diagnose(workflows.load(idling(idle_ms).write(tmp_path / "a.pt.trace.json"))).answer
+    assert (answer.kind, answer.leads) == ("float32", "nothing")
+    assert ("autocast" in answer.do) is first
+    assert ("idles" in answer.sentence) is not first
+
+
 SAMPLE_ANSWERS = [
     ("v100-input-bound-mixed-float16", "v100-input-bound-float32", "1.02x", "The GPU waits for data 25.5 of each 48.0 ms step."),
     ("v100-float32-island", "v100-convnet-float32", "1.14x", "`conv2d_2` and `conv2d_3` compute in float32, which costs 15.0 of each 37.6 ms step."),
@@ -218,6 +242,16 @@ def test_what_rests_on_one_step_says_so() -> None:
     answer = compose(diagnosed(c.case(account=account)))
     assert answer.because[0] == "Only one step was profiled, and it may not be typical."
     assert answer.sentence == "The GPU waits for data about 30 of each 100 ms step."
+
+
+@pytest.mark.parametrize(("usual_ms", "said"), [(300, "shorter"), (30, "longer")])
+def test_the_profiler_is_not_blamed_for_steps_that_are_not_known_to_be_longer_by_it(
+    usual_ms: int, said: str
+) -> None:
+    account = c.account(c.cell("idle_input", 60), usual_ns=usual_ms * c.MS)
+    answer = compose(replace(diagnosed(c.case(account=account)), unlike="the window is not representative"))
+    assert answer.leads == "time"
+    assert answer.because[0] == f"The profiled steps are {said} than the others, so that all parts are about."
 
 
 def test_what_is_dismissed_is_not_the_answer() -> None:

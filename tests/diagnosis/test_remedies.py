@@ -441,6 +441,21 @@ def test_kernels_in_nhwc_that_nothing_transposes_for_have_their_channels_last() 
     assert "memory_format=torch.channels_last" in finding("MP405", traced(*between, of=TRANSPOSED)).remedy
 
 
+@pytest.mark.parametrize(
+    ("op", "within"),
+    [("aten::miopen_convolution", True), ("aten::convolution_backward", True), ("aten::permute", False)],
+)
+def test_transposes_that_convolutions_put_in_are_nobodys_permute(op: str, within: bool) -> None:
+    """MIOpen turns images with channels first to run its kernels for channels last, in calls of the convolution."""
+    turned = c.account(
+        c.cell("layout", 20, op=op, op_type=op, kernel="batched_transpose_16x32_half"), c.fallback(80, **CONV)
+    )
+    names = (op, "aten::conv2d", "igemm_fwd_gtcx3_nhwc_bf16_bx0", "batched_transpose_16x32_half")
+    found = finding("MP405", traced(*names, of=turned))
+    assert found.remedies[0].text.startswith("channels_last: model.to(memory_format=torch.channels_last)")
+    assert ("do not permute axes" in found.remedy) is not within
+
+
 PASCAL = DeviceFacts("gpu", "NVIDIA GeForce GTX 1080 Ti", "nvidia", (6, 1))
 TURING_16 = DeviceFacts("gpu", "NVIDIA GeForce GTX 1660 Ti", "nvidia", (7, 5))
 

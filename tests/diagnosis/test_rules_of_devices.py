@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mpprof.diagnosis.signals import Case
+from mpprof.diagnosis.remedies.choosing import choose
+from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Account, DeviceAccount
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
@@ -81,6 +82,24 @@ def test_without_communication_in_the_traces_the_evidence_is_of_the_devices_work
         "the same, /device:GPU:0": pytest.approx(60e6),
     }
     assert found.cost_ns_per_step == pytest.approx(40e6)
+
+
+def test_a_device_whose_launches_are_late_is_not_told_of_its_clock() -> None:
+    """A public trace of two GPUs whose kernels take the same, 15.16 and 15.17 ms: one process launches later."""
+    late = c.account(exchange(2.0), c.cell("idle_launch", 18.0), step_ms=100.0)
+    both = case(of_two(c.account(exchange(20.0), step_ms=100.0), late), distribution="DataParallel")
+    (remedy,) = finding("MP704", both).remedies
+    assert "process" in remedy.text
+    assert "clock" not in remedy.text
+
+
+@pytest.mark.parametrize(("names", "buckets"), [(("DistributedDataParallel.forward",), True), ((), False)])
+def test_who_exchanges_gradients_one_by_one_is_told_of_buckets(names: tuple[str, ...], buckets: bool) -> None:
+    """404 all-reduces a step in a public trace, one for each parameter, and no wrapper round the model."""
+    trace = replace(c.trace(), strings=("aten::mm", "c10d::allreduce_", *names))
+    told = " ".join(each.text for each in choose("MP705", Signals(c.case(records=None, trace=trace))))
+    assert ("larger buckets" in told, "no_sync" in told) == (buckets, buckets)
+    assert ("exchange many gradients at once" in told) is not buckets
 
 
 SIXTEEN_BIT_SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mpprof
@@ -201,6 +202,28 @@ def test_a_checkpoint_every_five_steps_counts_though_the_median_gap_is_short(
     assert "ModelCheckpoint takes" in got.summary
 
 
+def test_what_callbacks_take_is_of_the_steps_that_the_step_time_is_the_mean_of(tmp_path: Path) -> None:
+    """On JAX the steps behind the epoch's last wait for the device have no time: their checkpoint is in no
+    mean step."""
+    saves = Hook("ModelCheckpoint", batch_end=400, every=50)
+    got = finding("MP305", case(Play(backend="jax", waits=0, callbacks=(saves,)), tmp_path))
+    assert got.cost_ns_per_step == pytest.approx(400 / 80 * MS, rel=0.01)  # steps 17 to 96
+    assert got.summary.startswith("ModelCheckpoint takes 5.00 ms a step, 31.2 %")
+
+
+def test_what_a_callback_sets_up_in_the_warm_up_of_a_later_fit_is_in_no_mean_step(tmp_path: Path) -> None:
+    run = load(play(Play(backend="jax", waits=0, epochs=1, calls=100, fits=2), tmp_path).root)
+    assert run.spans is not None
+    spent = run.spans.spent
+    at = spent.rows("callbacks", ("batch",)) & (spent.fit == 2)
+    assert at.sum() == 1
+    second = np.where(at, 102, spent.first_step)
+    slow = replace(spent, ns=np.where(at, 900 * MS, spent.ns), first_step=second, last_step=second)
+    run = replace(run, spans=replace(run.spans, spent=slow))
+    steps = stepping.summarise(run.steps, run.facts, finished=True)
+    assert says("MP305", c.case(run=run, steps=steps)) == "clear"
+
+
 def test_of_two_slow_callbacks_no_one_is_said_to_take_the_time_of_both(tmp_path: Path) -> None:
     other = Hook("Other", batch_end=25)
     got = finding("MP305", case(Play(callbacks=(SLOW, other)), tmp_path / "both"))
@@ -330,3 +353,15 @@ def test_tracings_that_are_only_counted_are_a_cause_of_the_long_steps_beside_the
     assert got.confidence == "medium"
     assert got.summary.startswith("the step was traced 3 times anew")
     assert says("MP902", case(slow, tmp_path / "untold")).startswith("unable")
+
+
+@pytest.mark.parametrize(("jit", "said"), [(True, "unable"), (False, "clear")])
+def test_where_xla_compiles_that_nothing_was_traced_anew_tells_nothing(
+    jit: bool, said: str, tmp_path: Path
+) -> None:
+    stalls = Play(callbacks=(Hook("compiles", batch_end=900, every=25),))
+    made = compiled(tmp_path, stalls, "tensorflow tracing", {1: None})
+    assert made.run.facts is not None
+    fits = tuple(replace(fit, jit_compile=jit) for fit in made.run.facts.fits)
+    run = replace(made.run, facts=replace(made.run.facts, fits=fits))
+    assert says("MP902", replace(made, run=run)).partition(":")[0] == said

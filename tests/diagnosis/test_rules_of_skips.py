@@ -113,6 +113,9 @@ def test_skips_of_a_loss_that_is_not_finite_are_of_the_loss() -> None:
     )  # on JAX and torch the last step has none of its own
     case = scaled(tuple(range(40, 121)), 120, columns=columns | {"loss_known": last})
     assert says("MP201", case).startswith("not applicable: updates were skipped where the loss is not finite")
+    seldom = columns["loss_known"] & (np.arange(1, 121) % 16 == 0)  # as read on JAX
+    case = scaled(tuple(range(40, 121)), 120, columns=columns | {"loss_known": seldom})
+    assert "not finite by step 48: all 73 updates since were skipped" in finding("MP206", case).summary
     before = scaled(tuple(range(10, 121)), 120, columns=columns)
     assert says("MP201", before) == "error"  # these began with a finite loss
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.numerics import work
-from tests.numerics.on_tensorflow import keras, oracle, planted
+from tests.numerics.on_tensorflow import keras, oracle, planted, setups
 from tests.record.processes import done_on_jax
 
 pytestmark = pytest.mark.framework
@@ -53,6 +53,10 @@ def test_on_jax_what_is_counted_is_what_numpy_counts(on_jax: dict[str, Any]) -> 
     assert on_jax["differences"] == []
 
 
+def test_on_jax_what_an_update_loses_is_what_numpy_loses(on_jax: dict[str, Any]) -> None:
+    assert on_jax["lost_updates"] == []
+
+
 def test_on_jax_a_look_within_an_epoch_sees_the_state_of_now_and_changes_nothing(
     on_jax: dict[str, Any],
 ) -> None:
@@ -83,10 +87,7 @@ def test_on_jax_what_is_computed_again_in_the_backward_pass_is_unable_by_name(on
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("number", range(work.PARTS))
-def test_on_jax_every_planted_break_is_named_and_no_look_changes_anything(
-    tmp_path: Path, number: int
-) -> None:
-    found = _answers(tmp_path, work.part, PART=str(number))["said"]
-    assert len(found) >= 3
-    assert {name: said for name, said in found.items() if said} == {}
+@pytest.mark.parametrize("name", [*planted.PLANTED, *setups.SETUPS])
+def test_on_jax_every_planted_break_is_named_and_no_look_changes_anything(tmp_path: Path, name: str) -> None:
+    """Each in a process of its own: no limit of time holds for all of them together."""
+    assert _answers(tmp_path, work.one, NAME=name)["said"] == []

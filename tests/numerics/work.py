@@ -16,37 +16,29 @@ def _write(folder: Path, **answers: Any) -> None:
 
 def few(folder: Path) -> None:
     """Write the answers for every change."""
-    from tests.numerics import oracle, planted
+    from tests.numerics import lost_updates, oracle, planted
 
     _write(
         folder,
         planted=planted.said_of(FEW),
         differences=oracle.differences(),
+        lost_updates=lost_updates.wrong(),
         epoch=_within_an_epoch(),
         again=_computed_again(),
         fit=_looked_at_by_a_callback(folder),
     )
 
 
-PARTS = 9
-
-
-def part(folder: Path) -> None:
-    """Write what is wrong of every ninth planted break and setup, from the one whose number is in the environment."""
+def one(folder: Path) -> None:
+    """Write what is wrong of the planted break, or of the setup, whose name is in the environment."""
     from tests.numerics import planted, setups
 
-    names = [*planted.PLANTED, *setups.SETUPS][int(os.environ["PART"]) :: PARTS]
-    found = {
-        name: _changed(name, folder) if name in setups.SETUPS else planted.said_of([name])[name]
-        for name in names
-    }
-    _write(folder, said=found)
-
-
-def _changed(name: str, folder: Path) -> list[str]:
-    from tests.numerics import setups
-
-    return [*setups.changed(name), *setups.changed_by_fit(name, folder / "run" / name)]
+    name = os.environ["NAME"]
+    if name in setups.SETUPS:
+        said = [*setups.changed(name), *setups.changed_by_fit(name, folder / "run")]
+    else:
+        said = planted.said_of([name])[name]
+    _write(folder, said=said)
 
 
 def _looked_at_by_a_callback(folder: Path) -> dict[str, Any]:

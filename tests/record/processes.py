@@ -96,7 +96,7 @@ def done_on_jax(work: Callable[[Path], object], folder: Path, **environment: str
         for _ in range(XLA_ATTEMPTS):
             ended = subprocess.run(
                 [sys.executable, "-c", call.format(work.__module__, work.__name__), str(folder)],
-                env=given, cwd=folder, text=True, timeout=300, check=False,
+                env=given, cwd=folder, text=True, timeout=900, check=False,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             if ended.returncode == 0 or XLA_GAVE_UP not in ended.stdout:

@@ -85,6 +85,25 @@ def test_of_another_error_the_type_and_its_first_line_are_kept(tmp_path: Path) -
     }
 
 
+@pytest.mark.parametrize(
+    ("heads", "words"),
+    [
+        (("Detected at node PyFunc defined at (most recent call last):", "<stack traces unavailable>"),
+         "RuntimeError: file 71 is corrupt"),
+        (("Detected at node loss/Cross defined at (most recent call last):", '  File "a.py", line 26, in run', "",
+          '  File "b.py", line 5, in fit', ""), "Received a label value of 7"),
+        (("2 root error(s) found.",), "(0) INVALID_ARGUMENT: indices[0] = 99 is not in [0, 10)"),
+    ],
+)  # fmt: skip
+def test_of_an_error_in_tensorflows_graph_its_own_words_are_kept(heads: tuple[str, ...], words: str) -> None:
+    text = "\n".join(("Graph execution error:", "", *heads, words, "Traceback (most recent call last):"))
+    assert ended(ValueError(text)) == {"reason": "error", "error": "ValueError", "text": words}
+
+
+def test_an_error_in_the_graph_without_words_keeps_its_head() -> None:
+    assert ended(ValueError("Graph execution error:\n"))["text"] == "Graph execution error:"
+
+
 def test_an_exit_is_no_error(tmp_path: Path) -> None:
     mine = callback(tmp_path)
     with pytest.raises(SystemExit), contextlib.closing(mine):

@@ -10,7 +10,7 @@ from tests.torch.training import keras
 
 pytest.importorskip("ml_dtypes")
 
-from tests.numerics import oracle, planted, setups
+from tests.numerics import lost_updates, oracle, planted, setups
 
 pytestmark = pytest.mark.framework
 
@@ -33,3 +33,7 @@ def test_a_training_that_is_looked_at_is_bit_identical(name: str, tmp_path: Path
 
 def test_what_is_counted_is_what_numpy_counts() -> None:
     assert oracle.differences() == []
+
+
+def test_what_an_update_loses_is_what_numpy_loses() -> None:
+    assert lost_updates.wrong() == []

@@ -66,7 +66,15 @@ def _dots(source: RunTables, run: str, document: Report) -> tuple[proof.Dot, ...
             matrix = row["kind"] in ("unit", "off")
             first = matrix and (row["key"] in about or not about)
             found.append(
-                proof.Dot(row["short"], row["intensity"], row["flops_per_s"], row["ns"], row["kind"], first)
+                proof.Dot(
+                    row["short"],
+                    row["intensity"],
+                    row["flops_per_s"],
+                    row["ns"],
+                    row["kind"],
+                    first,
+                    f"{row['precision']}_cuda" if row["kind"] == "off" else "",
+                )
             )
     return tuple(found)
 

@@ -115,7 +115,7 @@ def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_r
     if None not in batch and batch[0] != batch[1]:
         return f"the batches differ: {batch[1]} in the baseline, {batch[0]} in this run"
     if memory.parts and not memory.parts.half_layers:
-        return "this run allocates nothing in 16 bits"
+        return "no layer of this run is known to allocate in 16 bits"
     return None
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.statistics import held_up
+from mpprof.analysis.steps.statistics import averaged, held_up
+from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
 from mpprof.model.steps import ABSENT, StepTable
@@ -35,38 +34,72 @@ class Compiles:
         return min(1.0, self.ns / self.took_ns) if self.ns is not None and self.took_ns > 0 else None
 
 
-def per_step(run: Run, part: str, since: int | None, at: Collection[str] = ("batch",)) -> dict[str, float]:
-    """Return the mean ns per step of a part at these places, by name and the longest first, over the steps
-    from `since` on (None: all of them). A line that begins before counts by its share of steps. Empty: none
-    was timed, or no step ran."""
+def per_step(run: Run, part: str, *, whole: bool = False) -> dict[str, float]:
+    """Return the mean ns per step of a part within calls, by name and the longest first, over the steps that
+    the step time is the mean of (without a step time, over all). A line that is of other steps, too, counts
+    by its share of them, or, where only `whole` ones are wanted, not at all. Empty: none was timed, or no
+    step ran."""
     steps, spans = run.steps, run.spans
     if steps is None or spans is None:
         return {}
-    first = 1 if since is None else since
-    ran = int(steps.covers[steps.step >= first].sum())
-    spent = spans.spent
-    rows = spent.rows(part, at) & (spent.ns != ABSENT) & (spent.last_step >= first)
-    whole = np.maximum(1, spent.last_step - spent.first_step + 1)[rows]
-    own = (spent.last_step - np.maximum(spent.first_step, first) + 1)[rows]
+    counted, spent = _counted(run, steps), spans.spent
+    ran = int(counted.steps.sum())
+    rows = spent.rows(part, ("batch",)) & (spent.ns != ABSENT)
+    first, last = spent.first_step[rows], spent.last_step[rows]
+    ratio = np.minimum(1.0, counted.number(first, last) / np.maximum(1, last - first + 1))
+    if whole:
+        ratio = np.floor(ratio)
     found: dict[str, float] = {}
-    for key, ns in zip(spent.key[rows].tolist(), (spent.ns[rows] * (own / whole)).tolist(), strict=True):
-        name = spent.keys[key].name
-        found[name] = found.get(name, 0.0) + ns
-    return (
-        {name: ns / ran for name, ns in sorted(found.items(), key=lambda each: -each[1])} if ran > 0 else {}
-    )
+    for key, ns in zip(spent.key[rows].tolist(), (spent.ns[rows] * ratio).tolist(), strict=True):
+        if ns > 0:
+            name = spent.keys[key].name
+            found[name] = found.get(name, 0.0) + ns
+    return {name: ns / ran for name, ns in sorted(found.items(), key=lambda each: -each[1])} if ran else {}
 
 
-def input_ns(run: Run, since: int | None) -> float | None:
+@frozen
+class _Counted:
+    """The steps that the step time is the mean of, by its times: the last step of each, and how many they
+    are."""
+
+    last: Int64
+    steps: Int64
+
+    def number(self, first: Int64, last: Int64) -> Int64:
+        """Return how many of them are among the steps from `first` to `last`."""
+        return self._until(last) - self._until(first - 1)
+
+    def _until(self, step: Int64) -> Int64:
+        before = np.append(0, np.cumsum(self.steps))
+        at = np.searchsorted(self.last, step, side="right")
+        begin = np.append(self.last - self.steps, np.iinfo(np.int64).max)
+        until: Int64 = before[at] + np.maximum(step - begin[at], 0)
+        return until
+
+
+def _counted(run: Run, steps: StepTable) -> _Counted:
+    times = averaged(steps, run.facts, run.spans)
+    if not len(times.row):
+        return _Counted(steps.step, steps.covers)
+    return _Counted(steps.step[times.row], times.steps)
+
+
+def input_ns(run: Run) -> float | None:
     """Return the mean wait for input per step, without each epoch's first where that is told apart; None
     where it was not recorded."""
     spans, steps = run.spans, run.steps
     if spans is not None and spans.spent.rows("input").any():
-        return sum(per_step(run, "input", since).values())
+        return sum(per_step(run, "input").values())
     if steps is None:
         return None
-    rows = (steps.input_wait_ns >= 0) & (steps.step >= (since or 1))
+    rows = (steps.input_wait_ns >= 0) & _counts(run, steps)
     return _mean(steps.input_wait_ns[rows], steps, rows) if rows.any() else None
+
+
+def _counts(run: Run, steps: StepTable) -> Bool:
+    """Return the rows with a step that the step time is the mean of."""
+    counted: Bool = _counted(run, steps).number(steps.step - steps.covers + 1, steps.step) > 0
+    return counted
 
 
 def device_wait_ns(run: Run, since: int | None) -> float | None:
@@ -91,17 +124,17 @@ def device_wait_ns(run: Run, since: int | None) -> float | None:
     return max(0.0, median(above_ns)) * len(at) / ran
 
 
-def gap_ns(run: Run, since: int | None) -> float | None:
+def gap_ns(run: Run) -> float | None:
     """Return the mean time per step between two calls, without the recorded wait for input that lies there;
     None where it was not recorded. A gap beside the profile window is left out."""
     steps = run.steps
     if steps is None:
         return None
     after = np.append(False, steps.profiled[:-1])[: len(steps)]
-    rows = (steps.gap_ns >= 0) & (steps.step >= (since or 1)) & ~steps.profiled & ~after
+    rows = (steps.gap_ns >= 0) & _counts(run, steps) & ~steps.profiled & ~after
     if not rows.any():
         return None
-    return max(0.0, _mean(steps.gap_ns[rows], steps, rows) - (input_ns(run, since) or 0.0))
+    return max(0.0, _mean(steps.gap_ns[rows], steps, rows) - (input_ns(run) or 0.0))
 
 
 def _mean(values: np.ndarray, steps: StepTable, rows: np.ndarray) -> float:
@@ -124,7 +157,10 @@ def compiles(run: Run) -> Compiles | None:
     to_next = np.where(steps.dispatch_ns >= 0, steps.dispatch_ns, steps.interval_ns)
     took = np.where(steps.duration_ns >= 0, steps.duration_ns, to_next)[later]
     timed = spent.ns[again]
-    counted = len(timed) > 0 and bool((timed == ABSENT).all())
+    only_counted = bool((spent.ns[spent.rows("compile")] == ABSENT).all())
+    # XLA compiles a new shape without TensorFlow tracing anew.
+    by_xla = any(fit.jit_compile for fit in run.facts.fits) if run.facts is not None else False
+    counted = only_counted and (len(timed) > 0 or by_xla)
     return Compiles(
         calls=int(spent.calls[again].sum()),
         ns=None if counted else sum(timed[timed != ABSENT].tolist()),

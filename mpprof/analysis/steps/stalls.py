@@ -179,7 +179,7 @@ def _cause(
         *((f"runs {name}", name, count, ns) for name, count, ns in hooks),
     ]
     cause, what, count, ns = max(named, key=lambda each: each[3], default=("", "", 0, 0.0))
-    compiled = spent.per_step(run, "compile", int(steps.step[times.row[0]]))  # of these only sums are known
+    compiled = spent.per_step(run, "compile", whole=True)  # of these only sums are known
     compiler, compiled_ns = next(iter(compiled.items()), ("", 0.0))
     if compiled_ns * ran > ns:
         cause, what, count, ns = f"compiles ({compiler})", f"compiling ({compiler})", 0, compiled_ns * ran
@@ -187,7 +187,7 @@ def _cause(
         if profiled is not None and profiled.waits_ratio >= _MOSTLY:
             return LOADER, added_ns * profiled.waits_ratio, None
         in_rounds = profiled is None and every in stepping.rounds(run.facts)
-        otherwise = in_rounds and _otherwise(run, times, len(long), hooks, added_ns)
+        otherwise = in_rounds and _otherwise(run, len(long), hooks, added_ns)
         place, ns = _place(run, times, long, in_rounds=in_rounds and not otherwise)
         return place, min(ns / ran, added_ns), None
     in_most = count >= REGULAR_RATIO * len(long)
@@ -243,16 +243,13 @@ def _held(run: Run, times: stepping.Averaged, long: Int64) -> Int64:
     return held
 
 
-def _otherwise(
-    run: Run, times: stepping.Averaged, stalled: int, hooks: list[tuple[str, int, float]], added_ns: float
-) -> bool:
+def _otherwise(run: Run, stalled: int, hooks: list[tuple[str, int, float]], added_ns: float) -> bool:
     """Return whether the records show that stalls, which come as often as a loader of several workers
     delivers, are something else's: a callback is long in most of them, the waits for input are shorter, or as
     many steps were compiled."""
-    assert run.steps is not None
     compiled = spent.compiles(run)
     calls = [count for _, count, _ in hooks] + ([] if compiled is None else [compiled.calls])
-    waited_ns = spent.input_ns(run, int(run.steps.step[times.row[0]]))
+    waited_ns = spent.input_ns(run)
     short = waited_ns is not None and waited_ns < _MOSTLY * added_ns
     return short or max(calls, default=0) >= REGULAR_RATIO * stalled
 

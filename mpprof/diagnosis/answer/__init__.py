@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from mpprof.diagnosis.answer import cause, nothing
-from mpprof.diagnosis.answer.limits import because
+from mpprof.diagnosis.answer.limits import because, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import BEFORE_COSTS, leads
 from mpprof.diagnosis.wording import LONGEST, fit, sentence
@@ -74,7 +74,7 @@ def _interval(view: View) -> str:
 def _without_cause(view: View) -> str:
     """Return what to do where nothing leads: what would tell more, or what gains most of what is normal."""
     report, best = view.report, view.best
-    if view.kind == "float32" and report.how_to_switch and nothing.worth_trying(view):
+    if view.kind == "float32" and report.how_to_switch and nothing.worth_trying(view) and not idle(view):
         return cause.one_line(report.how_to_switch[0].text)
     if view.kind == "window" and report.ranges:
         return f"mpprof report {view.signals.words['run']} --step-range {quoted(report.ranges[0].name)}"

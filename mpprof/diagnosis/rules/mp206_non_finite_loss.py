@@ -57,19 +57,19 @@ def judge(signals: Signals) -> Outcome:
     bad = rows[~np.isfinite(table.loss[rows])]
     if not len(bad):
         return _weights(spoiled) if spoiled else Clear("the recorded loss is finite")
-    first = int(table.step[bad[0]])
+    first, whence = int(table.step[bad[0]]), _whence(table, rows, bad[0])
     stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
     running = _running_mean(signals, table, rows)
     mean = ""
     if lost := _skipped_since(signals, first):
-        when = f"from step {first} on: all {format_count(lost)} updates since were skipped"
+        when = f"{whence}: all {format_count(lost)} updates since were skipped"
     elif running:
         again = len(np.unique(table.fit[bad] * _EPOCHS + table.epoch[bad])) - 1
         later = f" and in {format_count(again)} later epoch{'s' * (again > 1)}" if again else ""
-        when = f"on step {first}{later}"
+        when = f"{'by' if whence.startswith('by') else 'on'} step {first}{later}"
         mean = "a running mean, which stays non-finite until the epoch ends"
     elif stays:
-        when = f"from step {first} on"
+        when = whence
     else:
         of = format_count(len(rows))
         when = f"on {format_count(len(bad))} of {of} recorded steps, first on step {first}"
@@ -93,6 +93,15 @@ def judge(signals: Signals) -> Outcome:
         ),
         severity="error" if stays or spoiled else "warning",
     )
+
+
+def _whence(table: StepTable, rows: Int64, row: int) -> str:
+    """Return from where on the loss is not finite, by the first such row of those with a loss. It may have
+    been so before where losses were not read on every step."""
+    before = rows[rows < row]
+    read = int(table.step[before[-1]]) if len(before) else 0
+    first = int(table.step[row])
+    return f"from step {first} on" if first - int(table.covers[row]) <= read else f"by step {first}"
 
 
 def _skipped_since(signals: Signals, first: int) -> int:

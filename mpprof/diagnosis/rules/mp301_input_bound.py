@@ -148,7 +148,7 @@ def _recorded_ns(signals: Signals) -> float | None:
     if summary is None:
         return None
     timed = times is not None and times.part("input") is not None  # one without a line took nothing
-    wait_ns = spent.input_ns(signals.case.run, summary.first_steady)
+    wait_ns = spent.input_ns(signals.case.run)
     return 0.0 if wait_ns is None and timed else wait_ns
 
 

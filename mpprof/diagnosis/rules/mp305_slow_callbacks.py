@@ -66,8 +66,8 @@ def judge(signals: Signals) -> Outcome:
     # In few steps, callbacks mostly set things up at their first call. On JAX few of many steps are timed.
     if summary.count - (since or 1) + 1 < FEWEST_STEPS:
         return Unable("too few steps after warm-up to tell callbacks from what they set up; train longer")
-    hooks = spent.per_step(run, "callbacks", since)
-    gap_ns = spent.gap_ns(run, since)
+    hooks = spent.per_step(run, "callbacks")
+    gap_ns = spent.gap_ns(run)
     times = known(signals.run_time)
     unsplit = None if times is None else times.absent.get("callbacks")
     own_loop = run.facts is not None and run.facts.framework.get("loop") == "custom"

@@ -11,6 +11,11 @@ OUT_OF_MEMORY = re.compile(r"RESOURCE_?EXHAUSTED|\bOOM\b|out of memory|_STATUS_A
 MOST_CHARACTERS = 60_000
 """How much of an error's text is kept: XLA lists the largest buffers first."""
 MOST_OF_A_LINE = 300
+_GRAPH_ERROR = "Graph execution error:"
+_OF_THE_GRAPH = re.compile(
+    r'Detected at node .*|<stack traces unavailable>|File ".*|\d+ root error\(s\) found\.|'
+)
+"""What TensorFlow writes above an error's own words: the op, and where in the program it was made."""
 _MOST_CAUSES = 20
 _REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
 
@@ -18,7 +23,8 @@ _REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
 def ended(error: BaseException | None) -> dict[str, Any]:
     """Return run.json's `ended`. `reason`: "out_of_memory", "interrupted" (by the keyboard), "exit" (by
     `sys.exit`, where it can be seen), "error", or "unknown". `error`: the text of an out-of-memory error, of
-    any other its type's name; `text`: the first line of what another error says."""
+    any other its type's name; `text`: the first line of what another error says (below the heads that
+    TensorFlow puts above it)."""
     if error is None:
         return {"reason": "unknown"}
     for one in _causes(error):
@@ -26,8 +32,16 @@ def ended(error: BaseException | None) -> dict[str, Any]:
         if isinstance(one, MemoryError) or OUT_OF_MEMORY.search(name + " " + text):
             return {"reason": "out_of_memory", "error": f"{name}: {text}"[:MOST_CHARACTERS]}
     reason = next((told for kind, told in _REASONS if isinstance(error, kind)), "error")
-    words = str(error).strip().partition("\n")[0][:MOST_OF_A_LINE] if reason == "error" else ""
+    words = _own_words(str(error))[:MOST_OF_A_LINE] if reason == "error" else ""
     return {"reason": reason, "error": type(error).__name__, **({"text": words} if words else {})}
+
+
+def _own_words(text: str) -> str:
+    """Return the first line of an error's text that says what went wrong."""
+    first, *rest = map(str.strip, text.strip().split("\n"))
+    if first != _GRAPH_ERROR:
+        return first
+    return next((line for line in rest if not _OF_THE_GRAPH.fullmatch(line)), first)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
