@@ -194,8 +194,8 @@ def _lane(
 def next_kernel(
     known: Timeline, *, row: int | None, from_ns: int, search: str, back: bool
 ) -> KernelDetails | None:
-    """Return the kernel after (`back`: before) `row`, or the time `from_ns` where that is None, of those that
-    `search` finds; after the last comes the first."""
+    """Return the next kernel that `search` finds after (`back`: before) `row`, or after the time `from_ns`
+    where that is None; after the last comes the first."""
     rows, searched = known.work, _searched(known, search)
     if searched is not None:
         rows = rows[searched[rows]]

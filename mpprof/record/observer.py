@@ -140,7 +140,7 @@ class Observer:
         return None if self._read is None else self._recorder.attempt("skipped", self._read)
 
     def ran_beyond(self, covers: int) -> tuple[int, Reading] | None:
-        """Return how many of the `covers` steps have run of a call whose end nobody told, as far as the
+        """Return how many of the `covers` steps have run of a call whose end no hook reported, as far as the
         counters tell after a fit that failed, and the counters' reading. None: they cannot be read, or cannot
         say."""
         if self._read is None or not covers or self._untold > MOST_UNTOLD:

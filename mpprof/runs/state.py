@@ -1,4 +1,4 @@
-"""Whether a run still trains: what its records say of their end, and when they were last written."""
+"""Whether a run still trains: by the end that its records state, and by when they were last written."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def content(
 
 
 def _warnings(document: Report, state: str | None) -> list[str]:
-    """Return the warnings of a run; that no end was recorded is none of a training that is running."""
+    """Return the warnings of a run; a missing end is not a warning while the training runs."""
     return [said for said in document.warnings if not (state == "running" and said.startswith(NO_END))]
 
 

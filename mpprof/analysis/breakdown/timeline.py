@@ -157,7 +157,7 @@ def view(
     kernel table that were searched for."""
     first = int(np.searchsorted(lane.start_ns, start_ns, side="left"))
     last = int(np.searchsorted(lane.start_ns, end_ns, side="left"))
-    # Events that began before the window may reach into it: of a lane's many rows only the ones just before.
+    # Events that began before the window may reach into it; only a lane's last rows before it are searched.
     back = max(0, first - _BACK)
     before = back + np.flatnonzero(lane.end_ns[back:first] > start_ns)
     together = len(before) == first - before[0] if len(before) else True  # a slice copies nothing
