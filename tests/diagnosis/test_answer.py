@@ -158,7 +158,7 @@ SAMPLE_ANSWERS = [
      "The vocabulary, 33,709, is not a multiple of 8: 2.38 of each 8.79 ms step go to slow matrix work and reductions."),
     ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32", "0.74x", "The host launches too slowly: the GPU idles 1.31 of each 1.93 ms step."),
     ("v100-convnet-mixed-float16", "v100-convnet-float32", "1.89x", "Mixed precision pays: 42.8 to 22.6 ms a step, about all that precision alone can give."),
-    ("v100-loss-scale-thrash", None, "", "46 of 140 updates were skipped and the loss scale fell to 2^-35: the gradients overflow by themselves."),
+    ("v100-loss-scale-thrash", None, "", "50 of 160 updates were skipped and the loss scale fell to 2^-35: the gradients overflow by themselves."),
     ("gtx1080ti-mixed-float16", None, "", "This card (GTX 1080 Ti) has no Tensor Cores: 16 bits save memory and often cost time."),
     ("v100-convnet-float32", None, "off", "Mixed precision is off; 65.2 % of the GPU's time could run on Tensor Cores in 16 bits."),
     ("recorded-cpu-mixed-float16", None, "CPU", "On a CPU mixed precision says nothing about a GPU: this one emulates float16, 7.07 ms a step."),
